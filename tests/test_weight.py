@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 35_700,
+    ("cem", PYTHON): 36_700,
     ("tetris", PYTHON): 40_700,
-    ("tetris", NATIVE): 52_300,
+    ("tetris", NATIVE): 52_330,
     ("kernels", PYTHON): 17_570,
     ("kernels", NATIVE): 45_100,
-    ("scripts", PYTHON): 21_300,
-    ("tests", PYTHON + NATIVE): 118_800,
+    ("scripts", PYTHON): 21_230,
+    ("tests", PYTHON + NATIVE): 118_400,
 }
 WORDS = 22_000  # of README and docs
 

@@ -153,10 +153,8 @@ class _Collapse:
         self._chance = dim / effective(
             rank_weights(settings.num_elites, settings.config.weights)
         )
-        self._move, self._shrunk = (
-            0.0,
-            False,
-        )  # the squared move, averaged; whether it was compared
+        self._move = 0.0  # the squared move, averaged
+        self._shrunk = False  # whether it was compared
         self.before: tuple[int, Any, Any, float] = 0, None, None, 0.0  # what the last look saw
 
     def look(self, record: GenerationRecord, share: float) -> None:

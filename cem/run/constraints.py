@@ -196,13 +196,11 @@ class Constrained(CrossEntropyMethod):
         self._normal = self._state.settings.normal
         self._chosen = first[self._normal :].to(self._state.distribution)
         self._margin = _LEAST  # k
-        self._multipliers = np.zeros(
-            0
-        )  # one for each constraint, whose number the first call tells
+        # One for each constraint: the first call shows how many there are.
+        self._multipliers = np.zeros(0)
         self.within_tolerance = True
-        self.violation = self._value = (
-            math.inf
-        )  # of the best; its fitness, with the sign of minimisation
+        # The best candidate's violation and its fitness, with the sign of minimisation.
+        self.violation = self._value = math.inf
         weights, elites = self._state.weights, self.num_elites
         self._widest = self._widest_std(options.get("bounds"))
         self._weights = np.ones(elites) if weights is None else _numbers(weights[:elites])

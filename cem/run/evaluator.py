@@ -195,9 +195,8 @@ class Evaluator:
             raise ValueError(
                 "expected workers, or an Executor that says how many, for asynchronous=True"
             )
-        owner = (
-            object()
-        )  # what tells the candidates of this search from those of one before a restart
+        # It tells the candidates of this search from those of one before a restart.
+        owner = object()
 
         def evaluate(population: Any, generation: int) -> Evaluation:
             candidates: list[Any] = []

@@ -200,9 +200,8 @@ class Trainer:
         return TrainingResult(reason, signum, self.optimizer.generation, self.elapsed_s)
 
     def _loop(self) -> Reason:
-        self._recorded = (
-            self.optimizer.snapshot()
-        )  # of the last generation recorded, or of the start
+        # The last generation that was recorded, or the start.
+        self._recorded = self.optimizer.snapshot()
         self._failures = 0  # generations, one after another, in which every candidate failed
         self._saved_at = time.monotonic()
         self._give_up_at: float | None = None
@@ -248,9 +247,8 @@ class Trainer:
     def _advance(self) -> list[_Queued]:
         """Run the generations of a record, or of several in one graph."""
         began, optimizer = time.monotonic(), self.optimizer
-        count = (
-            self._record_every - optimizer.generation % self._record_every
-        )  # up to a multiple of it
+        # A record comes after every multiple of record_every generations.
+        count = self._record_every - optimizer.generation % self._record_every
         left = (
             math.inf if self._generations is None else self._generations - optimizer.generation
         )

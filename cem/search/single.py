@@ -134,9 +134,8 @@ class Search:
             objective = ranks.shared(objective, session.stop)
         if options["asynchronous"]:
             objective = session.evaluator.in_any_order(optimizer.ask)
-        is_in_order = (
-            not options["asynchronous"] or objective is session.evaluator
-        )  # one worker is
+        # One worker finishes candidates in order, also where any order is allowed.
+        is_in_order = not options["asynchronous"] or objective is session.evaluator
         if is_in_order and is_first and not (options["graph"] or has_constraints):
             candidate = _as_candidate(optimizer, start[0], plan.first)
             objective = self._monitor.detector = NoiseDetector(objective, candidate)
