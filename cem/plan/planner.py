@@ -383,10 +383,10 @@ class Planner:
         return low, high
 
     def _search(self, state: Tensor, memory: _Memory) -> tuple[_Memory, _Result]:
-        """Search the best plan from a state; return the next memory and the result.
+        """Search for the best plan from a state; return the next memory and the result.
 
-        A CUDA graph may capture it: it waits for nothing, and changes only what it makes
-        itself.
+        A CUDA graph may capture it, because it never waits for the GPU and writes only to
+        tensors that it creates.
         """
         reused = self._num_reused
         action_dim = self.action_dim
@@ -395,13 +395,14 @@ class Planner:
         record = self._no_record
         update = cem_update_reference if self.backend == "torch" else cem_update
         candidates = self._draw(distribution, self._sizes[0], generation)
-        # The old elites are shifted by one action; the last one, new in the horizon, is a drawn
-        # one.
-        drawn = candidates[:, :reused, :-action_dim]
-        old = memory.elites[..., action_dim:]
-        torch.where(old.isnan(), drawn, old, out=drawn)
+        # The elites of the step before, without the action that was executed, are the first
+        # candidates; their last action stays the drawn one. Before the first step they are NaN.
+        drawn = candidates[:, :reused, :-action_dim]  # a view: candidates are written to
+        shifted_elites = memory.elites[..., action_dim:]
+        torch.where(shifted_elites.isnan(), drawn, shifted_elites, out=drawn)
+        # In the last iteration no population follows, and the mean is a candidate.
         for next_size in (*self._sizes[1:], 0):
-            if next_size == 0:  # the last iteration
+            if next_size == 0:
                 candidates[:, reused] = distribution[:, MEAN]
             costs = self._evaluate(state, candidates)
             distribution, record, generation, ranking = update(
@@ -416,13 +417,14 @@ class Planner:
                 smoothing=self._smoothing,
                 std_smoothing=self._smoothing,
             )
-            # The elites take the first places of the next candidates.
+            # The elites are written over the first of the next candidates; in the last
+            # iteration into a tensor of their own, for the next step.
             plans = candidates
             elites = torch.empty_like(memory.elites)
             if next_size > 0:
                 candidates = self._draw(distribution, next_size, generation)
                 elites = candidates[:, :reused]
-            if len(plans) == 1:  # on a GPU gather takes twice as long
+            if len(plans) == 1:  # gather takes twice as long on a GPU
                 torch.index_select(plans[0], 0, ranking[0, :reused], out=elites[0])
             else:
                 torch.gather(plans, 1, ranking[:, :reused, None].expand_as(elites), out=elites)

@@ -107,48 +107,56 @@ def adapt_covariance(
 ) -> tuple[Tensor, Tensor]:
     """Return the next covariance, or the variances of a diagonal one, and the next paths.
 
-    All tensors are float64, with any leading batch dimensions: the standard deviations, shape
-    (..., d), or the factor, shape (..., d, d), as ``scale``; candidates by rank, shape (..., N,
-    d), and their weights; the mean before and after, shape (..., d); the paths, shape (..., 2,
-    d).
+    All tensors are float64, with any leading batch dimensions. ``scale`` is the standard
+    deviations, shape (..., d), or the factor of the covariance, shape (..., d, d). ``rows`` are
+    candidates by rank, shape (..., N, d), with their ``weights``; ``mean`` and ``moved`` are
+    the mean before and after, shape (..., d); ``paths`` has shape (..., 2, d).
     """
     mu_eff, c_s, d_s, c_c, c_1, c_mu, chi = rates
+    # The names and the numbers in brackets are those of Hansen's tutorial, arXiv:1604.00772.
+    # Its step size sigma is part of the scale here.
     step = moved - mean
     y = rows - mean.unsqueeze(-2)
     dim = mean.shape[-1]
     is_diagonal = scale.dim() == mean.dim()
+    # A dimension with a standard deviation of 0 counts as one of 1, for it is divided by.
     if is_diagonal:
-        width = torch.where(scale > 0, scale, 1.0)  # 1: a dimension of no width
+        width = torch.where(scale > 0, scale, 1.0)
         lengths = (y / width.unsqueeze(-2)).square().sum(-1)
         white_step = step / width
     else:
-        # A dimension of no width gets the width 1, so that the system can be solved.
-        has_no_width = (scale.diagonal(dim1=-2, dim2=-1) == 0).to(scale.dtype)
+        is_zero = (scale.diagonal(dim1=-2, dim2=-1) == 0).to(scale.dtype)
+        factor = scale + torch.diag_embed(is_zero)
         columns = torch.cat([y, step.unsqueeze(-2)], dim=-2).mT
-        white = torch.linalg.solve_triangular(
-            scale + torch.diag_embed(has_no_width), columns, upper=False
-        ).mT
+        white = torch.linalg.solve_triangular(factor, columns, upper=False).mT
         lengths = white[..., :-1, :].square().sum(-1)
         white_step = white[..., -1, :]
-    shortened = weights * dim / lengths.clamp(min=_TINY)
-    bounded = torch.where(weights < 0, shortened, weights).unsqueeze(-1)
-    p, q = paths.unbind(-2)
-    p = (1 - c_s) * p + math.sqrt(c_s * (2 - c_s) * mu_eff) * white_step
-    length = torch.linalg.vector_norm(p, dim=-1, keepdim=True)
-    warm = 1 - (1 - c_s) ** (2 * (generation + 1))
-    moves = (length.square() / warm < (2 + 4 / (dim + 1)) * dim).to(step.dtype)
-    q = (1 - c_c) * q + moves * math.sqrt(c_c * (2 - c_c) * mu_eff) * step
+    # (46): a candidate far away with a negative weight counts less.
+    limited = weights * dim / lengths.clamp(min=_TINY)
+    candidate_weights = torch.where(weights < 0, limited, weights).unsqueeze(-1)
+    p_sigma, p_c = paths.unbind(-2)
+    # (43): the path of the step size.
+    p_sigma = (1 - c_s) * p_sigma + math.sqrt(c_s * (2 - c_s) * mu_eff) * white_step
+    length = torch.linalg.vector_norm(p_sigma, dim=-1, keepdim=True)
+    # h_sigma is 0 where the path is so long that the step size grows fast: then p_c stalls.
+    bias = 1 - (1 - c_s) ** (2 * (generation + 1))
+    h_sigma = (length.square() / bias < (2 + 4 / (dim + 1)) * dim).to(step.dtype)
+    # (45): the path of the covariance.
+    p_c = (1 - c_c) * p_c + h_sigma * math.sqrt(c_c * (2 - c_c) * mu_eff) * step
+    # (44): the new step size, as a share of the old one.
     ratio = torch.exp((c_s / d_s * (length / chi - 1)).clamp(max=1.0))
+    # (47): the share of the old covariance that is retained, and what is added.
     retained = (
-        1 - c_1 - c_mu * weights.sum(-1, keepdim=True) + c_1 * (1 - moves) * c_c * (2 - c_c)
+        1 - c_1 - c_mu * weights.sum(-1, keepdim=True) + c_1 * (1 - h_sigma) * c_c * (2 - c_c)
     )
-    new_paths = torch.stack([p, ratio * q], dim=-2)
+    new_paths = torch.stack([p_sigma, ratio * p_c], dim=-2)
     if is_diagonal:
-        rank_mu = (bounded * y.square()).sum(-2)
-        variances = retained * scale.square() + c_1 * q.square() + c_mu * rank_mu
+        rank_mu = (candidate_weights * y.square()).sum(-2)
+        variances = retained * scale.square() + c_1 * p_c.square() + c_mu * rank_mu
         return ratio.square() * variances, new_paths
-    covariance = retained.unsqueeze(-1) * (scale @ scale.mT) + c_mu * ((y * bounded).mT @ y)
-    covariance = covariance + c_1 * q.unsqueeze(-1) * q.unsqueeze(-2)
+    rank_mu = (y * candidate_weights).mT @ y
+    covariance = retained.unsqueeze(-1) * (scale @ scale.mT) + c_mu * rank_mu
+    covariance = covariance + c_1 * p_c.unsqueeze(-1) * p_c.unsqueeze(-2)
     return ratio.square().unsqueeze(-1) * covariance, new_paths
 
 
