@@ -59,8 +59,8 @@ def run(plan: Plan) -> Result[Any]:
             )
         )
         if options["asynchronous"] and options["population_size"] is None:
-            # Half as many candidates as workers are added: fewer are then outdated when they
-            # are told.
+            # With more candidates per generation fewer of them are of an earlier one when they
+            # are evaluated.
             most = max(plan.population_size, plan.budget // LEAST_GENERATIONS)
             size = min(plan.population_size + evaluator.workers // 2, most)
             plan = replace(plan, population_size=size)
@@ -77,7 +77,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     attempt = Attempt(plan.population_size, left)
     for number in count():
         best = best_search(ended, plan.maximize)
-        best_fitness = None if best is None else best.best_fitness
+        best_fitness = None if best is None else best.optimizer.best_fitness
         start = _draw_start(plan, attempt, number, has_success=best is not None)
         attempt = replace(attempt, budget=min(attempt.budget, left))
         last = Search(plan, attempt, number, start, session, best_fitness).run()

@@ -41,10 +41,14 @@ class Ended:
     evaluations: int
 
     @property
+    def violation(self) -> float:
+        """By how much the best candidate violates a constraint; 0.0 without constraints."""
+        return getattr(self.optimizer, "violation", 0.0)
+
+    @property
     def has_success(self) -> bool:
         """Whether a candidate has a value, or can at least be compared by its violation."""
-        violation = getattr(self.optimizer, "violation", 0.0)
-        return violation < math.inf and not math.isnan(self.optimizer.best_fitness)
+        return self.violation < math.inf and not math.isnan(self.optimizer.best_fitness)
 
 
 class RestartPolicy(Protocol):

@@ -12,7 +12,6 @@ from torch import Tensor
 from cem.core.checks import outside
 from cem.core.reasons import Reason
 from cem.core.state import with_integers
-from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.search.plan import Plan
 from cem.search.restarts import Ended
@@ -111,15 +110,16 @@ class Result(Generic[_Vector]):
         )
 
 
-def best_search(ended: Sequence[Ended], maximize: bool) -> CrossEntropyMethod | None:
+def best_search(ended: Sequence[Ended], maximize: bool) -> Ended | None:
     """Return the search with the best candidate, the first of equal ones, or None."""
     sign = 1.0 if maximize else -1.0
 
-    def quality(search: CrossEntropyMethod) -> tuple[float, bool, float]:
-        is_strictly_feasible = not getattr(search, "within_tolerance", False)
-        return -_violation(search), is_strictly_feasible, sign * search.best_fitness
+    def quality(search: Ended) -> tuple[float, bool, float]:
+        optimizer = search.optimizer
+        is_strictly_feasible = not getattr(optimizer, "within_tolerance", False)
+        return -search.violation, is_strictly_feasible, sign * optimizer.best_fitness
 
-    successes = [search.optimizer for search in ended if search.has_success]
+    successes = [search for search in ended if search.has_success]
     return max(successes, key=quality, default=None)
 
 
@@ -128,7 +128,8 @@ def build_result(
 ) -> Result[Any]:
     """Return the result of searches, of which the first one may be without a success."""
     evaluator, history = session.evaluator, session.history
-    best = best_search(ended, plan.maximize) or ended[0].optimizer
+    best_or_first = best_search(ended, plan.maximize) or ended[0]
+    best, violation = best_or_first.optimizer, best_or_first.violation
     x, fun, evaluations = best.best, best.best_fitness, history.evaluations
     if ranks.count() == 1 and not plan.options["graph"]:
         # The evaluator also knows the candidates of a generation that was interrupted.
@@ -137,7 +138,6 @@ def build_result(
             candidate, fitness = evaluator.best
             if history.better(fitness, fun) == fitness:
                 x, fun = candidate, fitness
-    violation = _violation(best)
     if violation:
         warnings.warn(_INFEASIBLE.format(violation), RuntimeWarning, stacklevel=outside())
     if history.has_seen_noise:
@@ -168,7 +168,3 @@ def build_result(
         },
         history=history.columns,
     )
-
-
-def _violation(search: CrossEntropyMethod) -> float:
-    return getattr(search, "violation", 0.0)  # a search with constraints has one

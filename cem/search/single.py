@@ -182,9 +182,8 @@ class Search:
             return lines, optimizer.state_dict()
 
         lines, state_of_first_rank = ranks.broadcast(load)
-        if (
-            ranks.rank() > 0
-        ):  # a search that has ended does not run, which would give them the state
+        if ranks.rank() > 0:
+            # A run would give them this state, but a search that has ended does not run.
             optimizer.load_state_dict(state_of_first_rank)
         if monitor.detector is not None and lines:
             monitor.detector.restore(lines)
@@ -225,12 +224,9 @@ class _Files:
 
 def _check_can_move(optimizer: CrossEntropyMethod, std: Any) -> None:
     state = optimizer.state
-    grows_by_itself = (state.std_floor, state.variance_schedule, state.discrete) != (
-        None,
-        None,
-        None,
-    )
-    if not grows_by_itself and not state.std.any():
+    others = (state.std_floor, state.variance_schedule, state.discrete)
+    has_another_way = any(tensor is not None for tensor in others)
+    if not has_another_way and not state.std.any():
         raise ValueError(
             f"expected std > 0 of a parameter at least, got {std}: nothing can move"
         )

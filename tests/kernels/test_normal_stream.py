@@ -13,6 +13,7 @@ import pytest
 import torch
 from contract import DEVICES, cuda, skip_unless_free
 from numpy.typing import NDArray
+from test_philox import KNOWN_ANSWERS
 from torch import Tensor
 
 from kernels import sample_normal
@@ -20,23 +21,6 @@ from kernels.ops import cases
 from kernels.ops.philox import philox4x32
 
 SEED = 0xFEDCBA9876543210
-KNOWN_ANSWERS = [  # counter, key, result: the philox4x32 10 lines of Random123's kat_vectors
-    (
-        "00000000 00000000 00000000 00000000",
-        "00000000 00000000",
-        "6627e8d5 e169c58d bc57ac4c 9b00dbd8",
-    ),
-    (
-        "ffffffff ffffffff ffffffff ffffffff",
-        "ffffffff ffffffff",
-        "408f276d 41c83b0e a20bc7c6 6d5451fd",
-    ),
-    (
-        "243f6a88 85a308d3 13198a2e 03707344",
-        "a4093822 299f31d0",
-        "d16cfe09 94fdcceb 5001e420 24126ea1",
-    ),
-]
 
 
 def noise(
