@@ -26,7 +26,9 @@ BoundHandling = Literal["clamp", "resample", "transform"]
 Box = tuple[Tensor, Tensor]
 """Lower and upper bounds, each of the shape of the mean."""
 
-_TANH_PART = 0.5  # of half a width about the middle: beyond it, points are measured from a face
+# The map is a tanh of u = (y - middle) / half. Where |u| is at least this, the distance from a
+# face has more correct digits than the distance from the middle.
+_CENTRAL = 0.5
 
 
 class Bounds(NamedTuple):
@@ -42,9 +44,14 @@ class Bounds(NamedTuple):
 
 
 def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
-    """Return bounds in any form that ``CrossEntropyMethod`` takes as ``Bounds``.
+    """Return the lower and upper ends of bounds that are written in any of four forms.
 
-    ``dim`` is the number of parameters, None if it is not known.
+    The forms are an object with attributes ``lb`` and ``ub`` or ``low`` and ``high``, two
+    numbers (low, high) for all parameters, and a pair (low, high) for every parameter, where
+    None means no bound. ``dim`` is the number of parameters, None if it is not known.
+
+    Raises:
+        TypeError: If it is none of these forms.
     """
     # SciPy's Bounds have lb and ub; cem.Bounds and Gymnasium's Box have low and high.
     for low, high in (("lb", "ub"), ("low", "high")):
@@ -53,13 +60,13 @@ def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
     is_pair = isinstance(bounds, (tuple, list)) and len(bounds) == 2
     if is_pair and all(np.ndim(end) == 0 for end in bounds):
         return Bounds(*bounds)
-    if hasattr(bounds, "__len__") and len(bounds) == (dim or len(bounds)) > 0:
-        pairs = [tuple(pair) for pair in bounds if hasattr(pair, "__len__") and len(pair) == 2]
-        if len(pairs) == len(bounds):
-            return Bounds(
-                [-math.inf if low is None else float(low) for low, _ in pairs],
-                [math.inf if high is None else float(high) for _, high in pairs],
-            )
+    count = len(bounds) if hasattr(bounds, "__len__") else 0
+    if count > 0 and dim in (None, count):
+        are_pairs = [hasattr(pair, "__len__") and len(pair) == 2 for pair in bounds]
+        if all(are_pairs):
+            lows = [-math.inf if low is None else float(low) for low, _ in bounds]
+            highs = [math.inf if high is None else float(high) for _, high in bounds]
+            return Bounds(lows, highs)
     raise TypeError(
         f"expected a pair (low, high) for each of {dim or 'the'} parameters, "
         f"two numbers for all, or Bounds(low, high), got {bounds!r}"
@@ -67,14 +74,19 @@ def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
 
 
 def check_bounds(bounds: Any, mean: Tensor) -> Box | None:
-    """Return lower and upper bounds as tensors like ``mean``, or None if there are none."""
+    """Return lower and upper bounds as tensors like ``mean``, or None if there are none.
+
+    ``bounds`` have any form of ``ends_of``; ``mean`` is the first mean, shape (..., d), which
+    has to lie within them.
+    """
     if bounds is None:
         return None
     ends = ends_of(bounds, mean.shape[-1])
     like = (mean.shape, mean.dtype, mean.device)
     low = check_vector("the lower bounds", ends.low, *like)
     high = check_vector("the upper bounds", ends.high, *like)
-    if not (low <= high).all():  # False for NaN, too
+    # A comparison with NaN is False, so NaN is an error, too.
+    if not (low <= high).all():
         raise ValueError(f"expected bounds with low <= high in every dimension, got {bounds!r}")
     if not ((mean >= low) & (mean <= high)).all():
         raise ValueError(f"expected a mean within the bounds, got {mean.tolist()}")
@@ -89,12 +101,25 @@ def keep_inside(
     high: Tensor,
     handling: str,
 ) -> Tensor:
-    """Return draws of N(mean, std^2), shape (..., N, d), made to lie inside the bounds."""
-    low, high = low.unsqueeze(-2), high.unsqueeze(-2)
+    """Return draws of N(mean, std^2) after they are made to lie inside the bounds.
+
+    Args:
+        x: The draws, shape (..., N, d).
+        mean: Their mean, shape (..., d).
+        std: Their standard deviations, like ``mean``.
+        low: The lower bounds, like ``mean``; -inf means no bound.
+        high: The upper bounds in the same way.
+        handling: "transform" maps draws into the box; "resample" draws those outside again
+            from the truncated distribution; "clamp" takes the nearest point of the box.
+    """
+    # A dimension of size 1 lets the bounds broadcast over the N draws.
+    low = low.unsqueeze(-2)
+    high = high.unsqueeze(-2)
     if handling == "transform":
         return into_box(x, low, high)
     if handling == "resample":
         x = _truncate(x, mean.unsqueeze(-2), std.unsqueeze(-2), low, high)
+    # After resampling, this only corrects rounding.
     return torch.minimum(torch.maximum(x, low), high)
 
 
@@ -117,37 +142,52 @@ def _truncate(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -
 
 
 def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Map points without bounds into the box; increasing, smooth, and never onto a face."""
+    """Map unbounded points smoothly and monotonically into a box, per dimension.
+
+    Between two finite bounds the map is x = middle + half tanh((y - middle) / half), at a
+    single bound a softplus of the distance from it, and without bounds the identity. No point
+    is mapped onto a face. ``out_of_box`` is the inverse.
+    """
     middle, half = _middle_and_half(low, high)
-    place = (y - middle) / half
-    # Near a face the tanh is written as a distance from it, which keeps its digits.
-    from_low = half * (2 * torch.sigmoid(2 * place))
-    from_high = half * (2 * torch.sigmoid(-2 * place))
-    near_face = torch.where(place < 0, low + from_low, high - from_high)
-    is_central = place.abs() < _TANH_PART
-    between = torch.where(is_central, middle + half * torch.tanh(place), near_face)
+    u = (y - middle) / half
+    # Near a face, half (1 - tanh(|u|)) = 2 half sigmoid(-2 |u|) is the distance from it. Adding
+    # that to the face loses no digits.
+    from_low = half * (2 * torch.sigmoid(2 * u))
+    from_high = half * (2 * torch.sigmoid(-2 * u))
+    near_face = torch.where(u < 0, low + from_low, high - from_high)
+    is_central = u.abs() < _CENTRAL
+    two_sided = torch.where(is_central, middle + half * torch.tanh(u), near_face)
     above_low = low + torch.nn.functional.softplus(y - low)
     below_high = high - torch.nn.functional.softplus(high - y)
-    x = _choose(y, low, high, between, above_low, below_high)
-    least = torch.nextafter(low, high)
-    greatest = torch.nextafter(high, low)
-    return torch.minimum(torch.maximum(x, least), greatest)
+    x = _choose_by_bounds(y, low, high, two_sided, above_low, below_high)
+    # Rounding must not put a point onto a face.
+    smallest = torch.nextafter(low, high)
+    largest = torch.nextafter(high, low)
+    return torch.minimum(torch.maximum(x, smallest), largest)
 
 
 def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Return the inverse of ``into_box``; a point on a face counts as one very near to it."""
+    """Map points of a box to unbounded ones: the inverse of ``into_box``, per dimension.
+
+    Between two finite bounds it is y = middle + half atanh(u) with u = (x - middle) / half, at
+    a single bound the inverse of the softplus, and without bounds the identity. A point on a
+    face, whose inverse is infinite, counts as one very near to it.
+    """
     middle, half = _middle_and_half(low, high)
-    place = (x - middle) / half
+    u = (x - middle) / half
+    # atanh(u) = (log(1 + u) - log(1 - u)) / 2. Near a face, 1 + u and 1 - u are computed as
+    # distances from the faces, which have more correct digits. Both are in units of 2 half,
+    # and each end is halved alone, because the difference of two may overflow.
     limits = torch.finfo(x.dtype)
-    nearest = (limits.eps * half).clamp(min=limits.tiny)
-    from_low = torch.maximum(x / 2 - low / 2, nearest)
-    from_high = torch.maximum(high / 2 - x / 2, nearest)
+    min_distance = (limits.eps * half).clamp(min=limits.tiny)
+    from_low = torch.maximum(x / 2 - low / 2, min_distance)
+    from_high = torch.maximum(high / 2 - x / 2, min_distance)
     near_face = (from_low.log() - from_high.log()) / 2
-    is_central = place.abs() < _TANH_PART
-    between = middle + half * torch.where(is_central, torch.atanh(place), near_face)
+    is_central = u.abs() < _CENTRAL
+    two_sided = middle + half * torch.where(is_central, torch.atanh(u), near_face)
     above_low = low + _inverse_softplus(x - low)
     below_high = high - _inverse_softplus(high - x)
-    return _choose(x, low, high, between, above_low, below_high)
+    return _choose_by_bounds(x, low, high, two_sided, above_low, below_high)
 
 
 def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Box:
@@ -163,7 +203,7 @@ def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Bo
     between = 1 - ((inside - middle) / half).square()
     above_low = -torch.expm1(low - inside)
     below_high = -torch.expm1(inside - high)
-    slope = _choose(inside, low, high, between, above_low, below_high)
+    slope = _choose_by_bounds(inside, low, high, between, above_low, below_high)
     widest = torch.where(half.isfinite(), half, std.clamp(min=1.0))
     stretched = torch.minimum(std / slope.clamp(min=torch.finfo(std.dtype).tiny), widest)
     is_bounded = (low.isfinite() | high.isfinite()) & (low < high)
@@ -176,18 +216,26 @@ def _middle_and_half(low: Tensor, high: Tensor) -> Box:
     return low / 2 + high / 2, high / 2 - low / 2
 
 
-def _choose(
+def _choose_by_bounds(
     x: Tensor,
     low: Tensor,
     high: Tensor,
-    between: Tensor,
+    two_sided: Tensor,
     above_low: Tensor,
     below_high: Tensor,
 ) -> Tensor:
-    """Return the value for two bounds, for a single one, or ``x`` where there are none."""
-    has_low, has_high = low.isfinite(), high.isfinite()
-    one_sided = torch.where(has_low, above_low, torch.where(has_high, below_high, x))
-    two_sided = torch.where(low == high, low + torch.zeros_like(x), between)
+    """Return, elementwise, the value for the bounds that a parameter has.
+
+    That is ``two_sided`` between two finite bounds, ``above_low`` or ``below_high`` at a single
+    one, ``x`` without bounds, and the bound itself where both are equal.
+    """
+    has_low = low.isfinite()
+    has_high = high.isfinite()
+    unbounded_or_below = torch.where(has_high, below_high, x)
+    one_sided = torch.where(has_low, above_low, unbounded_or_below)
+    # The sum with zeros has the shape and dtype of x.
+    constant = low + torch.zeros_like(x)
+    two_sided = torch.where(low == high, constant, two_sided)
     return torch.where(has_low & has_high, two_sided, one_sided)
 
 

@@ -14,7 +14,6 @@ from cem.core.adaptation import elite_covariance
 from cem.core.backend import mix_seed
 from cem.core.bounds import Box, keep_inside, out_of_box
 from cem.core.state import (
-    AVERAGED_MEAN,
     BEST,
     MEAN,
     STD,
@@ -56,16 +55,22 @@ def operator_sample(state: State, rows: Tensor, size: int, bounds: Box | None = 
 
 
 def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
-    """Return the first ``size`` candidates of a generation, (..., size, dim); None: all N."""
-    size = state.settings.population_size if size is None else size
+    """Return the first ``size`` candidates of a generation, shape (..., size, dim).
+
+    The columns of the normal distribution, drawn by ``sample``, come first; then those of each
+    family of discrete parameters, drawn from its table of probabilities. A ``size`` of None is
+    the population size.
+    """
+    if size is None:
+        size = state.settings.population_size
     dtype = state.distribution.dtype
-    parts = []
+    columns = []
     if state.settings.normal:
-        parts.append(with_integers(state, _draw_normal(state, sample, size)))
+        columns.append(with_integers(state, _draw_normal(state, sample, size)))
     for number, (family, table) in enumerate(tables_of(state)):
         # Each family has a seed of its own: two of one kind must not have the same noise.
         seed = state.seed ^ signed64(mix_seed(number, 0)) if number else state.seed
-        columns = family.sample(
+        values = family.sample(
             table,
             size,
             seed=seed,
@@ -73,35 +78,55 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
             dtype=dtype,
             backend=state.settings.backend,
         )
-        _check_shape(family, "sample", columns, (*table.shape[:-1], size, family.columns))
-        parts.append(columns.to(dtype))
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1)
+        _check_shape(family, "sample", values, (*table.shape[:-1], size, family.columns))
+        columns.append(values.to(dtype))
+    return columns[0] if len(columns) == 1 else torch.cat(columns, dim=-1)
 
 
 def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
-    """Draw the columns of the normal distribution, within the bounds."""
-    rows = state.distribution
+    """Draw the columns of the normal distribution within the bounds, shape (..., size, d).
+
+    ``sample`` is ``operator_sample``, which calls a compiled operator, or another function that
+    draws from a mean and standard deviations. With a covariance L L^T, whose factor L is
+    ``state.factor``, one operator does all the work if the search is small enough for it.
+    """
+    distribution = state.distribution
     bounds = bounds_of(state)
     handling = state.settings.config.bound_handling
-    clamped = bounds if handling == "clamp" else None  # the operators clamp by themselves
-    if sample is operator_sample and state.factor is None:
-        x = operator_sample(state, rows, size, clamped)
+    calls_operator = sample is operator_sample and (state.factor is None or is_fused(state))
+    operator_bounds = None
+    if calls_operator and handling == "clamp":
+        operator_bounds = bounds
+    if not calls_operator:
+        x = _draw_by_sample(state, sample, size)
     elif state.factor is None:
-        clamped = None
-        x = sample(state, rows, size)
-    elif sample is operator_sample and is_fused(state):
-        noise_key = {"seed": state.seed, "generation": state.generation}
-        x = draw_correlated(rows, state.factor, size, bounds=clamped, **noise_key)
+        x = operator_sample(state, distribution, size, operator_bounds)
     else:
-        clamped = None
-        mean = rows[..., MEAN, :]
-        standard = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=-2)
-        noise = sample(state, standard, size)
-        with torch.autocast(mean.device.type, enabled=False):
-            x = torch.add(noise @ state.factor.mT, mean.unsqueeze(-2))
-    if bounds is None or clamped is not None:
+        x = draw_correlated(
+            distribution,
+            state.factor,
+            size,
+            bounds=operator_bounds,
+            seed=state.seed,
+            generation=state.generation,
+        )
+    # The operators clamp candidates to the bounds by themselves.
+    if bounds is None or operator_bounds is not None:
         return x
-    return keep_inside(x, rows[..., MEAN, :], rows[..., STD, :], *bounds, handling)
+    mean = distribution[..., MEAN, :]
+    std = distribution[..., STD, :]
+    return keep_inside(x, mean, std, *bounds, handling)
+
+
+def _draw_by_sample(state: State, sample: Sample, size: int) -> Tensor:
+    """Draw by ``sample``, which knows no covariance: x = mean + L noise if there is one."""
+    if state.factor is None:
+        return sample(state, state.distribution, size)
+    mean = state.distribution[..., MEAN, :]
+    standard_normal = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=-2)
+    noise = sample(state, standard_normal, size)
+    with torch.autocast(mean.device.type, enabled=False):
+        return torch.add(noise @ state.factor.mT, mean.unsqueeze(-2))
 
 
 def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
@@ -126,9 +151,15 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
 
 
 def _update_normal(state: State, candidates: Tensor, fitness: Tensor) -> State:
-    """Return the next state of a search without families, in the space of its distribution."""
+    """Return the next state of a search of real parameters, from candidates by their fitness.
+
+    A search with a full covariance and evolution paths is CMA-ES; all others are handled by
+    ``_update_by_cem``. Candidates (..., N, d) are points of the distribution's space, which has
+    no bounds if the bounds are a transform; fitness has shape (..., N).
+    """
     if state.factor is None or state.paths is None:
         return _update_by_cem(state, candidates, fitness)
+    # The operator is for small searches; the reference does the same in plain PyTorch.
     update: Any = cma_update if is_fused(state) else cma_update_reference
     distribution, record, generation, factor, paths, _ = update(
         fitness,
@@ -147,11 +178,17 @@ def _update_normal(state: State, candidates: Tensor, fitness: Tensor) -> State:
         smoothing=state.settings.config.smoothing,
         mean_averaging=state.settings.config.mean_averaging,
     )
+    # The other fields of the state are as before; a slice is faster than _replace.
     return State(distribution, record, generation, factor, paths, *state[5:])
 
 
 def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
-    """Return the next state of all searches but those with a full covariance and paths."""
+    """Return the next state of a search that is not CMA-ES with a full covariance.
+
+    ``cem_update`` moves the mean, and the standard deviations towards those of the elites. If
+    the search has a full covariance or evolution paths, ``_adapt_std`` then replaces the
+    standard deviations. Candidates have shape (..., N, d), fitness (..., N).
+    """
     config = state.settings.config
     num_elites = state.settings.num_elites
     update: Any = cem_update
@@ -159,7 +196,7 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
         update = partial(cem_update_reference, fixed_order=False)
     weights = state.weights
     if weights is not None and state.paths is not None:
-        # Only the covariance has use for the negative weights.
+        # With paths there are negative weights, too, which only the covariance uses.
         weights = weights[:num_elites]
     distribution, record, generation, _ = update(
         fitness,
@@ -178,40 +215,58 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
         mean_averaging=config.mean_averaging,
         ranked=state.factor is not None,
     )
-    new = State(distribution, record, generation, *state[3:])  # faster than _replace
+    # The other fields of the state are as before; a slice is faster than _replace.
+    new = State(distribution, record, generation, *state[3:])
     if state.factor is None and state.paths is None:
         return new
     return _adapt_std(state, new, candidates, fitness)
 
 
 def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> State:
-    """Return ``new`` with standard deviations by paths, or by the covariance of the elites."""
+    """Return ``new`` with the standard deviations, factor and paths of this generation.
+
+    ``new`` has the mean of this generation, but its standard deviations do not count. They
+    follow from evolution paths, or else from the full covariance of the elites. Candidates have
+    shape (..., N, d), fitness (..., N).
+    """
     weights = old.weights
     if weights is None:
         weights = old.record.new_ones(old.settings.num_elites)  # float64
-    rows, weights, failed = rank_rows(fitness, candidates, weights, old.settings.maximize)
+    ranked, weights, failed = rank_rows(fitness, candidates, weights, old.settings.maximize)
     all_failed = failed.all(-1, keepdim=True)
-    factor, paths = old.factor, old.paths
+    factor = old.factor
+    paths = old.paths
     if paths is None:
-        std, factor = _adapt_factor(old, rows, weights, all_failed)
+        std, factor = _adapt_factor(old, ranked, weights, all_failed)
     else:
-        std, paths = _adapt_by_paths(old, new, rows, weights, all_failed)
-    parts = new.distribution.unbind(-2)
-    std = round_to(std, parts[STD].dtype)
-    distribution = torch.stack([parts[MEAN], std, *parts[AVERAGED_MEAN:]], dim=-2)
+        std, paths = _adapt_by_paths(old, new, ranked, weights, all_failed)
+    # The rows are the mean, the standard deviation, the averaged mean and the best candidate.
+    mean, old_std, averaged_mean, best = new.distribution.unbind(-2)
+    std = round_to(std, old_std.dtype)
+    distribution = torch.stack([mean, std, averaged_mean, best], dim=-2)
     return State(distribution, new.record, new.generation, factor, paths, *new[5:])
 
 
 def _adapt_by_paths(
     old: State,
     new: State,
-    rows: Tensor,
+    ranked: Tensor,
     weights: Tensor,
     all_failed: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the next standard deviations, float64, and the next paths of a diagonal search.
+    """Return the next standard deviations and evolution paths of a diagonal search.
 
     Where all candidates failed, or the result is not finite, the old ones remain.
+
+    Args:
+        old: The state before this generation.
+        new: The state after it, whose mean has moved.
+        ranked: The candidates from the best to the worst, shape (..., N, d), float64.
+        weights: Their weights, shape (..., N), 0 for those that failed.
+        all_failed: Whether every candidate failed, shape (..., 1).
+
+    Returns:
+        The standard deviations, shape (..., d), float64, and the paths, shape (..., 2, d).
     """
     assert old.paths is not None
     assert old.settings.rates is not None
@@ -220,7 +275,7 @@ def _adapt_by_paths(
     std = old.distribution[..., STD, :].double()
     paths = old.paths.double()
     variances, new_paths = adapt_covariance(
-        std, rows, weights, mean, new_mean, paths, old.generation, old.settings.rates
+        std, ranked, weights, mean, new_mean, paths, old.generation, old.settings.rates
     )
     extra = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
     new_std = (variances + extra).sqrt()
@@ -232,27 +287,38 @@ def _adapt_by_paths(
 
 def _adapt_factor(
     old: State,
-    rows: Tensor,
+    elites: Tensor,
     weights: Tensor,
     all_failed: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the next standard deviations, float64, and the next factor, without paths.
+    """Return the next standard deviations and Cholesky factor of a search without paths.
 
-    Where all candidates failed, or the covariance has no factor, the old ones remain.
+    The covariance moves towards that of the elites. Where all candidates failed, or the
+    covariance has no factor, the old ones remain.
+
+    Args:
+        old: The state before this generation.
+        elites: The best candidates by rank, shape (..., K, d), float64.
+        weights: Their weights, shape (..., K), 0 for those that failed.
+        all_failed: Whether every candidate failed, shape (..., 1).
+
+    Returns:
+        The standard deviations, shape (..., d), float64, and the factor, shape (..., d, d).
     """
     assert old.factor is not None
     config = old.settings.config
     mean = old.distribution[..., MEAN, :].double()
     factor = old.factor.double()
     weights = weights / weights.sum(-1, keepdim=True)
-    elites = elite_covariance(rows, weights, mean, config.variance_about)
+    target = elite_covariance(elites, weights, mean, config.variance_about)
     old_covariance = factor @ factor.mT
-    covariance = old_covariance + config.std_smoothing * (elites - old_covariance)
+    covariance = old_covariance + config.std_smoothing * (target - old_covariance)
     variances = covariance.diagonal(dim1=-2, dim2=-1)
     extra = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
     new_factor, is_usable = factorise(covariance + torch.diag_embed(extra))
     is_unusable = all_failed | ~is_usable.unsqueeze(-1)
     new_factor = torch.where(is_unusable.unsqueeze(-1), factor, new_factor)
+    # The diagonal of L L^T has the variances.
     std = new_factor.square().sum(-1).sqrt()
     return std, round_to(new_factor, old.factor.dtype)
 
@@ -264,9 +330,17 @@ def _restore_best(
     points: Tensor,
     fitness: Tensor,
 ) -> State:
-    """Return ``new`` with its best candidate as it was evaluated, in the box.
+    """Return ``new`` with its best candidate as it was evaluated, inside the bounds.
 
-    ``points`` are the candidates in the space without bounds, where ``new`` has its best.
+    The search moves in a space without bounds, which a smooth map takes into the box. If the
+    best candidate so far is one of this generation, ``new`` has it as a point of that space.
+
+    Args:
+        old: The state before this generation.
+        new: The state after it.
+        candidates: The population in the box, shape (..., N, d).
+        points: The same in the space without bounds.
+        fitness: Their fitness, shape (..., N).
     """
     best = new.best
     best_fitness = new.best_fitness
@@ -274,36 +348,43 @@ def _restore_best(
     is_best_point = (points == best.unsqueeze(-2)).all(-1)
     is_best = is_best_point & (fitness.double() == best_fitness.unsqueeze(-1))
     has_improved = (best_fitness != old.best_fitness) & is_best.any(-1)
-    index = is_best.int().argmax(-1)[..., None, None]
-    index = index.expand(*best.shape[:-1], 1, best.shape[-1])
-    evaluated = candidates.gather(-2, index).squeeze(-2)
+    # Take the row of the first such candidate of each problem.
+    row = is_best.int().argmax(-1)[..., None, None]
+    row = row.expand(*best.shape[:-1], 1, best.shape[-1])
+    evaluated = candidates.gather(-2, row).squeeze(-2)
     best = torch.where(has_improved.unsqueeze(-1), evaluated, best)
+    # The best candidate is the last row of the distribution.
     distribution = torch.cat([new.distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2)
     return State(distribution, *new[1:])
 
 
 def _update_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
-    """Return the next state of a search with families of discrete parameters."""
+    """Return the next state of a search with families of discrete parameters.
+
+    The first ``settings.normal`` columns of the candidates (..., N, dim) are real and update
+    the normal distribution; the others update the families' tables of probabilities, which are
+    one tensor, ``state.discrete``. Fitness has shape (..., N).
+    """
     settings = state.settings
-    normal, discrete = candidates.tensor_split([settings.normal], dim=-1)
+    real, discrete = candidates.tensor_split([settings.normal], dim=-1)
     families: Any = settings.families
+    # One call updates the tables of all families, if the operator knows every one of them.
     update: Any = update_tables
     if settings.backend == "torch":
         # Sums in torch's own order are faster; only the operators promise the same bits.
         update = partial(update_tables_reference, fixed_order=False)
-    # One call updates the tables of all families, if the operator knows every one of them.
     if all(map(_has_operator, families)):
         rules = [(family.columns, *family.rows, family.smoothing) for family in families]
     else:
         update = update_tables_by
         rules = [_move_of(family) for family in families]
-    old = (state.discrete, state.record, state.generation)
+    old_tables = (state.discrete, state.record, state.generation)
     tables, record, generation = update(
-        fitness, discrete, old, settings.num_elites, rules, maximize=settings.maximize
+        fitness, discrete, old_tables, settings.num_elites, rules, maximize=settings.maximize
     )
     if settings.normal:
-        # The normal distribution ranks the same fitness, so its record is the same, too.
-        new = tell(state._replace(discrete=None), normal.contiguous(), fitness)
+        # The update of the normal distribution ranks the same fitness: its record is the same.
+        new = tell(state._replace(discrete=None), real.contiguous(), fitness)
     else:
         new = state._replace(record=record, generation=generation)
     return new._replace(discrete=tables)
