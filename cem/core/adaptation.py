@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-_DIGITS = 12  # of a weight: the logarithms of C libraries differ in the last bit
+# Weights are rounded to so many digits: the logarithms of C libraries differ in the last bit.
+_DIGITS = 12
 
 
 class Rates(NamedTuple):
@@ -34,9 +35,10 @@ class Rates(NamedTuple):
 
 
 def rates(dim: int, weights: list[float], *, diagonal: bool) -> Rates:
-    """Return the learning rates of a search of ``dim`` parameters.
+    """Return the learning rates of CMA-ES for ``dim`` parameters.
 
-    ``weights`` are those of the elites, of any sum.
+    ``weights`` are the elites' weights, whose sum does not matter; ``diagonal`` says whether
+    the covariance is diagonal. Numbers in brackets are the equations of Hansen's tutorial.
     """
     mu_eff = effective(weights)
     # (55): the rate of the path of the step size.
@@ -56,7 +58,7 @@ def rates(dim: int, weights: list[float], *, diagonal: bool) -> Rates:
     # The old covariance keeps a share of 1 - c_1 - c_mu, which must not be negative.
     c_1 = min(c_1, 1.0)
     c_mu = min(1 - c_1, c_mu)
-    # The tutorial's approximation of the expected length of a vector from N(0, I).
+    # chi approximates the expected length of a vector from N(0, I).
     chi = math.sqrt(dim) * (1 - 1 / (4 * dim) + 1 / (21 * dim * dim))
     return Rates(mu_eff, c_s, d_s, c_c, c_1, c_mu, chi)
 
@@ -81,25 +83,36 @@ def all_weights(
     elites: list[float],
     rates: Rates,
 ) -> list[float]:
-    """Return the weights of all N candidates by rank; those of all but the elites are negative.
+    """Return the weights of all N candidates from best to worst, negative after the elites.
 
-    Equation (53), with the bounds (50) to (52) on the sum of the negative ones.
+    They are the weights w_i of active CMA-ES: equation (53) of Hansen's tutorial, with the
+    bounds (50) to (52) on the sum of the negative ones.
+
+    Args:
+        dim: The number of parameters.
+        population_size: N.
+        elites: The weights of the elites, which the result begins with.
+        rates: The learning rates of the search.
     """
     num_elites = len(elites)
-    ranks = range(num_elites + 1, population_size + 1)
-    negative = [_log_weight(num_elites, rank) for rank in ranks]
+    other_ranks = range(num_elites + 1, population_size + 1)
+    negative = [_log_weight(num_elites, rank) for rank in other_ranks]
     if not negative or rates.c_mu <= 0.0:
         return elites + [0.0] * len(negative)
-    scale = min(
-        1 + rates.c_1 / rates.c_mu,
-        1 + 2 * effective(negative) / (rates.mu_eff + 2),
-        max(0.0, (1 - rates.c_1 - rates.c_mu) / (dim * rates.c_mu)),
-    )
+    # (50) keeps the total decay of the covariance at most 1.
+    alpha_mu = 1 + rates.c_1 / rates.c_mu
+    # (51) bounds the sum by the effective number of the negative weights.
+    alpha_mu_eff = 1 + 2 * effective(negative) / (rates.mu_eff + 2)
+    # (52) keeps the covariance positive definite.
+    alpha_posdef = max(0.0, (1 - rates.c_1 - rates.c_mu) / (dim * rates.c_mu))
+    scale = min(alpha_mu, alpha_mu_eff, alpha_posdef)
     total = -math.fsum(negative)
-    return elites + [round(scale * weight / total, _DIGITS) for weight in negative]
+    scaled = [round(scale * weight / total, _DIGITS) for weight in negative]
+    return elites + scaled
 
 
 def _log_weight(num_elites: int, rank: int) -> float:
+    """Return the logarithmic weight of a rank from 1; negative after the elites."""
     return math.log(num_elites + 0.5) - math.log(rank)
 
 

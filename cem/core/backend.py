@@ -58,20 +58,23 @@ def torch_sampler(
     seed: int,
     generation: int,
 ) -> Tensor:
-    """Return draws of N(mean, std^2) by backend ``"torch"``, shape (N, d).
+    """Return N draws of the normal distribution N(mean, std^2), shape (N, d).
 
-    On the CPU the noise of float64 is NumPy's, that of float32 torch's.
+    ``mean`` and ``std`` have shape (d,). The noise depends on (seed, generation) alone. On the
+    CPU that of float64 is NumPy's, that of float32 torch's.
     """
-    mixed = mix_seed(seed, generation)
+    mixed_seed = mix_seed(seed, generation)
     shape = (population_size, mean.numel())
     if mean.device.type == "cpu" and mean.dtype == torch.float64:
-        # The ziggurat takes less than half the time of torch, which has no vector code for
+        # NumPy's ziggurat takes less than half the time of torch, which has no vector code for
         # doubles.
-        noise = np.random.Generator(np.random.SFC64(mixed)).standard_normal(shape)
-        return torch.addcmul(mean, torch.from_numpy(noise), std)
-    out = torch.empty(shape, dtype=mean.dtype, device=mean.device)
-    out.normal_(generator=torch.Generator(mean.device).manual_seed(mixed))
-    return torch.addcmul(mean, out, std, out=out)
+        generator = np.random.Generator(np.random.SFC64(mixed_seed))
+        noise = torch.from_numpy(generator.standard_normal(shape))
+        return torch.addcmul(mean, noise, std)
+    noise = torch.empty(shape, dtype=mean.dtype, device=mean.device)
+    noise.normal_(generator=torch.Generator(mean.device).manual_seed(mixed_seed))
+    # mean + noise * std, in the memory of the noise.
+    return torch.addcmul(mean, noise, std, out=noise)
 
 
 def torch_sample(
@@ -82,13 +85,27 @@ def torch_sample(
     seeds: Sequence[int],
     generation: int,
 ) -> Tensor:
-    """Draw by ``torch_sampler``, problem by problem; with seeds and generation a ``Sample``."""
-    problems = rows.reshape(-1, *rows.shape[-2:])
-    draws = [
-        torch_sampler(problem[0], problem[1], size, seed=seed, generation=generation)
-        for problem, seed in zip(problems, seeds, strict=True)
-    ]
-    return torch.stack(draws).view(*rows.shape[:-2], size, rows.shape[-1])
+    """Draw from the normal distributions of a batch of problems by ``torch_sampler``.
+
+    Args:
+        state: Not used; a ``Sample`` of ``cem.core.generation`` takes it.
+        rows: The distributions, shape (..., R, d): mean and standard deviation are the first
+            two of R rows.
+        size: N, the draws of each problem.
+        seeds: One seed for each problem, in the order of the flattened batch.
+        generation: The number of the generation.
+
+    Returns:
+        The draws, shape (..., N, d).
+    """
+    *batch_shape, num_rows, dim = rows.shape
+    problems = rows.reshape(-1, num_rows, dim)
+    draws = []
+    for problem, seed in zip(problems, seeds, strict=True):
+        mean = problem[0]
+        std = problem[1]
+        draws.append(torch_sampler(mean, std, size, seed=seed, generation=generation))
+    return torch.stack(draws).view(*batch_shape, size, dim)
 
 
 def choose_backend(
@@ -96,9 +113,14 @@ def choose_backend(
     device: torch.device,
     operators: Sequence[str] = OPERATORS,
 ) -> str:
-    """Return the backend of a search whose operators are built and ready.
+    """Return the backend "cpu", "cuda" or "torch" for a device, with its operators compiled.
 
-    ``"auto"`` becomes ``"torch"`` where they cannot be built; a RuntimeWarning says why.
+    "cpu" and "cuda" call the compiled ``operators``, "torch" needs none. "auto" is the backend
+    of the device; if its operators cannot be built, a RuntimeWarning says why, and it becomes
+    "torch".
+
+    Raises:
+        ValueError: If the backend is unknown, not for this device, or cannot be built.
     """
     if name not in (AUTO, *BACKENDS):
         raise unknown_name("backend", str(name), (AUTO, *BACKENDS))
@@ -112,7 +134,7 @@ def choose_backend(
             f"take device {backend!r}, or backend 'torch' on {str(device)!r}"
         )
     try:
-        _prepare(device, operators)
+        _build_and_try(device, operators)
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, OSError) as error:
@@ -128,7 +150,7 @@ def choose_backend(
 
 
 @cache
-def _prepare(device: torch.device, operators: Sequence[str]) -> None:
+def _build_and_try(device: torch.device, operators: Sequence[str]) -> None:
     """Build the operators side by side, and call two of them, which must run on the device."""
     from kernels.loader.extension import build_missing
     from kernels.ops.library import extension

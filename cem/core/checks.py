@@ -26,13 +26,21 @@ def check_real(
     *,
     open_low: bool = False,
 ) -> float:
-    """Return ``value`` as a float if it is finite and in [low, high], or in (low, high]."""
+    """Return ``value`` as a float if it is finite and in [low, high].
+
+    With ``open_low`` it must be greater than ``low``. Otherwise the error calls it ``name``.
+
+    Raises:
+        TypeError: If it is no real number; a bool is none, either.
+        ValueError: If it is out of range.
+    """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"expected a number for {name}, got {value!r}")
     number = float(value)
     is_above = number > low if open_low else number >= low
     if math.isfinite(number) and is_above and number <= high:
         return number
+    # The message lists the conditions, such as "finite and > 0 and <= 1".
     wanted = ["finite"]
     if low > -math.inf:
         sign = ">" if open_low else ">="
@@ -60,9 +68,13 @@ def check_vector(
     dtype: torch.dtype,
     device: torch.device,
 ) -> Tensor:
-    """Return a value as a new contiguous tensor.
+    """Return a number, sequence, array or tensor as a new contiguous tensor.
 
-    It is broadcast to ``shape``; with None it keeps its own shape, which must be (..., dim).
+    It is broadcast to ``shape``; with None it keeps its own shape, which must be (dim,) or
+    (..., dim). The error calls the value ``name``.
+
+    Raises:
+        ValueError: If it does not have, or broadcast to, the shape.
     """
     vector = as_real(name, value).to(device=device, dtype=dtype, copy=True)
     if shape is None:
@@ -115,7 +127,11 @@ def as_torch_takes_it(value: Any) -> Any:
 
 
 def check_device(device: str | torch.device) -> torch.device:
-    """Return a device that exists here; ``"cuda"`` becomes the current CUDA device."""
+    """Return a device that exists on this machine; "cuda" becomes the current CUDA device.
+
+    Raises:
+        ValueError: If it is no device, or a CUDA device that torch does not see.
+    """
     try:
         result = torch.device(device)
     except (RuntimeError, TypeError) as error:
@@ -123,16 +139,19 @@ def check_device(device: str | torch.device) -> torch.device:
         raise ValueError(f"expected a device {examples}, got {device!r}") from error
     if result.type != "cuda":
         return result
+    # "cuda" without a number has the index None.
+    index = result.index or 0
     count = torch.cuda.device_count()
-    if (result.index or 0) >= count:
+    if index >= count:
         available = f"CUDA devices 0 to {count - 1}"
         if not count:
             remedy = "look at nvidia-smi" if torch.version.cuda else CUDA_TORCH_REMEDY
             available = f"no CUDA device; {remedy}, or use device 'cpu'"
         expected = "expected a device that torch finds here"
         raise ValueError(f"{expected}, got {str(result)!r}: torch finds {available}")
-    is_current = result.index is None
-    return torch.device("cuda", torch.cuda.current_device()) if is_current else result
+    if result.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return result
 
 
 def check_distribution(mean: Tensor, std: Tensor) -> None:

@@ -97,9 +97,13 @@ class CEMConfig:
     families: Sequence[Family] = ()
 
     def __post_init__(self) -> None:
-        """Check the values; a schedule given as text becomes the schedule."""
+        """Check the values, and convert a schedule from text, and integers and families.
+
+        The class is frozen, so converted values are set by ``object.__setattr__``.
+        """
         for name, choices in _CHOICES.items():
-            if (value := getattr(self, name)) not in get_args(choices):
+            value = getattr(self, name)
+            if value not in get_args(choices):
                 raise unknown_name(f"value for {name}", str(value), get_args(choices))
         check_flags(paths=self.paths)
         if self.num_elites is not None and self.elite_fraction is not None:
@@ -117,6 +121,8 @@ class CEMConfig:
         if self.variance_schedule is None or isinstance(self.variance_schedule, str):
             schedule = parse_variance_schedule(self.variance_schedule or "none")
             object.__setattr__(self, "variance_schedule", schedule)
+        # The integers are flags of all parameters, or the indices of some: NumPy's kinds are
+        # b for flags, i and u for numbers.
         integers = np.asarray(self.integers)
         if integers.ndim != 1 or not (integers.dtype.kind in "biu" or integers.size == 0):
             expected = "flags or indices of parameters for integers"

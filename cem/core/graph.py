@@ -33,11 +33,17 @@ class GenerationGraph:
         count: int = 1,
         records: int = 0,
     ) -> None:
-        """Capture ``count`` generations, or ``records`` times as many, with backend "cuda".
+        """Capture generations in a CUDA graph, which needs backend "cuda".
 
-        The objective is that of ``CrossEntropyMethod.capture``.
+        Args:
+            state: A state of the search, whose constants and shapes are captured.
+            objective: That of ``CrossEntropyMethod.capture``.
+            count: The generations from one record to the next.
+            records: The records of a replay: it runs ``records * count`` generations, and keeps
+                the tensors of each record. 0: it runs ``count`` and keeps none.
         """
         device = state.distribution.device
+        # A graph reads and writes the same memory in every replay: the tensors of this state.
         self._static = _copy(state)
         self._objective = objective
         self._last: Tensor | None = None  # the distribution that the last call returned
@@ -58,8 +64,10 @@ class GenerationGraph:
                     new, evaluation = self._generation(new)
                 self.evaluations.append(evaluation)
                 if records:
-                    tensors.append(Snapshot(0, {}, new, evaluation, copies=False).tensors())
+                    snapshot = Snapshot(0, {}, new, evaluation, copies=False)
+                    tensors.append(snapshot.tensors())
             self.together = stack_by_name(tensors)
+            # The next replay goes on from the last state.
             self._set(new)
 
     def __call__(self, state: State, replays: int = 1) -> State:

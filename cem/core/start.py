@@ -87,7 +87,7 @@ def init(
         seed=problem_seeds(seed, torch.Size(batch_shape), device),
         variance_schedule=doubles(variances, device) if variances else None,
         weights=doubles(weights, device) if weights else None,
-        std_floor=_std_floor(std, config, integers, settings.population_size),
+        std_floor=_find_std_floor(std, config, integers, settings.population_size),
         low=low,
         high=high,
         integers=integers,
@@ -104,7 +104,10 @@ def _check_start(
 ) -> tuple[Tensor, Tensor, bool]:
     """Return the first mean and standard deviation, and whether candidates are drawn from them.
 
-    If a search only has discrete parameters, they have one dimension that is never drawn from.
+    They are tensors of shape (..., dim) on ``device``. Without a ``dtype`` they are float64 if
+    ``mean`` is a tensor or an array of float64, otherwise float32. A search that only has
+    families of discrete parameters has a mean of 0 dimensions: it gets one dimension that is
+    never drawn from.
     """
     if dtype is None:
         is_double = getattr(mean, "dtype", None) in (torch.float64, np.float64)
@@ -131,10 +134,15 @@ def _choose_settings(
     maximize: bool,
     backend: str,
 ) -> tuple[Settings, list[float]]:
-    """Return the settings, and ``State.weights``, an empty list for equal ones."""
+    """Return the constants of a search, and the weights of its candidates by rank.
+
+    The weights are those of the elites, or with evolution paths those of all candidates; the
+    list is empty for equal weights. ``dim`` is the dimension of the normal distribution,
+    ``normal`` the number of columns that it draws.
+    """
     # The operators number candidates by 32-bit integers.
-    limits = (MIN_ELITES, (1 << 31) - 1)
-    population_size = check_integer("population_size", population_size, *limits)
+    largest = (1 << 31) - 1
+    population_size = check_integer("population_size", population_size, MIN_ELITES, largest)
     num_elites = config.elites_of(population_size)
     weights = rank_weights(num_elites, config.weights)
     learning_rates: Rates | None = None
@@ -178,19 +186,29 @@ def _without_integers(bounds: Box, integers: Tensor) -> Box | None:
     return (low, high) if is_bounded.any() else None
 
 
-def _std_floor(
+def _find_std_floor(
     std: Tensor, config: CEMConfig, integers: Tensor | None, population_size: int
 ) -> Tensor | None:
-    """Return the least standard deviation, shape (..., d), or None if there is none."""
+    """Return the smallest standard deviation that is allowed, (..., d), or None without one.
+
+    Args:
+        std: The first standard deviation, shape (..., d).
+        config: Has the floor as a number and as a share of the first standard deviation.
+        integers: The bounds of parameters that are integers, shape (2, d), NaN for those that
+            are not. None: no parameter is an integer.
+        population_size: The candidates per generation.
+    """
     floor = None
     if config.std_floor > 0.0 or config.floor_share > 0.0:
         floor = (std * config.floor_share).clamp(min=config.std_floor)
     if integers is None:
         return floor
     # The margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022: among all integers of a
-    # population, one is expected to differ from the integer nearest to the mean.
+    # population, one is expected to differ from the integer nearest to the mean. That is more
+    # than 0.5 from a mean in the middle.
     quantile = NormalDist().inv_cdf(1 - 0.5 / (population_size * std.shape[-1]))
-    margin = torch.where(integers[0].isnan(), 0.0, 0.5 / quantile).to(std)
+    is_integer = ~integers[0].isnan()
+    margin = torch.where(is_integer, 0.5 / quantile, 0.0).to(std)
     return margin.expand_as(std) if floor is None else torch.maximum(floor, margin)
 
 
@@ -214,7 +232,14 @@ def doubles(numbers: list[float], device: torch.device) -> Tensor:
 
 
 def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> Tensor:
-    """Return the 64 bits of the seed of each problem, shape ``batch_shape``, int64."""
+    """Return one seed for each problem of a batch, shape ``batch_shape``, int64.
+
+    Args:
+        seed: One number, from which the problems' seeds are derived, a generator that draws
+            it, or numbers of shape ``batch_shape``. Seeds go from 0 to 2^64 - 1.
+        batch_shape: The shape of the batch; () for a single problem.
+        device: The device of the result.
+    """
     seed = draw_seed(seed)
     if isinstance(seed, (Tensor, np.ndarray)):
         seed = seed.tolist()
@@ -230,5 +255,6 @@ def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> T
         seeds = [mix_seed(seed, problem) for problem in range(math.prod(batch_shape))]
     else:
         seeds = [seed]
+    # The tensor holds the 64 bits of a seed as a signed number.
     bits = [signed64(check_integer("seed", number, 0, 2**64 - 1)) for number in seeds]
     return torch.tensor(bits, dtype=torch.int64).reshape(batch_shape).to(device)

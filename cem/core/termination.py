@@ -17,8 +17,8 @@ arXiv:1604.00772, 2023, appendix B.3.
     "diverged"       with constraints: the standard deviations are thousands of times the first
                      ones
 
-Without evolution paths a search can collapse: its standard deviations have shrunk to next to
-nothing while its mean still moves as on a slope, for its elites lay on one side of the
+Without evolution paths a search can collapse: its standard deviations have become negligible
+while its mean still moves as on a slope, because its elites lay on one side of the
 distribution, which shrank before it arrived. A RuntimeWarning says so.
 """
 
@@ -39,18 +39,23 @@ from cem.core.snapshot import GenerationRecord
 from cem.core.state import Settings
 
 STD = 1e-9  # the least standard deviation, as a share of the first one
-# the least range of the fitness, as a share of the widest one seen where that is below 1
-_RANGE = 1e-9
-_BEHIND = 1e-2  # the same, as a share of what the best lacks to that of an earlier search
-_SHRUNK = 1e-4  # the std at which a collapse is looked for, as a share of the first one
-_SLOPE = 0.7  # of the move on a slope: the least move of a search that has collapsed
-_NEWEST = 0.1  # the weight of a generation's move in the average one
-# the mean standard deviation of a search that has diverged, as a share of the first ones
+# A range of fitness is negligible if it is at most this share of the widest one so far, where
+# that is below 1, or of what the best lacks to that of an earlier search.
+_NEGLIGIBLE_RANGE = 1e-9
+_NEGLIGIBLE_BEHIND = 1e-2
+# A search with constraints has diverged if its mean standard deviation is this many times the
+# largest of the first ones.
 _DIVERGED = 1e4
-_PATIENCE = (
-    3  # times as many generations without a better candidate where it also has to be feasible
-)
-_EVERY = 8  # generations from one look for a collapse to the next
+# A better candidate has to be feasible, too, with constraints: so many times as many
+# generations may pass without one.
+_CONSTRAINED_PATIENCE = 3
+# Of a collapse: the generations between two checks, the largest standard deviation as a share
+# of the first one below which a search may have collapsed, its least move as a share of the
+# move on a slope, and the weight of the newest generation in the averaged move.
+_CHECK_EVERY = 8
+_COLLAPSED_STD = 1e-4
+_COLLAPSED_MOVE = 0.7
+_NEWEST_WEIGHT = 0.1
 
 
 class Termination:
@@ -67,122 +72,174 @@ class Termination:
         ftol: float = 0.0,
         constrained: bool = False,
     ) -> None:
-        """Begin with the first standard deviation, shape (dim,).
+        """Start with empty windows; their lengths depend on dimension and population size.
 
-        ``earlier`` is the best fitness of earlier searches; None: there is none.
-
-        With noise nothing stagnates. With constraints a search may diverge: where the objective
-        falls faster outside than multipliers grow, nothing calls it back. ``xtol`` and ``ftol``
-        are the precision that is asked for; 0: none.
+        Args:
+            settings: The constants of the search.
+            first_std: The first standard deviation, shape (dim,).
+            target: The fitness at which the search is done. None: none is.
+            noisy: Whether the objective is noisy; then the search never stagnates.
+            earlier: The best fitness of earlier searches. None: there is none.
+            xtol: The precision of the parameters that is asked for; 0: none.
+            ftol: The precision of the fitness that is asked for; 0: none.
+            constrained: Whether there are constraints. Then the search may diverge: where the
+                objective falls faster outside than multipliers grow, nothing calls it back.
         """
-        self._xtol, self._ftol = xtol, ftol
+        dim = len(first_std)
+        size = settings.population_size
+        # Fitness times this sign is minimised.
+        self._sign = -1.0 if settings.maximize else 1.0
+        self.target = target
+        self._earlier = math.inf if earlier is None else self._sign * earlier
+        # Integers keep a margin, so only the standard deviations of the others can be precise.
         integers = settings.config.integers_of(settings.normal)
         self._real = np.delete(np.arange(settings.normal), integers)
-        self.target = target
-        self._sign = -1.0 if settings.maximize else 1.0
-        self._earlier = math.inf if earlier is None else self._sign * earlier
-        self._first = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
-        self._widest_std = float(self._first.max())
-        dim, size = len(first_std), settings.population_size
-        self._least = max(STD, 1.001 * settings.config.floor_share)
+        self._has_xtol = xtol > 0.0 and len(self._real) > 0
+        self._xtol = xtol
+        self._ftol = ftol
+        # Shares of the first standard deviation; a dimension of no width counts as one of 1.
+        self._first_std = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
+        self._max_first_std = float(self._first_std.max())
+        self._min_share = max(STD, 1.001 * settings.config.floor_share)
+        self._max_std_mean = math.inf
+        # Numbers of generations: the window of the fitness range, and the patience.
         self._window = 10 + math.ceil(30 * dim / size)
         self._patience = math.inf if noisy else 100 + 50 * dim // size
-        self._most = math.inf
         if constrained:
-            self._patience *= _PATIENCE
-            self._most = _DIVERGED * self._widest_std
-        self._recent: deque[float] = deque()  # the best of the generations of the window
-        self._seen: deque[int] = deque()  # and these
-        self._best, self._improved_at, self._widest = math.inf, 0, 0.0
+            self._patience *= _CONSTRAINED_PATIENCE
+            self._max_std_mean = _DIVERGED * self._max_first_std
+        # The best fitness of recent records, and their generations.
+        self._recent_best: deque[float] = deque()
+        self._recent_generations: deque[int] = deque()
+        self._best = math.inf
+        self._improved_at = 0
+        self._widest_range = 0.0
         self._collapse = None if settings.config.paths else _Collapse(settings, dim)
 
     def reasons(self, record: GenerationRecord) -> tuple[Reason, ...]:
-        """Return the reasons to stop after a generation, an empty tuple if there are none."""
-        generation, threshold = record.generation, record.elite_threshold
+        """Return the reasons to stop after a recorded generation; empty if there are none.
+
+        Records may skip generations. They come in order, because the tests compare them with
+        earlier ones.
+        """
+        generation = record.generation
         if not generation:
             return ()
-        sign = self._sign
-        best = sign * record.best_fitness
+        best = self._sign * record.best_fitness
         if best < self._best:
             self._best = best
             self._improved_at = generation
-        recent, seen, begun = self._recent, self._seen, generation - self._window + 1
-        recent.append(record.generation_best)
-        seen.append(generation)
-        while len(seen) > 2 and seen[1] <= begun:
-            recent.popleft()
-            seen.popleft()
-        spread = max(max(recent), threshold) - min(min(recent), threshold)
-        self._widest = max(self._widest, spread)
-        full = len(seen) > 1 and seen[0] <= begun
-        share = math.inf  # where the mean alone shows that it is above the least one
-        looks = (
-            self._collapse is not None
-            and generation // _EVERY > self._collapse.before[0] // _EVERY
+
+        # Drop old records as long as the remaining ones still reach back to the window's start.
+        recent_best = self._recent_best
+        generations = self._recent_generations
+        window_start = generation - self._window + 1
+        recent_best.append(record.generation_best)
+        generations.append(generation)
+        while len(generations) > 2 and generations[1] <= window_start:
+            recent_best.popleft()
+            generations.popleft()
+        is_full = len(generations) > 1 and generations[0] <= window_start
+        worst_elite = record.elite_threshold
+        fitness_range = max(max(recent_best), worst_elite) - min(min(recent_best), worst_elite)
+        self._widest_range = max(self._widest_range, fitness_range)
+
+        # The largest standard deviation as a share of the first is only computed where needed:
+        # for the check of a collapse, or if the mean shows that it may be too small.
+        largest_share = math.inf
+        collapse = self._collapse
+        is_check_due = (
+            collapse is not None
+            and generation // _CHECK_EVERY > collapse.checked_at // _CHECK_EVERY
         )
-        if looks or record.std_mean <= 2 * self._least * self._widest_std:
-            share = float((record.std.numpy() / self._first).max())
-        if self._collapse is not None and looks:
-            self._collapse.look(record, share)
-        has_real = self._xtol and len(self._real)
-        behind = best - self._earlier  # -inf for a first search
-        negligible = max(_RANGE * min(1.0, self._widest), _BEHIND * behind)
+        if is_check_due or record.std_mean <= 2 * self._min_share * self._max_first_std:
+            largest_share = float((record.std.numpy() / self._first_std).max())
+        if collapse is not None and is_check_due:
+            collapse.check(record, largest_share)
+
+        # What the best lacks to that of an earlier search is -inf if there was none.
+        lacking = best - self._earlier
+        negligible_range = max(
+            _NEGLIGIBLE_RANGE * min(1.0, self._widest_range), _NEGLIGIBLE_BEHIND * lacking
+        )
+        patience = max(self._patience, generation // 5)
         tests = {
-            Reason.TARGET: self.target is not None and best <= sign * self.target,
-            Reason.XTOL: has_real and record.std.numpy()[self._real].max() < self._xtol,
-            Reason.FTOL: full and spread <= self._ftol > 0.0,
-            Reason.STD: share < self._least,
-            Reason.FITNESS_RANGE: full and spread <= negligible,
-            Reason.STAGNATION: generation - self._improved_at
-            > max(self._patience, generation // 5),
-            Reason.DIVERGED: record.std_mean > self._most,
+            Reason.TARGET: self.target is not None and best <= self._sign * self.target,
+            Reason.XTOL: self._has_xtol and record.std.numpy()[self._real].max() < self._xtol,
+            Reason.FTOL: is_full and fitness_range <= self._ftol > 0.0,
+            Reason.STD: largest_share < self._min_share,
+            Reason.FITNESS_RANGE: is_full and fitness_range <= negligible_range,
+            Reason.STAGNATION: generation - self._improved_at > patience,
+            Reason.DIVERGED: record.std_mean > self._max_std_mean,
         }
         return tuple(reason for reason, holds in tests.items() if holds)
 
 
 class _Collapse:
-    """The average move of the mean, in standard deviations, beside that on a slope."""
+    """A check for a search whose distribution shrank before it arrived.
+
+    It compares the average move of the mean per generation, in standard deviations, with the
+    move on a slope.
+    """
 
     def __init__(self, settings: Settings, dim: int) -> None:
-        # The mean of the best share of a normal distribution: how far a generation moves on a
-        # slope.
+        """Compute the move of the mean on a slope, and by chance, in standard deviations.
+
+        On a slope the elites are the best share of a normal distribution, so the mean moves to
+        the mean of its tail. By chance, if fitness says nothing, the new mean has the variance
+        1 / (effective number of elites) in each of ``dim`` dimensions.
+        """
         share = min(settings.num_elites / settings.population_size, 0.999)
         normal = NormalDist()
-        self._slope = normal.pdf(normal.inv_cdf(1.0 - share)) / share
-        # Of elites that say nothing the mean has a variance of 1 / elites in every dimension.
-        self._chance = dim / effective(
-            rank_weights(settings.num_elites, settings.config.weights)
-        )
-        self._move = 0.0  # the squared move, averaged
-        self._shrunk = False  # whether it was compared
-        self.before: tuple[int, Any, Any, float] = 0, None, None, 0.0  # what the last look saw
+        self._slope_move = normal.pdf(normal.inv_cdf(1.0 - share)) / share
+        weights = rank_weights(settings.num_elites, settings.config.weights)
+        self._chance_square = dim / effective(weights)
+        self._average_square = 0.0  # of the moves, without what they are by chance
+        self._is_decided = False
+        # What the last check saw: the generation, mean, standard deviation and its share.
+        self.checked_at = 0
+        self._mean: Any = None
+        self._std: Any = None
+        self._share = 0.0
 
-    def look(self, record: GenerationRecord, share: float) -> None:
-        """Follow a generation; warn, once, if the search has collapsed."""
-        generation, mean, std = record.generation, record.mean.numpy(), record.std.numpy()
-        last, old, width, old_share = self.before
-        self.before = (generation, mean, std, share)
-        if old is None or self._shrunk:
+    def check(self, record: GenerationRecord, share: float) -> None:
+        """Average the mean's moves; warn, once, if it still moves after the search collapsed.
+
+        ``share`` is the largest standard deviation as a share of the first one. The warning is
+        decided when it falls below ``_COLLAPSED_STD``.
+        """
+        generation = record.generation
+        mean = record.mean.numpy()
+        std = record.std.numpy()
+        old_mean, old_std, old_share = self._mean, self._std, self._share
+        count = max(1, generation - self.checked_at)
+        self.checked_at = generation
+        self._mean, self._std, self._share = mean, std, share
+        if old_mean is None or self._is_decided:
             return
-        moves = np.zeros(len(mean))  # none in a dimension of no width
-        np.divide(mean - old, width, out=moves, where=width > 0)
-        square = float(moves @ moves)
-        square = square if math.isfinite(square) else 0.0
-        # Several generations add up their moves, which shrink as the standard deviation did.
-        count = max(1, generation - last)
-        shrink = (
-            min(1.0, (share / old_share) ** (1 / count)) if 0 < old_share < math.inf else 1.0
-        )
-        lengths = [shrink**i for i in range(count)]
-        excess = (square - self._chance * sum(x * x for x in lengths)) / sum(lengths) ** 2
-        self._move += (1 - (1 - _NEWEST) ** count) * (excess - self._move)
-        if share < _SHRUNK:
-            self._shrunk = True
-            if self._move > (_SLOPE * self._slope) ** 2:
+        # The move in standard deviations is 0 in a dimension of no width.
+        move = np.zeros(len(mean))
+        np.divide(mean - old_mean, old_std, out=move, where=old_std > 0)
+        square = float(move @ move)
+        if not math.isfinite(square):
+            square = 0.0
+        # It is the sum of the moves of ``count`` generations, which shrink as the standard
+        # deviation does. By chance their squares add up, on a slope their lengths do.
+        shrinkage = 1.0
+        if 0 < old_share < math.inf:
+            shrinkage = min(1.0, (share / old_share) ** (1 / count))
+        lengths = [shrinkage**i for i in range(count)]
+        by_chance = self._chance_square * sum(length * length for length in lengths)
+        excess = (square - by_chance) / sum(lengths) ** 2
+        weight = 1 - (1 - _NEWEST_WEIGHT) ** count
+        self._average_square += weight * (excess - self._average_square)
+        if share < _COLLAPSED_STD:
+            self._is_decided = True
+            if self._average_square > (_COLLAPSED_MOVE * self._slope_move) ** 2:
                 warnings.warn(
                     f"the search has collapsed: after {generation} generations its standard "
                     "deviation is next to nothing, but its mean still moves by "
-                    f"{math.sqrt(self._move):.1f} of it; "
+                    f"{math.sqrt(self._average_square):.1f} of it; "
                     "take CEMConfig.cma(), or start with a greater std or population",
                     RuntimeWarning,
                     stacklevel=outside(),

@@ -121,20 +121,30 @@ def extend_table(
     generations: int,
     ahead: int = 64,
 ) -> list[float]:
-    """Return a longer table of extra variances; the last one holds for all later generations.
+    """Return a table of the extra variance Z_t for t = 0, 1, ..., extended by a schedule.
 
-    It covers ``generations``, for which an error of the schedule is raised. It goes on to twice
-    as many, or to ``ahead``, but ends where the schedule fails. That of a constant schedule has
-    a single number.
+    Args:
+        table: The values so far, which the result begins with.
+        schedule: Maps t to Z_t >= 0. A constant one makes a table of a single number.
+        generations: The generations that the table must cover.
+        ahead: It goes on to this length, or to twice ``generations`` if that is more, so that
+            it is rarely extended. It ends where the schedule fails.
+
+    Raises:
+        Exception: What the schedule raises for one of ``generations``.
     """
     if isinstance(schedule, NamedSchedule) and schedule.name == "constant":
+        # Readers of a table use its last value for all later generations.
         return [schedule(0)]
     longer = list(table)
     for t in range(len(table), max(ahead, 2 * generations)):
         try:
-            longer.append(check_real(f"the extra variance of generation {t}", schedule(t), 0.0))
-        except Exception:  # the schedule may raise anything, such as an IndexError of a list
+            variance = check_real(f"the extra variance of generation {t}", schedule(t), 0.0)
+        except Exception:
+            # A schedule may raise anything, such as the IndexError of a list. Without need for
+            # its value that is no error: the search may never reach this generation.
             if t < generations:
                 raise
-            break  # the search may never reach that generation
+            break
+        longer.append(variance)
     return longer

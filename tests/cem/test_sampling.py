@@ -64,7 +64,7 @@ def test_a_fault_of_the_disk_does_not_end_a_search(monkeypatch: pytest.MonkeyPat
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "/cache")
 
-    monkeypatch.setattr("cem.core.backend._prepare", full)
+    monkeypatch.setattr("cem.core.backend._build_and_try", full)
     with pytest.warns(
         RuntimeWarning, match="taking backend 'torch', which is slower: .*No space left.*/cache"
     ):
@@ -78,7 +78,7 @@ def test_without_a_compiler_auto_takes_torch_and_a_backend_asked_for_is_refused_
         raise CompilerMissingError("no C++ compiler found", "install g++")
 
     monkeypatch.setattr("kernels.loader.extension.build_missing", refuse)
-    cem.core.backend._prepare.cache_clear()
+    cem.core.backend._build_and_try.cache_clear()
     for device in ("cpu", "cuda:0"):
         with pytest.warns(
             RuntimeWarning, match=r"taking backend 'torch', which is slower: no C\+\+ compiler"
