@@ -91,7 +91,7 @@ class ProgressBar(Callback):
         file: TextIO | None = None,
         number: Callable[[float], str] = "{:.6g}".format,
     ) -> None:
-        """Set up.
+        """Set up a bar, which opens when the run starts.
 
         Args:
             metrics: The names of metrics to show, such as "lines/s" for "12.3M lines/s".
@@ -104,18 +104,20 @@ class ProgressBar(Callback):
         self._file = file
         self._number = number
         self._bar: Any = None
-        # No line is due before a start; ranks above 0 have none.
+        # With infinite times no line is due: before the start, and on ranks above 0, where the
+        # bar is never started.
         self._shown_at = math.inf
         self._generation_began_at = math.inf
 
     def on_start(self, plan: RunPlan) -> None:
-        """Open the bar on a terminal."""
+        """Begin to count and, on a terminal, open a tqdm bar; otherwise lines are printed."""
         self._plan = plan
         self._generation = plan.generation
-        self._first: GenerationRecord | None = None  # of the run
-        self._line = ""  # the newest one that is not shown yet
+        self._first: GenerationRecord | None = None  # the first record of this run
+        self._line = ""  # the newest line, while it is not printed yet
         self._started_at = time.monotonic()
         self._generation_began_at = self._started_at
+        # The first line is due at once.
         self._shown_at = -math.inf
         self._bar = None
         file = self._file or sys.stderr
@@ -134,10 +136,11 @@ class ProgressBar(Callback):
             )
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """Advance the bar, or print a line when one is due."""
+        """Advance the bar, or print a line if ``interval_s`` has passed since the last one."""
         self._generation = record.generation
         self._generation_began_at = time.monotonic()
-        self._first = self._first or record
+        if self._first is None:
+            self._first = record
         parts = [
             f"best {self._number(record.generation_best)}",
             f"elites {self._number(record.elite_mean)}",
@@ -152,7 +155,8 @@ class ProgressBar(Callback):
             self._bar.set_postfix_str(", ".join(parts), refresh=False)
             self._bar.update(record.generation - self._bar.n)
             return
-        self._line = ", ".join([f"generation {record.generation}{self._total()}", *parts])
+        title = f"generation {record.generation}{self._total()}"
+        self._line = ", ".join([title, *parts])
         if self._generation_began_at - self._shown_at >= self._interval_s:
             self._show_line()
 
@@ -219,20 +223,29 @@ class MetricsWriter(Callback):
         self._descriptor: Any = None
 
     def restore(self, generation: int) -> list[dict[str, Any]]:
-        """Remove the lines after a generation, and a torn last one; return the others."""
+        """Remove the lines after a generation, and an incomplete last line; return the others.
+
+        A file that does not exist is created.
+
+        Raises:
+            ValueError: If a line that stays is no JSON object with a generation.
+        """
         check_own(self.path)
         rows: list[dict[str, Any]] = []
-        size = 0
+        size = 0  # of the lines that stay, in bytes
         with self.path.open("a+b") as file:
             file.seek(0)
             for line in file:
+                if not line.endswith(b"\n"):
+                    break
                 try:
-                    is_complete = line.endswith(b"\n")
-                    if not is_complete or (row := json.loads(line))["generation"] > generation:
-                        break
+                    row = json.loads(line)
+                    is_later = row["generation"] > generation
                 except (KeyError, TypeError, ValueError, RecursionError) as error:
                     message = f"{self.path}: line {len(rows) + 1} is damaged: {error}"
                     raise ValueError(message) from error
+                if is_later:
+                    break
                 rows.append(row)
                 size += len(line)
             file.truncate(size)
@@ -244,21 +257,28 @@ class MetricsWriter(Callback):
         self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """Append a line."""
+        """Append the record to the file as a line of JSON, without NaN and infinities.
+
+        Raises:
+            ValueError: If a metric has the name "mean" or "std", and these are written, too.
+        """
         row: dict[str, Any] = dict(record.as_dict())
         for name, value in row.items():
             if not math.isfinite(value):
                 row[name] = None
         if self._distribution:
-            if clash := row.keys() & {"mean", "std"}:
+            clash = row.keys() & {"mean", "std"}
+            if clash:
                 names = ", ".join(clash)
                 raise ValueError(f"expected metrics under names of their own, got {names}")
-            row |= {"mean": record.mean.tolist(), "std": record.std.tolist()}
-        line = json.dumps(row).encode() + b"\n"
+            row["mean"] = record.mean.tolist()
+            row["std"] = record.std.tolist()
+        unwritten = json.dumps(row).encode() + b"\n"
         with named_errors(self.path):
             # A write may take less than the line, for example on a full disk.
-            while line:
-                line = line[os.write(self._descriptor, line) :]
+            while unwritten:
+                written = os.write(self._descriptor, unwritten)
+                unwritten = unwritten[written:]
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Wait until the lines are on the disk, so that no checkpoint outlives its metrics."""

@@ -144,13 +144,17 @@ class Checkpointer:
         return path
 
     def load_latest(self) -> LoadedCheckpoint:
-        """Read the newest checkpoint that is not damaged.
+        """Read the newest checkpoint in the folder that is not damaged.
+
+        Returns:
+            Its path, step and state, and the errors of newer files, which are damaged.
 
         Raises:
-            CheckpointError: If there is none, or it is of another run; it names files and
+            CheckpointError: If there is none, or it belongs to another run; it names files and
                 reasons.
         """
         passed_over: list[str] = []
+        # The newest come first.
         for step, path in self.paths().items():
             try:
                 state, fingerprint = read_checkpoint(path)
@@ -158,7 +162,9 @@ class Checkpointer:
                 passed_over.append(str(error))
                 continue
             if self.fingerprint is not None:
-                check_same_run(path, json.loads(json.dumps(self.fingerprint)), fingerprint)
+                # JSON turns tuples into lists, as in the file.
+                own_fingerprint = json.loads(json.dumps(self.fingerprint))
+                check_same_run(path, own_fingerprint, fingerprint)
             return LoadedCheckpoint(path, step, state, tuple(passed_over))
         reasons = "; ".join(passed_over) or "no file named checkpoint-NNNNNN.json"
         expected = f"a usable checkpoint in {self.folder}"
@@ -166,12 +172,14 @@ class Checkpointer:
 
 
 def check_same_run(path: Path, own: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
-    """Raise CheckpointError if the fingerprints of a run and of a file differ.
+    """Raise CheckpointError if a run and the file at ``path`` have different fingerprints.
 
-    Their ``code`` only counts if both have one, of the same version of Python; see
-    ``digest_code``.
+    A fingerprint is a dict of what identifies a run: ``own`` is that of this run, ``saved``
+    that of the file. Its item "code" is the version of Python's bytecode and a digest; it is
+    only compared if both have one, of the same version.
     """
-    for name in sorted((own.keys() | saved.keys()) - {"code"}):
+    names = own.keys() | saved.keys()
+    for name in sorted(names - {"code"}):
         if own.get(name) != saved.get(name):
             difference = f"expected {name} = {own.get(name)!r}, got {saved.get(name)!r}"
             raise CheckpointError(f"{path.name}: belongs to another run: {difference}")

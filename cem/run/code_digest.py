@@ -27,17 +27,23 @@ def digest_code(*values: Any) -> str:
     digest = hashlib.sha256()
     seen: set[int] = set()
     queue = [*values]
-    for value in queue:  # the loop extends it
+    # The loop extends the queue by what makes up a value.
+    for value in queue:
         if isinstance(value, _DATA):
             digest.update(f"{value!r}\n".encode())
         elif isinstance(value, tuple) or id(value) not in seen:
             seen.add(id(value))
-            queue += _parts_of(value)
+            queue += _expand(value)
     return f"{sys.implementation.cache_tag} {digest.hexdigest()[:16]}"
 
 
-def _parts_of(value: Any) -> Iterable[Any]:
-    """Return what makes up the code of a value; for data that may change, only the type."""
+def _expand(value: Any) -> Iterable[Any]:
+    """Return the values that make up the code of a value, for a digest of all of them.
+
+    A function has bytecode and names, a class its members, a partial and a method their
+    functions. Of data that may change, such as a list or an instance, only the type counts,
+    and a function that it wraps.
+    """
     if isinstance(value, tuple):
         return value
     if isinstance(value, partial):
@@ -45,20 +51,30 @@ def _parts_of(value: Any) -> Iterable[Any]:
     if isinstance(value, MethodType):
         return [value.__func__, type(value.__self__)]
     if isinstance(value, FunctionType):
-        return _parts_of_function(value)
+        return _expand_function(value)
     if isinstance(value, type):
-        members = [_code_among(vars(base), vars(base)) for base in value.__mro__]
-        return itertools.chain(*members)
-    return [type(value), *(getattr(value, name, None) for name in _WRAPPED)]
+        members: list[Any] = []
+        for base in value.__mro__:
+            members += _code_among(vars(base), vars(base))
+        return members
+    wrapped = [getattr(value, name, None) for name in _WRAPPED]
+    return [type(value), *wrapped]
 
 
-def _parts_of_function(function: FunctionType) -> Iterator[Any]:
-    """Yield what a function closes over, its code, its defaults, and the code that it names."""
+def _expand_function(function: FunctionType) -> Iterator[Any]:
+    """Yield what decides about the behaviour of a function, for a digest.
+
+    These are the values that it closes over and, unless it belongs to Python or an installed
+    package, its bytecode, names, constants and defaults, and the functions that it names. The
+    functions inside it count, its docstring does not.
+    """
+    # The loop extends the list, so that it also has the functions inside those inside.
     codes = [function.__code__]
-    for code in codes:  # the loop adds the functions inside
+    for code in codes:
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     yield from _closure_of(function, codes)
-    if function.__code__.co_filename.startswith((*_LIBRARIES, "<frozen")):
+    is_library = function.__code__.co_filename.startswith((*_LIBRARIES, "<frozen"))
+    if is_library:
         return
     names: list[str] = []
     for code in codes:
@@ -67,10 +83,12 @@ def _parts_of_function(function: FunctionType) -> Iterator[Any]:
         yield from (constant for constant in code.co_consts if constant != function.__doc__)
         names += code.co_names
     yield function.__defaults__
-    yield from (function.__kwdefaults__ or {}).values()
-    named = _code_among(function.__globals__, names)
-    yield from named
-    for value in named:
+    keyword_defaults = function.__kwdefaults__ or {}
+    yield from keyword_defaults.values()
+    # Names are global variables, or attributes of modules among those.
+    global_values = _code_among(function.__globals__, names)
+    yield from global_values
+    for value in global_values:
         if isinstance(value, ModuleType):
             yield from _code_among(vars(value), names)
 
@@ -81,7 +99,11 @@ def _closure_of(function: FunctionType, codes: list[CodeType]) -> Iterator[Any]:
     changed = set()
     if cells:
         instructions = itertools.chain(*map(dis.get_instructions, codes))
-        changed = {each.argval for each in instructions if each.opname == "STORE_DEREF"}
+        changed = {
+            instruction.argval
+            for instruction in instructions
+            if instruction.opname == "STORE_DEREF"
+        }
     for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
         is_empty = cell == type(cell)()
         if name not in changed and not is_empty:

@@ -66,50 +66,75 @@ class Evaluator:
         catch: type[BaseException] | tuple[type[BaseException], ...] = (),
         stop: StopRequest | None = None,
     ) -> None:
-        """Set the function; a process starts when a candidate waits for it."""
+        """Choose how ``function`` is called; processes start when a candidate needs one.
+
+        Args:
+            function: The objective, of a population (N, dim), or of one candidate (dim,) with
+                ``vectorize`` or ``workers``.
+            maximize: Whether a greater fitness is better.
+            vectorize: True: tensors are evaluated by ``torch.func.vmap``; "loop": by one call
+                for each candidate.
+            with_generation: Whether the function also takes the number of the generation.
+            workers: The number of processes, -1 for one on each core, an executor, or a
+                function like ``map``.
+            timeout_s: The seconds after which a candidate has failed; needs processes.
+            catch: The exceptions that mean that a candidate failed.
+            stop: A request to stop. None: there will be none.
+        """
         if vectorize not in (False, True, "loop"):
             raise ValueError(f"expected False, True or 'loop' for vectorize, got {vectorize!r}")
         if timeout_s is not None and not isinstance(workers, int):
             raise ValueError(
                 "expected a number of workers for timeout_s: only a process can be killed"
             )
-        self.failures = self.evaluations = 0
+        self.failures = 0
+        self.evaluations = 0
         self.best: tuple[Any, float] | None = None
+        # Fitness times this sign is maximised.
         self._sign = 1.0 if maximize else -1.0
         self._catch = catch if isinstance(catch, tuple) else (catch,)
         self._stop = StopRequest() if stop is None else stop
-        self._arity = 1 + with_generation
+        self._arity = 2 if with_generation else 1
         self._uses_vmap = vectorize is True
-        self._at_once = function
+        self._population_function = function
         if self._uses_vmap:
+            # vmap maps over the first dimension of the candidates, but not the generation.
             in_dims = (0, None)[: self._arity]
-            self._at_once = torch.func.vmap(function, in_dims, randomness="different")
+            self._population_function = torch.func.vmap(
+                function, in_dims, randomness="different"
+            )
         self._evaluate = partial(evaluate_candidate, function, self._arity, self._catch)
         self._map: Callable[..., Iterable[Any]] = map
         self._pool: Pool | None = None
         self._set_workers(workers, timeout_s)
-        self._types_by_one: tuple[
-            type, ...
-        ] = ()  # populations evaluated candidate by candidate
+        # Populations of these types are evaluated candidate by candidate; vmap takes no arrays.
+        self._looped_types: tuple[type, ...] = ()
         if vectorize == "loop" or workers is not None:
-            self._types_by_one = (Tensor, np.ndarray)
+            self._looped_types = (Tensor, np.ndarray)
         elif vectorize:
-            self._types_by_one = (np.ndarray,)
-        self._running: dict[
-            int, tuple[Any, object]
-        ] = {}  # candidates asked in any order, and by whom
+            self._looped_types = (np.ndarray,)
+        # For ``in_any_order``: the candidates that are being evaluated, by number, each with
+        # the search that asked for it.
+        self._running: dict[int, tuple[Any, object]] = {}
         self._numbers = count()
         self._journal: Journal | None = None
 
     def _set_workers(self, workers: Workers | None, timeout_s: float | None) -> None:
+        """Set what evaluates candidates, ``_pool`` or ``_map``, and the number of workers.
+
+        ``workers`` are a number of processes (-1: one on each core), an executor, or a function
+        like ``map``; None: this process evaluates. The number is 0 where it is not known.
+        """
         if callable(workers):
             self._map = workers
         elif isinstance(workers, Executor):
             self._pool = Pool(self._evaluate, workers, None)
         elif workers is not None:
             workers = usable_cores() if workers == -1 else check_integer("workers", workers, 1)
-            if workers > 1 or timeout_s is not None:  # otherwise this process is the worker
+            # A single worker is this process, unless it may have to be killed.
+            if workers > 1 or timeout_s is not None:
                 self._pool = Pool(self._evaluate, workers, timeout_s)
+        # The executors of Python have their number in this private attribute.
         self.workers: int = getattr(workers, "_max_workers", 0)
         if isinstance(workers, int):
             self.workers = workers
@@ -120,13 +145,13 @@ class Evaluator:
         """Append evaluated candidates to a file, and do not evaluate again those that it has.
 
         Those count as evaluated. The first line is ``search``; ``generation`` is the number of
-        those that a checkpoint has. A function of populations writes none, for a checkpoint has
-        all of its generation.
+        those that a checkpoint has. A function of populations writes none, because a checkpoint
+        has all of its generation.
         """
         if self._journal is not None:
             self._journal.close()
             self._journal = None
-        if path is not None and self._types_by_one:
+        if path is not None and self._looped_types:
             self._journal = Journal(path, search, generation)
             self.evaluations += len(self._journal.values)
             self.failures += sum(map(self._has_failed, self._journal.values))
@@ -140,13 +165,22 @@ class Evaluator:
         self.open_journal(None, {})
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
-        """Return the fitness of candidates, (N, dim), or raise Interrupted if a stop is due."""
-        if isinstance(candidates, self._types_by_one):
+        """Return the fitness of a population, shape (N, dim), and count what failed.
+
+        If the function fails by an exception of ``catch``, all its candidates have: their
+        fitness is NaN.
+
+        Raises:
+            Interrupted: If a stop is due.
+            ValueError: If the function does not return N numbers.
+        """
+        if isinstance(candidates, self._looped_types):
             return self._evaluate_one_by_one(candidates, int(generation))
         arguments = (candidates, generation)[: self._arity]
         try:
-            evaluation = as_evaluation(self._at_once(*arguments))
+            evaluation = as_evaluation(self._population_function(*arguments))
         except Interrupted:
+            # A stop of the run is no failure, even if ``catch`` includes it.
             raise
         except self._catch:
             evaluation = Evaluation(candidates[:, 0] * math.nan)
@@ -160,6 +194,7 @@ class Evaluator:
             hint = "one number for each candidate" if self._uses_vmap else _HINT
             raise ValueError(f"expected fitness of shape ({size},), got {tuple(shape)}: {hint}")
         self.evaluations += size
+        # Values on a GPU are not counted, because reading them would wait for the GPU.
         if not getattr(fitness, "is_cuda", False):
             self.failures += self._count_failures(fitness)
         return evaluation
@@ -185,12 +220,16 @@ class Evaluator:
     def in_any_order(self, ask: Callable[[int], Any]) -> Objective:
         """Return an objective that keeps all workers busy: it returns what is done first.
 
-        It draws the candidates itself, by ``ask(1)``; some are of earlier generations than that
-        in which they are done.
+        It draws the candidates itself, by ``ask(1)``. While the last ones of a generation are
+        evaluated, free workers begin with others, which count for a later generation.
+
+        Raises:
+            ValueError: If the number of workers is not known.
         """
         pool = self._pool
         if self.workers == 1 and pool is None:
-            return self  # one worker finishes candidates in order
+            # One worker finishes candidates in order.
+            return self
         if not self.workers or pool is None:
             raise ValueError(
                 "expected workers, or an Executor that says how many, for asynchronous=True"
@@ -199,25 +238,12 @@ class Evaluator:
         owner = object()
 
         def evaluate(population: Any, generation: int) -> Evaluation:
-            candidates: list[Any] = []
-            values: list[float] = []
-            known = {} if self._journal is None else self._journal.known
-            while (generation, len(values)) in known:
-                x, value = known[generation, len(values)]
-                candidate = _row_like(population, x)
-                candidates.append(candidate)
-                values.append(self._count(candidate, value, is_known=True))
-            while len(values) < len(population):
-                while len(self._running) < self.workers:
-                    candidate = ask(1)[0]
-                    if self._journal is not None and self._journal.take(candidate):
-                        # it was asked in this generation before the search was interrupted
-                        continue
-                    key = next(self._numbers)
-                    row, device = _on_host(candidate)
-                    self._running[key] = candidate, owner
-                    pool.submit(key, generation, device, (key, row))
-                for key, value in pool.take_completed(len(population) - len(values)):
+            """Return the first candidates that are done, in place of a population."""
+            size = len(population)
+            candidates, values = self._read_journal(population, generation)
+            while len(values) < size:
+                self._keep_busy(pool, ask, owner, generation)
+                for key, value in pool.take_completed(size - len(values)):
                     candidate, asked_by = self._running.pop(key)
                     fitness = self._count(candidate, value)
                     if asked_by is not owner:
@@ -226,7 +252,7 @@ class Evaluator:
                         self._journal.write(generation, len(values), candidate, value)
                     candidates.append(candidate)
                     values.append(fitness)
-                if len(values) < len(population):
+                if len(values) < size:
                     self._stop.check()
             is_tensor = isinstance(population, Tensor)
             evaluated: Any = torch.stack(candidates) if is_tensor else np.stack(candidates)
@@ -234,20 +260,54 @@ class Evaluator:
 
         return evaluate
 
+    def _read_journal(self, population: Any, generation: int) -> tuple[list[Any], list[float]]:
+        """Return the candidates of a generation that the journal has, and their fitness.
+
+        They have the type of ``population``, and are those that were done first.
+        """
+        candidates: list[Any] = []
+        values: list[float] = []
+        known = {} if self._journal is None else self._journal.known
+        while (generation, len(values)) in known:
+            x, value = known[generation, len(values)]
+            candidate = _row_like(population, x)
+            candidates.append(candidate)
+            values.append(self._count(candidate, value, is_known=True))
+        return candidates, values
+
+    def _keep_busy(
+        self, pool: Pool, ask: Callable[[int], Any], owner: object, generation: int
+    ) -> None:
+        """Draw candidates by ``ask(1)`` and submit them until all workers have one."""
+        while len(self._running) < self.workers:
+            candidate = ask(1)[0]
+            if self._journal is not None and self._journal.take(candidate):
+                # It was evaluated before the search was interrupted.
+                continue
+            key = next(self._numbers)
+            row, device = _on_host(candidate)
+            self._running[key] = candidate, owner
+            pool.submit(key, generation, device, (key, row))
+
     def _evaluate_one_by_one(self, candidates: Any, generation: int) -> Evaluation:
+        """Return the fitness of a population, shape (N, dim), by a function of one candidate.
+
+        Candidates that the journal has from before an interruption are not evaluated again.
+        """
         rows, device = _on_host(candidates)
         journal = self._journal
         fitness = np.full(len(rows), math.nan)
-        items = []
+        unknown = []  # pairs of index and row
         for index, row in enumerate(rows):
-            x, value = None, None
+            x = None
+            value = None
             if journal is not None:
                 x, value = journal.known.get((generation, index), (None, None))
             if x is not None and x == row.tolist():
                 fitness[index] = self._count(candidates[index], value, is_known=True)
             else:
-                items.append((index, row))
-        for index, value in self._iterate(items, generation, device):
+                unknown.append((index, row))
+        for index, value in self._iterate(unknown, generation, device):
             if journal is not None:
                 journal.write(generation, index, rows[index], value)
             fitness[index] = self._count(candidates[index], value)
@@ -272,11 +332,17 @@ class Evaluator:
     def _iterate(
         self, items: Sequence[tuple[int, Any]], generation: int, device: torch.device | None
     ) -> Iterator[tuple[int, float | None]]:
-        """Yield the index and fitness of each candidate; None: it failed."""
+        """Evaluate candidates; yield the index and fitness of each, None if it failed.
+
+        ``items`` are pairs of an index and an array of shape (dim,); the function gets tensors
+        on ``device``, or arrays if that is None. A pool yields them in the order in which they
+        are done.
+        """
         if self._pool is not None:
             yield from self._iterate_pool(self._pool, items, generation, device)
             return
         values = self._map(partial(self._evaluate, generation, device), items)
+        # A map that returns an iterator evaluates while it is read, and can be left between.
         is_lazy = not isinstance(values, Sequence)
         iterator = iter(values)
         for index, _ in items:
@@ -291,6 +357,7 @@ class Evaluator:
         generation: int,
         device: torch.device | None,
     ) -> Iterator[tuple[int, float | None]]:
+        """Evaluate the items of ``_iterate`` by a pool, which is closed if this ends early."""
         missing = len(items)
         try:
             for item in items:

@@ -22,25 +22,37 @@ class Journal:
     """
 
     def __init__(self, path: Path, search: Mapping[str, Any], generation: int) -> None:
-        """Read a file, if there is one, and open it to append; its first line is ``search``.
+        """Read the evaluations of a search from a file, and open the file to append others.
+
+        A new file gets ``search`` as its first line. A last line without an end, which an
+        interruption left, is removed.
+
+        Args:
+            path: The file.
+            search: What identifies the search, as a dict for JSON.
+            generation: The first generation that no checkpoint has.
 
         Raises:
-            CheckpointError: If the file is of another search.
+            CheckpointError: If the file belongs to another search.
             ValueError: If a line is no evaluation.
         """
         self.known: dict[tuple[int, int], tuple[list[float], float | None]] = {}
         self.values: list[float | None] = []
         check_own(path)
         content = path.read_bytes() if path.exists() else b""
-        complete = content[: content.rfind(b"\n") + 1]  # the last line may be torn
-        first, *lines = complete.splitlines() or [b""]
-        expected = json.dumps(search).encode()
-        if complete:
-            _check_search(path, expected, first)
-        for line in lines:
+        complete = content[: content.rfind(b"\n") + 1]
+        lines = complete.splitlines()
+        header = json.dumps(search).encode()
+        if lines:
+            _check_search(path, header, lines[0])
+        for line in lines[1:]:
             try:
-                names = ("generation", "index", "x", "fitness")
-                number, index, x, value = (json.loads(line)[name] for name in names)
+                row = json.loads(line)
+                number = row["generation"]
+                index = row["index"]
+                x = row["x"]
+                value = row["fitness"]
+                # NaN and infinities are written as text.
                 fitness = None if value is None else float(value)
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(f"{path}: expected an evaluation, got {line!r}") from error
@@ -50,8 +62,8 @@ class Journal:
         self._unused = {tuple(x) for x, _ in self.known.values()}
         self._file = path.open("ab")
         self._file.truncate(len(complete))
-        if not complete:
-            self._file.write(expected + b"\n")
+        if not lines:
+            self._file.write(header + b"\n")
 
     def take(self, candidate: Any) -> bool:
         """Return whether the file has a candidate, and forget it."""

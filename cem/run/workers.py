@@ -10,7 +10,7 @@ from contextlib import suppress
 from multiprocessing import get_context, resource_tracker
 from numbers import Real
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,16 +31,19 @@ def evaluate_candidate(
     device: torch.device | None,
     item: tuple[int, Any],
 ) -> float | None:
-    """Return the fitness of one candidate; None: it failed.
+    """Return the fitness of one candidate, or None if the function raises one of ``catch``.
 
     Args:
-        function: Maps a candidate to a number.
-        arity: Its arguments: the candidate, and with 2 the generation.
-        catch: The exceptions by which a candidate fails.
+        function: Maps a candidate, and perhaps the generation, to a number.
+        arity: 1 if it takes the candidate only, 2 with the generation.
+        catch: The exceptions that mean that a candidate failed.
         generation: The number of the generation.
-        device: Where the candidate is a tensor; None: it is an array.
+        device: The function gets a tensor on this device. None: it gets an array.
         item: The index of the candidate in its population, and its values, an array of shape
             (dim,).
+
+    Raises:
+        TypeError: If the function returns no number.
     """
     index, row = item
     try:
@@ -48,23 +51,33 @@ def evaluate_candidate(
         arguments = (candidate, generation)[:arity]
         value = function(*arguments)
     except Interrupted:
+        # A stop of the run is no failure of the candidate, even if ``catch`` includes it.
         raise
     except catch:
         return None
     except Exception as error:
         add_note(error, f"The candidate was number {index} of generation {generation}.")
         raise
-    if isinstance(value, (Tensor, np.ndarray)) and value.shape == ():
+    is_scalar = isinstance(value, (Tensor, np.ndarray)) and value.shape == ()
+    if is_scalar:
         value = value.item()
     if not isinstance(value, Real):
         raise TypeError(f"expected a number as the fitness of a candidate, got {value!r}")
     return float(value)
 
 
-class Pool:
-    """Evaluates candidates by an executor, or by threads of which each has a process.
+class _Worker(NamedTuple):
+    """A process that evaluates candidates, and this process's end of the pipe to it."""
 
-    With processes of our own it is known in which candidate one ended or hangs.
+    process: Any
+    connection: Any
+
+
+class Pool:
+    """Evaluates candidates by a user's executor, or by threads with one process each.
+
+    The threads only wait for their processes, so it is known which candidate was evaluated
+    when a process ended or hung.
     """
 
     def __init__(
@@ -73,17 +86,24 @@ class Pool:
         workers: int | Executor,
         timeout_s: float | None,
     ) -> None:
-        """Set the function, which takes what ``submit`` is given, and the workers.
+        """Start an executor of ``workers`` threads, or take the user's executor.
+
+        Args:
+            evaluate: Returns the fitness, or None if the candidate failed; its arguments are
+                those of ``submit``.
+            workers: The number of processes, or an executor.
+            timeout_s: The seconds after which a candidate of a process has failed. None: never.
 
         Raises:
-            TypeError: If the function cannot be sent to a process.
+            TypeError: If the function cannot be pickled for the processes.
         """
         self._evaluate = evaluate
         self._timeout_s = timeout_s
+        # The keys of submitted candidates by their futures, which are queued when done.
         self._running: dict[Future[float | None], Any] = {}
         self._done: SimpleQueue[Future[float | None]] = SimpleQueue()
-        self._processes: set[tuple[Any, Any]] = set()  # with the connections to them
-        self._of_thread = threading.local()
+        self._workers: set[_Worker] = set()
+        self._thread = threading.local()  # holds the worker of each thread
         self._is_closed = False
         self._owns_executor = not isinstance(workers, Executor)
         if isinstance(workers, Executor):
@@ -95,9 +115,9 @@ class Pool:
             raise TypeError(
                 f"{error}: define the function in a module, or give {_THREADS}"
             ) from error
-        # A process inherits the mask of its thread: signals are for this process, which ends
-        # the others. The tracker of resources is started before, because its start would change
-        # the mask.
+        # The threads block signals, and a process inherits that from its thread: this process
+        # handles signals, and ends the others. The tracker of resources must have started
+        # before, because its start would unblock them.
         resource_tracker.ensure_running()
         self._executor = ThreadPoolExecutor(
             workers, initializer=signal.pthread_sigmask, initargs=(signal.SIG_BLOCK, SIGNALS)
@@ -105,13 +125,16 @@ class Pool:
         self._evaluate = self._evaluate_in_process
 
     def submit(self, key: Hashable, *candidate: Any) -> None:
-        """Begin to evaluate a candidate, given as the function takes it."""
+        """Begin to evaluate a candidate: ``evaluate(*candidate)``, identified by ``key``."""
         future = self._executor.submit(self._evaluate, *candidate)
         self._running[future] = key
         future.add_done_callback(self._done.put)
 
     def take_completed(self, most: int) -> list[tuple[Any, float | None]]:
-        """Wait a moment; return key and fitness, None if it failed, of candidates done."""
+        """Return the keys and fitness of up to ``most`` candidates that are evaluated.
+
+        The fitness of one that failed is None. If none is ready, this waits 50 ms for one.
+        """
         done = []
         with suppress(Empty):
             done.append(self._done.get(timeout=_POLL_SECONDS))
@@ -120,67 +143,89 @@ class Pool:
         return [(self._running.pop(future), future.result()) for future in done]
 
     def close(self) -> None:
-        """Drop what is not evaluated, and end the processes, without waiting for them."""
+        """Cancel what is not evaluated yet, and end our processes, without waiting for them."""
         self._is_closed = True
         for future in list(self._running):
             future.cancel()
-        for process, connection in list(self._processes):
+        for process, connection in list(self._workers):
             if self._running:
                 process.kill()
             else:
+                # An idle process ends when its connection is closed.
                 connection.close()
         if self._owns_executor:
             self._executor.shutdown(wait=False)
         self._running.clear()
-        self._done = SimpleQueue()  # what is still to come goes to the old one
+        # Futures that are done later still write to the old queue, which nobody reads.
+        self._done = SimpleQueue()
 
     def _evaluate_in_process(self, *candidate: Any) -> float | None:
-        """Evaluate in the process of this thread; None if that ends or takes too long."""
-        if not hasattr(self._of_thread, "process"):
-            self._of_thread.process = self._start_process()
-        process, connection = self._of_thread.process
+        """Return the fitness of a candidate by the process that belongs to this thread.
+
+        It is None if the process ends, or takes longer than the time limit. That process is
+        removed, and the next candidate of this thread starts another.
+        """
+        if not hasattr(self._thread, "worker"):
+            self._thread.worker = self._start_process()
+        worker = self._thread.worker
+        process, connection = worker
         try:
             connection.send(candidate)
             if not connection.poll(self._timeout_s):
                 raise TimeoutError
             answer = connection.recv()
-        except (EOFError, OSError):  # it has ended, or hangs
-            del self._of_thread.process
-            self._processes.remove((process, connection))
+        except (EOFError, OSError):
+            # The process has ended, or exceeds its time: TimeoutError is an OSError.
+            del self._thread.worker
+            self._workers.remove(worker)
             process.kill()
             process.join()
             connection.close()
             return None
+        # The process sends back what the function raised.
         if isinstance(answer, Exception):
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    def _start_process(self) -> tuple[Any, Any]:
-        """Return a process that has imported the function, and the connection to it."""
-        ours, theirs = _SPAWN.Pipe()
-        process = _SPAWN.Process(target=_answer, args=(theirs, self._pickled))
+    def _start_process(self) -> _Worker:
+        """Start a process, and wait until it has imported the function.
+
+        Raises:
+            RuntimeError: If it ends before.
+        """
+        connection, child_connection = _SPAWN.Pipe()
+        arguments = (child_connection, self._pickled)
+        process = _SPAWN.Process(target=_serve_candidates, args=arguments)
         process.start()
-        self._processes.add((process, ours))
-        if self._is_closed:  # by another thread, meanwhile
+        worker = _Worker(process, connection)
+        self._workers.add(worker)
+        # Another thread may have closed the pool without seeing this process.
+        if self._is_closed:
             process.kill()
-        theirs.close()
+        child_connection.close()
         try:
-            ours.recv()  # The function is imported: the time of a candidate begins now.
+            # The process sends None when it is ready: the time of a candidate begins now.
+            connection.recv()
         except (EOFError, OSError):
             raise RuntimeError(
                 "a worker process ended at its start, its error is above: a script with "
                 "workers needs if __name__ == '__main__', "
                 f"a function of a notebook needs {_THREADS}"
             ) from None
-        return process, ours
+        return worker
 
 
-def _answer(connection: Any, pickled: bytes) -> None:
-    """Answer every candidate of a connection, in a process of its own, until it is closed."""
+def _serve_candidates(connection: Any, pickled: bytes) -> None:
+    """Evaluate candidates from a connection until it is closed: the main of a worker process.
+
+    ``pickled`` is the function. The first message is None: the process is ready. Every other
+    one answers a candidate: its fitness, None if it failed, or the exception of the function.
+    """
     torch.set_num_threads(1)
     evaluate = pickle.loads(pickled)
     connection.send(None)
-    with suppress(EOFError, OSError):  # the pool closed the connection, or has gone
+    # The pool ends this loop by closing the connection.
+    with suppress(EOFError, OSError):
         while True:
             candidate = connection.recv()
             try:
