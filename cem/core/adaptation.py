@@ -99,11 +99,11 @@ def all_weights(
     negative = [_log_weight(num_elites, rank) for rank in other_ranks]
     if not negative or rates.c_mu <= 0.0:
         return elites + [0.0] * len(negative)
-    # (50) keeps the total decay of the covariance at most 1.
+    # (50): with this sum the old covariance does not decay.
     alpha_mu = 1 + rates.c_1 / rates.c_mu
-    # (51) bounds the sum by the effective number of the negative weights.
+    # (51): few effective negative weights get a small sum.
     alpha_mu_eff = 1 + 2 * effective(negative) / (rates.mu_eff + 2)
-    # (52) keeps the covariance positive definite.
+    # (52): the covariance must stay positive definite.
     alpha_posdef = max(0.0, (1 - rates.c_1 - rates.c_mu) / (dim * rates.c_mu))
     scale = min(alpha_mu, alpha_mu_eff, alpha_posdef)
     total = -math.fsum(negative)

@@ -28,7 +28,7 @@ def check_real(
 ) -> float:
     """Return ``value`` as a float if it is finite and in [low, high].
 
-    With ``open_low`` it must be greater than ``low``. Otherwise the error calls it ``name``.
+    With ``open_low`` it must be greater than ``low``. Errors call it ``name``.
 
     Raises:
         TypeError: If it is no real number; a bool is none, either.

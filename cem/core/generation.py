@@ -277,6 +277,7 @@ def _adapt_by_paths(
     variances, new_paths = adapt_covariance(
         std, ranked, weights, mean, new_mean, paths, old.generation, old.settings.rates
     )
+    # The schedule of extra variance and the floor of the standard deviation add to these.
     extra = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
     new_std = (variances + extra).sqrt()
     new_std = torch.where(all_failed | ~new_std.isfinite(), std, new_std)
@@ -314,6 +315,7 @@ def _adapt_factor(
     old_covariance = factor @ factor.mT
     covariance = old_covariance + config.std_smoothing * (target - old_covariance)
     variances = covariance.diagonal(dim1=-2, dim2=-1)
+    # The schedule of extra variance and the floor of the standard deviation add to these.
     extra = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
     new_factor, is_usable = factorise(covariance + torch.diag_embed(extra))
     is_unusable = all_failed | ~is_usable.unsqueeze(-1)

@@ -89,10 +89,17 @@ class Snapshot:
         evaluation: Evaluation | None = None,
         copies: bool = True,
     ) -> None:
-        """Hold a state, which nobody changes in place, and the metrics of its generation.
+        """Hold the state after a generation, and the metrics of that generation.
 
-        With ``copies`` metrics that are tensors are copied, because an objective may change
-        them.
+        On the CPU all values can be read at once; on a device ``copy_to_host`` copies them.
+
+        Args:
+            generation: The number of generations so far.
+            settings: The settings of the search, as in ``state_dict()``.
+            state: The state, which nobody changes in place.
+            evaluation: The evaluation of the generation. None: it has no metrics.
+            copies: Whether metrics that are tensors on a device are copied there, because an
+                objective may change them.
         """
         self.generation = generation
         self.settings = settings
@@ -110,8 +117,7 @@ class Snapshot:
         for name, metric in self._metrics.items():
             if not isinstance(metric, Tensor):
                 continue
-            # A number on the host can be read at once; one on the device is copied with the
-            # state.
+            # A number on the device remains a tensor until it is copied with the state.
             if is_on_host or metric.is_cpu:
                 self._metrics[name] = _number(metric)
             elif copies:
@@ -174,22 +180,31 @@ class Snapshot:
         elapsed_s: float = 0.0,
         generations: int = 1,
     ) -> GenerationRecord:
-        """Return the record of the last ``generations``, which took ``seconds``; waits."""
+        """Return the record of the last generations, once their values have arrived.
+
+        Args:
+            seconds: The time that they took.
+            elapsed_s: The time of all generations so far.
+            generations: The number of generations since the last record.
+        """
         best, generation_best, elite_mean, threshold, *_ = self._record_numbers()
         host = self._wait()
         if host.discrete is not None:
             mean, std = host.mean, host.std
+            stds = std.numpy()
         else:
-            rows = host.distribution.numpy().copy()  # the caller may change a record
+            # A copy, because the caller may change a record.
+            rows = host.distribution.numpy().copy()
+            stds = rows[..., STD, :]
             mean = torch.from_numpy(rows[..., MEAN, :])
-            std = torch.from_numpy(rows[..., STD, :])
+            std = torch.from_numpy(stds)
         return GenerationRecord(
             generation=self.generation,
             best_fitness=best,
             generation_best=generation_best,
             elite_mean=elite_mean,
             elite_threshold=threshold,
-            std_mean=float(std.numpy().sum(dtype=np.float64)) / std.numel(),
+            std_mean=float(stds.sum(dtype=np.float64)) / stds.size,
             seconds=seconds,
             elapsed_s=elapsed_s,
             mean=mean,
@@ -237,33 +252,42 @@ def stack_by_name(tensors: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 def copy_to_host(
     snapshots: Sequence[Snapshot],
-    together: Mapping[str, Tensor] | None = None,
+    stacked: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Start the copies of snapshots of one search to the host.
+    """Start to copy snapshots of one search from the device to the host, without waiting.
 
-    All tensors of one name are copied at once; ``together`` has them if they are stacked
-    already.
+    Tensors of the same name are copied at once. Snapshots that have been copied are left out.
+
+    Args:
+        snapshots: The snapshots.
+        stacked: Their tensors by name, stacked in the order of the snapshots. None: they are
+            not stacked yet.
     """
-    new = [(snapshot, snapshot.tensors()) for snapshot in snapshots if snapshot._host is None]
+    new = [snapshot for snapshot in snapshots if snapshot._host is None]
     if not new:
         return
-    if together is None:
-        together = stack_by_name([tensors for _, tensors in new])
-    # Copies into page-locked memory do not wait for the device.
+    tensors = [snapshot.tensors() for snapshot in new]
+    if stacked is None:
+        stacked = stack_by_name(tensors)
     copies = {}
-    for name, tensor in together.items():
+    for name, tensor in stacked.items():
+        # Copies into page-locked memory do not wait for the device.
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
         host.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+        # Every snapshot that has a tensor of this name takes the next row.
         copies[name] = iter(host.unbind())
     event = None
     if tensor.is_cuda:
-        # With timing, for seconds_since; blocking, so that waiting for it does not spin.
+        # The event has a time for seconds_since. It is blocking, so that waiting does not spin.
         event = torch.cuda.Event(enable_timing=True, blocking=True)
         event.record(torch.cuda.current_stream(tensor.device))
-    for snapshot, names in new:
+    for snapshot, names in zip(new, tensors, strict=True):
         values: Any = {name: next(copies[name]) for name in names}
-        for name in snapshot._metrics:
-            snapshot._metrics[name] = values.pop(f"metric {name}", snapshot._metrics[name])
+        # Metrics that are numbers already are not among the tensors.
+        for metric in snapshot._metrics:
+            name = f"metric {metric}"
+            if name in values:
+                snapshot._metrics[metric] = values.pop(name)
         snapshot._host = snapshot.state._replace(**values)
         snapshot._event = event
 
@@ -279,17 +303,28 @@ def load_state(
     settings: Mapping[str, Any],
     current: State,
 ) -> tuple[int, State]:
-    """Return the generation and the state of a ``state_dict()``.
+    """Return the generation and the state that a ``state_dict()`` holds, after checks.
 
-    ``settings`` and ``current`` are those of the search that is to be resumed.
+    Args:
+        saved: The dict.
+        settings: The settings of the search that is resumed; the dict must have the same.
+        current: The state of that search, whose tensors show dtypes, shapes and device.
+
+    Raises:
+        ValueError: If something is missing, or does not fit the search.
     """
     tensors: Any = tensors_of(current, _SAVED)
-    if missing := [name for name in ("settings", "generation", *tensors) if name not in saved]:
-        names = ", ".join(missing)
-        raise ValueError(f"expected an optimizer state with {names}, got {sorted(saved)}")
+    names = ("settings", "generation", *tensors)
+    missing = [name for name in names if name not in saved]
+    if missing:
+        listed = ", ".join(missing)
+        raise ValueError(f"expected an optimizer state with {listed}, got {sorted(saved)}")
     for name, value in sorted(settings.items()):
-        if value != (got := saved["settings"].get(name)):
-            raise ValueError(f"expected a state saved with {name} = {value!r}, got {got!r}")
+        saved_value = saved["settings"].get(name)
+        if value != saved_value:
+            raise ValueError(
+                f"expected a state saved with {name} = {value!r}, got {saved_value!r}"
+            )
     generation = check_integer("generation", saved["generation"], 0)
     for name, like in tensors.items():
         tensors[name] = _copy_checked(name, saved[name], like)

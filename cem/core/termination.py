@@ -25,6 +25,7 @@ distribution, which shrank before it arrived. A RuntimeWarning says so.
 import math
 import warnings
 from collections import deque
+from itertools import compress
 from statistics import NormalDist
 from typing import Any
 
@@ -56,6 +57,16 @@ _CHECK_EVERY = 8
 _COLLAPSED_STD = 1e-4
 _COLLAPSED_MOVE = 0.7
 _NEWEST_WEIGHT = 0.1
+# The reasons that are tested, by priority. Reading a member of an enumeration takes time.
+_TESTED = (
+    Reason.TARGET,
+    Reason.XTOL,
+    Reason.FTOL,
+    Reason.STD,
+    Reason.FITNESS_RANGE,
+    Reason.STAGNATION,
+    Reason.DIVERGED,
+)
 
 
 class Termination:
@@ -119,8 +130,8 @@ class Termination:
     def reasons(self, record: GenerationRecord) -> tuple[Reason, ...]:
         """Return the reasons to stop after a recorded generation; empty if there are none.
 
-        Records may skip generations. They come in order, because the tests compare them with
-        earlier ones.
+        Records must come in order, because the tests compare them with earlier ones, but they
+        may skip generations.
         """
         generation = record.generation
         if not generation:
@@ -129,21 +140,7 @@ class Termination:
         if best < self._best:
             self._best = best
             self._improved_at = generation
-
-        # Drop old records as long as the remaining ones still reach back to the window's start.
-        recent_best = self._recent_best
-        generations = self._recent_generations
-        window_start = generation - self._window + 1
-        recent_best.append(record.generation_best)
-        generations.append(generation)
-        while len(generations) > 2 and generations[1] <= window_start:
-            recent_best.popleft()
-            generations.popleft()
-        is_full = len(generations) > 1 and generations[0] <= window_start
-        worst_elite = record.elite_threshold
-        fitness_range = max(max(recent_best), worst_elite) - min(min(recent_best), worst_elite)
-        self._widest_range = max(self._widest_range, fitness_range)
-
+        fitness_range, is_full = self._update_window(record)
         # The largest standard deviation as a share of the first is only computed where needed:
         # for the check of a collapse, or if the mean shows that it may be too small.
         largest_share = math.inf
@@ -156,23 +153,43 @@ class Termination:
             largest_share = float((record.std.numpy() / self._first_std).max())
         if collapse is not None and is_check_due:
             collapse.check(record, largest_share)
-
         # What the best lacks to that of an earlier search is -inf if there was none.
         lacking = best - self._earlier
         negligible_range = max(
             _NEGLIGIBLE_RANGE * min(1.0, self._widest_range), _NEGLIGIBLE_BEHIND * lacking
         )
+        is_precise = self._has_xtol and record.std.numpy()[self._real].max() < self._xtol
         patience = max(self._patience, generation // 5)
-        tests = {
-            Reason.TARGET: self.target is not None and best <= self._sign * self.target,
-            Reason.XTOL: self._has_xtol and record.std.numpy()[self._real].max() < self._xtol,
-            Reason.FTOL: is_full and fitness_range <= self._ftol > 0.0,
-            Reason.STD: largest_share < self._min_share,
-            Reason.FITNESS_RANGE: is_full and fitness_range <= negligible_range,
-            Reason.STAGNATION: generation - self._improved_at > patience,
-            Reason.DIVERGED: record.std_mean > self._max_std_mean,
-        }
-        return tuple(reason for reason, holds in tests.items() if holds)
+        # The order is that of _TESTED.
+        tests = (
+            self.target is not None and best <= self._sign * self.target,
+            is_precise,
+            is_full and fitness_range <= self._ftol > 0.0,
+            largest_share < self._min_share,
+            is_full and fitness_range <= negligible_range,
+            generation - self._improved_at > patience,
+            record.std_mean > self._max_std_mean,
+        )
+        return tuple(compress(_TESTED, tests))
+
+    def _update_window(self, record: GenerationRecord) -> tuple[float, bool]:
+        """Return the range of fitness in the window of recent generations, and if it is full.
+
+        The range covers the best of the window's records, and the elites of the newest one.
+        """
+        recent_best = self._recent_best
+        generations = self._recent_generations
+        recent_best.append(record.generation_best)
+        generations.append(record.generation)
+        # Drop old records as long as the others still reach back to the window's start.
+        start = record.generation - self._window + 1
+        while len(generations) > 2 and generations[1] <= start:
+            recent_best.popleft()
+            generations.popleft()
+        worst_elite = record.elite_threshold
+        fitness_range = max(max(recent_best), worst_elite) - min(min(recent_best), worst_elite)
+        self._widest_range = max(self._widest_range, fitness_range)
+        return fitness_range, len(generations) > 1 and generations[0] <= start
 
 
 class _Collapse:
@@ -205,8 +222,8 @@ class _Collapse:
     def check(self, record: GenerationRecord, share: float) -> None:
         """Average the mean's moves; warn, once, if it still moves after the search collapsed.
 
-        ``share`` is the largest standard deviation as a share of the first one. The warning is
-        decided when it falls below ``_COLLAPSED_STD``.
+        ``share`` is the largest standard deviation as a share of the first one. When it falls
+        below ``_COLLAPSED_STD``, the average move decides, once, whether to warn.
         """
         generation = record.generation
         mean = record.mean.numpy()

@@ -141,8 +141,8 @@ def extend_table(
         try:
             variance = check_real(f"the extra variance of generation {t}", schedule(t), 0.0)
         except Exception:
-            # A schedule may raise anything, such as the IndexError of a list. Without need for
-            # its value that is no error: the search may never reach this generation.
+            # A schedule may raise anything, such as the IndexError of a list. Beyond what must
+            # be covered that is no error: the search may never reach this generation.
             if t < generations:
                 raise
             break

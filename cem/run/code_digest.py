@@ -23,11 +23,15 @@ _WRAPPED = ("fun", "function", "pyfunc", "fget", "__wrapped__")
 
 
 def digest_code(*values: Any) -> str:
-    """Return the version of the bytecode, and a digest of the code of values of any type."""
+    """Return the version of the bytecode and a digest of the code of values of any type.
+
+    Both are in one text, such as "cpython-312 0123456789abcdef". Functions with the same
+    bytecode, names and constants have the same digest.
+    """
     digest = hashlib.sha256()
     seen: set[int] = set()
     queue = [*values]
-    # The loop extends the queue by what makes up a value.
+    # The loop extends the queue by what makes up a value, until only data is left.
     for value in queue:
         if isinstance(value, _DATA):
             digest.update(f"{value!r}\n".encode())
@@ -62,7 +66,7 @@ def _expand(value: Any) -> Iterable[Any]:
 
 
 def _expand_function(function: FunctionType) -> Iterator[Any]:
-    """Yield what decides about the behaviour of a function, for a digest.
+    """Yield what determines the behaviour of a function, for a digest.
 
     These are the values that it closes over and, unless it belongs to Python or an installed
     package, its bytecode, names, constants and defaults, and the functions that it names. The
@@ -94,17 +98,19 @@ def _expand_function(function: FunctionType) -> Iterator[Any]:
 
 
 def _closure_of(function: FunctionType, codes: list[CodeType]) -> Iterator[Any]:
-    """Yield the values that a function closes over, except those that it changes itself."""
+    """Yield the values that a function closes over, except those that it changes itself.
+
+    ``codes`` are the bytecode of the function and of the functions inside it.
+    """
     cells = function.__closure__ or ()
     changed = set()
     if cells:
-        instructions = itertools.chain(*map(dis.get_instructions, codes))
-        changed = {
-            instruction.argval
-            for instruction in instructions
-            if instruction.opname == "STORE_DEREF"
-        }
+        for instruction in itertools.chain(*map(dis.get_instructions, codes)):
+            # This instruction assigns a variable of an enclosing function.
+            if instruction.opname == "STORE_DEREF":
+                changed.add(instruction.argval)
     for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
+        # A cell is empty until its variable is assigned, and then has no contents.
         is_empty = cell == type(cell)()
         if name not in changed and not is_empty:
             yield cell.cell_contents

@@ -283,12 +283,13 @@ class Constrained(CrossEntropyMethod):
             candidates[0] = self._copy(with_integers(self._state, first))
         return candidates
 
-    def tell(self, candidates: Any, fitness: Any) -> None:
+    def tell(self, candidates: Any, fitness: Any, *, _are_asked: bool = False) -> None:
         """Update the search with the objective's values, shape (N,), of a population (N, dim).
 
         The update ranks candidates by the augmented Lagrangian. The best candidate is the first
         by violation, then by whether it needs the tolerance, then by fitness. Values are
-        minimised here: those to maximise have their sign changed.
+        minimised here: those to maximise have their sign changed. ``_are_asked`` is that of
+        ``CrossEntropyMethod.tell``.
         """
         values = self._sign * _numbers(fitness)
         g, is_equality = self._constraints(candidates)
@@ -297,8 +298,8 @@ class Constrained(CrossEntropyMethod):
         violations = missed.max(axis=1, initial=0.0)
         needs_tolerance = (violations == 0) & (~is_equality & (g > 0)).any(axis=1)
         values[np.isnan(values)] = np.inf
-        # A feasible candidate without a value has failed, but outside an objective may have
-        # none.
+        # A feasible candidate without a value has failed. Outside the constraints an objective
+        # may have no value.
         has_failed = np.isnan(violations) | ((values == np.inf) & (violations == 0))
         violations[has_failed] = np.inf
         is_feasible = (violations == 0) & ~needs_tolerance
@@ -308,7 +309,7 @@ class Constrained(CrossEntropyMethod):
         lagrangian = self._augmented(
             values, g, is_equality, violations, is_feasible, is_typical
         )
-        super().tell(candidates, self._sign * lagrangian)
+        super().tell(candidates, self._sign * lagrangian, _are_asked=_are_asked)
 
         index = np.lexsort((values, needs_tolerance, violations))[0]
         rank = (float(violations[index]), bool(needs_tolerance[index]), float(values[index]))
@@ -342,13 +343,14 @@ class Constrained(CrossEntropyMethod):
             factor = factor / excess.unsqueeze(-1)
         tables = state.discrete
         if tables is not None:
-            # The last rows of the tables of families are their columns of the best candidate.
+            # After the tables of families come their columns of the best candidate.
             best_columns = best[self._normal :].to(tables)
             tables = torch.cat([tables[: -len(best_columns)], best_columns])
         self._state = state._replace(
             distribution=distribution, record=record, factor=factor, discrete=tables
         )
-        self._snapshot = None  # a cached copy of the state before this call
+        # This is a cached copy of the state before this generation.
+        self._snapshot = None
 
     def _find_max_std(self, bounds: Any) -> Tensor:
         """Return the greatest standard deviations: a quarter of the width, or the first.

@@ -20,13 +20,19 @@ from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Due, Interrupted, StopRequest
 from kernels.support.checks import check_integer
 
-GRACE_SECONDS = (
-    1.0  # a stopped run waits so long for the results of a generation that is queued
-)
-_MOST_AT_ONCE, _AT_ONCE_SECONDS = 64, 4e-3  # of records that are copied together
-_IN_A_GRAPH = 16  # records of one graph, where as many take less than four times these seconds
-_QUERIES = 100  # of the device, some microseconds each, before the first nap
-_SHORTEST_NAP, _LONGEST_NAP = 1e-4, 0.005  # the time between two queries, in seconds
+# A run that is stopped waits so long for the results of generations that are queued.
+GRACE_SECONDS = 1.0
+# So many records are copied to the host together, if they take no longer than these seconds.
+_MAX_BATCH = 64
+_BATCH_SECONDS = 4e-3
+# A CUDA graph has one record, or so many if at least four of them take these seconds.
+_GRAPH_BATCH = 16
+_MIN_GRAPH_BATCH = 4
+# The queries of the device, some microseconds each, before the first nap, and the limits of a
+# nap, in seconds.
+_QUERIES = 100
+_SHORTEST_NAP = 1e-4
+_LONGEST_NAP = 0.005
 
 MOST_FAILURES = 3  # failed generations, one after another, that end a run
 Reason = Literal["finished", "time_limit", "signal", "requested", "failed"]
@@ -110,7 +116,7 @@ class Trainer:
         record_every: int = 1,
         graph: bool = False,
     ) -> None:
-        """Set up a run.
+        """Set up a run; ``run()`` starts it.
 
         Args:
             optimizer: The optimizer.
@@ -171,6 +177,8 @@ class Trainer:
     def run(self) -> TrainingResult:
         """Train until all generations are done, the time limit, or a stop request.
 
+        Callbacks that were started are ended, also after an error.
+
         Raises:
             CheckpointError: If the folder of the checkpointer holds checkpoints and
                 ``resume()`` was not called: a new run would mix with them.
@@ -182,31 +190,43 @@ class Trainer:
                 stack.callback(self.stop.forget)
                 stack.enter_context(self.stop)
             if self._time_limit_s is not None:
+                # The stack restores the old deadline at the end.
                 stack.callback(setattr, self.stop, "deadline", self.stop.deadline)
                 self.stop.deadline = time.monotonic() + self._time_limit_s
-            begun = self.optimizer.generation
-            plan = RunPlan(begun, self._generations, self._time_limit_s, self._costs)
-            self._take_state_of_first()
+            first_generation = self.optimizer.generation
+            plan = RunPlan(first_generation, self._generations, self._time_limit_s, self._costs)
+            self._copy_state_of_rank_0()
             self._called = [
-                each for each in self._callbacks if each.on_every_rank or ranks.rank() == 0
+                callback
+                for callback in self._callbacks
+                if callback.on_every_rank or ranks.rank() == 0
             ]
             for callback in self._called:
                 stack.callback(callback.on_end)
                 callback.on_start(plan)
             reason = self._loop()
             self._save()
-            self._take_state_of_first()
+            self._copy_state_of_rank_0()
             signum = self.stop.due[1] if reason == "signal" else None
         return TrainingResult(reason, signum, self.optimizer.generation, self.elapsed_s)
 
     def _loop(self) -> Reason:
-        # The last generation that was recorded, or the start.
+        """Run and record generations until there is a reason to stop; return that reason.
+
+        A generation is queued when it is run, and recorded later. On a GPU that is when the
+        next ones are queued, so that the device has work meanwhile: ``queued`` are the newest
+        generations, ``pending`` those before, of which copies to the host have begun. At the
+        end the optimizer returns to the last generation that was recorded.
+        """
         self._recorded = self.optimizer.snapshot()
-        self._failures = 0  # generations, one after another, in which every candidate failed
         self._saved_at = time.monotonic()
+        # The generations, one after another, in which every candidate failed.
+        self._failures = 0
+        # The time at which queued generations are dropped; None: there is no need to stop.
         self._give_up_at: float | None = None
-        self._at_once = 1  # records that are copied together
-        pending: list[_Queued] = []  # of the generations before, where sync is deferred
+        # The number of records that are copied together.
+        self._batch_size = 1
+        pending: list[_Queued] = []
         queued: list[_Queued] = []
         try:
             with suppress(Interrupted):
@@ -214,16 +234,17 @@ class Trainer:
                     try:
                         queued += self._advance()
                     except BaseException as error:
-                        if not isinstance(error, Exception):  # the second Ctrl-C does not wait
+                        # The KeyboardInterrupt of a second Ctrl-C does not wait for the device.
+                        if not isinstance(error, Exception):
                             self._give_up_at = time.monotonic()
                         with suppress(Interrupted):
                             self._record(pending)
                             self._record(queued)
                         raise
-                    if len(queued) < self._at_once:
+                    if len(queued) < self._batch_size:
                         continue
-                    copy_to_host([snapshot for snapshot, _ in queued])
                     if self._defers_sync:
+                        copy_to_host([snapshot for snapshot, _ in queued])
                         pending, queued = queued, pending
                     self._record(queued)
                     queued = []
@@ -235,92 +256,122 @@ class Trainer:
         return self._reason_to_stop() or "requested"
 
     def _reason_to_stop(self) -> Reason | None:
+        """Return why the run has to end now; None: it goes on."""
         if self._generations is not None and self.optimizer.generation >= self._generations:
             return "finished"
         if self._failures >= MOST_FAILURES:
             return "failed"
         due, signum = self.stop.due
+        if not due:
+            return None
         if due == Due.BY_REQUEST:
             return "signal" if signum else "requested"
-        return "time_limit" if due == Due.BY_DEADLINE else None
+        return "time_limit"
 
     def _advance(self) -> list[_Queued]:
-        """Run the generations of a record, or of several in one graph."""
-        began, optimizer = time.monotonic(), self.optimizer
-        # A record comes after every multiple of record_every generations.
+        """Run generations up to the next record, or to several records in one CUDA graph.
+
+        Returns:
+            Snapshots for these records, with the time at which this call began.
+        """
+        began = time.monotonic()
+        optimizer = self.optimizer
+        # A record comes after every multiple of record_every generations, and after the last.
         count = self._record_every - optimizer.generation % self._record_every
-        left = (
-            math.inf if self._generations is None else self._generations - optimizer.generation
-        )
+        left = math.inf
+        if self._generations is not None:
+            left = self._generations - optimizer.generation
         count = int(min(count, left))
         if self._graph:
-            records = (
-                self._at_once
-                if count * self._at_once <= left and count == self._record_every
-                else 1
-            )
-            step = self._capture(count, records)
-            return [(snapshot, began) for snapshot in step()]
+            records = 1
+            if count == self._record_every and count * self._batch_size <= left:
+                records = self._batch_size
+            run_graph = self._capture(count, records)
+            return [(snapshot, began) for snapshot in run_graph()]
         for _ in range(count):
             candidates = optimizer.ask()
             # The objective gets a copy, because it may change its argument in place.
             evaluation = as_evaluation(
                 self._objective(copy_of(candidates), optimizer.generation)
             )
-            evaluated = candidates if evaluation.candidates is None else evaluation.candidates
-            optimizer.tell(evaluated, evaluation.fitness)
+            evaluated = evaluation.candidates
+            if evaluated is None:
+                # The optimizer need not check what it drew itself.
+                optimizer.tell(candidates, evaluation.fitness, _are_asked=True)
+            else:
+                optimizer.tell(evaluated, evaluation.fitness)
         return [(optimizer.snapshot(evaluation, copied=False), began)]
 
     def _record(self, queued: Sequence[_Queued]) -> None:
-        """Record generations that are copied together, one after the other."""
+        """Record queued generations in their order; on a GPU they are copied together.
+
+        There the seconds since the last record are shared equally by the generations, and
+        determine how many records are copied together from now on.
+        """
         if not queued:
             return
-        copy_to_host([snapshot for snapshot, _ in queued])
         last, began = queued[-1]
-        self._wait(last)
         if not self._defers_sync:
             self._record_one(last, time.monotonic() - began)
             return
-        seconds, first = last.seconds_since(self._recorded), self._recorded.generation
-        if ranks.count() == 1:  # the time of ranks differs
-            most = min(_MOST_AT_ONCE, int(_AT_ONCE_SECONDS * len(queued) / max(seconds, 1e-9)))
-            self._at_once = max(1, min(most, 2 * len(queued)))
+        copy_to_host([snapshot for snapshot, _ in queued])
+        self._wait(last)
+        seconds = last.seconds_since(self._recorded)
+        generations = last.generation - self._recorded.generation
+        # Ranks measure different times, but have to copy the same number of records.
+        if ranks.count() == 1:
+            affordable = int(_BATCH_SECONDS * len(queued) / max(seconds, 1e-9))
+            batch_size = min(_MAX_BATCH, affordable)
+            self._batch_size = max(1, min(batch_size, 2 * len(queued)))
             if self._graph:
-                self._at_once = _IN_A_GRAPH if most >= 4 else 1
+                self._batch_size = _GRAPH_BATCH if batch_size >= _MIN_GRAPH_BATCH else 1
         for snapshot, _ in queued:
-            share = (snapshot.generation - self._recorded.generation) / (
-                last.generation - first
-            )
+            share = (snapshot.generation - self._recorded.generation) / generations
             self._record_one(snapshot, seconds * share)
 
     def _record_one(self, snapshot: Snapshot, seconds: float) -> None:
-        """Record a generation, save it if due; raise Interrupted if the run ends with it."""
-        due = self.stop.due
-        before, self._recorded = self._recorded, snapshot
+        """Pass the record of a generation to the callbacks, and save a checkpoint if it is due.
+
+        ``seconds`` is the time since the last record.
+
+        Raises:
+            Interrupted: If the run ends with this generation: a callback asked for it, or too
+                many generations have failed.
+        """
+        due_before, _ = self.stop.due
+        generations = snapshot.generation - self._recorded.generation
+        self._recorded = snapshot
         self._failures = self._failures + 1 if snapshot.failed else 0
         self.elapsed_s += seconds
-        record = snapshot.record(
-            seconds, self.elapsed_s, snapshot.generation - before.generation
-        )
+        record = snapshot.record(seconds, self.elapsed_s, generations)
         for callback in self._called:
             try:
                 callback.on_generation(record)
             except (Interrupted, StopIteration):
                 if callback.on_every_rank or ranks.count() == 1:
                     raise Interrupted("a callback ended the run") from None
-                self.stop.request()  # the other ranks have to hear of it
+                # The other ranks learn of it by the request.
+                self.stop.request()
         saver = self._checkpointer
         if saver is not None and time.monotonic() - self._saved_at >= saver.interval_s:
             self._save()
             self._saved_at = time.monotonic()
-        by_callback = self.stop.due == (Due.BY_REQUEST, 0) and due[0] != Due.BY_REQUEST
+        # A request without a signal, which was not there before, is that of a callback.
+        due, signum = self.stop.due
+        by_callback = due > due_before and due == Due.BY_REQUEST and not signum
         if by_callback or self._failures >= MOST_FAILURES:
             raise Interrupted("the run ends with this generation")
 
     def _wait(self, snapshot: Snapshot) -> None:
-        """Wait for results in short naps, so that signals are handled; at first without any."""
-        if any(snapshot.ready for _ in range(_QUERIES)):
-            return
+        """Wait until a snapshot has arrived on the host, in naps so that signals are handled.
+
+        Raises:
+            Interrupted: If the run is asked to stop, and it does not arrive in the grace time.
+        """
+        # Short generations arrive while the device is queried without a nap.
+        for _ in range(_QUERIES):
+            if snapshot.ready:
+                return
         nap = _SHORTEST_NAP
         while not snapshot.ready:
             now = time.monotonic()
@@ -332,6 +383,7 @@ class Trainer:
             nap = min(1.25 * nap, _LONGEST_NAP)
 
     def _save(self) -> None:
+        """Save a checkpoint of the last recorded generation, if there is none yet."""
         generation = self._recorded.generation
         if self._checkpointer is None or self._saved == generation or ranks.rank() > 0:
             return
@@ -341,7 +393,7 @@ class Trainer:
         self._checkpointer.save(generation, {"optimizer": state, "elapsed_s": self.elapsed_s})
         self._saved = generation
 
-    def _take_state_of_first(self) -> None:
+    def _copy_state_of_rank_0(self) -> None:
         """Give all ranks the state of rank 0, with its seed."""
         if ranks.count() > 1:
             state = ranks.broadcast(self.optimizer.state_dict)
@@ -349,6 +401,7 @@ class Trainer:
                 self.optimizer.load_state_dict(state)
 
     def _check_free(self) -> None:
+        """Raise CheckpointError if a new run would mix with checkpoints in its folder."""
         if self._checkpointer is None or self._saved is not None:
             return
         newest = next(iter(self._checkpointer.paths().values()), None)

@@ -62,7 +62,7 @@ def sync(monkeypatch):
 
     def choose(how):
         monkeypatch.setattr("cem.run.trainer.defers_sync", lambda device: how != "immediate")
-        monkeypatch.setattr("cem.run.trainer._MOST_AT_ONCE", 2 if how == "at once" else 1)
+        monkeypatch.setattr("cem.run.trainer._MAX_BATCH", 2 if how == "at once" else 1)
 
     return choose
 
@@ -245,8 +245,8 @@ def test_the_records_of_a_millisecond_are_copied_together(
             ahead.append(optimizer.generation - record.generation)
 
     sync("deferred")
-    monkeypatch.setattr("cem.run.trainer._MOST_AT_ONCE", 64)
-    monkeypatch.setattr("cem.run.trainer._AT_ONCE_SECONDS", 1e-3)
+    monkeypatch.setattr("cem.run.trainer._MAX_BATCH", 64)
+    monkeypatch.setattr("cem.run.trainer._BATCH_SECONDS", 1e-3)
     monkeypatch.setattr(Snapshot, "seconds_since", since)
     ahead, optimizer = [], make()
     Trainer(
