@@ -149,7 +149,8 @@ def check_device(device: str | torch.device) -> torch.device:
             available = f"no CUDA device; {remedy}, or use device 'cpu'"
         expected = "expected a device that torch finds here"
         raise ValueError(f"{expected}, got {str(result)!r}: torch finds {available}")
-    if result.index is None:
+    is_current = result.index is None
+    if is_current:
         return torch.device("cuda", torch.cuda.current_device())
     return result
 

@@ -27,7 +27,6 @@ import warnings
 from collections import deque
 from itertools import compress
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 import torch
@@ -211,12 +210,12 @@ class _Collapse:
         self._slope_move = normal.pdf(normal.inv_cdf(1.0 - share)) / share
         weights = rank_weights(settings.num_elites, settings.config.weights)
         self._chance_square = dim / effective(weights)
-        self._average_square = 0.0  # of the moves, without what they are by chance
+        # The average of the squared moves, less what they are by chance.
+        self._average_square = 0.0
         self._is_decided = False
-        # What the last check saw: the generation, mean, standard deviation and its share.
+        # What the last check saw.
         self.checked_at = 0
-        self._mean: Any = None
-        self._std: Any = None
+        self._record: GenerationRecord | None = None
         self._share = 0.0
 
     def check(self, record: GenerationRecord, share: float) -> None:
@@ -225,26 +224,27 @@ class _Collapse:
         ``share`` is the largest standard deviation as a share of the first one. When it falls
         below ``_COLLAPSED_STD``, the average move decides, once, whether to warn.
         """
-        generation = record.generation
-        mean = record.mean.numpy()
-        std = record.std.numpy()
-        old_mean, old_std, old_share = self._mean, self._std, self._share
-        count = max(1, generation - self.checked_at)
-        self.checked_at = generation
-        self._mean, self._std, self._share = mean, std, share
-        if old_mean is None or self._is_decided:
+        last = self._record
+        last_share = self._share
+        self.checked_at = record.generation
+        self._record = record
+        self._share = share
+        if last is None or self._is_decided:
             return
         # The move in standard deviations is 0 in a dimension of no width.
-        move = np.zeros(len(mean))
-        np.divide(mean - old_mean, old_std, out=move, where=old_std > 0)
+        distance = record.mean.numpy() - last.mean.numpy()
+        width = last.std.numpy()
+        move = np.zeros(len(distance))
+        np.divide(distance, width, out=move, where=width > 0)
         square = float(move @ move)
         if not math.isfinite(square):
             square = 0.0
         # It is the sum of the moves of ``count`` generations, which shrink as the standard
         # deviation does. By chance their squares add up, on a slope their lengths do.
+        count = max(1, record.generation - last.generation)
         shrinkage = 1.0
-        if 0 < old_share < math.inf:
-            shrinkage = min(1.0, (share / old_share) ** (1 / count))
+        if 0 < last_share < math.inf:
+            shrinkage = min(1.0, (share / last_share) ** (1 / count))
         lengths = [shrinkage**i for i in range(count)]
         by_chance = self._chance_square * sum(length * length for length in lengths)
         excess = (square - by_chance) / sum(lengths) ** 2
@@ -254,8 +254,8 @@ class _Collapse:
             self._is_decided = True
             if self._average_square > (_COLLAPSED_MOVE * self._slope_move) ** 2:
                 warnings.warn(
-                    f"the search has collapsed: after {generation} generations its standard "
-                    "deviation is next to nothing, but its mean still moves by "
+                    f"the search has collapsed: after {record.generation} generations its "
+                    "standard deviation is next to nothing, but its mean still moves by "
                     f"{math.sqrt(self._average_square):.1f} of it; "
                     "take CEMConfig.cma(), or start with a greater std or population",
                     RuntimeWarning,
