@@ -37,7 +37,8 @@ class GenerationGraph:
 
         Args:
             state: A state of the search, whose constants and shapes are captured.
-            objective: That of ``CrossEntropyMethod.capture``.
+            objective: Maps candidates and generation to fitness, as an objective of
+                ``CrossEntropyMethod.capture`` does.
             count: The generations from one record to the next.
             records: The records of a replay: it runs ``records * count`` generations, and keeps
                 the tensors of each record. 0: it runs ``count`` and keeps none.

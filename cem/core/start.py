@@ -204,8 +204,8 @@ def _find_std_floor(
     if integers is None:
         return floor
     # The margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022: among all integers of a
-    # population, one is expected to differ from the integer nearest to the mean. That is more
-    # than 0.5 from a mean in the middle.
+    # population, one is expected to differ from the integer nearest to the mean. From a mean on
+    # an integer that is a step of more than 0.5.
     quantile = NormalDist().inv_cdf(1 - 0.5 / (population_size * std.shape[-1]))
     is_integer = ~integers[0].isnan()
     margin = torch.where(is_integer, 0.5 / quantile, 0.0).to(std)

@@ -307,13 +307,11 @@ class Evaluator:
         """
         rows, device = _on_host(candidates)
         journal = self._journal
+        known: Any = {} if journal is None else journal.known
         fitness = np.full(len(rows), math.nan)
         unknown = []  # pairs of index and row
         for index, row in enumerate(rows):
-            x = None
-            value = None
-            if journal is not None:
-                x, value = journal.known.get((generation, index), (None, None))
+            x, value = known.get((generation, index), (None, None))
             if x is not None and x == row.tolist():
                 fitness[index] = self._count(candidates[index], value, is_known=True)
             else:

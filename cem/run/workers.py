@@ -58,8 +58,7 @@ def evaluate_candidate(
     except Exception as error:
         add_note(error, f"The candidate was number {index} of generation {generation}.")
         raise
-    is_scalar = isinstance(value, (Tensor, np.ndarray)) and value.shape == ()
-    if is_scalar:
+    if isinstance(value, (Tensor, np.ndarray)) and value.shape == ():
         value = value.item()
     if not isinstance(value, Real):
         raise TypeError(f"expected a number as the fitness of a candidate, got {value!r}")
