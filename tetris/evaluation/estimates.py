@@ -113,9 +113,10 @@ def estimate(
 ) -> Estimate:
     """Estimate the lines per game of one controller, by the mean of independent estimates.
 
-    They are made in batches of `ESTIMATES`, until the result is good enough. If several
-    processes, the ranks, work together, each of them makes a batch at a time; see
-    `kernels.support.ranks`. The Python engine would take hours.
+    An independent estimate is a rollout with importance splitting on streams of its own, which
+    yields a termination rate: games ended per decision. Batches of `ESTIMATES` are made until
+    the result is good enough. If several processes, the ranks, work together, each of them
+    makes a batch at a time. The Python engine would take hours.
 
     Args:
         trial: The controller, and the games to play.
@@ -123,6 +124,7 @@ def estimate(
         streams: Streams of each independent estimate.
         check: Called a few times a second; an exception ends the estimate.
     """
+    # The candidates of a rollout are copies of the controller, one for each estimate.
     policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
     start_time = time.perf_counter()
     rates: list[float] = []
@@ -137,7 +139,7 @@ def estimate(
 
         def play_batch() -> torch.Tensor:
             """Return one row: the rates of a batch, its decisions, and the seconds so far."""
-            # Every estimate plays streams of its own.
+            # Streams that earlier batches and lower ranks play come before those of this batch.
             first = (len(rates) + ranks.rank() * ESTIMATES) * streams
             batch_streams = trial.streams(streams, first, shared=False)
             result = split_rollout(
@@ -148,12 +150,14 @@ def estimate(
             return torch.tensor([row], dtype=torch.float64)
 
         while True:
-            rows = ranks.gather(ranks.run_collective(play_batch), ranks.count()).tolist()
+            batch = ranks.run_collective(play_batch)
+            rows = ranks.gather(batch, ranks.count()).tolist()  # A row for each rank.
             seconds = max(row[-1] for row in rows)
-            # One process would play these batches in this order, and stop at the same one.
-            for *batch_rates, decisions, _ in rows:
-                rates += batch_rates
-                total_decisions += int(decisions)
+            # The result is that of one process, which plays these batches one after the other
+            # and stops as soon as the estimate is good enough.
+            for row in rows:
+                rates += row[:ESTIMATES]
+                total_decisions += int(row[ESTIMATES])
                 bar.update(ESTIMATES)
                 result = Estimate(trial, streams, tuple(rates), total_decisions, seconds)
                 if is_enough(result):

@@ -268,8 +268,8 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
 
     A layer contains settings by name, such as those of a config file or a command line. Later
     layers have priority. A setting also changes related ones that its layer does not contain,
-    see `_apply_layer`; and if no layer but the preset has a curriculum, which is a list of
-    stages on smaller boards, its boards are cut to the size of a requested board.
+    see `_apply_layer`. A requested board also limits the boards of the preset's curriculum,
+    which is a list of stages on smaller boards.
 
     Args:
         device: The engine by name; not ``auto``.
