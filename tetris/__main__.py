@@ -64,8 +64,8 @@ def _command() -> int:
     sys.argv[0] = program
     first_argument = sys.argv[1:2] or ["--help"]
     command = parser.parse_args(first_argument).command
-    # The command's parser gets the arguments after the first one, and prints the name of the
-    # program and the command as one word.
+    # Leave the further arguments to the parser of the command, which prints the first entry of
+    # sys.argv as the name of the program.
     sys.argv[:2] = [f"{program} {command}"]
     main_function = _main_of(command)
     return int(main_function())

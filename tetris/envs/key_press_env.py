@@ -111,6 +111,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         reward = 0.0
         dropped_rows = 0
         if key in (DOWN, DROP):
+            # A drop ends at row 0 at the latest.
             most_rows = 1 if key == DOWN else self._row
             while dropped_rows < most_rows and self._can_fall():
                 self._row -= 1

@@ -111,10 +111,11 @@ class Painter:
         if (board >= was_full).all():  # No row was removed: all new cells are the piece's.
             cells = np.where(was_full, cells, board * np.uint8(piece + 1))
         elif tracker.follow(piece, _stack(board)) is not None:
+            # The tracker has found the placement of the piece that explains the removed rows.
             cells = tracker.cells
         else:  # The piece alone does not explain the difference.
             return unknown
-        if has_garbage:
+        if has_garbage:  # Add the row of garbage again, at the bottom.
             cells = np.vstack([unknown[:1], cells[:-1]])
         return cells
 
@@ -122,12 +123,13 @@ class Painter:
 def _unknown_cells(observation: Mapping[str, Any]) -> Cells:
     """Return the cells of a board whose pieces are not known, with `HEADROOM` rows on top."""
     board = np.pad(observation["board"], ((0, HEADROOM), (0, 0)))
-    return board.astype(np.uint8) * np.uint8(UNKNOWN)
+    cells: Cells = board.astype(np.uint8) * np.uint8(UNKNOWN)
+    return cells
 
 
 def _placed_piece(observation: Mapping[str, Any], last: Mapping[str, Any]) -> int:
     """Return the number of the piece that came to rest after the last observation."""
-    held = last.get("hold")
+    held: Any = last.get("hold")
     if held == observation.get("hold"):
         return int(last["piece"])
     # The piece was swapped with the held one or, if there was none, with the next one.
@@ -155,9 +157,10 @@ def _text(observation: Mapping[str, Any]) -> str:
         # The number after that of the last piece means that no piece is held.
         letters = PIECE_LETTERS + "-"
         title += f", hold {letters[observation['hold']]}"
-    # The text does not tell pieces at rest from one another, so they need not be known.
+    # A kind says what to draw in a cell. The cells at rest look the same for all pieces, which
+    # an observation does not tell; kinds from FALLING on are those of the falling piece.
     kinds = _kinds(observation, _unknown_cells(observation))
-    # Rows above the board are shown up to the top of the falling piece.
+    # Show the rows of the board, and rows above it up to the top of the falling piece.
     height = len(observation["board"])
     rows_of_piece = np.flatnonzero((kinds >= FALLING).any(axis=1))
     shown_rows = max(rows_of_piece[-1] + 1, height)
@@ -182,14 +185,16 @@ def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8
     for number, piece in enumerate(observation.get("next_pieces", ()), start=1):
         label = f"NEXT {number}" if number > 1 else "NEXT"
         pieces.append((label, piece))
-    pieces_per_panel = len(picture) // _SLOT
+    pieces_per_panel = len(picture) // _SLOT  # Heights in pixels.
     for first in range(0, len(pieces), pieces_per_panel):
         images = []
         for label, piece in pieces[first : first + pieces_per_panel]:
+            # `fitted` cuts or fills up a picture to a height and a width.
             images.append(fitted(text_picture(label, 12), CELL, 4 * CELL))
             images.append(piece_picture(piece, CELL))
         left_margin = ((0, 0), (CELL // 2, 0))
-        panel = np.pad(np.vstack(images), left_margin, constant_values=3 * PAGE)
+        background = 3 * PAGE  # The palette has three colours for each kind of cell.
+        panel = np.pad(np.vstack(images), left_margin, constant_values=background)
         picture = np.hstack([picture, fitted(panel, len(picture), _SLOT)])
     return PALETTE[picture]
 

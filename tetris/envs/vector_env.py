@@ -239,7 +239,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         final_board = views.board.new_empty(0)
         if same_step:
             final_board = torch.empty_like(views.board)
-        # The operator also changes the state of the games, which is in attributes.
+        # The operator also changes the state of the games, which is in attributes: boards as
+        # columns, the current pieces, and the numbers of pieces drawn and placed.
         self._operators.step(
             numbers,
             self._seed,
@@ -434,7 +435,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return outputs, info_outputs
 
     def _chosen(self, mask: Any) -> torch.Tensor:
-        """Return which games to reset, as bools of shape (num_envs,); without a mask all."""
+        """Return which games to reset, as bools of shape (num_envs,): by default all."""
         if mask is None:
             return torch.ones_like(self._ended, dtype=torch.bool)
         if not self._is_reset:
@@ -466,6 +467,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         else:
             if len(seed) != self.num_envs:
                 raise ValueError(f"expected {self.num_envs} seeds, got {len(seed)}")
+            # A game without a seed gets the seed 0, which is not used.
             numbers = []
             has_seed = []
             for seed_of_game in seed:

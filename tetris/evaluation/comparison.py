@@ -152,7 +152,7 @@ def _score(
 
 
 def verdict(scores: Sequence[Score]) -> str:
-    """Return a line of text about a learned controller, compared with the published dt20.
+    """Return a line of text that compares a learned controller with dt20, a published one.
 
     Args:
         scores: The score of the learned controller, and those of published controllers. A score

@@ -124,7 +124,8 @@ def estimate(
         streams: Streams of each independent estimate.
         check: Called a few times a second; an exception ends the estimate.
     """
-    # The candidates of a rollout are copies of the controller, one for each estimate.
+    # A rollout plays several candidates at once: here copies of the controller, one for each
+    # estimate of a batch.
     policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
     start_time = time.perf_counter()
     rates: list[float] = []
@@ -133,6 +134,7 @@ def estimate(
     with progress(desc=desc, unit=" estimates", leave=False) as bar:
 
         def update_bar() -> None:
+            """Show the time in the progress bar, and let the caller interrupt the estimate."""
             bar.update(0)
             if check is not None:
                 check()

@@ -182,14 +182,12 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
             counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts
+            # Add up the counts of all streams of all ranks.
             rank_total = counts.sum(0, keepdim=True).cpu()
             rank_totals = ranks.gather(rank_total, ranks.count())
             lines, games = rank_totals.sum(0).tolist()
             score = Score(lines, games, score.decisions + chunk * streams)
-            # All ranks must stop together, so that they use the greatest time of all. They
-            # exchange it as an integer.
-            microseconds = round((time.perf_counter() - start_time) * 1e6)
-            seconds = ranks.all_reduce_max([microseconds])[0] / 1e6
+            seconds = _agree_on_seconds(start_time)
             if score.lines_per_game is not None:
                 bar.set_postfix_str(f"{score.lines_per_game:,.0f} lines/game", refresh=False)
             done = score.games if limit.games else score.decisions
@@ -198,6 +196,13 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
     counts_of_all_streams = ranks.gather(counts.cpu(), streams)
     score = replace(score, dispersion=dispersion(counts_of_all_streams))
     return Measurement(trial, score, seconds)
+
+
+def _agree_on_seconds(start_time: float) -> float:
+    """Return the seconds since a start: the greatest of all ranks, which must stop together."""
+    # Ranks can exchange integers only.
+    microseconds = round((time.perf_counter() - start_time) * 1e6)
+    return ranks.all_reduce_max([microseconds])[0] / 1e6
 
 
 def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:

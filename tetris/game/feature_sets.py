@@ -38,11 +38,12 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     with this width, for instance ``column_height_0`` to ``column_height_9``.
     """
     common = (*PLACEMENT_FEATURES, "row_transitions", "column_transitions", "holes")
+    # Thiery and Scherrer added these two to the features of Dellacherie.
     thiery = ("hole_depth", "rows_with_holes")
     dellacherie = (*common, "wells")
     bcts = (*dellacherie, *thiery)
     dt = (*common, "wells_fast", *thiery, "diversity")
-    # The names of these features are in two texts, separated by blanks.
+    # Two texts have the names of further features, separated by blanks.
     dt_surface = (*dt, *_SURFACE_FEATURES.split())
     dt_full = (*dt_surface, *_FULL_FEATURES.split())
     heights = _column_features("column_height", width)

@@ -131,6 +131,7 @@ def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> 
         raise ValueError(
             f"expected at most {MOST_OWN} features of a header, got {len(user_features)}"
         )
+    # In the engine one feature with a table of weights may stand for many of these features.
     digest, includes, defines = feature_definitions(engine_features(names))
     name = f"tetris_engine_{digest}"
     if lookahead is not Lookahead.NONE:

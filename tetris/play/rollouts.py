@@ -274,7 +274,9 @@ class Rollout:
         """
         streams = self.streams
         rules = streams.rules
-        # The pieces that the rules allow are packed into an integer.
+        # The operator takes integers only: it gets the pieces that the rules allow packed into
+        # one of them, the rule as an index, and the unsigned seed as a signed integer with the
+        # same bits.
         packed_pieces, piece_count, is_bag = packed_source(rules)
         stop_after_games = streams.games or _NEVER
         self.operators.advance(

@@ -230,6 +230,7 @@ class StreamWeights:
         self._last_games = games.stream_games
         population, streams = self._last_games.shape
         zeros = torch.zeros_like(self._last_games, dtype=torch.float64)
+        # The weights of all streams of a candidate add up to about _WEIGHT.
         self._weight = zeros + _WEIGHT // streams
         # Weights are multiples of their candidate's unit.
         self._unit = zeros.new_ones(population, 1)
@@ -285,6 +286,7 @@ class StreamWeights:
                 self._offset,
             )
         games = self._games.stream_games
+        # Add the share of the weight on streams whose games ended since the last resampling.
         if counts:
             ended = games - self._last_games
             weight_ended = _sum_exactly(self._weight, lambda part: (part * ended).sum(1))
@@ -350,7 +352,8 @@ def resampled(
         For every stream the number of the stream that it continues, in the order of the levels,
         and its new weight; both have the shape of ``weight``.
     """
-    # Add up the weight on each level, now and on average over all resamplings.
+    # Add up the weight on each level, now and on average over all resamplings. The sum is
+    # exact, so that it does not depend on the order.
     zeros = torch.zeros(level_sums.shape, dtype=torch.int64, device=level_sums.device)
     level_weight = _sum_exactly(weight, lambda part: zeros.scatter_add(1, level, part))
     level_sums += level_weight
@@ -362,6 +365,8 @@ def resampled(
     copies = (share * _COPIES).long().clamp(min=1)
     # Draw streams in the order of their levels. So the number of streams that a level gets
     # differs from its share by less than one stream.
+    # Systematic resampling draws a stream as often as its share of the copies says, rounded up
+    # or down.
     order = level.sort(dim=1, stable=True).indices
     drawn = systematic(copies.gather(1, order), bits)
     source = order.gather(1, drawn)

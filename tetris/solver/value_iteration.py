@@ -165,10 +165,10 @@ class Solution:
     def load(cls, path: str | os.PathLike[str]) -> Solution:
         """Read a solution from a file that `save` wrote.
 
-        The file has the values of the boards that play can reach: ``values``, of the boards
-        with the numbers ``boards``. The solution has a value for every board, or eight if two
-        pieces are known, of which the last one is not used. Other boards have the value 0, and
-        the system provides no memory for large parts that stay 0.
+        The file has the numbers of the boards whose values are not 0, and these values. The
+        solution has a value for every board or, if two pieces are known, eight values: one for
+        each of the seven pieces, and one that is not used. The system provides no memory for
+        large parts that stay 0.
 
         Raises:
             OSError: If the file cannot be opened.
@@ -180,7 +180,7 @@ class Solution:
                 solution = json.loads(str(arrays["solution"]))
                 rules = Rules.from_dict(solution["rules"])
                 _check_solvable(rules)
-                boards = 1 << rules.width * rules.height
+                boards = 1 << rules.width * rules.height  # A bit for each cell.
                 values_per_board = _VALUES[solution["pieces_known"]]
                 values = np.zeros((boards, values_per_board))
                 used_values = values[:, : len(PIECE_LETTERS)]  # A view into the array.
@@ -339,11 +339,12 @@ def reachable(rules: Rules, device: str) -> Tensor:
     has_new_boards = True
     while has_new_boards:
         has_new_boards = False
-        # These boards get the mark `_EXPANDED` before the operator marks the next ones.
-        for boards in _marked(marks, _REACHED):
+        # These boards come in parts. They have the mark `_EXPANDED` already when the operator
+        # marks the boards that follow from them.
+        for boards in _boards_with_mark(marks, _REACHED):
             expand(boards, marks, *_problem(rules))
             has_new_boards |= len(boards) > 0
-    return torch.cat(list(_marked(marks, _EXPANDED)))
+    return torch.cat(list(_boards_with_mark(marks, _EXPANDED)))
 
 
 def endless(boards: Tensor, rules: Rules, pieces_known: int) -> bool:
@@ -372,7 +373,7 @@ def lines_of(values: Tensor, rules: Rules, pieces_known: int) -> float:
     return math.fsum(values[pieces].tolist()) / len(pieces)
 
 
-def _marked(marks: Tensor, mark: int) -> Iterator[Tensor]:
+def _boards_with_mark(marks: Tensor, mark: int) -> Iterator[Tensor]:
     """Yield the boards with a mark, in parts that fit into memory.
 
     If they are `_REACHED`, mark them as `_EXPANDED`.

@@ -295,7 +295,9 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     if settings["backend"] == AUTO:
         # A compiler that compiled the engine can compile the optimizer's operators, too.
         settings["backend"] = device if device in BACKENDS else "torch"
-    return Recipe(**{**settings, "preset": preset, "device": device})
+    settings["preset"] = preset
+    settings["device"] = device
+    return Recipe(**settings)
 
 
 def _engine_settings(preset: str, device: str) -> dict[str, Setting]:

@@ -75,7 +75,7 @@ class RunFolder:
         for folder in (self.path, self.checkpoints, self.tensorboard):
             if folder.is_dir():
                 for entry in folder.iterdir():
-                    check_own(entry)
+                    check_own(entry)  # It raises if the entry is a link.
         if not self.config.is_file():
             hint = "" if self.path.exists() else meant_path(self.path)
             raise ValueError(

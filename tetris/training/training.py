@@ -126,8 +126,7 @@ def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
     A candidate has a weight for each feature. The first distribution has the mean 0 and the
     standard deviation 1.
     """
-    # The optimizer is on the GPU if the games or its operators are, unless its operators are
-    # those of the CPU.
+    # The optimizer is where its operators are, those of PyTorch where the games are played.
     uses_gpu = "cuda" in (recipe.device, recipe.backend) and recipe.backend != "cpu"
     names = feature_names(recipe.features, recipe.rules.width)
     # The recipe's noise is a schedule of variance that is added in every generation.
