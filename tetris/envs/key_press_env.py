@@ -124,7 +124,7 @@ class KeyPressTetrisEnv(TetrisEnv):
                 self._begin_piece()
                 self._may_hold = False
         elif key != NOTHING:
-            moved = self._place_after(key)
+            moved = self._piece_after_key(key)
             if moved is not None:
                 self._shape, self._column = moved
         # Gravity acts after every gravity-th step, unless the piece has just come to rest.
@@ -156,7 +156,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         self._begin_piece()
         return reward
 
-    def _place_after(self, key: int) -> tuple[Shape, int] | None:
+    def _piece_after_key(self, key: int) -> tuple[Shape, int] | None:
         """Return the falling piece's shape and column after the key left, right or rotate.
 
         The shape is the piece in its new orientation; the column is its leftmost one. The
@@ -204,6 +204,6 @@ class KeyPressTetrisEnv(TetrisEnv):
     def _mask(self) -> npt.NDArray[np.int8]:
         mask = np.ones(HOLD + self.has_hold, dtype=np.int8)
         for key in (LEFT, RIGHT, ROTATE):
-            mask[key] = self._place_after(key) is not None
+            mask[key] = self._piece_after_key(key) is not None
         mask[HOLD:] = self._may_hold
         return mask

@@ -189,7 +189,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             gymnasium.error.ResetNeeded: If there is a mask before the first reset of all games.
             ValueError: If a seed, the number of seeds, the mask or an option is wrong.
         """
-        chosen = self._chosen(option_of_reset(options, "reset_mask"))
+        mask = option_of_reset(options, "reset_mask")
+        chosen = self._games_to_reset(mask)
         if isinstance(seed, (int, np.integer)):
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
@@ -434,7 +435,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             info_outputs[f"_{name}"] = as_output(all_games)
         return outputs, info_outputs
 
-    def _chosen(self, mask: Any) -> torch.Tensor:
+    def _games_to_reset(self, mask: Any) -> torch.Tensor:
         """Return which games to reset, as bools of shape (num_envs,): by default all."""
         if mask is None:
             return torch.ones_like(self._ended, dtype=torch.bool)

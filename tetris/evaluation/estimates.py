@@ -142,8 +142,8 @@ def estimate(
         def play_batch() -> torch.Tensor:
             """Return one row: the rates of a batch, its decisions, and the seconds so far."""
             # Streams that earlier batches and lower ranks play come before those of this batch.
-            first = (len(rates) + ranks.rank() * ESTIMATES) * streams
-            batch_streams = trial.streams(streams, first, shared=False)
+            first_stream = (len(rates) + ranks.rank() * ESTIMATES) * streams
+            batch_streams = trial.streams(streams, first_stream, shared=False)
             result = split_rollout(
                 policy, batch_streams, DECISIONS, trial.device, check=update_bar
             )

@@ -313,18 +313,18 @@ class Rollout:
         It plays a number of decisions, or fewer if the stream stops after a number of games.
         """
         rules = self.streams.rules
-        place = candidate, stream  # The index of the stream in the tensors.
+        index = candidate, stream  # The index of the stream in all tensors.
         pieces = self.streams.pieces(candidate, stream)
         first_piece = None
         if self._piece_source is not None:
             # The board was copied from another stream, and its next piece with it.
-            source = int(self._piece_source[place])
+            source = int(self._piece_source[index])
             first_piece = self.streams.pieces(candidate, source)[self.decisions]
         # The tensor has the columns of a board, and the game its rows, as integers of bits.
-        rows = _transpose(self.columns[place].tolist())
+        rows = _transpose(self.columns[index].tolist())
         lines = 0
         placed = 0
-        games = int(self._games[place])
+        games = int(self._games[index])
         after_states = play(pieces, player, rules, rows, self.decisions, first_piece)
         for after in islice(after_states, decisions):
             rows = () if after.game_over else after.rows
@@ -335,10 +335,10 @@ class Rollout:
                 break
         columns = _transpose(rows)
         columns += (0,) * (rules.width - len(columns))  # Add the empty columns on the right.
-        self.columns[place] = torch.tensor(columns, dtype=torch.int32)
-        self._lines[place] += lines
-        self._games[place] = games
-        self._placed[place] += placed
+        self.columns[index] = torch.tensor(columns, dtype=torch.int32)
+        self._lines[index] += lines
+        self._games[index] = games
+        self._placed[index] += placed
 
 
 def rollout(

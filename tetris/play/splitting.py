@@ -352,17 +352,7 @@ def resampled(
         For every stream the number of the stream that it continues, in the order of the levels,
         and its new weight; both have the shape of ``weight``.
     """
-    # Add up the weight on each level, now and on average over all resamplings. The sum is
-    # exact, so that it does not depend on the order.
-    zeros = torch.zeros(level_sums.shape, dtype=torch.int64, device=level_sums.device)
-    level_weight = _sum_exactly(weight, lambda part: zeros.scatter_add(1, level, part))
-    level_sums += level_weight
-    mean_level_weight = level_sums / torch.full_like(level_sums, count)
-    # A stream gets copies in proportion to its share of the weight of its level. A level that
-    # now has more weight than on average counts with the weight that it has.
-    weight_of_levels = torch.maximum(mean_level_weight, level_weight)
-    share = weight / weight_of_levels.gather(1, level)
-    copies = (share * _COPIES).long().clamp(min=1)
+    copies = _copies_of_streams(weight, level, level_sums, count)
     # Draw streams in the order of their levels. So the number of streams that a level gets
     # differs from its share by less than one stream.
     # Systematic resampling draws a stream as often as its share of the copies says, rounded up
@@ -376,6 +366,26 @@ def resampled(
     total_copies = copies.sum(1, keepdim=True).double()
     weight_of_copy = weight * total_copies / (copies * streams).double()
     return source, _rounded_weights(weight_of_copy.gather(1, source), unit)
+
+
+def _copies_of_streams(
+    weight: torch.Tensor, level: torch.Tensor, level_sums: torch.Tensor, count: int
+) -> torch.Tensor:
+    """Return integers in proportion to which streams are drawn, shape (population, streams).
+
+    They are in proportion to the share that a stream has in the weight of its level, so that
+    all levels have about the same sum. For the arguments see `resampled`.
+    """
+    # Add up the weight on each level, now and on average over all resamplings. The sum is
+    # exact, so that it does not depend on the order.
+    zeros = torch.zeros(level_sums.shape, dtype=torch.int64, device=level_sums.device)
+    level_weight = _sum_exactly(weight, lambda part: zeros.scatter_add(1, level, part))
+    level_sums += level_weight
+    mean_level_weight = level_sums / torch.full_like(level_sums, count)
+    # A level that now has more weight than on average counts with the weight that it has.
+    counted_weight = torch.maximum(mean_level_weight, level_weight)
+    share = weight / counted_weight.gather(1, level)
+    return (share * _COPIES).long().clamp(min=1)
 
 
 def _rounded_weights(weight: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:

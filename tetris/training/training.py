@@ -24,7 +24,7 @@ from cem.core.backend import OPERATORS
 from cem.core.state import AVERAGED_MEAN
 from cem.run import ranks
 from cem.run.tensorboard import TensorBoardWriter, check_tensorboard
-from kernels.loader.extension import build_missing
+from kernels.loader.extension import Extension, build_missing
 from kernels.ops import library
 from tetris import LinearController, Policy, Rollout, Streams, feature_names
 from tetris.play import engines as native
@@ -94,13 +94,26 @@ def train(
 def prepare_engine(recipe: Recipe) -> None:
     """Compile and load what a run needs, so that errors occur before anything is written.
 
-    The run needs an engine that plays the games, and the operators of the optimizer, both of
-    them in C++ or CUDA or in Python. If a user's C++ header defines features, the engine is
-    also compared with their Python functions.
+    If a user's C++ header defines features, the engine that plays the games is also compared
+    with their Python functions.
     """
     if recipe.backend == "cuda":
         check_gpu("backend cuda", "--backend torch in a new run")
     names = feature_names(recipe.features, recipe.rules.width)
+    build_missing(_required_libraries(recipe, names))
+    # The constructor of a rollout loads the engine; nothing is played.
+    policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
+    Rollout(policy, Streams(recipe.rules), recipe.device)
+    if recipe.device in NATIVE:
+        reference_check.check_references(names, recipe.rules, recipe.device)
+
+
+def _required_libraries(recipe: Recipe, names: tuple[str, ...]) -> list[Extension]:
+    """Return the libraries of a run in C++ and CUDA, which are to be compiled.
+
+    They are those of the engine, if it is not in Python, and of the optimizer's operators, if
+    they are not those of PyTorch.
+    """
     on_gpu = recipe.device == "cuda"
     libraries = []
     if on_gpu and recipe.splits:
@@ -109,15 +122,10 @@ def prepare_engine(recipe: Recipe) -> None:
         engine = native.extension(names, recipe.lookahead)
         libraries += native.libraries(engine, cuda=on_gpu)
     if recipe.backend != "torch":
-        # The operators have a library in C++ and, for a GPU, another one in CUDA.
+        # Operators have a library in C++ and, for a GPU, another one in CUDA.
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
         libraries += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
-    build_missing(libraries)
-    # The constructor of a rollout loads the engine; nothing is played.
-    policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
-    Rollout(policy, Streams(recipe.rules), recipe.device)
-    if recipe.device in NATIVE:
-        reference_check.check_references(names, recipe.rules, recipe.device)
+    return libraries
 
 
 def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
@@ -126,8 +134,9 @@ def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
     A candidate has a weight for each feature. The first distribution has the mean 0 and the
     standard deviation 1.
     """
-    # The optimizer is where its operators are, those of PyTorch where the games are played.
-    uses_gpu = "cuda" in (recipe.device, recipe.backend) and recipe.backend != "cpu"
+    # PyTorch's operators run where the games are played.
+    plays_on_gpu = recipe.device == "cuda"
+    uses_gpu = recipe.backend == "cuda" or (plays_on_gpu and recipe.backend != "cpu")
     names = feature_names(recipe.features, recipe.rules.width)
     # The recipe's noise is a schedule of variance that is added in every generation.
     config = CEMConfig.classic(
