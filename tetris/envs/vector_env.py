@@ -374,8 +374,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """Return the last observations and infos of games that ended and were restarted.
 
         The autoreset mode ``SAME_STEP`` returns them as infos. They are empty if no game ended
-        and the outputs are NumPy arrays. Torch tensors are always returned, because a look at
-        them would wait for a GPU.
+        and the outputs are NumPy arrays. Torch tensors are always returned, because reading
+        them would wait for the GPU.
 
         Args:
             final_board: The last board of each game that ended.

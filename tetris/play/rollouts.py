@@ -370,7 +370,7 @@ def _checked_weights(
     Args:
         weights: Shape (population, features), or (features,) for one candidate.
         features: The expected number of features.
-        on_gpu: Whether the copy shall be on the GPU; otherwise it is on the CPU.
+        on_gpu: Whether to make the copy on the GPU; otherwise it is on the CPU.
 
     Raises:
         ValueError: If the shape is wrong, or a weight on the CPU is not finite. Weights on the

@@ -142,8 +142,8 @@ class SplitRollout:
             streams: The rules of the games, and the streams of pieces that every candidate
                 plays. Their seed chooses the resampling, too.
             device: The engine: ``"cpu"``, ``"cuda"`` or ``"python"``.
-            burn_in: Decisions on each stream that do not count. They are rounded up to whole
-                steps; a step is the decisions from one resampling to the next.
+            burn_in: Decisions on each stream that do not count. Their number is rounded up to a
+                multiple of a step, which is the number of decisions between two resamplings.
         """
         check_integer("count of streams", streams.count, 2, MOST_STREAMS)
         if streams.games is not None:
@@ -176,7 +176,7 @@ class SplitRollout:
 
         Returns:
             For each candidate the number of games that ended per decision after the burn-in,
-            what follows from it, and the totals since the rollout began.
+            the lines per game that follow from it, and the totals since the rollout began.
         """
         games = self._games
         total = games.decisions + decisions
@@ -371,10 +371,20 @@ def resampled(
 def _copies_of_streams(
     weight: torch.Tensor, level: torch.Tensor, level_sums: torch.Tensor, count: int
 ) -> torch.Tensor:
-    """Return integers in proportion to which streams are drawn, shape (population, streams).
+    """Return how many copies of each stream take part in a draw, so that levels draw equally.
 
-    They are in proportion to the share that a stream has in the weight of its level, so that
-    all levels have about the same sum. For the arguments see `resampled`.
+    Streams are drawn in proportion to their copies. A stream gets copies in proportion to its
+    share of the weight of its level, so that all levels have about as many copies together.
+
+    Args:
+        weight: The weight of each stream, shape (population, streams), float64.
+        level: The level of each stream, of the same shape, int64.
+        level_sums: The weight on each level, summed over all earlier resamplings; shape
+            (population, levels). The weights of this resampling are added to it.
+        count: The number of resamplings, this one included.
+
+    Returns:
+        The copies, at least 1, of the shape of ``weight``, int64.
     """
     # Add up the weight on each level, now and on average over all resamplings. The sum is
     # exact, so that it does not depend on the order.

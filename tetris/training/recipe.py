@@ -281,7 +281,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     preset = requested.get("preset", DEFAULT_PRESET)
     if preset not in PRESETS:
         raise unknown_name("preset", preset, PRESETS)
-    # Of equal keys the last one counts.
+    # Later entries replace earlier ones with the same key.
     settings: dict[str, Any] = {
         "backend": AUTO,
         **PRESETS[preset],

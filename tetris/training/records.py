@@ -127,7 +127,7 @@ def check_provenance(provenance: Mapping[str, Any], path: object) -> None:
     """Check what the file of a learned controller says about its training and its scores.
 
     Args:
-        provenance: The entry of this name, as read from JSON.
+        provenance: The entry ``provenance`` of the file, as read from JSON.
         path: The file, for the error.
 
     Raises:

@@ -21,9 +21,9 @@ SEED = 1
 def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
     """Return a digest of the features that a user defined, as an entry of a run's fingerprint.
 
-    A run is only resumed with the same features. Their definitions cannot be compared in
-    Python, so the digest covers the text of the user's C++ header, and values of the Python
-    functions in a game. The result is empty if the user defined none of the features.
+    A run is only resumed with the same features. The digest covers what defines them: the text
+    of the user's C++ header, and values that the Python functions return in a game. The result
+    is empty if the user defined none of the features.
 
     Args:
         names: The features of a controller.

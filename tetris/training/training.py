@@ -116,6 +116,7 @@ def _required_libraries(recipe: Recipe, names: tuple[str, ...]) -> list[Extensio
     """
     on_gpu = recipe.device == "cuda"
     libraries = []
+    # The C++ engine can also resample for importance splitting. The GPU needs another library.
     if on_gpu and recipe.splits:
         libraries.append(native.resampling_extension())
     if recipe.device in NATIVE:
