@@ -111,7 +111,7 @@ class Painter:
         if (board >= was_full).all():  # No row was removed: all new cells are the piece's.
             cells = np.where(was_full, cells, board * np.uint8(piece + 1))
         elif tracker.follow(piece, _stack(board)) is not None:
-            # The tracker has found the placement of the piece that explains the removed rows.
+            # The tracker placed the piece where it explains the rows that were removed.
             cells = tracker.cells
         else:  # The piece alone does not explain the difference.
             return unknown
