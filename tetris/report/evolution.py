@@ -67,8 +67,8 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
     pictures = []
     for t in range(length):
         games.advance(1)
-        # Every policy plays on a single stream, number 0. `boards` has the stack of blocks after
-        # the placement, and `stream_games` counts the games that have ended.
+        # Every policy plays on a single stream, number 0. `boards` has the stack of blocks
+        # after the placement, and `stream_games` counts the games that have ended.
         stacks = games.boards[:, 0].tolist()
         games_ended = games.stream_games[:, 0].tolist()
         for board, stack, game_count in zip(boards, stacks, games_ended, strict=True):
