@@ -121,7 +121,7 @@ class Objective:
         return self._evaluate(x)[1]
 
     def _evaluate(self, x: Any) -> tuple[float, Any]:
-        """Return the objective and the constraints of a candidate, which counts as one call.
+        """Return the objective and the constraints of a candidate, which is one evaluation.
 
         If the candidate is feasible, its distance from the optimum is recorded in `best`. That
         maps numbers of evaluations, the checkpoints, to the least distance until then; the last

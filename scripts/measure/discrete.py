@@ -126,11 +126,11 @@ def _step_categories(p: Tensor) -> None:
 
 
 def _draw_permutations(p: Tensor) -> Tensor:
-    """Draw a population of permutations, shape (POPULATION, ITEMS).
+    """Draw a population of permutations, shape (POPULATION, ITEMS), item by item.
 
-    A permutation is drawn item by item, from the probabilities of the items after the last one.
-    They are the rows of p; `_step_orders` describes it. An item that was drawn before has
-    probability 0.
+    Args:
+        p: The probabilities, shape (1 + ITEMS, ITEMS). Row 0 has the probabilities of the first
+            item of a permutation, row i + 1 those of the item that comes after item i.
     """
     is_unused = p.new_ones(POPULATION, ITEMS)
     row = p.new_zeros(POPULATION).long()
@@ -142,6 +142,7 @@ def _draw_permutations(p: Tensor) -> Tensor:
         log_probabilities = (p[row] * is_unused).log()
         item = (log_probabilities + gumbel_noise).argmax(1)
         items.append(item)
+        # An item that was drawn has probability 0 from then on.
         is_unused.scatter_(1, item.unsqueeze(1), 0.0)
         row = item + 1
     return torch.stack(items, 1)
@@ -151,7 +152,7 @@ def _step_orders(p: Tensor) -> None:
     """Run a generation of the cross-entropy method for permutations; update p in place.
 
     Args:
-        p: The probabilities, shape (1 + items, items). Row 0 has the probabilities of the first
+        p: The probabilities, shape (1 + ITEMS, ITEMS). Row 0 has the probabilities of the first
             item of a permutation, row i + 1 those of the item that comes after item i.
     """
     permutations = _draw_permutations(p)

@@ -112,9 +112,8 @@ def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
             "gb_per_s": tensor_count * a.nbytes / median / 1e3,
         }
         if name != "copy":
-            copy = rows[0]
             row["torch_us"] = times[f"torch {name}"]["median"]
-            row["fraction_of_copy"] = row["gb_per_s"] / copy["gb_per_s"]
+            row["fraction_of_copy"] = row["gb_per_s"] / rows[0]["gb_per_s"]
             row["of_torch"] = row["torch_us"] / row["us"]
         rows.append(row)
     return rows
@@ -216,6 +215,5 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             figures[f"{operator}.{infix}of_torch"] = row["of_torch"]
     tutorial_speedups = sizes[0]["speedups"]
     for pass_name in ("forward", "backward"):
-        speedup = tutorial_speedups[pass_name]["plain"]
-        figures[f"lltm.{infix}{pass_name}_speedup"] = speedup
+        figures[f"lltm.{infix}{pass_name}_speedup"] = tutorial_speedups[pass_name]["plain"]
     return Measured(figures, {"elementwise": {"rows": rows}, "lltm": {"sizes": sizes}})

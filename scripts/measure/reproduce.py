@@ -168,6 +168,7 @@ def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
     )
     for generation in bar:
         is_last = generation == plan.generations
+        # Streams are numbered sequences of pieces. No two players ever play the same one.
         first_stream = generation * _GENERATION_STREAMS
         # The players of a search are its mean, as often as that plays, then its candidates.
         players = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
@@ -278,9 +279,13 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
 def published(device: str, quick: bool) -> Measured:
     """Measure the scores of the published controllers on both boards, in lines per game.
 
-    On most boards a controller plays as many decisions as its score needs for a precision, on
-    others, which take the device too long, for some seconds. If no game ends, only a lower
-    bound of the score is known; it is the figure, whose name then ends with "_at_least".
+    On the boards for which the device is fast enough a controller plays as many decisions as a
+    precision of its score needs, and on others for some seconds. If no game ends, only a lower
+    bound of the score is known. The name of its figure then ends with "_at_least".
+
+    Args:
+        device: The device that plays.
+        quick: Whether to play less: to the precision of a CPU, and for fewer seconds.
     """
     precision_by_board = PRECISION["cpu" if quick else device]
     seconds = QUICK_SECONDS if quick else SECONDS

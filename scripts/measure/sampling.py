@@ -304,8 +304,9 @@ def on_cpu() -> Measured:
         ratios = speedups(sizes, "wall", other)
         figures[f"sampling.cpu.mean_speedup_over_{other}"] = statistics.fmean(ratios)
     shared_ratios = speedups(sizes, "wall", "shared_eager", "shared")
-    mean_ratio = statistics.fmean(shared_ratios)
-    figures["sampling.cpu.shared.mean_speedup_over_shared_eager"] = mean_ratio
+    figures["sampling.cpu.shared.mean_speedup_over_shared_eager"] = statistics.fmean(
+        shared_ratios
+    )
     largest = sizes[-1]
     figures["sampling.cpu.largest.gb_per_s"] = _gb_per_second(largest, "wall", "ours")
     return Measured(figures, {"samples": SAMPLES, "sizes": sizes})

@@ -111,7 +111,7 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
         result["failed"] = max(1, result["failed"])
         result["failures"] = [f"{test} ended with {process.returncode}: {last_line}"]
     text = log.read_text(errors="replace") if log.is_file() else ""
-    records = _RECORD.split(text)[1:]
+    records = _RECORD.split(text)[1:]  # The text before the first record is no record.
     # A record is about one of our kernels if it has our namespace. Lines about the host have it
     # for kernels of other libraries, too, which our code launches, so they do not count.
     ours = [record for record in records if NAMESPACE in _HOST_FRAME.sub("", record)]

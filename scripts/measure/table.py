@@ -201,8 +201,7 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
 
     commit = provenance.commit()  # The checkout may change during the measurement.
     if arguments.record:
-        sha, _ = commit
-        if sha is None:
+        if commit[0] is None:  # The other value is whether files differ from the commit.
             fail(f"expected git to know the commit that is measured: set {provenance.COMMIT}")
         folder = provenance.RESULTS / provenance.machine_name(device)
         folder.mkdir(parents=True, exist_ok=True)

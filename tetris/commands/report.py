@@ -83,18 +83,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def serve(arguments: argparse.Namespace) -> int:
     """Show a page that follows training runs on this machine until Ctrl-C.
 
-    The arguments ``runs`` are the folders of runs, or a single folder that holds such folders.
+    The argument ``runs`` is a list of folders: those of runs, or one that holds the folders of
+    runs.
 
     Returns:
         The exit status.
     """
     with one_line_errors():
         for path in arguments.runs:
-            configs = list(path.glob("*/config.json"))  # Every run has its configuration.
-            holds_runs = len(arguments.runs) == 1 and configs
-            if not holds_runs:
-                # Reading the recipe raises an error if the folder is no run. To load the run
-                # is not possible before its first generation.
+            configs = list(path.glob("*/config.json"))  # Every run has such a file.
+            is_folder_of_runs = len(arguments.runs) == 1 and configs
+            if not is_folder_of_runs:
+                # This raises an error if the folder is no run. A run need not have a
+                # generation yet, so it cannot be loaded.
                 RunFolder(path).recipe()
     try:
         port = arguments.port or 0  # 0 is a free port.

@@ -69,6 +69,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     text = "curves for TensorBoard (extra tensorboard)"
     run.add_argument("--tensorboard", action="store_true", help=text)
     options = parser.parse_args(argv)
+    # Of a resumed run only a few options can still be changed.
     if "resume" in options:
         fixed = [name for name in vars(options) if name not in _WITH_RESUME]
         if fixed:
@@ -239,7 +240,7 @@ def train(training: Training, options: argparse.Namespace) -> int:
     if result.reason == "signal":
         if ranks.rank() == 0 and controller is not None:
             report(folder)
-        return stopped(training, options, progress)
+        return announce_stop(training, options, progress)
     conclusion = None  # The verdict on the scores.
     if controller is None:
         note(
@@ -257,7 +258,7 @@ def train(training: Training, options: argparse.Namespace) -> int:
         conclusion = draw_and_measure(training, controller)
         # The recipe asks for scores, but there is no verdict: a signal stopped them.
         if recipe.score_decisions and conclusion is None:
-            return stopped(training, options, f"while measuring {folder.controller}")
+            return announce_stop(training, options, f"while measuring {folder.controller}")
     if result.reason == "time_limit":
         resume = command_for(folder, options, "train", "--resume")
         note(f"time is up {progress}; to go on: {resume}")
@@ -370,7 +371,7 @@ def command_for(
     return f"python -m tetris {name} {shlex.join(words)}"
 
 
-def stopped(training: Training, options: argparse.Namespace, progress: str) -> int:
+def announce_stop(training: Training, options: argparse.Namespace, progress: str) -> int:
     """Print how to resume a run that a signal stopped, and return the exit status.
 
     The status is 128 plus the number of the signal, as usual in a shell.
@@ -381,7 +382,7 @@ def stopped(training: Training, options: argparse.Namespace, progress: str) -> i
         progress: A text that says how far the run is.
     """
     signal_number = training.stop.signum or 0
-    # Another one of several processes may have got the signal; then it has the number.
+    # If several processes train, only one of them may have got the signal.
     with suppress(RanksError):
         (signal_number,) = ranks.all_reduce_max([signal_number])
     signal_number = signal_number or signal.SIGINT

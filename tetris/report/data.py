@@ -40,10 +40,14 @@ _CURVES = (
 def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
     """Return the data of the charts of a training run, to be written as JSON for a web page.
 
-    Every list except "stages" has one value per generation, or None if the value is missing. A
-    stage is a part of the training on one board. It has the "board", such as "10x20", the index
-    "place" of its first generation in the lists, and "dt20", the lines per game of the best
-    published controller on that board, for comparison.
+    Every list except "stages" has one value per generation, or None if the value is missing.
+    "decisions" and "seconds" count from the beginning of the run, and "speed" is in decisions
+    per second; a decision is the placement of a piece. "group" is a text that is the same for
+    runs which differ only in their seed.
+
+    A stage is a part of the training on one board. It has the "board", such as "10x20", the
+    index "place" of its first generation in the lists, and "dt20", the lines per game of the
+    best published controller on that board, for comparison.
     """
     metrics = run.metrics  # One record per generation.
     first_generation = metrics[0]["generation"]
@@ -52,7 +56,7 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
         index = stage_start - first_generation
         reference_score = _round_for_chart(dt20_score(run, board_name))
         stages.append({"board": board_name, "place": index, "dt20": reference_score})
-    speeds = []  # Decisions per second.
+    speeds = []
     for record in metrics:
         speed = record["decisions"] / max(record["seconds"], 1e-9)
         speeds.append(_round_for_chart(speed))
@@ -172,10 +176,11 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
     Args:
         game: The board, such as "10x20", the name of the rule, the name of the distribution of
             pieces, and a phrase about the lookahead, empty without lookahead.
-        scored: The label and the score of every controller: a row of the table each.
+        scored: The label and the score of every controller, which become a row of the table.
     """
     board_name, rule, pieces, lookahead = game
-    # The papers' authors played one game only. Its table gets a column of their scores.
+    # The scores in papers are all of one game, the standard one. Its table has a column more,
+    # for these scores.
     literature = {}
     if (rule, pieces, lookahead) == ("published", "uniform", ""):
         for controller, figures in PUBLISHED_SCORES.items():

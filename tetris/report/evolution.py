@@ -23,9 +23,9 @@ from tetris.view.images import (
     write_mp4,
 )
 
-_SECONDS = 8.5  # Length of the play.
+_PLAY_SECONDS = 8.5  # Length of the play.
 _STILL_SECONDS = 1.5  # How long the last picture is shown.
-_FASTEST = 20.0  # Pictures per second.
+_MOST_PER_SECOND = 20.0  # Pictures per second.
 _MIN_WIDTH = 800  # Pixels.
 _TEXT_SIZE = 26  # Height of the letters in pixels.
 _STEP = 10  # Decisions between two looks at the games that choose the pieces.
@@ -51,19 +51,22 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
     The means of the search distribution after the first, a middle and the last generation are
     the weights of three policies. They play side by side, all with the same pieces.
     """
-    # They play on the lowest board of the training.
-    rules = min((stage.rules for stage in run.recipe.stages), key=lambda rules: rules.height)
+    # The training had stages on boards of different heights. The lowest board is shown.
+    all_rules = [stage.rules for stage in run.recipe.stages]
+    rules = min(all_rules, key=lambda rules: rules.height)
     # Early generations differ most, so the middle one is the geometric mean of the two others.
     generations = sorted({1, round(math.sqrt(run.generations)), run.generations})
     means = [run.metrics[generation - 1]["mean"] for generation in generations]
     policies = Policy(means, run.recipe.features, run.recipe.lookahead)
     streams, length = _choose_pieces(policies, rules, run.recipe.seed, device)
-    pieces = streams.pieces(0, 0)
+    pieces = streams.pieces(0, 0)  # They are the same for all policies.
     boards = []
     for generation in generations:
         boards.append(_Board(f"generation {generation}", rules, len(generations)))
     games = Rollout(policies, streams, device)
-    pieces_per_picture = math.ceil(length / (_FASTEST * _SECONDS))
+    # The clip lasts some seconds. If it would need too many pictures per second to show every
+    # piece, pieces are left out.
+    pieces_per_picture = math.ceil(length / (_MOST_PER_SECOND * _PLAY_SECONDS))
     pictures = []
     for t in range(length):
         games.advance(1)
@@ -75,7 +78,8 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
             board.place(pieces[t], stack, bool(game_count))
         if t % pieces_per_picture == 0:
             pictures.append(on_page([board.picture() for board in boards], gap=8))
-    speed = min(_FASTEST, len(pictures) / _SECONDS)
+    speed = min(_MOST_PER_SECOND, len(pictures) / _PLAY_SECONDS)
+    # At the end the last picture stays for a while.
     still_pictures = pictures[-1:] * round(_STILL_SECONDS * speed)
     return pictures + still_pictures, speed
 

@@ -198,31 +198,39 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _score_values(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
-    """Return the values of the page's template that are about scores, by variable.
+def _distinct_scores(
+    runs: Sequence[RunRecord], names: Sequence[str]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the scores of runs with the labels of their controllers, without repetitions.
 
-    The score tables begin with the learned controllers. Published controllers follow, which
-    may have the same score in several runs; the tables have it once.
-
-    Args:
-        runs: The runs, each with the scores of its own and of published controllers.
-        names: The names of the runs, which label the learned controllers of several runs.
+    Every run has the scores of its own learned controller, and of published ones for
+    comparison, which may be the same in several runs. Learned controllers come first. If there
+    are several runs, their labels are the names of the runs.
     """
-    distinct_scores: dict[Any, tuple[str, dict[str, Any]]] = {}  # Labels and scores.
+    scores: dict[Any, tuple[str, dict[str, Any]]] = {}  # By what makes a score different.
     for name, run in zip(names, runs, strict=True):
         for score in run.scores:
             label = score["controller"]
             needs_name = len(runs) > 1 and label == LEARNED
             if needs_name:
                 label = name
-            # Scores of a controller on the same game and of the same kind are the same.
             settings = [score[key] for key in ("board", "rule", "pieces", "decisions")]
             lookahead = Lookahead.from_dict(score)
             identity = (needs_name, label, is_estimate(score), lookahead, *settings)
-            distinct_scores.setdefault(identity, (label, score))
-    scored = sorted(distinct_scores.values(), key=lambda row: row[1]["controller"] != LEARNED)
+            scores.setdefault(identity, (label, score))
+    return sorted(scores.values(), key=lambda row: row[1]["controller"] != LEARNED)
+
+
+def _score_values(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
+    """Return the variables of the page's template that are about scores.
+
+    They are the tables of scores, how played scores and estimates are made, whether some score
+    has no upper end of its interval, whether there are estimates, and when and where the scores
+    that the package ships with were measured.
+    """
+    scored = _distinct_scores(runs, names)
     played = [score for _, score in scored if not is_estimate(score)]
-    # Where and when the scores that the package ships with were measured; they are the same.
+    # Shipped scores were all measured together.
     measured = [score["measured"] for score in played if "measured" in score]
     return {
         "score_tables": data.score_tables(scored),

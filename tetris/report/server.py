@@ -39,9 +39,9 @@ class ReportServer(ThreadingHTTPServer):
     def page(self, names: Sequence[str] = ()) -> tuple[str, str | None]:
         """Return the page that the server shows now, and its version.
 
-        The page is a list of runs, or the report of one run or several. The version is a digest
-        of a report's files, so that it changes with them; a list of runs has none. A report is
-        made again only if its version is not that of the latest report.
+        The page is a list of runs, or the report of one run or several. The version of a report
+        is a digest of its runs' files. The report is made again only if they have changed; a
+        list of runs has no version, and is always made again.
 
         Args:
             names: If the server shows a folder of runs, the names of the runs to report;

@@ -221,7 +221,8 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
         panel.append(text_picture(label, text_size, FAINT))
         panel.append(text_picture(f"{count:,}", text_size))
     board = framed_board(scene_kinds(scene), cell)
-    return on_page([board, column(panel, 10 * text_size)], cell)
+    panel_width = 10 * text_size  # This is enough for `_PANEL_CHARACTERS`.
+    return on_page([board, column(panel, panel_width)], cell)
 
 
 def check_gif(speed: float) -> None:
@@ -284,7 +285,7 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
     missing_colors = 256 - len(PALETTE)
     padding = ((0, missing_colors), (0, 1))
     palette = np.pad(blue_green_red, padding, constant_values=255).tobytes()
-    # ffmpeg writes a file of its own first, so that the file at the path is always complete.
+    # ffmpeg writes a temporary file, so that the file at the path is never incomplete.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "video.mp4"
         frames = write_frames(
@@ -301,7 +302,7 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
         )
         # `closing` ends the writer's process before the folder is removed, after Ctrl-C, too.
         with closing(frames) as writer:
-            writer.send(None)  # A generator runs up to its first yield by that.
+            writer.send(None)  # This starts the generator.
             for picture in chain([first_picture], remaining_pictures):
                 writer.send(picture.tobytes() + palette)
         write_bytes(path, file.read_bytes())

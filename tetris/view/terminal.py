@@ -168,11 +168,12 @@ def screen(
     height = scene.rules.height
     board_size = _choose_size(scene.rules, size)
     if board_size is None:
-        *_, smallest = _sizes(scene.rules)
+        *_, smallest = _sizes(scene.rules)  # From the largest to the smallest.
         text = f"the window is too small: {smallest.columns} x {smallest.lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines]
     shown_rows = kinds[: height + board_size.headroom]
     board = board_lines(shown_rows, height, board_size.cell, colors=True)
+    # The columns of the board include its frame and the gap between it and the panel.
     panel_width = size.columns - board_size.columns
     panel_lines = []
     # The picture of the next piece is eight columns wide, and cannot be cut, because it has
@@ -195,9 +196,9 @@ def explanation_lines(explanation: Explanation, most_lines: int) -> list[str]:
 
     The first two lines are the margin, by which the placement is better than the best other
     one, and the value of the placement, which is the weighted sum of its features. A line for
-    each feature follows: its name, its value, and how much it adds to the margin. Those that
-    add or take away most come first; if there is no space for all, the last line counts the
-    others.
+    each feature follows: its name, its value, and its lead, which is how much it adds to the
+    margin. Those that add or take away most come first. The table has at most ``most_lines``
+    lines; if there are more features, the last line says how many.
     """
     # There is no margin if a placement ends the game.
     margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"

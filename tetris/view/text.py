@@ -100,6 +100,7 @@ def _terminal_line(upper_row: Picture, lower_row: Picture) -> Iterable[str]:
     the board get the terminal's own background colour, so they cannot be in the foreground.
     """
     pixels = zip(upper_row.tolist(), lower_row.tolist(), strict=True)
+    # In an escape sequence 38 sets the colour of the foreground, 48 that of the background.
     for (upper, lower), same_pixels in groupby(pixels):
         foreground = upper
         background = lower
