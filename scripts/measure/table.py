@@ -172,8 +172,9 @@ def command(name: str) -> Callable[..., int]:
 def _run(name: str, argv: Sequence[str] | None = None) -> int:
     """Make a measurement by its name, print its figures, and write a result file if asked to.
 
-    The arguments are checked before torch is imported, which takes seconds. Wrong arguments end
-    the process with status 2.
+    The table of measurements says which module measures, and on which devices. The arguments
+    are checked before torch is imported, which takes seconds. Wrong arguments end the process
+    with status 2.
 
     Args:
         name: The name of a row of the table of measurements.
@@ -200,6 +201,7 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
     from measure import provenance
 
     commit = provenance.commit()  # The checkout may change during the measurement.
+    # With --record the result file is in the folder of this machine.
     if arguments.record:
         if commit[0] is None:  # The other value is whether files differ from the commit.
             fail(f"expected git to know the commit that is measured: set {provenance.COMMIT}")
@@ -210,7 +212,7 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
     with command_line.joined_ranks():
         try:
             result = measure(arguments, device)
-        except BuildError:  # A RuntimeError, too, but the caller prints this one.
+        except BuildError:  # It is a RuntimeError, too, but the caller prints it.
             raise
         except RuntimeError as error:
             print(error, file=sys.stderr)
