@@ -98,13 +98,14 @@ def _divide(rng: random.Random, decisions: int) -> tuple[int, ...]:
     """Divide a number of decisions at random into the calls that make them."""
     few = min(7, decisions)
     random_cuts = sorted(rng.randint(0, decisions) for _ in range(5))
-    ways = (
-        [],  # One call.
-        [decisions // 2],  # Two halves.
-        [1, few, few],  # One decision, a few, none, and the rest.
-        random_cuts,  # Six random parts.
+    cuts = rng.choice(
+        (
+            [],  # One call.
+            [decisions // 2],  # Two halves.
+            [1, few, few],  # One decision, a few, none, and the rest.
+            random_cuts,  # Six random parts.
+        )
     )
-    cuts = rng.choice(ways)
     return tuple(end - start for start, end in pairwise([0, *cuts, decisions]))
 
 
