@@ -211,9 +211,10 @@ def on_gpu() -> Measured:
     Both begin with equal probabilities of all values.
     """
     parameters, values = CATEGORIES
-    p_bits = torch.full((BITS,), 0.5, device="cuda")
-    p_values = torch.full((parameters, values), 1 / values, device="cuda")
-    p_items = torch.full((ITEMS + 1, ITEMS), 1 / ITEMS, device="cuda")
+    with torch.device("cuda"):
+        p_bits = torch.full((BITS,), 0.5)
+        p_values = torch.full((parameters, values), 1 / values)
+        p_items = torch.full((ITEMS + 1, ITEMS), 1 / ITEMS)
     categories = Categorical((values,) * parameters)
     times = {
         f"bits.{BITS}": _graph_times(Bernoulli(BITS), _step_bits, p_bits, GENERATIONS),

@@ -124,8 +124,12 @@ def machine(device: str) -> dict[str, Any]:
     if device != "cuda":
         return description
     gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
-    query = ["nvidia-smi", f"--query-gpu={','.join(_SMI_FIELDS)}", f"--id=GPU-{gpu.uuid}"]
-    query.append("--format=csv,noheader")
+    query = [
+        "nvidia-smi",
+        f"--query-gpu={','.join(_SMI_FIELDS)}",
+        f"--id=GPU-{gpu.uuid}",
+        "--format=csv,noheader",
+    ]
     values = []
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         smi = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)

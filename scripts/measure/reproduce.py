@@ -150,45 +150,56 @@ def make_searches(plan: Plan) -> list[Search]:
     return searches
 
 
+def _play_generation(plan: Plan, device: str, searches: list[Search], generation: int) -> int:
+    """Play a generation of all searches, and add its results to their learning curves.
+
+    The mean of each search plays `MEAN_GAMES` games, and each of its candidates plays one, all
+    in one rollout. After the last generation only the means play.
+
+    Returns:
+        The number of decisions of all games.
+    """
+    is_last = generation == plan.generations
+    # Streams are numbered sequences of pieces. No two players ever play the same one.
+    first_stream = generation * _GENERATION_STREAMS
+    # The players of a search are its mean, as often as that plays, then its candidates.
+    players = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
+    if is_last:
+        first_stream += _LAST_STREAMS
+    else:
+        candidates = [search.optimizer.ask() for search in searches]
+        players = [torch.cat(pair) for pair in zip(players, candidates, strict=True)]
+    lines, games, decisions = _play_once(plan, device, players, first_stream)
+    # Row s of lines and games has the players of search s.
+    for number, search in enumerate(searches):
+        curves = search.curves
+        mean_lines = float(lines[number, :MEAN_GAMES].double().mean())
+        is_cut = games[number] == 0  # The player's game had not ended at the limit.
+        curves["mean_lines"].append(round(mean_lines, 2))
+        curves["mean_games_cut"].append(int(is_cut[:MEAN_GAMES].sum()))
+        if not is_last:
+            curves["candidate_games_cut"].append(int(is_cut[MEAN_GAMES:].sum()))
+            search.optimizer.tell(candidates[number], lines[number, MEAN_GAMES:])
+    return decisions
+
+
 def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
     """Run cross-entropy searches side by side; return their learning curves and scores.
 
-    In every generation the mean of each search plays `MEAN_GAMES` games, and each of its
-    candidates plays one, all in one rollout. After the last generation only the means play.
     Except for the seconds the result is a function of the plan, because the searches are on the
     CPU, and games are the same on every device.
     """
     start_time = time.perf_counter()
     decisions = 0
     searches = make_searches(plan)
+    # After the last generation the means play once more.
     bar = progress(
         range(plan.generations + 1),
         desc=f"{plan.features} on {plan.board}",
         unit=" generations",
     )
     for generation in bar:
-        is_last = generation == plan.generations
-        # Streams are numbered sequences of pieces. No two players ever play the same one.
-        first_stream = generation * _GENERATION_STREAMS
-        # The players of a search are its mean, as often as that plays, then its candidates.
-        players = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
-        if is_last:
-            first_stream += _LAST_STREAMS
-        else:
-            candidates = [search.optimizer.ask() for search in searches]
-            players = [torch.cat(pair) for pair in zip(players, candidates, strict=True)]
-        lines, games, new_decisions = _play_once(plan, device, players, first_stream)
-        decisions += new_decisions
-        # Row s of lines and games has the players of search s.
-        for number, search in enumerate(searches):
-            curves = search.curves
-            mean_lines = float(lines[number, :MEAN_GAMES].double().mean())
-            is_cut = games[number] == 0  # The player's game had not ended at the limit.
-            curves["mean_lines"].append(round(mean_lines, 2))
-            curves["mean_games_cut"].append(int(is_cut[:MEAN_GAMES].sum()))
-            if not is_last:
-                curves["candidate_games_cut"].append(int(is_cut[MEAN_GAMES:].sum()))
-                search.optimizer.tell(candidates[number], lines[number, MEAN_GAMES:])
+        decisions += _play_generation(plan, device, searches, generation)
         best = max(search.curves["mean_lines"][-1] for search in searches)
         bar.set_postfix_str(f"best mean {best:,.0f} lines per game", refresh=False)
     seconds = round(time.perf_counter() - start_time, 1)

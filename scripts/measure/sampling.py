@@ -250,8 +250,7 @@ def draw_sizes(
                 continue
             medians = [median(size, clock, name) for size in sizes]
             ratios = speedups(sizes, clock, name, our_method)
-            label = LABELS[name]
-            time_panel.plot(dimensions, medians, label=label, marker="o", markersize=3)
+            time_panel.plot(dimensions, medians, label=LABELS[name], marker="o", markersize=3)
             speedup_panel.plot(dimensions, ratios, marker="o", markersize=3)
         time_panel.set(title=f"{noise}, {CLOCK_LABELS[clock]}", yscale="log")
         time_panel.legend(fontsize="small")
@@ -326,11 +325,8 @@ def on_gpu() -> Measured:
     The names of figures contain the method, except for "ours".
     """
     article = [measure_article(dim) for dim in ARTICLE]
-    large = []
-    for dim in LARGE:
-        size = measure_large(dim)
-        if size is not None:
-            large.append(size)
+    # A size that does not fit into memory is None.
+    large = [size for size in map(measure_large, LARGE) if size is not None]
     figures = {}
     for method, others in RATIOS:
         infix = "" if method == "ours" else f"{method}."

@@ -30,7 +30,7 @@ from tetris.record.numbers import format_lines
 from tetris.report.evolution import write_evolution
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
-from tetris.training import Interrupted
+from tetris.training import Interrupted, TrainingResult
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, load_run, new_folder
 from tetris.training.settings import SETTINGS
@@ -224,6 +224,19 @@ def announce(training: Training) -> None:
     )
 
 
+def announce_controller(training: Training, result: TrainingResult) -> None:
+    """Print the file of a learned controller, and how long the training took."""
+    recipe = training.recipe
+    decisions = recipe.decisions_until(result.generation)
+    speed = decisions / max(result.elapsed_s, 1e-9)
+    print(
+        f"{printable(training.folder.controller)}: learned in {result.generation} of "
+        f"{recipe.total_generations} generations, {format_lines(decisions)} decisions, "
+        f"{result.elapsed_s:.0f} s ({format_lines(speed)} decisions/s)",
+        flush=True,
+    )
+
+
 def train(training: Training, options: argparse.Namespace) -> int:
     """Train a controller, then draw and score it and write the report of the run.
 
@@ -247,14 +260,7 @@ def train(training: Training, options: argparse.Namespace) -> int:
             "the time limit came before the first generation was over: no controller exists yet"
         )
     else:
-        decisions = recipe.decisions_until(result.generation)
-        speed = decisions / max(result.elapsed_s, 1e-9)
-        print(
-            f"{printable(folder.controller)}: learned in {result.generation} of "
-            f"{recipe.total_generations} generations, {format_lines(decisions)} decisions, "
-            f"{result.elapsed_s:.0f} s ({format_lines(speed)} decisions/s)",
-            flush=True,
-        )
+        announce_controller(training, result)
         conclusion = draw_and_measure(training, controller)
         # The recipe asks for scores, but there is no verdict: a signal stopped them.
         if recipe.score_decisions and conclusion is None:
