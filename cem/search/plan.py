@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,6 +32,13 @@ _WITHOUT_CONSTRAINTS = _FLAGS[1:]
 _EVALUATIONS_PER_DIMENSION = 10_000
 _TIMES_ON_A_GPU = 16  # A generation of so many times the population takes a GPU about as long.
 _AGREEING = 3  # Restarts with large populations that find the same end a call with a budget.
+
+
+class Start(NamedTuple):
+    """Where a search begins: the first mean and standard deviation of its distribution."""
+
+    mean: Any
+    std: Any
 
 
 @dataclass(frozen=True)
@@ -98,14 +105,19 @@ class Plan:
         return {"maximize": self.maximize, "config": self.config, **shared}
 
     def build_optimizer(
-        self, mean: Any, std: Any, population_size: int, seed: int | None
+        self, start: Start, population_size: int, seed: int | None
     ) -> CrossEntropyMethod:
-        """Return a search that begins with a mean and a standard deviation."""
+        """Return an optimizer that begins with a mean and a standard deviation.
+
+        With constraints it ranks candidates by their violation, too.
+        """
         if self.constraints is None:
-            return CrossEntropyMethod(mean, std, population_size, **self.settings, seed=seed)
+            return CrossEntropyMethod(
+                start.mean, start.std, population_size, **self.settings, seed=seed
+            )
         return Constrained(
-            mean,
-            std,
+            start.mean,
+            start.std,
             population_size,
             constraints=self.constraints,
             first=self.first,
@@ -200,13 +212,26 @@ def _bind_arguments(objective: Any, arguments: Any) -> tuple[Any, str]:
 
 
 def _build_constraints(options: Mapping[str, Any], space: Space | None) -> Constraints | None:
+    """Return the constraints of a call of ``minimize``; None if it has none.
+
+    Args:
+        options: All options of the call.
+        space: The named parameters of the candidates; None: candidates are vectors.
+
+    Raises:
+        ValueError: If an option that does not work with constraints is set.
+    """
     if options["constraints"] is None:
         return None
-    if clash := [name for name in _WITHOUT_CONSTRAINTS if options[name]]:
-        raise ValueError(f"expected no constraints with {' and '.join(clash)}=True, got some")
+    clashing = [name for name in _WITHOUT_CONSTRAINTS if options[name]]
+    if clashing:
+        names = " and ".join(clashing)
+        raise ValueError(f"expected no constraints with {names}=True, got some")
+    # Like the objective, constraints get single candidates, or else a population at once.
     by_one = options["vectorize"] == "loop" or options["workers"] is not None
     named = None
     if space is not None:
+        # Makes a function of candidates from one of named parameters.
         named = partial(Named, space=space, by_column=not by_one)
     return Constraints(
         options["constraints"],
@@ -217,8 +242,12 @@ def _build_constraints(options: Mapping[str, Any], space: Space | None) -> Const
     )
 
 
-def _start_within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
-    """Return mean and standard deviation; where one is None it is chosen within bounds."""
+def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
+    """Return the first mean and standard deviation; one that is None is chosen by the bounds.
+
+    The mean is then the middle of the bounds, and the standard deviation a quarter of their
+    width, so that two standard deviations reach both ends.
+    """
     if bounds is None:
         raise TypeError(
             "expected mean and std, or bounds, "
@@ -235,7 +264,7 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
         if not np.isfinite(high - low).all():
             raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
         std = (high - low) / 4
-    return mean, std
+    return Start(mean, std)
 
 
 def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any]) -> Tensor:

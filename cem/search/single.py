@@ -24,7 +24,7 @@ from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import MOST_FAILURES, Trainer
 from cem.search.history import History, parse_record
 from cem.search.noise import NoiseDetector
-from cem.search.plan import Plan
+from cem.search.plan import Plan, Start
 from cem.search.restarts import Attempt, Ended
 
 _CHECKPOINT_SECONDS = 1.0
@@ -96,7 +96,7 @@ class Search:
         plan: Plan,
         attempt: Attempt,
         number: int,
-        start: tuple[Any, Any],
+        start: Start,
         session: Session,
         earlier_best: float | None,
     ) -> None:
@@ -112,7 +112,7 @@ class Search:
         """
         options = plan.options
         seed = plan.seed if number == 0 or plan.seed is None else mix_seed(plan.seed, number)
-        optimizer = plan.build_optimizer(*start, attempt.population_size, seed)
+        optimizer = plan.build_optimizer(start, attempt.population_size, seed)
         _check_can_move(optimizer, plan.std)
         has_constraints = plan.constraints is not None
         is_first = earlier_best is None and not plan.is_noisy
@@ -137,7 +137,7 @@ class Search:
         # One worker finishes candidates in order, also where any order is allowed.
         is_in_order = not options["asynchronous"] or objective is session.evaluator
         if is_in_order and is_first and not (options["graph"] or has_constraints):
-            candidate = _as_candidate(optimizer, start[0], plan.first)
+            candidate = _as_candidate(optimizer, start.mean, plan.first)
             objective = self._monitor.detector = NoiseDetector(objective, candidate)
         callbacks = [*as_callbacks(options["callbacks"]), self._monitor]
         if options["progress"]:
