@@ -218,7 +218,7 @@ class CrossEntropyMethod:
             candidates = candidates[first:].clone()
         return candidates.numpy() if self._numpy else candidates
 
-    def tell(self, candidates: Any, fitness: Any) -> None:
+    def tell(self, candidates: Any, fitness: Any, *, _are_asked: bool = False) -> None:
         """Move the distribution towards the elites, equations (2) to (5); count the generation.
 
         Candidates of a single search may come one by one or in parts, in any order, and also
@@ -246,7 +246,8 @@ class CrossEntropyMethod:
             candidates = check_shape("candidates", candidates, expected)
             candidates = candidates.to(self.device, self.dtype)
             fitness = check_shape("fitness", fitness, expected[:-1]).to(self.device)
-        if self.device.type == "cpu":
+        # What ``ask`` drew is finite. The trainer, which holds it, says so and saves the time.
+        if self.device.type == "cpu" and not _are_asked:
             fitness = self._fail_unusable(candidates, fitness)
         if self._parts or candidates.shape[0] < self._shape[0]:
             # Copies, because the caller may change these tensors.

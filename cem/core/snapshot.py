@@ -179,17 +179,19 @@ class Snapshot:
         host = self._wait()
         if host.discrete is not None:
             mean, std = host.mean, host.std
+            stds = std.numpy()
         else:
             rows = host.distribution.numpy().copy()  # the caller may change a record
+            stds = rows[..., STD, :]
             mean = torch.from_numpy(rows[..., MEAN, :])
-            std = torch.from_numpy(rows[..., STD, :])
+            std = torch.from_numpy(stds)
         return GenerationRecord(
             generation=self.generation,
             best_fitness=best,
             generation_best=generation_best,
             elite_mean=elite_mean,
             elite_threshold=threshold,
-            std_mean=float(std.numpy().sum(dtype=np.float64)) / std.numel(),
+            std_mean=float(stds.sum(dtype=np.float64)) / stds.size,
             seconds=seconds,
             elapsed_s=elapsed_s,
             mean=mean,

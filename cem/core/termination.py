@@ -25,6 +25,7 @@ distribution, which shrank before it arrived. A RuntimeWarning says so.
 import math
 import warnings
 from collections import deque
+from itertools import compress
 from statistics import NormalDist
 from typing import Any
 
@@ -51,6 +52,16 @@ _PATIENCE = (
     3  # times as many generations without a better candidate where it also has to be feasible
 )
 _EVERY = 8  # generations from one look for a collapse to the next
+# The reasons that are tested, by priority. Reading a member of an enumeration takes time.
+_TESTED = (
+    Reason.TARGET,
+    Reason.XTOL,
+    Reason.FTOL,
+    Reason.STD,
+    Reason.FITNESS_RANGE,
+    Reason.STAGNATION,
+    Reason.DIVERGED,
+)
 
 
 class Termination:
@@ -127,17 +138,19 @@ class Termination:
         has_real = self._xtol and len(self._real)
         behind = best - self._earlier  # -inf for a first search
         negligible = max(_RANGE * min(1.0, self._widest), _BEHIND * behind)
-        tests = {
-            Reason.TARGET: self.target is not None and best <= sign * self.target,
-            Reason.XTOL: has_real and record.std.numpy()[self._real].max() < self._xtol,
-            Reason.FTOL: full and spread <= self._ftol > 0.0,
-            Reason.STD: share < self._least,
-            Reason.FITNESS_RANGE: full and spread <= negligible,
-            Reason.STAGNATION: generation - self._improved_at
-            > max(self._patience, generation // 5),
-            Reason.DIVERGED: record.std_mean > self._most,
-        }
-        return tuple(reason for reason, holds in tests.items() if holds)
+        is_precise = has_real and record.std.numpy()[self._real].max() < self._xtol
+        stagnates_after = max(self._patience, generation // 5)
+        # In the order of _TESTED.
+        tests = (
+            self.target is not None and best <= sign * self.target,
+            is_precise,
+            full and spread <= self._ftol > 0.0,
+            share < self._least,
+            full and spread <= negligible,
+            generation - self._improved_at > stagnates_after,
+            record.std_mean > self._most,
+        )
+        return tuple(compress(_TESTED, tests))
 
 
 class _Collapse:

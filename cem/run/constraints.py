@@ -218,7 +218,7 @@ class Constrained(CrossEntropyMethod):
             candidates[0] = self._copy(with_integers(self._state, first))
         return candidates
 
-    def tell(self, candidates: Any, fitness: Any) -> None:
+    def tell(self, candidates: Any, fitness: Any, *, _are_asked: bool = False) -> None:
         """Move the distribution by the values of the objective for a population, shape (N,)."""
         values = self._sign * _numbers(fitness)
         g, equal = self._constraints(candidates)
@@ -234,7 +234,7 @@ class Constrained(CrossEntropyMethod):
         ranked = self._augmented(
             values, g, equal, violations, feasible, self._typical(candidates)
         )
-        super().tell(candidates, self._sign * ranked)
+        super().tell(candidates, self._sign * ranked, _are_asked=_are_asked)
         first = np.lexsort((values, narrowly, violations))[0]
         found = float(violations[first]), bool(narrowly[first]), float(values[first])
         if found < (self.violation, self.within_tolerance, self._value):

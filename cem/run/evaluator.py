@@ -22,6 +22,7 @@ from kernels.support.cores import usable_cores
 
 Workers = int | Executor | Callable[..., Iterable[Any]]
 
+_FEW = 100  # values that Python adds up faster than torch
 _HINT = "a function of one candidate needs vectorize=True or vectorize='loop'"
 
 
@@ -155,13 +156,13 @@ class Evaluator:
             raise
         fitness = evaluation.fitness
         size = candidates.shape[0]  # faster than len()
-        shape = np.shape(fitness)
+        shape = fitness.shape if hasattr(fitness, "shape") else np.shape(fitness)
         if shape != (size,):
             hint = "one number for each candidate" if self._uses_vmap else _HINT
             raise ValueError(f"expected fitness of shape ({size},), got {tuple(shape)}: {hint}")
         self.evaluations += size
         if not getattr(fitness, "is_cuda", False):
-            self.failures += self._count_failures(fitness)
+            self.failures += self._count_failures(fitness, size)
         return evaluation
 
     def _add_hint(self, error: Exception, candidates: Any) -> None:
@@ -173,13 +174,21 @@ class Evaluator:
             shape = tuple(candidates.shape)
             add_note(error, f"The function got a population, {kind} of shape {shape}: {_HINT}.")
 
-    def _count_failures(self, fitness: Any) -> int:
+    def _count_failures(self, fitness: Any, size: int) -> int:
+        """Count the failures of a population; its fitness is a list, an array or a tensor."""
         # A sum takes less time than a look at every value, and shows that nothing has failed.
-        is_list = not hasattr(fitness, "sum")
-        total = sum(fitness) if is_list else fitness.sum()
+        # Python adds up a few numbers faster than torch does.
+        is_list = not hasattr(fitness, "tolist")
+        if is_list or size <= _FEW:
+            values = fitness if is_list else fitness.tolist()
+            total = sum(values)
+        else:
+            values = None
+            total = fitness.sum()
         if math.isfinite(total):
             return 0
-        values = fitness if is_list else fitness.tolist()
+        if values is None:
+            values = fitness.tolist()
         return sum(map(self._has_failed, values))
 
     def in_any_order(self, ask: Callable[[int], Any]) -> Objective:

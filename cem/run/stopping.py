@@ -20,6 +20,9 @@ class Due(IntEnum):
     BY_REQUEST = 2
 
 
+_NOT_DUE = (Due.NO, 0)  # Made once, because reading a member of an enumeration takes time.
+
+
 class StopRequest:
     """A flag that SIGINT, SIGTERM, SIGHUP, a deadline or a call of ``request`` sets.
 
@@ -64,7 +67,9 @@ class StopRequest:
         """Why this process has to end, a ``Due``, and the number of its signal, or 0."""
         if self.requested:
             return Due.BY_REQUEST, self.signum or 0
-        return Due.BY_DEADLINE if self.expired else Due.NO, 0
+        if self.expired:
+            return Due.BY_DEADLINE, 0
+        return _NOT_DUE
 
     @property
     def due(self) -> tuple[int, int]:

@@ -222,8 +222,8 @@ class Trainer:
                         raise
                     if len(queued) < self._at_once:
                         continue
-                    copy_to_host([snapshot for snapshot, _ in queued])
                     if self._defers_sync:
+                        copy_to_host([snapshot for snapshot, _ in queued])
                         pending, queued = queued, pending
                     self._record(queued)
                     queued = []
@@ -240,9 +240,11 @@ class Trainer:
         if self._failures >= MOST_FAILURES:
             return "failed"
         due, signum = self.stop.due
+        if not due:
+            return None
         if due == Due.BY_REQUEST:
             return "signal" if signum else "requested"
-        return "time_limit" if due == Due.BY_DEADLINE else None
+        return "time_limit"
 
     def _advance(self) -> list[_Queued]:
         """Run the generations of a record, or of several in one graph."""
@@ -267,20 +269,23 @@ class Trainer:
             evaluation = as_evaluation(
                 self._objective(copy_of(candidates), optimizer.generation)
             )
-            evaluated = candidates if evaluation.candidates is None else evaluation.candidates
-            optimizer.tell(evaluated, evaluation.fitness)
+            evaluated = evaluation.candidates
+            if evaluated is None:
+                optimizer.tell(candidates, evaluation.fitness, _are_asked=True)
+            else:
+                optimizer.tell(evaluated, evaluation.fitness)
         return [(optimizer.snapshot(evaluation, copied=False), began)]
 
     def _record(self, queued: Sequence[_Queued]) -> None:
         """Record generations that are copied together, one after the other."""
         if not queued:
             return
-        copy_to_host([snapshot for snapshot, _ in queued])
         last, began = queued[-1]
-        self._wait(last)
         if not self._defers_sync:
             self._record_one(last, time.monotonic() - began)
             return
+        copy_to_host([snapshot for snapshot, _ in queued])
+        self._wait(last)
         seconds, first = last.seconds_since(self._recorded), self._recorded.generation
         if ranks.count() == 1:  # the time of ranks differs
             most = min(_MOST_AT_ONCE, int(_AT_ONCE_SECONDS * len(queued) / max(seconds, 1e-9)))
@@ -295,7 +300,7 @@ class Trainer:
 
     def _record_one(self, snapshot: Snapshot, seconds: float) -> None:
         """Record a generation, save it if due; raise Interrupted if the run ends with it."""
-        due = self.stop.due
+        due_before, _ = self.stop.due
         before, self._recorded = self._recorded, snapshot
         self._failures = self._failures + 1 if snapshot.failed else 0
         self.elapsed_s += seconds
@@ -313,7 +318,8 @@ class Trainer:
         if saver is not None and time.monotonic() - self._saved_at >= saver.interval_s:
             self._save()
             self._saved_at = time.monotonic()
-        by_callback = self.stop.due == (Due.BY_REQUEST, 0) and due[0] != Due.BY_REQUEST
+        due, signum = self.stop.due
+        by_callback = due > due_before and due == Due.BY_REQUEST and not signum
         if by_callback or self._failures >= MOST_FAILURES:
             raise Interrupted("the run ends with this generation")
 
