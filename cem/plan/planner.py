@@ -33,7 +33,6 @@ from cem.core.checks import (
 from cem.core.evaluation import call_with_copies
 from cem.core.state import BEST, BEST_FITNESS, FAILED, MEAN, STD
 from kernels.ops.cem_update import cem_update, cem_update_reference
-from kernels.ops.cem_update.op import Updated
 from kernels.ops.normal import sample_normal_rows
 from kernels.support.checks import check_integer
 
@@ -475,7 +474,7 @@ class Planner:
         distribution: Tensor,
         record: Tensor,
         generation: Tensor,
-    ) -> Updated:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Evaluate plans, and move the distribution towards those of least cost.
 
         Returns:

@@ -1,4 +1,4 @@
-"""The loop of ``minimize``: search, and again, until there is a reason to end."""
+"""The loop of ``minimize``: one search after another until there is a reason to end."""
 
 import math
 import random
@@ -27,7 +27,7 @@ from cem.search.restarts import Agreement, Attempt, Ended
 from cem.search.result import Result, best_search, build_result
 from cem.search.single import Search, Session
 
-_STEEPER = 10.0  # Constraints are so many times as steep after a search that has diverged.
+_STEEPER = 10.0  # the factor of the steepness of constraints after a search has diverged
 _FAILED = (
     "every candidate of several generations failed, by an exception, NaN or the infinity on "
     "the bad side: the search begins again elsewhere while there is budget"
@@ -81,11 +81,15 @@ def _enlarge_population(plan: Plan, workers: int) -> Plan:
 
 
 def _run_searches(plan: Plan, session: Session) -> Result[Any]:
-    """Search, and again, until there is a reason to end."""
+    """Run one search after another until there is a reason to end, and return the result.
+
+    After every search the plan is adapted to what it has shown: noise, divergence, or a start
+    from which no candidate has a value. The restart policy chooses the next one.
+    """
     history = session.history
     agreement = Agreement(plan.agreeing)
-    ended: list[Ended] = []  # The first search with a success, and those after it.
-    left = plan.budget
+    ended: list[Ended] = []  # the first search with a success, and all after it
+    left = plan.budget  # evaluations
     attempt = Attempt(plan.population_size, left)
     for number in count():
         best = best_search(ended, plan.maximize)
@@ -102,6 +106,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
             plan = replace(plan, seed=last.optimizer.seed)
         if reason is Reason.NOISE:
             if left >= plan.population_size:
+                # Begin again with a method for noisy objectives.
                 plan = plan.adapted_to_noise(left)
                 attempt = Attempt(plan.population_size, left)
                 continue

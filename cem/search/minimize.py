@@ -48,18 +48,19 @@ def minimize(
         >>> bool((result.x - 3.0).abs().max() < 1e-3)
         True
 
-    With nothing else given it chooses what ``Result.settings`` says: a full covariance up to
-    200 parameters, a diagonal one above; evolution paths; 4 + 3 ln(dim) candidates, or fewer
-    for twenty generations within a budget; restarts of two regimes. That is CMA-ES, see
-    ``CEMConfig.cma``. On a GPU, where a generation of more takes as long, sixteen times as
-    many, or as many as have 150 generations. The first candidate is the mean.
+    By default it is CMA-ES, see ``CEMConfig.cma``: a full covariance up to 200 parameters and a
+    diagonal one above; evolution paths; 4 + 3 ln(dim) candidates per generation, or fewer, so
+    that a budget has room for twenty generations; restarts in two regimes. On a GPU, where a
+    larger generation takes as long, there are sixteen times as many candidates, or as many as
+    leave 150 generations. ``Result.settings`` says what was chosen. The first candidate is the
+    mean.
 
     A search ends for a reason of ``cem.core.termination``, at the budget, at the time limit or
-    on Ctrl-C; what is found by then is returned. A restart is of one of two regimes, whichever
-    has used fewer evaluations: with twice the population of the last such one, from the start
-    again, or with a small population and a smaller standard deviation, from a mean that is
-    drawn about the start; see N. Hansen, Benchmarking a BI-population CMA-ES on the BBOB-2009
-    function testbed, GECCO 2009.
+    on Ctrl-C; the best so far is returned. The next restart belongs to the regime that has used
+    fewer evaluations. One doubles its population every time and begins at the first mean. The
+    other has a small population and a smaller standard deviation, and begins at a mean that is
+    drawn about the first one; see N. Hansen, Benchmarking a BI-population CMA-ES on the
+    BBOB-2009 function testbed, GECCO 2009.
 
     Args:
         objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays
@@ -112,8 +113,8 @@ def minimize(
               -1 for one per core, a ``concurrent.futures.Executor``, or a function like
               ``map``. The result does not depend on it. ``asynchronous``: the distribution
               moves as soon as a population of candidates is done, in any order, so that no
-              worker waits; the result depends on the order. To a population that is not given
-              half as many candidates as workers are added: fewer are then outdated.
+              worker waits; the result depends on the order. Without ``population_size`` there
+              is one candidate more for every two workers, so that fewer are outdated.
             * ``timeout_s``: of one candidate, with workers. ``catch``: the exceptions by which
               a candidate fails; others end the search.
             * ``callbacks``: of ``Callback``, or functions of a ``GenerationRecord``; the

@@ -23,15 +23,17 @@ from cem.space import Named, Space
 from kernels.support.checks import check_flags, check_integer
 
 LEAST_GENERATIONS = 20
-"""A budget shall allow at least so many generations: a large population would only sample."""
+"""The least number of generations for which a budget has room: fewer would only sample."""
 GENERATIONS = 150
-"""With so many generations a population may be as large as the machine or noise asks for."""
+"""The number of generations that a larger population leaves, for a GPU or for noise."""
 
 _FLAGS = ("progress", "graph", "distributed", "asynchronous")
 _WITHOUT_CONSTRAINTS = _FLAGS[1:]
 _EVALUATIONS_PER_DIMENSION = 10_000
-_TIMES_ON_A_GPU = 16  # A generation of so many times the population takes a GPU about as long.
-_AGREEING = 3  # Restarts with large populations that find the same end a call with a budget.
+_TIMES_ON_A_GPU = 16  # A GPU takes about as long for a population that is 16 times as large.
+_AGREEING = (
+    3  # the searches with a large population that must agree to end a call with a budget
+)
 
 
 class Start(NamedTuple):
@@ -43,11 +45,11 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """A search with its restarts, as it was given or chosen.
+    """The arguments of a call of ``minimize``, and the choices for those left open.
 
     Attributes:
         objective: Maps candidates to fitness, as ``Evaluator`` takes it.
-        name: The objective in a text that tells it from others.
+        name: A text that tells the objective from others.
         maximize: Whether a greater fitness is better.
         space: The named parameters; None: the parameters are a vector.
         mean: The first mean of the normal distribution, a tensor or an array.
@@ -61,14 +63,14 @@ class Plan:
         seed: The seed; None: it is drawn by the first search.
         policy: How restarts are chosen.
         most_restarts: The most restarts; None: as many as the budget has room for.
-        agreeing: How many restarts that find the same end the call; infinity: they do not end
-            it.
+        agreeing: How many searches that find the same value end the call; infinity: they do not
+            end it.
         declares_noise: Whether the objective says that it is noisy, by an attribute
             ``is_noisy``.
-        is_noisy: Whether noise was seen, and the search was made for that.
-        adapts_to_noise: Whether the search may change where noise is seen: nobody chose its
-            method.
-        misses: The searches so far without one success, before the first with one.
+        is_noisy: Whether noise was seen, and the search is made for it.
+        adapts_to_noise: Whether the search may change when noise is seen, because nobody chose
+            its method.
+        misses: How many searches before the first success had none.
         code: A digest of the objective and constraints; None: nothing is saved.
         precision: ``target``, ``xtol`` and ``ftol`` by name.
         options: The other options of the call.
@@ -127,7 +129,11 @@ class Plan:
         )
 
     def adapted_to_noise(self, left: int) -> "Plan":
-        """Return the plan of a search that knows of noise, with so many evaluations left."""
+        """Return the plan of a search for a noisy objective, with ``left`` evaluations left.
+
+        Its population is at least that of the textbook if 150 generations remain, and the mean
+        is averaged over generations.
+        """
         textbook_size = CEMConfig().population_of(len(self.first))
         size = max(self.population_size, min(textbook_size, left // GENERATIONS))
         config = replace(self.config, mean_averaging=0.2)
@@ -137,7 +143,15 @@ class Plan:
 def choose_plan(
     objective: Any, mean: Any, std: Any, maximize: bool, options: dict[str, Any]
 ) -> Plan:
-    """Check the arguments of ``minimize``, and choose what is left open."""
+    """Return the plan of a call: check its arguments, and choose what they leave open.
+
+    Args:
+        objective: As for ``minimize``.
+        mean: The first mean, or the named parameters.
+        std: The first standard deviation, or None.
+        maximize: Whether a greater fitness is better.
+        options: The options of the call, completed by defaults.
+    """
     check_flags(**{name: options[name] for name in _FLAGS})
     adapts_to_noise = options["config"] is None and options["population_size"] is None
     function, name = _bind_arguments(objective, options["args"])
@@ -174,9 +188,11 @@ def choose_plan(
     config = _choose_config(len(first), options)
     population_size = _choose_population(len(first), config, options)
     policy, most_restarts = _choose_restarts(options["restarts"], config)
-    budget, agreeing = options["budget"], float(_AGREEING)
+    budget = options["budget"]
+    agreeing = float(_AGREEING)
     if budget is None:
-        budget, agreeing = max(population_size, _EVALUATIONS_PER_DIMENSION * len(first)), 1.0
+        budget = max(population_size, _EVALUATIONS_PER_DIMENSION * len(first))
+        agreeing = 1.0
     return Plan(
         objective=function,
         name=name,
@@ -202,7 +218,7 @@ def choose_plan(
 
 
 def _bind_arguments(objective: Any, arguments: Any) -> tuple[Any, str]:
-    """Return an objective that gets more arguments, and its name."""
+    """Return the objective with the additional arguments of ``args``, and its name."""
     name = describe_callable(objective)
     if arguments is None:
         return objective, name
@@ -282,9 +298,10 @@ def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any])
 
 
 def _choose_config(dim: int, options: Mapping[str, Any]) -> CEMConfig:
-    integers: dict[str, Any] = (
-        {} if options["integers"] is None else {"integers": options["integers"]}
-    )
+    """Return the config of a search: the option, or the default for ``dim`` parameters."""
+    integers: dict[str, Any] = {}
+    if options["integers"] is not None:
+        integers["integers"] = options["integers"]
     config: CEMConfig | None = options["config"]
     if config is None:
         return CEMConfig.chosen(dim, options["bounds"] is not None, **integers)
@@ -301,8 +318,13 @@ def _choose_restarts(restarts: Any, config: CEMConfig) -> tuple[RestartPolicy, i
 
 
 def _choose_population(dim: int, config: CEMConfig, options: Mapping[str, Any]) -> int:
-    """Return the candidates per generation of the first search."""
-    size, budget = options["population_size"], options["budget"]
+    """Return the candidates per generation of the first search.
+
+    The default is that of the config, fewer for a small budget, and on a GPU more, as long as
+    ``GENERATIONS`` generations remain.
+    """
+    size = options["population_size"]
+    budget = options["budget"]
     if size is None:
         size = config.population_of(dim)
         if config.paths and budget is not None:
