@@ -261,7 +261,7 @@ class CrossEntropyMethod:
         self._generation += 1
         self._asked = 0
         self._snapshot = None
-        if self.device.type == "cpu" and not self.batch_shape:
+        if self.device.type == "cpu":
             self._warn_of_failure()
 
     def _complete_population(

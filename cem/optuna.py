@@ -6,7 +6,6 @@ import math
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -144,10 +143,9 @@ class CemSampler(BaseSampler):
                 ended.append(other)
         text = ""
         size = search.population_size
-        if len(ended) >= size:
-            while len(ended) >= size:
-                _tell(search, space, kinds, ended[:size])
-                ended = ended[size:]
+        while len(ended) >= size:
+            _tell(search, space, kinds, ended[:size])
+            ended = ended[size:]
             pending = running + [other.number for other in ended]
             state = {**search.state_dict(), "settings": None}
             text = json.dumps([state, pending, len(trials)], default=Tensor.tolist)
@@ -225,7 +223,7 @@ def _load(
             stored.append(trial.system_attrs)
     if not stored:
         return [], 0
-    latest = max(stored, key=itemgetter(key))
+    latest = max(stored, key=lambda attributes: attributes[key])
     _, num_parts = latest[key]
     text = "".join(latest[f"{key}:{number}"] for number in range(num_parts))
     saved, pending, num_known = json.loads(text)

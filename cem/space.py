@@ -359,7 +359,7 @@ class Space:
         other permutations are the order 0, 1, 2, ...
 
         Raises:
-            ValueError: If a value is none of its parameter, or another one than the fixed one.
+            ValueError: If a value is none of its parameter, or differs from a fixed one.
         """
         x = np.zeros(self.dim)
         x[: len(self.mean)] = self.mean
@@ -369,8 +369,7 @@ class Space:
             if name not in self.parameters:
                 raise unknown_name("parameter", name, self.columns)
             parameter = self.parameters[name]
-            is_searched = name in self.columns
-            if is_searched:
+            if name in self.columns:
                 x[self.columns[name]] = parameter.number_of(name, value)
             elif not _is_equal(value, parameter):
                 expected = f"{name}={parameter!r}, which is fixed"

@@ -11,6 +11,7 @@ Method for Real-time Planning, CoRL 2020, https://arxiv.org/abs/2008.06389.
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -189,9 +190,16 @@ class Planner:
         sizes = [round(self.num_samples / shrink**i) for i in range(self.iterations)]
         self._sizes = [max(2 * self.num_elites, size) for size in sizes]
         self._num_reused = math.ceil(check_real("keep", keep, 0.0, 1.0) * self.num_elites)
-        self._smoothing = check_real("1 - momentum", 1.0 - momentum, 0.0, 1.0, open_low=True)
+        smoothing = check_real("1 - momentum", 1.0 - momentum, 0.0, 1.0, open_low=True)
+        self._update = partial(
+            cem_update_reference if self.backend == "torch" else cem_update,
+            num_elites=self.num_elites,
+            maximize=maximize,
+            variance_about="new_mean_unbiased",
+            smoothing=smoothing,
+            std_smoothing=smoothing,
+        )
         self._executes_best = execute == "best"
-        self._maximize = maximize
         if compile:
             cost = torch.compile(cost, dynamic=False if shrink == 1.0 else None)
         self._cost = cost
@@ -261,7 +269,8 @@ class Planner:
         envs: Any = ...
         if env_ids is not None:
             envs = torch.as_tensor(env_ids, device=self.device)
-            envs = envs if envs.dtype == torch.bool else envs.long()
+            if envs.dtype != torch.bool:
+                envs = envs.long()
         mean[envs] = self._first_mean
         elites[envs] = math.nan
         self._remember(self._memory._replace(mean=mean, elites=elites), self._result)
@@ -414,21 +423,24 @@ class Planner:
         """
         num_reused = self._num_reused
         distribution = self._first_distribution(memory)
-        record = self._no_record
+        record = self._no_record  # of the best cost so far
         generation = memory.generation
         plans = self._draw(distribution, self._sizes[0], generation)
         self._insert_last_elites(plans, memory.elites)
         for next_size in self._sizes[1:]:
-            distribution, record, generation, ranking = self._move(
-                state, plans, distribution, record, generation
+            costs = self._evaluate(state, plans)
+            # The ranking, shape (B, N), has the indices of plans from the best to the worst.
+            distribution, record, generation, ranking = self._update(
+                costs, plans, distribution, record, generation
             )
             next_plans = self._draw(distribution, next_size, generation)
             self._copy_best(plans, ranking, out=next_plans[:, :num_reused])
             plans = next_plans
         # The last iteration also evaluates the mean, in place of the first plan that was drawn.
         plans[:, num_reused] = distribution[:, MEAN]
-        distribution, record, generation, ranking = self._move(
-            state, plans, distribution, record, generation
+        costs = self._evaluate(state, plans)
+        distribution, record, generation, ranking = self._update(
+            costs, plans, distribution, record, generation
         )
         elites = torch.empty_like(memory.elites)
         self._copy_best(plans, ranking, out=elites)
@@ -467,34 +479,6 @@ class Planner:
         else:
             torch.gather(plans, 1, best.unsqueeze(-1).expand_as(out), out=out)
 
-    def _move(
-        self,
-        state: Tensor,
-        plans: Tensor,
-        distribution: Tensor,
-        record: Tensor,
-        generation: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Evaluate plans, and move the distribution towards those of least cost.
-
-        Returns:
-            The next distribution, record and generation, and the ranking of the plans, which
-            has their indices from the best to the worst, shape (B, N).
-        """
-        update = cem_update_reference if self.backend == "torch" else cem_update
-        return update(
-            self._evaluate(state, plans),
-            plans,
-            distribution,
-            record,
-            generation,
-            self.num_elites,
-            maximize=self._maximize,
-            variance_about="new_mean_unbiased",
-            smoothing=self._smoothing,
-            std_smoothing=self._smoothing,
-        )
-
     def _first_distribution(self, memory: _Memory) -> Tensor:
         """Return the first ``State.distribution`` of a step, shape (B, 4, d).
 
@@ -523,24 +507,27 @@ class Planner:
             The plans, shape (B, N, d).
         """
         coloring = self._coloring  # None: white noise
-        noise_key: dict[str, Any] = {"seed": self._seeds, "generation": generation}
+        seed = self._seeds
+        bounds = self._bounds
         if coloring is None and self.backend != "torch":
-            return sample_normal_rows(distribution, size, bounds=self._bounds, **noise_key)
+            return sample_normal_rows(
+                distribution, size, seed=seed, generation=generation, bounds=bounds
+            )
         mean = distribution[:, MEAN]
         std = distribution[:, STD]
         if self.backend == "torch":
             generator = torch.Generator(mean.device)
-            generator.manual_seed(mix_seed(int(self._seeds[0]), int(generation)))
+            generator.manual_seed(mix_seed(int(seed[0]), int(generation)))
             shape = (len(mean), size, mean.shape[1])
             noise = mean.new_empty(shape).normal_(generator=generator)
         else:
             standard_normal = torch.stack(
                 [torch.zeros_like(mean), torch.ones_like(mean)], dim=1
             )
-            noise = sample_normal_rows(standard_normal, size, **noise_key)
+            noise = sample_normal_rows(standard_normal, size, seed=seed, generation=generation)
         if coloring is not None:
             noise = self._color(noise, coloring)
-        return torch.addcmul(mean[:, None], std[:, None], noise).clamp(*self._bounds)
+        return torch.addcmul(mean[:, None], std[:, None], noise).clamp(*bounds)
 
     def _color(self, noise: Tensor, coloring: Tensor) -> Tensor:
         """Return white noise (B, N, d) as noise whose spectrum over time is ``1 / f^beta``.

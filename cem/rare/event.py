@@ -233,8 +233,7 @@ def _doubts(
         population_size: The candidates of one draw.
     """
     if levels[-1] < level:
-        most_candidates = population_size * _MOST_POPULATIONS
-        reason = f"none of {most_candidates:,} is above"
+        reason = f"none of {population_size * _MOST_POPULATIONS:,} is above"
         if len(levels) > _MOST_LEVELS:
             reason = f"{_MOST_LEVELS} are the most"
         yield f"the level is not reached: the last one is {levels[-1]:.6g}, {reason}"

@@ -64,20 +64,13 @@ def run(plan: Plan) -> Result[Any]:
             )
         )
         if options["asynchronous"] and options["population_size"] is None:
-            plan = _enlarge_population(plan, evaluator.workers)
+            # Workers that never wait also evaluate candidates of an earlier generation, fewer
+            # of them if the population is larger. The budget keeps room for some generations.
+            greatest_size = max(plan.population_size, plan.budget // LEAST_GENERATIONS)
+            size = min(plan.population_size + evaluator.workers // 2, greatest_size)
+            plan = replace(plan, population_size=size)
         session = Session(evaluator, stop, History(plan.maximize))
         return _run_searches(plan, session)
-
-
-def _enlarge_population(plan: Plan, workers: int) -> Plan:
-    """Return a plan with more candidates per generation: half a candidate for every worker.
-
-    Workers that never wait may evaluate candidates of an earlier generation. The larger the
-    population, the fewer of them. The budget keeps room for ``LEAST_GENERATIONS``.
-    """
-    greatest_size = max(plan.population_size, plan.budget // LEAST_GENERATIONS)
-    size = min(plan.population_size + workers // 2, greatest_size)
-    return replace(plan, population_size=size)
 
 
 def _run_searches(plan: Plan, session: Session) -> Result[Any]:
@@ -94,7 +87,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     for number in count():
         best = best_search(ended, plan.maximize)
         best_fitness = None if best is None else best.optimizer.best_fitness
-        start = _draw_start(plan, attempt, number, has_success=best is not None)
+        start = _draw_start(plan, attempt, number)
         attempt = replace(attempt, budget=min(attempt.budget, left))
         last = Search(plan, attempt, number, start, session, best_fitness).run()
         reason = last.reason
@@ -146,7 +139,7 @@ def _adapt_plan(plan: Plan, last: Ended, start: Start, is_without_success: bool)
         plan = replace(plan, steepness=plan.steepness * _STEEPER)
     if is_without_success and last.has_success:
         # Restarts begin where a search has succeeded.
-        return replace(plan, mean=start.mean, std=start.std)
+        return replace(plan, start=start, misses=0)
     if is_without_success:
         return replace(plan, misses=plan.misses + 1)
     return plan
@@ -158,28 +151,26 @@ def _is_last(plan: Plan, ended: Sequence[Ended], last: Ended) -> bool:
     return last.has_success and (plan.is_noisy or restarts == plan.most_restarts)
 
 
-def _draw_start(plan: Plan, attempt: Attempt, number: int, has_success: bool) -> Start:
-    """Return the first mean and standard deviation of a search.
+def _draw_start(plan: Plan, attempt: Attempt, number: int) -> Start:
+    """Return the start of a search: that of the plan, or one that is drawn.
 
-    They are those of the plan, with two exceptions. If the attempt has a smaller standard
-    deviation, the mean is drawn, so that the first candidates of many such searches are
-    together as wide as those of the plan. If no search has had a success so far, the search
-    begins elsewhere.
+    It is drawn in two cases. While no search has had a success, the next one begins elsewhere.
+    If the attempt has a smaller standard deviation, its mean is drawn about that of the plan,
+    so that the first candidates of many such searches are together as wide as the plan's.
 
     Args:
-        plan: The plan of all searches.
-        attempt: Its ``scale`` is the first standard deviation as a share of the plan's.
-        number: The number of searches before, which makes the drawn mean another one.
-        has_success: Whether a search before has evaluated a candidate that has a value.
+        plan: The plan of all searches; ``misses`` counts the searches without a success.
+        attempt: ``scale`` is the first standard deviation as a share of the plan's.
+        number: The number of searches before, on which the numbers drawn depend.
     """
-    begins_elsewhere = plan.misses > 0 and not has_success
-    if attempt.scale == 1.0 and not begins_elsewhere:
-        return Start(plan.mean, plan.std)
+    is_drawn = plan.misses > 0 or attempt.scale != 1.0
+    if not is_drawn:
+        return plan.start
     assert plan.seed is not None, "the first search has drawn it"
     seed = mix_seed(mix_seed(plan.seed, number), 0)
-    if begins_elsewhere:
+    if plan.misses > 0:
         return _draw_start_elsewhere(plan, attempt, seed)
-    std = as_real("std", plan.std).cpu()
+    std = as_real("std", plan.start.std).cpu()
     # The variance of the mean and that of the candidates add up to the variance of the plan.
     std_of_mean = std * math.sqrt(1.0 - attempt.scale**2)
     mean = _draw_mean(plan, std_of_mean, attempt, seed)
@@ -192,9 +183,9 @@ def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
     A parameter between two finite bounds is drawn uniformly. Any other parameter is drawn from
     a normal distribution about its first mean, which becomes wider with every such search.
     """
-    std = as_real("std", plan.std).cpu()
+    std = as_real("std", plan.start.std).cpu()
     wider_std = std * (1 + plan.misses)
-    center = as_real("mean", plan.mean).double().cpu()
+    center = as_real("mean", plan.start.mean).double().cpu()
     bounds = check_bounds(plan.options["bounds"], center)
     if bounds is None:
         return Start(_draw_mean(plan, wider_std, attempt, seed), wider_std)
@@ -213,7 +204,7 @@ def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
 def _draw_mean(plan: Plan, std: Tensor, attempt: Attempt, seed: int) -> Any:
     """Return a mean from a normal distribution about the plan's mean, within the bounds."""
     source = CrossEntropyMethod(
-        plan.mean, std, attempt.population_size, **plan.settings, seed=seed
+        plan.start.mean, std, attempt.population_size, **plan.settings, seed=seed
     )
     candidate = source.ask()[0]
     return candidate[: source.state.settings.normal]

@@ -52,8 +52,7 @@ class Plan:
         name: A text that tells the objective from others.
         maximize: Whether a greater fitness is better.
         space: The named parameters; None: the parameters are a vector.
-        mean: The first mean of the normal distribution, a tensor or an array.
-        std: The first standard deviation.
+        start: Where searches begin; the mean is a tensor or an array.
         first: The first candidate, shape (dim,).
         constraints: The constraints; None: there are none.
         steepness: How much steeper than usual they are.
@@ -70,7 +69,7 @@ class Plan:
         is_noisy: Whether noise was seen, and the search is made for it.
         adapts_to_noise: Whether the search may change when noise is seen, because nobody chose
             its method.
-        misses: How many searches before the first success had none.
+        misses: How many searches had no success; 0 again after the first success.
         code: A digest of the objective and constraints; None: nothing is saved.
         precision: ``target``, ``xtol`` and ``ftol`` by name.
         options: The other options of the call.
@@ -80,8 +79,7 @@ class Plan:
     name: str
     maximize: bool
     space: Space | None
-    mean: Any
-    std: Any
+    start: Start
     first: Tensor
     constraints: Constraints | None
     config: CEMConfig
@@ -177,11 +175,14 @@ def choose_plan(
     if options["checkpoint"] is not None:
         functions = [] if constraints is None else constraints.functions
         code = digest_code(function, *functions)
-    precision: dict[str, Any] = {"target": options["target"]}
-    if options["target"] is not None:
-        precision["target"] = check_real("target", options["target"])
-    for tolerance in ("xtol", "ftol"):
-        precision[tolerance] = check_real(tolerance, options[tolerance], 0.0)
+    target = options["target"]
+    if target is not None:
+        target = check_real("target", target)
+    precision = {
+        "target": target,
+        "xtol": check_real("xtol", options["xtol"], 0.0),
+        "ftol": check_real("ftol", options["ftol"], 0.0),
+    }
     if mean is None or std is None:
         mean, std = _start_within(options["bounds"], mean, std)
     first = _first_candidate(mean, space, options)
@@ -198,8 +199,7 @@ def choose_plan(
         name=name,
         maximize=maximize,
         space=space,
-        mean=mean,
-        std=std,
+        start=Start(mean, std),
         first=first,
         constraints=constraints,
         config=config,

@@ -130,7 +130,7 @@ class Search:
         if seed is not None and number > 0:
             seed = mix_seed(seed, number)
         optimizer = plan.build_optimizer(start, attempt.population_size, seed)
-        _check_can_move(optimizer, plan.std)
+        _check_can_move(optimizer, plan.start.std)
         has_constraints = plan.constraints is not None
         is_first = earlier_best is None and not plan.is_noisy
         termination = Termination(
@@ -194,11 +194,8 @@ class Search:
         reason = self._monitor.reason
         if reason is None:  # otherwise the search that was resumed had ended
             ended = self._trainer.run().reason
-            reason = self._monitor.reason
-            if reason is None and ended == "finished":
-                reason = Reason.BUDGET
-            elif reason is None:
-                reason = Reason[ended.upper()]
+            trainer_reason = Reason.BUDGET if ended == "finished" else Reason[ended.upper()]
+            reason = self._monitor.reason or trainer_reason
         optimizer = self.optimizer
         evaluations = optimizer.generation * optimizer.population_size
         return Ended(self._attempt, optimizer, reason, evaluations)
