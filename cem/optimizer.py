@@ -248,7 +248,8 @@ class CrossEntropyMethod:
             candidates = check_shape("candidates", candidates, expected)
             candidates = candidates.to(self.device, self.dtype)
             fitness = check_shape("fitness", fitness, expected[:-1]).to(self.device)
-        # What ``ask`` drew is finite. The trainer, which holds it, says so and saves the time.
+        # Candidates that ``ask`` drew are finite. The trainer, which holds them, says that they
+        # are those, and saves the time of the check.
         if self.device.type == "cpu" and not _are_asked:
             fitness = self._fail_unusable(candidates, fitness)
         if self._parts or candidates.shape[0] < self._shape[0]:
@@ -620,6 +621,7 @@ class CrossEntropyMethod:
         bounds = bounds_of(self._state)  # low and high, or None
         settings = dict(vars(self.config))
         del settings["num_elites"], settings["elite_fraction"]
+        seeds = list(self._seeds)
         return {
             **settings,
             "variance_schedule": describe_variance_schedule(self.config.schedule),
@@ -632,5 +634,5 @@ class CrossEntropyMethod:
             "bounds": None if bounds is None else str([end.tolist() for end in bounds]),
             "backend": self.backend,
             "dtype": str(self.dtype).removeprefix("torch."),
-            "seed": self._seeds[0] if len(self._seeds) == 1 else list(self._seeds),
+            "seed": seeds[0] if len(seeds) == 1 else seeds,
         }

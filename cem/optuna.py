@@ -50,10 +50,10 @@ class CemSampler(BaseSampler):
         Args:
             n_startup_trials: How many trials are completed before the search begins.
             independent_sampler: The sampler of these trials, and of parameters that not all
-                trials have. None: at random.
-            population_size: The trials from one move to the next, ``>= 2``. None: the default
-                of ``cem.minimize``.
-            seed: ``0 <= seed < 2**32``. None: every sampler has another one.
+                trials have. None: it draws at random.
+            population_size: The number of trials that move the distribution once, ``>= 2``.
+                None: the default of ``cem.minimize``.
+            seed: ``0 <= seed < 2**32``. None: a random one.
         """
         self._n_startup_trials = n_startup_trials
         self._population_size = population_size

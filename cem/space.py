@@ -238,6 +238,7 @@ class Space:
         if not (numbers or choices or permutations):
             expected = "Float, Int, Choice, Bool or Permutation in a dict of parameters"
             raise ValueError(f"expected {expected}, got {self.parameters!r}")
+        # Two arrays, which are empty if there are no numbers.
         ends = [number.ends for number in numbers.values()]
         low, high = np.array(ends, dtype=float).reshape(-1, 2).T
         # The search begins in the middle, and reaches both ends with two standard deviations.

@@ -418,12 +418,13 @@ class Planner:
         again in the next iteration, in which they replace the first of the plans drawn.
 
         Plans have shape (B, N, d): B environments, N plans, and d = horizon * action_dim
-        numbers, one action after another. A CUDA graph may capture this function, because it
-        never waits for the GPU and writes only to tensors that it creates.
+        numbers, one action after another. The distribution has shape (B, 4, d): its rows MEAN
+        and STD, and the best plan so far in row BEST. A CUDA graph may capture this function,
+        because it never waits for the GPU and writes only to tensors that it creates.
         """
         num_reused = self._num_reused
         distribution = self._first_distribution(memory)
-        record = self._no_record  # of the best cost so far
+        record = self._no_record  # its column BEST_FITNESS is the least cost so far
         generation = memory.generation
         plans = self._draw(distribution, self._sizes[0], generation)
         self._insert_last_elites(plans, memory.elites)

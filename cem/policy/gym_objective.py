@@ -72,7 +72,7 @@ class EnvironmentPolicy(nn.Module):
         for name, value in buffers.items():
             self.register_buffer(name, torch.as_tensor(value).to(like))
         with torch.no_grad():
-            output = module(self.mean[None])[0]
+            output = module(self.mean[None])[0]  # for a batch of one observation
         if output.shape != output_shape:
             expected = f"a module whose output has shape {output_shape}"
             raise ValueError(f"expected {expected}, got {tuple(output.shape)}")
@@ -184,9 +184,9 @@ class GymObjective:
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Return the mean returns of candidates, shape (N, dim), as fitness, (N,), float64.
 
-        Observations are normalised by the statistics of all generations before this one. For
-        that generations must come in order, but the last one may be repeated, with the same
-        result: its observations then replace those of its first evaluation.
+        Observations are normalised by the statistics of all generations before this one.
+        Therefore generations come in order. The last one may be repeated, with the same result:
+        its observations then replace those of its first evaluation.
         """
         number = int(generation)
         next_generation = self._generation + 1
@@ -322,7 +322,7 @@ class GymObjective:
                 is_new[free] = True
                 is_playing |= is_new
                 env_seeds = [int(seeds[episode % num_seeds]) for episode in episodes]
-                # Environments outside the mask go on with their episodes.
+                # Environments outside the mask continue their episodes.
                 options = {"reset_mask": is_new}
                 observations, _ = self._envs.reset(seed=env_seeds, options=options)
                 policies = self._population(candidates[episodes // num_seeds], in_dims=0)

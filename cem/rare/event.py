@@ -250,7 +250,7 @@ def _concatenate(draws: list[_Draw]) -> _Draw:
     return _Draw(*map(torch.cat, zip(*draws, strict=True)))
 
 
-def _next_elites(draw: Callable[[], _Draw], last: float, level: float) -> _Elites | None:
+def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> _Elites | None:
     """Return the candidates that reach the next level, or None if no score is above the last.
 
     The next level gamma is a quantile of the scores, so that a tenth of them are elites, but at
@@ -260,7 +260,7 @@ def _next_elites(draw: Callable[[], _Draw], last: float, level: float) -> _Elite
 
     Args:
         draw: Draws a population.
-        last: The last level.
+        last_level: The last level, which the next one must exceed.
         level: The level of the event.
     """
     elites = None
@@ -269,7 +269,7 @@ def _next_elites(draw: Callable[[], _Draw], last: float, level: float) -> _Elite
         draws.append(draw())
         x, scores, log_weights = _concatenate(draws)
         ascending = scores.sort().values
-        above_last = ascending[ascending > last]
+        above_last = ascending[ascending > last_level]
         if len(above_last) == 0:
             continue
         quantile_index = math.ceil((1 - _ELITE_SHARE) * len(ascending)) - 1
@@ -307,8 +307,7 @@ def _estimate(log_weights: Tensor, is_hit: Tensor) -> _Estimate:
     relative_error = math.sqrt(relative_variance)
     log_std = math.sqrt(math.log1p(relative_error * relative_error))
     factor = math.exp(_NORMAL_QUANTILE * log_std)
-    # Hill's estimator of the tail takes the largest weights, as many as the root of their
-    # number.
+    # Hill's estimator of the tail takes the largest weights: about the root of their number.
     num_largest = math.isqrt(len(logs) - 1)
     tail_index = 0.0
     if num_largest:

@@ -64,7 +64,7 @@ class NoiseDetector:
             finite = fitness[fitness.isfinite()]
             fitness_range = float(finite.max() - finite.min())
             self._first_fitness = mean_fitness
-            # The range may be 0. Then rounding is relative to the fitness itself.
+            # Rounding errors are relative to the fitness, which may be greater than the range.
             self._scale = max(fitness_range, abs(mean_fitness))
             metrics = {_VALUE: mean_fitness, _RANGE: self._scale}
             return replace(evaluation, metrics={**evaluation.metrics, **metrics})
@@ -72,7 +72,7 @@ class NoiseDetector:
             difference = abs(mean_fitness - self._first_fitness)
             if difference > _NOISY * self._scale:
                 self._difference = difference
-                self._noisy_from = 2
+                self._noisy_from = 2  # after generations 0 and 1
         return self._add_difference(evaluation)
 
     def restore(self, lines: Sequence[Mapping[str, Any]]) -> None:

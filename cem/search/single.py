@@ -186,7 +186,8 @@ class Search:
         is_plain = not options["graph"] and plan.constraints is None
         if is_in_order and is_plain and is_first:
             candidate = _as_candidate(self.optimizer, start.mean, plan.first)
-            objective = self._monitor.detector = NoiseDetector(objective, candidate)
+            self._monitor.detector = NoiseDetector(objective, candidate)
+            return self._monitor.detector
         return objective
 
     def run(self) -> Ended:
@@ -247,7 +248,7 @@ class _Files:
     def __init__(
         self, plan: Plan, attempt: Attempt, number: int, optimizer: CrossEntropyMethod
     ) -> None:
-        """Name the files of a search, and make the fingerprint by which a search knows its own.
+        """Name the files of a search, and make the fingerprint that tells it from others.
 
         Args:
             plan: The plan of the call; its option ``checkpoint`` is the folder of all searches.
