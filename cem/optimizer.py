@@ -403,7 +403,7 @@ class CrossEntropyMethod:
 
     @property
     def seed(self) -> int:
-        """The seed; of a batch, that of its first problem."""
+        """The seed; for a batch, the seed of its first problem."""
         return self._seeds[0]
 
     @property
@@ -415,7 +415,7 @@ class CrossEntropyMethod:
     def std(self) -> Any:
         """A copy of ``sigma_t``, shape (..., dim).
 
-        With bounds by transform it is that of the space without bounds.
+        With bounds by transform it belongs to the space without bounds.
         """
         return self._copy(self._state.std)
 

@@ -104,16 +104,16 @@ class GymObjective:
     The module maps observations, (B, *shape), to values or to actions. If the actions are
     Discrete, the one of the greatest value is taken. If they are Box, outputs are clipped to
     [-1, 1] and scaled to the bounds of the action; if a bound is infinite, they are only
-    clipped to the bounds. The module has no state from step to step.
+    clipped to the bounds. The module keeps no state from step to step.
 
     Episodes begin with seeds of (seed, generation, episode), the same for all candidates
     (common random numbers), and the policies of all environments take a step in one call.
-    Metrics are ``episodes`` and ``steps``. By its attribute ``is_noisy`` a search treats the
+    Metrics are ``episodes`` and ``steps``. The attribute ``is_noisy`` makes a search treat the
     objective as noisy from the start.
 
-    Observations are normalised by mean and standard deviation of all those of the generations
-    before, as in T. Salimans et al., Evolution Strategies as a Scalable Alternative to
-    Reinforcement Learning, arXiv:1703.03864: variances are at least 0.01, results clipped to
+    Observations are normalised by the mean and standard deviation of the observations of all
+    generations before, as in T. Salimans et al., Evolution Strategies as a Scalable Alternative
+    to Reinforcement Learning, arXiv:1703.03864: variances are at least 0.01, results clipped to
     [-5, 5]. Generation 0 begins without statistics, and its observations are not normalised. To
     resume a search, load the ``state_dict()`` of its last generation.
 
@@ -210,7 +210,7 @@ class GymObjective:
         return Evaluation(returns.mean(1), metrics, rates=("episodes", "steps"))
 
     def play(self, candidates: Any, seeds: Sequence[int]) -> Tensor:
-        """Return the returns of candidates, (N, dim), in an episode for each of some seeds.
+        """Return the returns of candidates, shape (N, dim), in one episode per seed.
 
         Observations are normalised as by ``policy``, and do not change the statistics.
 

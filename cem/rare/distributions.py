@@ -77,7 +77,7 @@ class IndependentDistribution:
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """The parameters by name, each of shape (d,); fields that are flags are none."""
+        """The parameters by name, of shape (d,): all fields that are not flags."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if not isinstance(value, bool)}
@@ -102,9 +102,9 @@ class IndependentDistribution:
         return self.law.log_prob(x).sum(-1)
 
     def fit(self: _Self, x: Tensor, weights: Tensor) -> _Self:
-        """Return the member of greatest likelihood for candidates (N, d): that of their mean.
+        """Return the distribution of the family that makes candidates (N, d) likeliest.
 
-        The weights, shape (N,), sum to 1.
+        Its mean is theirs. The weights of the candidates, shape (N,), sum to 1.
         """
         mean = (weights @ x).clamp(x.amin(0), x.amax(0))  # a mean of ones may be rounded up
         return type(self)(mean)  # type: ignore[call-arg]

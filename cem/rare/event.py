@@ -42,7 +42,7 @@ class RareEvent(Generic[_Member]):
         samples: The number of scores computed, for the levels and for the estimate.
         effective_samples: (sum of w)^2 / (sum of w^2) for the weights w of the final samples in
             the event.
-        reached: Whether the levels reached that of the event.
+        reached: Whether the levels reached the level of the event.
         message: Why they did not, and what else makes the estimate doubtful.
     """
 
@@ -138,7 +138,7 @@ def rare_event_probability(
         v     = the greatest likelihood of those with score >= gamma, weighted by w_i
 
     When gamma has reached the level, final samples are drawn from v, and the estimate is the
-    mean of their w_i, or of 0 for a score below the level.
+    mean of their w_i, in which a score below the level counts as 0.
 
     So that levels rise, gamma is at least the median of the scores above the last level. A step
     draws up to ten times N candidates, until its elites have an effective number n of 30. The
@@ -287,7 +287,7 @@ def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> 
 def _estimate(log_weights: Tensor, is_hit: Tensor) -> _Estimate:
     """Estimate the probability of an event: the mean of the weights, 0 outside the event.
 
-    The interval is that of a log-normal variable with the mean and the relative error.
+    The interval holds 95 % of a log-normal variable with this mean and relative error.
 
     Args:
         log_weights: The logarithms of the likelihood ratios of N samples, shape (N,).

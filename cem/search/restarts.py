@@ -9,7 +9,7 @@ from typing import Protocol
 from cem.core.reasons import Reason, Then
 from cem.optimizer import CrossEntropyMethod
 
-# Two searches found the same if they differ by no more, as a share of the range of fitness.
+# Two searches agree if their fitness differs by no more, as a share of the range of fitness.
 _SAME = 1e-8
 
 
@@ -146,8 +146,7 @@ class Agreement:
             fitness_range: The difference between the best fitness of all searches and the mean
                 of the first elites, the unit of differences.
         """
-        came_to_rest = search.reason.then is Then.COMPARE
-        if not came_to_rest:
+        if search.reason.then is not Then.COMPARE:  # it did not come to rest
             return False
         is_large = search.attempt.is_large
         best = search.optimizer.best_fitness

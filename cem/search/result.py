@@ -31,26 +31,26 @@ class Result(Generic[_Vector]):
     It also has SciPy's names: ``nfev``, ``nit``, ``success`` and ``message``.
 
     Attributes:
-        x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one.
-            NaN where not one candidate was evaluated in time.
+        x: The fittest candidate of all restarts, shape (dim,); an array if the mean was one.
+            NaN if no candidate was evaluated in time.
         fun: Its fitness.
         violation: The most by which it violates one of the constraints; 0.0 within
             ``tolerance``. With constraints ``x`` is the fittest feasible candidate, or if there
-            is none that of least violation.
-        mean: The last mean of the restart that found it, averaged over generations as
-            ``mean_averaging`` says: the answer where the fitness is noisy.
-        std: The last standard deviation of that restart, shape (dim,).
+            is none, the candidate of least violation.
+        mean: The last mean of the restart to which ``x`` belongs, averaged over generations as
+            ``mean_averaging`` says: the answer if the fitness is noisy.
+        std: The last standard deviation of this restart, shape (dim,).
         reason: Why the call ended: a ``cem.core.reasons.Reason``, which is a string such as
             ``"target"``.
         evaluations: The candidates evaluated.
         generations: The generations of all restarts.
         restarts: The restarts made, 0 for a single search.
         failures: The candidates that failed: by an exception, a time out, a worker that died,
-            NaN, or the infinity on the bad side; of a search that was resumed those that were
-            called one by one, and those since then.
-        settings: What was chosen, or given: ``config``, ``population_size`` (the first one),
-            ``restarts`` (the most; None: those within the budget), ``budget`` and ``noise``:
-            whether it was seen.
+            NaN, or the infinity on the bad side. A search that was resumed counts failures
+            before only if candidates were evaluated one by one.
+        settings: The arguments and choices: ``config``, ``population_size`` (the first one),
+            ``restarts`` (the most; None: as many as the budget has room for), ``budget`` and
+            ``noise``: whether it was seen.
         history: Lists of one entry per recorded generation: ``evaluations``, ``best_fitness``
             of all restarts, ``generation_best``, ``elite_mean``, ``std_mean``,
             ``population_size``.
