@@ -42,14 +42,16 @@ def script(command: str, name: str) -> Callable[[], int]:
 
 
 def _command() -> int:
-    """Run the command that the first argument names, with the arguments after it."""
+    """Run the command that the first argument names, such as ``train``; return its exit status.
+
+    The further arguments are those of the command, which has a parser of its own.
+    """
     name = Path(sys.argv[0]).name
     program = "python -m tetris" if name == "__main__.py" else name
+    examples = [f"{program} {command}  # {text}" for command, text in COMMANDS.items()]
     parser = Parser(
         prog=program,
-        description="\n\n".join(
-            f"{program} {command}  # {text}" for command, text in COMMANDS.items()
-        ),
+        description="\n\n".join(examples),
         usage="%(prog)s COMMAND [option ...]",
     )
     parser.add_argument("--version", action="version", version=f"cem-tetris {__version__}")
@@ -60,10 +62,13 @@ def _command() -> int:
         help="has a --help of its own",
     )
     sys.argv[0] = program
-    command = parser.parse_args(sys.argv[1:2] or ["--help"]).command
-    # The command's own parser prints the first word as the name of the program.
+    first_argument = sys.argv[1:2] or ["--help"]
+    command = parser.parse_args(first_argument).command
+    # Leave the further arguments to the parser of the command, which prints the first entry of
+    # sys.argv as the name of the program.
     sys.argv[:2] = [f"{program} {command}"]
-    return int(_main_of(command)())
+    main_function = _main_of(command)
+    return int(main_function())
 
 
 def _main_of(command: str) -> Callable[[], int]:

@@ -62,20 +62,30 @@ class Objective:
     def __init__(
         self, suite: str, dim: int, function: int, instance: int, checkpoints: Sequence[int]
     ) -> None:
-        """Set up a function of a suite; functions are numbered from 1.
+        """Load a function to minimise from a suite of COCO, and set the start of searches.
 
-        `best` records the best candidate after each of the numbers of evaluations in
-        ``checkpoints``; the last one is the budget.
+        Args:
+            suite: The name of the suite, such as "bbob".
+            dim: The number of parameters.
+            function: The number of the function in the suite, from 1.
+            instance: The number of the instance, which shifts and rotates the function.
+            checkpoints: Numbers of evaluations, in increasing order, after each of which `best`
+                has the distance from the optimum of the best candidate until then. The last one
+                is the budget.
         """
         problem = _load_problem(suite, dim, function, instance)
         self._problem = problem
-        self._noiseless = problem
+        self._noiseless = problem  # The same function without its noise.
         self.dim = dim
         self.budget = checkpoints[-1]
         self.evaluations = 0
+        self.best = dict.fromkeys(checkpoints, math.inf)
+        # The first parameters are the integers. `box` has shape (2, dim): all lower bounds and
+        # all upper bounds.
         self.integers = range(problem.number_of_integer_variables)
         self.box = np.array([problem.lower_bounds, problem.upper_bounds], dtype=np.float64)
         self.has_constraints = problem.number_of_constraints > 0
+        # Searches start from this candidate and with this standard deviation.
         self.start: Any = np.zeros(dim)
         self.std: Any = 2.5
         if self.has_constraints:
@@ -93,9 +103,8 @@ class Objective:
         # `_noiseless_value` reads the optimum, which is not known in the first call.
         self._optimum = -math.inf
         self._optimum = self._noiseless_value(_best_candidate(problem))
-        # The objective and the constraints of candidates by their bytes.
+        # With constraints: the objective and the constraints of candidates, by their bytes.
         self._evaluated: dict[bytes, tuple[float, Any]] = {}
-        self.best = dict.fromkeys(checkpoints, math.inf)
 
     def __call__(self, candidates: Any) -> Any:
         """Evaluate candidates, shape (N, dim); raise Spent at the last target or evaluation."""
@@ -112,10 +121,12 @@ class Objective:
         return self._evaluate(x)[1]
 
     def _evaluate(self, x: Any) -> tuple[float, Any]:
-        """Return the objective and the constraints of a candidate, and record its distance.
+        """Return the objective and the constraints of a candidate, which is one evaluation.
 
-        Searches ask for the objective and for the constraints of a candidate in two calls, so
-        with constraints the second call for the same candidate does not count.
+        If the candidate is feasible, its distance from the optimum is recorded in `best`. That
+        maps numbers of evaluations, the checkpoints, to the least distance until then; the last
+        checkpoint is the budget. Searches ask for the objective and for the constraints of a
+        candidate in two calls, of which only the first counts.
 
         Raises:
             Spent: If the budget is spent, or the last target was reached.
@@ -200,8 +211,19 @@ def _cem(objective: Objective, seed: int) -> None:
 
 
 def _evotorch(objective: Objective, seed: int, *, algorithm: str, **settings: Any) -> None:
-    """Minimise an objective by an algorithm of evotorch, until the objective raises `Spent`."""
-    logging.disable(logging.INFO)  # evotorch sets the levels of its loggers.
+    """Minimise an objective by an algorithm of the package evotorch.
+
+    The search does not return: it ends when the objective raises `Spent`, because its budget is
+    spent or its last target is reached.
+
+    Args:
+        objective: The objective, with the start and the standard deviation of searches.
+        seed: The seed of the search.
+        algorithm: The name of a class of `evotorch.algorithms`.
+        settings: More arguments of that class.
+    """
+    # This silences evotorch's loggers, which have levels of their own.
+    logging.disable(logging.INFO)
     import evotorch.algorithms
 
     problem = evotorch.Problem(
@@ -235,20 +257,22 @@ def _cmaes(objective: Objective, seed: int, *, algorithm: str) -> None:
 
 
 def _cmawm(objective: Objective, seed: int) -> None:
-    """Minimise an objective by CMAwM of cmaes, until the objective raises `Spent`.
+    """Minimise an objective with integer parameters by CMAwM of the package cmaes.
 
-    Each restart is at a random point, with twice the population.
+    The search restarts whenever it has converged, from a random point and with twice the
+    population. It does not return: it ends when the objective raises `Spent`, because its
+    budget is spent or its last target is reached.
     """
     import cmaes
 
     # CMAwM rounds parameters to multiples of a step; continuous parameters have step 0.
     steps = np.isin(range(objective.dim), objective.integers).astype(float)
     mean = objective.start
-    size = 4 + int(3 * math.log(objective.dim))  # The default population of CMA-ES.
+    population = 4 + int(3 * math.log(objective.dim))  # The default of CMA-ES.
     while True:
         search = cmaes.CMAwM(
             mean=mean,
-            population_size=size,
+            population_size=population,
             seed=seed,
             sigma=1.0,
             bounds=objective.box.T,
@@ -256,18 +280,23 @@ def _cmawm(objective: Objective, seed: int) -> None:
             steps=steps,
         )
         while not search.should_stop():
+            # The objective gets the rounded candidate, the update the one that was sampled.
             evaluations = []
-            for _ in range(size):
+            for _ in range(population):
                 rounded, sampled = search.ask()
                 evaluations.append((sampled, objective.one(rounded)))
             search.tell(evaluations)
         seed += 1
-        size *= 2
-        mean = np.random.default_rng(seed).uniform(*objective.box)
+        population *= 2
+        lower_bounds, upper_bounds = objective.box
+        mean = np.random.default_rng(seed).uniform(lower_bounds, upper_bounds)
 
 
 def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
-    """Minimise an objective by `cma.fmin2` with settings, within the objective's budget."""
+    """Minimise an objective by `cma.fmin2` of the package pycma, within the objective's budget.
+
+    ``settings`` are more arguments of `fmin2`.
+    """
     import cma
 
     options: dict[str, Any] = {
@@ -279,10 +308,13 @@ def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
     std = objective.std
     if objective.integers:
         # pycma rounds integers, so values up to half a step beyond a bound are feasible.
-        margin = 0.4999 * np.isin(range(objective.dim), objective.integers)
+        is_integer = np.isin(range(objective.dim), objective.integers)
+        margin = 0.4999 * is_integer
+        lower_bounds, upper_bounds = objective.box
         options["integer_variables"] = list(objective.integers)
-        options["bounds"] = [objective.box[0] - margin, objective.box[1] + margin]
-        # `fmin2` takes one number; a standard deviation for each parameter is an option.
+        options["bounds"] = [lower_bounds - margin, upper_bounds + margin]
+        # The argument of `fmin2` is one number. Standard deviations of each parameter are
+        # factors of it, and an option.
         options["CMA_stds"] = std
         std = 1.0
     cma.fmin2(objective.one, objective.start, std, options, **settings)
@@ -424,30 +456,35 @@ def gaps_of(run: Run) -> list[float]:
 def summary(
     gaps: Sequence[Sequence[float]], functions: int, checkpoints: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the share of the targets that the runs of a search reach by each checkpoint.
+    """Return the share of the targets that the runs of a search reached by each checkpoint.
+
+    A target is a distance from the optimum. A search runs once on every instance of every
+    function.
 
     Args:
-        gaps: For each run its distances from the optimum by checkpoint. A function's runs, one
-            on each instance, follow one another.
+        gaps: The best distance from the optimum of every run, at each checkpoint. The runs on
+            the instances of a function follow one another.
         functions: The number of functions.
-        checkpoints: Evaluations per dimension. A search with a smaller budget has gaps only
-            for the first ones.
+        checkpoints: Numbers of evaluations per dimension. A search with a smaller budget has
+            distances for the first ones only.
 
     Returns:
-        The gaps, and by checkpoint the share and its standard error, which is estimated from
-        the spread between the instances of a function.
+        The gaps, and for each checkpoint the share and its standard error. That is estimated
+        from the spread between the instances of a function; it is None for a single instance.
     """
-    cell: dict[str, Any] = {"gaps": gaps}
-    for index, evaluations in enumerate(checkpoints[: len(gaps[0])]):
+    result: dict[str, Any] = {"gaps": gaps}
+    reached_checkpoints = checkpoints[: len(gaps[0])]
+    for index, evaluations in enumerate(reached_checkpoints):
         gaps_then = np.array([run[index] for run in gaps])
-        solved = (gaps_then[:, None] <= TARGETS).mean(1)
-        by_function = solved.reshape(functions, -1)
+        # The share of the targets that each run has reached.
+        shares = (gaps_then[:, None] <= TARGETS).mean(1)
+        by_function = shares.reshape(functions, -1)
         instances = by_function.shape[1]
         error = None
         if instances > 1:
             error = math.sqrt(by_function.var(1, ddof=1).sum() / instances) / functions
-        cell[str(evaluations)] = {"solved": float(solved.mean()), "standard_error": error}
-    return cell
+        result[str(evaluations)] = {"solved": float(shares.mean()), "standard_error": error}
+    return result
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:

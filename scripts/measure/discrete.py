@@ -125,26 +125,41 @@ def _step_categories(p: Tensor) -> None:
     p.lerp_(one_hot(elites, p.shape[1]).float().mean(0), 0.7).clamp_(1e-3, 1 - 1e-3)
 
 
-def _step_orders(p: Tensor) -> None:
-    """Run a generation of a search of permutations: draw, select elites, and update p in place.
+def _draw_permutations(p: Tensor) -> Tensor:
+    """Draw a population of permutations, shape (POPULATION, ITEMS), item by item.
 
-    p has shape (1 + items, items): row 0 has the probabilities of the first item, row i + 1
-    those of the item after item i.
+    Args:
+        p: The probabilities, shape (1 + ITEMS, ITEMS). Row 0 has the probabilities of the first
+            item of a permutation, row i + 1 those of the item that comes after item i.
     """
-    # Draw all permutations item by item. An item that was drawn has probability 0 from then on.
     is_unused = p.new_ones(POPULATION, ITEMS)
     row = p.new_zeros(POPULATION).long()
     items = []
     for _ in range(ITEMS):
+        # The argmax of log-probabilities with Gumbel noise is a draw (the Gumbel-max trick).
         uniform = torch.rand_like(is_unused)
-        gumbel_noise = -(-uniform.log()).log()  # It makes the argmax a draw.
-        item = ((p[row] * is_unused).log() + gumbel_noise).argmax(1)
+        gumbel_noise = -(-uniform.log()).log()
+        log_probabilities = (p[row] * is_unused).log()
+        item = (log_probabilities + gumbel_noise).argmax(1)
         items.append(item)
+        # An item that was drawn has probability 0 from then on.
         is_unused.scatter_(1, item.unsqueeze(1), 0.0)
         row = item + 1
-    permutations = torch.stack(items, 1)
+    return torch.stack(items, 1)
+
+
+def _step_orders(p: Tensor) -> None:
+    """Run a generation of the cross-entropy method for permutations; update p in place.
+
+    Args:
+        p: The probabilities, shape (1 + ITEMS, ITEMS). Row 0 has the probabilities of the first
+            item of a permutation, row i + 1 those of the item that comes after item i.
+    """
+    permutations = _draw_permutations(p)
     elites = permutations[_fitness(permutations).topk(ELITES).indices]
-    # Move p towards the frequencies of the elites' items by the row that each was drawn from.
+    # Count how often the elites have each item after each other item, as shares of the elites.
+    # Every item is counted in the row of p that it was drawn from: 0 for the first item of a
+    # permutation, otherwise the number of the item before it plus 1.
     rows = pad(elites[:, :-1] + 1, (1, 0))
     shares = torch.full(elites.shape, 1 / ELITES, device=p.device)
     frequencies = torch.zeros_like(p).index_put_((rows, elites), shares, accumulate=True)
@@ -154,19 +169,23 @@ def _step_orders(p: Tensor) -> None:
 def _graph_times(
     family: Family, step: Callable[[Tensor], None], p: Tensor, torch_generations: int
 ) -> list[float]:
-    """Return the microseconds of a generation of our search, and of one in plain PyTorch.
+    """Time a generation of our search and one in plain PyTorch, both as CUDA graphs.
 
-    Both are replayed from a CUDA graph of several generations.
+    A graph runs several generations, so its time is divided by their number.
 
     Args:
-        family: The distribution of our search, which has no parameters besides the family's.
+        family: The distribution of the discrete parameters of our search.
         step: Runs a generation in plain PyTorch, and updates the probabilities in place.
         p: The first probabilities for ``step``.
-        torch_generations: Generations in the graph of ``step``.
+        torch_generations: The number of generations in the graph of ``step``.
+
+    Returns:
+        The medians in microseconds, of our search and of plain PyTorch.
     """
-    no_normal_parameters = torch.zeros(0)
-    ours = CrossEntropyMethod(
-        no_normal_parameters,
+    # Our search could also have continuous parameters, but all parameters are discrete here.
+    no_continuous_parameters = torch.zeros(0)
+    search = CrossEntropyMethod(
+        no_continuous_parameters,
         1.0,
         POPULATION,
         maximize=True,
@@ -174,24 +193,29 @@ def _graph_times(
         seed=1,
         device="cuda",
     )
+    # The objective does not need its second argument, the number of the generation.
     graphs = {
-        "cem": ours.capture(lambda x, _: _fitness(x), GENERATIONS),
+        "cem": search.capture(lambda candidates, _: _fitness(candidates), GENERATIONS),
         "torch": capture(partial(step, p), torch_generations),
     }
     times = latency_times(graphs, PLAN)
     our_time = times["cem"]["median"] / GENERATIONS
-    return [our_time, times["torch"]["median"] / torch_generations]
+    torch_time = times["torch"]["median"] / torch_generations
+    return [our_time, torch_time]
 
 
 def on_gpu() -> Measured:
-    """Return the microseconds of a generation of each family, ours and plain PyTorch's."""
+    """Measure a generation of searches of bits, categories and permutations on a GPU.
+
+    The figures are microseconds of our search ("cem") and of one in plain PyTorch ("torch").
+    Both begin with equal probabilities of all values.
+    """
     parameters, values = CATEGORIES
+    with torch.device("cuda"):
+        p_bits = torch.full((BITS,), 0.5)
+        p_values = torch.full((parameters, values), 1 / values)
+        p_items = torch.full((ITEMS + 1, ITEMS), 1 / ITEMS)
     categories = Categorical((values,) * parameters)
-    # Searches begin with equal probabilities.
-    full = partial(torch.full, device="cuda")
-    p_bits = full((BITS,), 0.5)
-    p_values = full(CATEGORIES, 1 / values)
-    p_items = full((ITEMS + 1, ITEMS), 1 / ITEMS)
     times = {
         f"bits.{BITS}": _graph_times(Bernoulli(BITS), _step_bits, p_bits, GENERATIONS),
         f"categories.{parameters}x{values}": _graph_times(
@@ -209,22 +233,27 @@ def on_gpu() -> Measured:
 
 
 def on_cpu() -> Measured:
-    """Return for each installed search how many runs reach cost 0, and after how many costs.
+    """Run all installed searches on a problem of discrete parameters whose least cost is 0.
 
-    The figure "early" is the mean of the best costs after `EARLY` evaluations.
+    The figures of a search are the number of its runs, how many of them reached the cost 0 and
+    after how many evaluations (median, least and most), and the mean of the best costs after
+    the first `EARLY` evaluations.
     """
     figures: dict[str, float] = {}
     for name, (search, module) in SEARCHES.items():
         if not find_spec(module):
             continue
-        is_tpe = name == "tpe"
-        seeds = TPE_SEEDS if is_tpe else SEEDS
-        budget = TPE_BUDGET if is_tpe else BUDGET
+        seeds = SEEDS
+        budget = BUDGET
+        if name == "tpe":  # Optuna's TPE takes minutes.
+            seeds = TPE_SEEDS
+            budget = TPE_BUDGET
         early_costs = []
-        evaluations = []  # The number of evaluations until the optimum, of runs that reach it.
+        evaluations = []  # Those up to the optimum, of the runs that reached it.
         for seed in range(seeds):
             problem = Pairs(1000 + seed)
             search(problem, seed, budget)
+            # The problem has recorded the costs of all candidates.
             early_costs.append(min(problem.costs[:EARLY]))
             if 0.0 in problem.costs:
                 evaluations.append(problem.costs.index(0.0) + 1)

@@ -21,12 +21,16 @@ _DRAWN_STEPS = 64  # Their actions are drawn beforehand, and repeated.
 
 
 def make_course(figure: str, count: int, **options: Any) -> Course:
-    """Return a course of random play in ``count`` environments side by side.
+    """Return a speed test of random play in many environments of Gymnasium side by side.
 
-    The actions of `_DRAWN_STEPS` steps are drawn beforehand and repeated, so that the clock
-    measures only the environments. The options are those of `gymnasium.make_vec`.
+    Args:
+        figure: The name of its result.
+        count: The number of environments.
+        options: More arguments of `gymnasium.make_vec`.
     """
     envs: Any = gymnasium.make_vec(tetris.envs.IDS[0], count, **options)
+    # Actions of some steps are drawn beforehand, and repeated, so that the clock measures only
+    # the environments.
     generator = torch.Generator().manual_seed(SEED)
     shape = (_DRAWN_STEPS, count)
     actions: Any = torch.randint(0, int(envs.single_action_space.n), shape, generator=generator)
@@ -38,6 +42,7 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
     envs.reset(seed=SEED)
 
     def play(steps: int) -> int:
+        """Play a number of steps, and return how many pieces were placed."""
         games_ended: Any = 0
         for step in range(steps):
             _, _, terminated, _, _ = envs.step(actions[step % _DRAWN_STEPS])
@@ -50,10 +55,11 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return placements per second in the environments that the device can run.
+    """Measure random play in the environments that a device can run, in placements per second.
 
-    These are one game in Python; on a CPU also many games in C++ with each kind of output; on a
-    GPU in addition a million games in CUDA, and fewer with features.
+    Without a compiler, on the device "python", this is one game in Python. A CPU also runs many
+    games in C++, with every kind of output, and a GPU in addition a million games in CUDA. With
+    features of the board as observations there are fewer games on a GPU.
     """
     count = arguments.num_envs
     courses = [make_course("env.python", count=1, vectorization_mode="sync")]
@@ -66,6 +72,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         courses.append(make_course(f"env.cuda.{GPU_ENVS}", GPU_ENVS, device="cuda"))
         figure = f"env.cuda.{FEATURES}.{GPU_FEATURE_ENVS}"
         courses.append(make_course(figure, GPU_FEATURE_ENVS, features=FEATURES, device="cuda"))
+    # The keyword arguments are details for the result.
     return measure_courses(
         courses,
         arguments.repeats,

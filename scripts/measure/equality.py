@@ -81,45 +81,67 @@ class Configuration(NamedTuple):
     streams: Streams
 
 
+def _choose_board(rng: random.Random, number: int, widths: Sequence[int]) -> tuple[int, int]:
+    """Return the width and the height of board ``number`` of a feature set.
+
+    First come the smallest and largest boards, then the literature's, then random ones.
+    """
+    extremes = product((widths[0], widths[-1]), (MIN_HEIGHT, MAX_HEIGHT))
+    boards = [*extremes, (10, 20)]
+    if number < len(boards):
+        return boards[number]
+    width = rng.choice(widths)
+    return width, rng.randint(MIN_HEIGHT, MAX_HEIGHT)
+
+
+def _divide(rng: random.Random, decisions: int) -> tuple[int, ...]:
+    """Divide a number of decisions at random into the calls that make them."""
+    few = min(7, decisions)
+    random_cuts = sorted(rng.randint(0, decisions) for _ in range(5))
+    cuts = rng.choice(
+        (
+            [],  # One call.
+            [decisions // 2],  # Two halves.
+            [1, few, few],  # One decision, a few, none, and the rest.
+            random_cuts,  # Six random parts.
+        )
+    )
+    return tuple(end - start for start, end in pairwise([0, *cuts, decisions]))
+
+
 def configurations(
     count: int, sets: Sequence[str], lookahead: Lookahead
 ) -> list[Configuration]:
     """Return random rollouts, which are the same for the same arguments.
 
-    The configurations go through the feature sets again and again. In each round a set is
-    played on another board and in another shape.
+    The rollouts go through the feature sets again and again. In each round every set is played
+    on another board, and with other numbers of candidates, streams and decisions.
+
+    Args:
+        count: The number of rollouts.
+        sets: The names of the feature sets.
+        lookahead: What the candidates consider beside the falling piece.
     """
     rng = random.Random(_SEED)
     result = []
     for number in range(count):
-        round_number, index = divmod(number, len(sets))
-        widths = WIDTHS[sets[index]]
-        # First come the smallest and largest boards, then the literature's, then random ones.
-        boards = [*product((widths[0], widths[-1]), (MIN_HEIGHT, MAX_HEIGHT)), (10, 20)]
-        if round_number < len(boards):
-            width, height = boards[round_number]
-        else:
-            width = rng.choice(widths)
-            height = rng.randint(MIN_HEIGHT, MAX_HEIGHT)
+        round_number, set_number = divmod(number, len(sets))
+        features = sets[set_number]
+        width, height = _choose_board(rng, round_number, WIDTHS[features])
         rules = Rules.of(width, height, rng.choice(RULES), rng.choice(PIECES))
-        population, stream_count, decisions = SHAPES[(round_number + index) % len(SHAPES)]
+        shape_number = (round_number + set_number) % len(SHAPES)
+        population, stream_count, decisions = SHAPES[shape_number]
         if lookahead is not Lookahead.NONE:
             decisions = math.ceil(decisions / _LOOKAHEAD_COST)
-        # The decisions are divided into the calls that make them: one call; two halves; a few
-        # decisions, then none, then the rest; or six random parts.
-        few = min(7, decisions)
-        random_cuts = sorted(rng.randint(0, decisions) for _ in range(5))
-        cuts = rng.choice(([], [decisions // 2], [1, few, few], random_cuts))
-        parts = tuple(end - start for start, end in pairwise([0, *cuts, decisions]))
+        decisions_by_call = _divide(rng, decisions)
         is_shared = rng.random() < 0.5  # Whether all candidates play the same pieces.
         games = rng.choice(GAMES)
         first_stream = rng.choice(FIRST_STREAMS)
         weights = rng.choice(WEIGHTS)
-        streams = Streams(
-            rules, stream_count, rng.choice(SEEDS), first_stream, is_shared, games
-        )
+        seed = rng.choice(SEEDS)
+        streams = Streams(rules, stream_count, seed, first_stream, is_shared, games)
         result.append(
-            Configuration(weights, population, parts, sets[index], lookahead, streams)
+            Configuration(weights, population, decisions_by_call, features, lookahead, streams)
         )
     return result
 
@@ -183,24 +205,26 @@ def compare(game: Configuration, device: str, reference: str = "cpu") -> int:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Compare the device with the CPU; return how many configurations and decisions were equal.
+    """Play random rollouts on a device and on the CPU, and check that the games are the same.
 
-    A difference raises a RuntimeError, so the figure of differences is 0.
+    The figures are how many rollouts and decisions were compared. The number of differences is
+    always 0, because `compare` raises a RuntimeError at the first one.
     """
-    games = []
+    rollouts = []
     for lookahead, count in COUNTS.items():
         sets = tuple(WIDTHS) if lookahead is Lookahead.NONE else SLOW
         chosen = configurations(count, sets, lookahead)
         if device == "cuda":
             # Compiling all engines in parallel beforehand takes less time than one by one.
-            boards = [(game.features, game.streams.rules.width) for game in chosen]
+            boards = [(rollout.features, rollout.streams.rules.width) for rollout in chosen]
             build_engines(boards, [lookahead])
-        games += chosen
+        rollouts += chosen
     start_time = time.monotonic()
-    decisions = [compare(game, device) for game in games]
+    decisions = [compare(rollout, device) for rollout in rollouts]
+    seconds = round(time.monotonic() - start_time, 1)
     figures = {
-        "equality.configurations": len(games),
+        "equality.configurations": len(rollouts),
         "equality.decisions": sum(decisions),
         "equality.differences": 0,
     }
-    return Measured(figures, {"seconds": round(time.monotonic() - start_time, 1)})
+    return Measured(figures, {"seconds": seconds})

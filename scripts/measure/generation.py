@@ -57,25 +57,28 @@ def sphere(x: Tensor) -> Tensor:
     return x.square().sum(-1)
 
 
-def search_of(
+def make_search(
     shape: Shape, device: str, backend: str = "auto", cma: bool = False
 ) -> CrossEntropyMethod:
-    """Return one of our searches, with a variance that never vanishes.
+    """Return one of our searches: the cross-entropy method, or CMA-ES with a full covariance.
+
+    It minimises, from a mean of ones and a standard deviation of one. A constant variance is
+    added in every generation, so that the search never ends.
 
     Args:
         shape: (population, dimensions), or (problems, population, dimensions) for a batch of
             independent problems.
         device: The device of the search.
-        backend: The backend that draws candidates.
+        backend: The implementation that draws candidates.
         cma: Whether to adapt a full covariance, not the diagonal only.
     """
     *batch, population, dim = shape
-    noise = f"constant:{EXTRA_VARIANCE}"
+    added_variance = f"constant:{EXTRA_VARIANCE}"
     if cma:
-        config = CEMConfig.cma(variance_schedule=noise)
+        config = CEMConfig.cma(variance_schedule=added_variance)
     else:
         elites = population // CANDIDATES_PER_ELITE
-        config = CEMConfig(num_elites=elites, variance_schedule=noise)
+        config = CEMConfig(num_elites=elites, variance_schedule=added_variance)
     start = torch.ones((*batch, dim))
     return CrossEntropyMethod(
         start,
@@ -91,7 +94,7 @@ def search_of(
 
 def ask_and_tell(shape: Shape, device: str, backend: str = "auto", cma: bool = False) -> Run:
     """Return a function that runs generations of our search, on the sphere."""
-    optimizer = search_of(shape, device, backend, cma)
+    optimizer = make_search(shape, device, backend, cma)
 
     def run(count: int) -> None:
         for _ in range(count):
@@ -104,7 +107,7 @@ def ask_and_tell(shape: Shape, device: str, backend: str = "auto", cma: bool = F
 def _graph(
     shape: Shape, device: str, count: int, objective: Any = sphere, cma: bool = False
 ) -> Run:
-    state = search_of(shape, device, cma=cma).state
+    state = make_search(shape, device, cma=cma).state
     graph = GenerationGraph(state, lambda x, _: objective(x), count)
     return lambda generations: graph(state, generations // count)
 
@@ -136,12 +139,18 @@ def _ten_lines(
 
 
 def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
-    """Return a function that runs the ten lines of PyTorch in a CUDA graph of some generations.
+    """Return a function that runs generations of a cross-entropy method by a CUDA graph.
 
-    A replay computes in the same memory as the capture, so mean and standard deviation are read
-    from two tensors, and written back to them at the end.
+    The method is `_step`, ten lines of PyTorch.
+
+    Args:
+        shape: ([problems,] population, dimensions).
+        device: The device of the search.
+        count: The number of generations in the graph. The function runs multiples of it.
     """
     *batch, population, dim = shape
+    # A replay of the graph computes in the same memory as the capture did. So every replay
+    # reads the distribution from these two tensors, and writes it back to them at its end.
     graph_mean = torch.ones((*batch, dim), device=device)
     graph_std = torch.ones_like(graph_mean)
 
@@ -154,11 +163,20 @@ def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
         graph_std.copy_(std)
 
     replay = capture(run_in_place, calls=1)
-    return lambda generations: [replay() for _ in range(generations // count)]
+
+    def run(generations: int) -> None:
+        for _ in range(generations // count):
+            replay()
+
+    return run
 
 
 def _evotorch(shape: Shape, device: str) -> Run:
-    """Return a function that runs generations of evotorch's cross-entropy method."""
+    """Return a function that runs generations of evotorch's cross-entropy method on the sphere.
+
+    The shape is ([problems,] population, dimensions). The function continues with the state of
+    its last call.
+    """
     from evotorch.algorithms.functional import cem, cem_ask, cem_tell
 
     *batch, population, dim = shape
@@ -180,7 +198,7 @@ def _evotorch(shape: Shape, device: str) -> Run:
 
 
 def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run:
-    """Return a function that runs generations of EvoX's SNES, on the sphere.
+    """Return a function that runs generations of EvoX's SNES on the sphere.
 
     SNES is the fastest of EvoX's searches that adapt a distribution. EvoX is an optional
     dependency, so it is imported here.
@@ -197,11 +215,17 @@ def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run
     center = torch.ones(dim, device=device)
     algorithm = SNES(population, center, device=device)
     workflow = StdWorkflow(algorithm, Sphere(), device=device)
-    workflow.init_step()  # EvoX's first generation is another function than `step`.
+    # In EvoX the first generation is `init_step`, and all others are `step`.
+    workflow.init_step()
     step = workflow.step
     if compiled:
         step = evox_compile(step)
-    return lambda count: [step() for _ in range(count)]
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            step()
+
+    return run
 
 
 def _peer(
@@ -242,19 +266,26 @@ def _pycma(population: int, dim: int) -> Run:
 
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:
-    """Return functions that run generations of a shape, by the names of their figures.
+    """Return all searches to compare: functions that run generations, by their figures' names.
 
-    The shape is ([problems,] population, dimensions). Peers that are not installed are left
-    out. A small population has too few elites for the diagonal methods, so only those with a
-    full covariance are measured.
+    Names begin with the package, cem for ours; "torch" is a search in ten lines of PyTorch.
+    They end with how generations run: eagerly, compiled or as a CUDA graph. Packages that are
+    not installed are left out.
+
+    Args:
+        shape: ([problems,] population, dimensions).
+        device: "cpu" or "cuda".
     """
     *batch, population, dim = shape
     eager = {}
+    # A small population has too few elites for a search that adapts only a diagonal, so only
+    # searches with a full covariance are compared.
     if population < 2 * CANDIDATES_PER_ELITE:
         eager["cem_cma"] = ask_and_tell(shape, device, cma=True)
-        for name, make in (("cmaes", _cmaes), ("cma", _pycma)):
-            if find_spec(name):
-                eager[f"{name}_full"] = make(population, dim)
+        if find_spec("cmaes"):
+            eager["cmaes_full"] = _cmaes(population, dim)
+        if find_spec("cma"):
+            eager["cma_full"] = _pycma(population, dim)
         return {f"{name}.generation.eager": run for name, run in eager.items()}
     eager["cem"] = ask_and_tell(shape, device)
     eager["torch"] = _ten_lines(shape, device)
@@ -269,15 +300,13 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
     runs = {f"{name}.generation.eager": run for name, run in eager.items()}
     if device == "cuda":
         torch.compiler.reset()  # The compiler gives up after eight shapes of a function.
+        step = torch.compile(_step, dynamic=False)
+        objective = torch.compile(sphere)
         runs |= {
             "cem.generation.graph": _graph(shape, device, IN_A_GRAPH),
             "cem.generation.graph_of_one": _graph(shape, device, count=1),
-            "cem.generation.graph_compiled": _graph(
-                shape, device, IN_A_GRAPH, torch.compile(sphere)
-            ),
-            "torch.generation.compile": _ten_lines(
-                shape, device, torch.compile(_step, dynamic=False)
-            ),
+            "cem.generation.graph_compiled": _graph(shape, device, IN_A_GRAPH, objective),
+            "torch.generation.compile": _ten_lines(shape, device, step),
             "torch.generation.graph": _ten_lines_graph(shape, device, IN_A_GRAPH),
         }
         if "cem_cma" in eager:
@@ -288,20 +317,27 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
 
 
 def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
-    """Return statistics of the microseconds of a generation, by the name of the method."""
-    count = GENERATIONS
+    """Time a generation of every search on problems of a shape, in rounds.
+
+    The shape is ([problems,] population, dimensions).
+
+    Returns:
+        Statistics of the microseconds of a generation, such as the median, by the name of the
+        search.
+    """
+    count = GENERATIONS  # The number of generations that are timed together.
     if device == "cpu" and shape[-1] >= 1000:  # Generations of many dimensions are slow there.
         count = max(1, GENERATIONS // 10)
 
-    def wait() -> None:
+    def wait_for_device() -> None:
         if device == "cuda":
             torch.cuda.synchronize()
 
     def time_generation(run_all: Function) -> float:
-        wait()
+        wait_for_device()
         start_time = time.perf_counter()
         run_all()
-        wait()
+        wait_for_device()
         return (time.perf_counter() - start_time) * 1e6 / count
 
     functions = {}
@@ -312,17 +348,21 @@ def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the medians as figures, and all times."""
+    """Time a generation of every search, ours and others', on problems of several shapes.
+
+    The figures are medians in microseconds; the details have all statistics.
+    """
     times_by_shape = {}
     figures = {}
     for shape in SHAPES[device]:
         label = "x".join(map(str, shape))
-        times_by_shape[label] = measure_shape(shape, device)
-        for name, times in times_by_shape[label].items():
+        times_by_name = measure_shape(shape, device)
+        times_by_shape[label] = times_by_name
+        for name, times in times_by_name.items():
             figures[f"{name}.{label}.us"] = times["median"]
-    data = {
+    details = {
         "elites": f"1 in {CANDIDATES_PER_ELITE}",
         "extra_variance": EXTRA_VARIANCE,
         "shapes": times_by_shape,
     }
-    return Measured(figures, data)
+    return Measured(figures, details)

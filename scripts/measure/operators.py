@@ -10,7 +10,7 @@ device is done.
 import argparse
 import time
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,26 +29,45 @@ SIZES = {(16, 32, 128): Plan(25, 100, 0), (4096, 1024, 1024): Plan(3, 3, 0)}
 PASSES = ("forward", "inference", "backward")
 
 
-def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, tuple[Function, Function, int]]:
-    """Return the calls of each operator to time: ours, PyTorch's, and the tensors of a call.
+class Case(NamedTuple):
+    """An operator to time.
 
-    The number of tensors counts those that the operator reads and writes. ``a`` and ``b`` are
-    inputs, ``grad`` is a gradient of the same shape.
+    Attributes:
+        ours: Calls our operator.
+        torch: Calls PyTorch's.
+        tensors: The number of tensors that the operator reads and writes.
+    """
+
+    ours: Function
+    torch: Function
+    tensors: int
+
+
+def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
+    """Return the elementwise operators to time, by name: our function, PyTorch's, tensors.
+
+    The number of tensors counts the inputs and the outputs of an operator, from which its
+    bandwidth follows.
+
+    Args:
+        a: The first input.
+        b: The second input, of the same shape.
+        grad: The gradient of a loss by the output of an operator, of the same shape.
     """
     y = sigmoid(a)
     # A first call compiles and loads the extension, which registers the backward operators.
     elementwise_mult(a[:1], b[:1])
     ours = torch.ops.cem_tetris
     return {
-        "sigmoid": (partial(sigmoid, a), partial(torch.sigmoid, a), 2),
-        "vector_add": (partial(vector_add, a, b), partial(torch.add, a, b), 3),
-        "elementwise_mult": (partial(elementwise_mult, a, b), partial(torch.mul, a, b), 3),
-        "sigmoid_backward": (
+        "sigmoid": Case(partial(sigmoid, a), partial(torch.sigmoid, a), 2),
+        "vector_add": Case(partial(vector_add, a, b), partial(torch.add, a, b), 3),
+        "elementwise_mult": Case(partial(elementwise_mult, a, b), partial(torch.mul, a, b), 3),
+        "sigmoid_backward": Case(
             partial(ours.sigmoid_backward.default, grad, y),
             partial(torch.ops.aten.sigmoid_backward.default, grad, y),
             3,
         ),
-        "elementwise_mult_backward": (
+        "elementwise_mult_backward": Case(
             partial(ours.elementwise_mult_backward.default, grad, a, b),
             lambda: (torch.mul(grad, b), torch.mul(grad, a)),
             5,
@@ -57,22 +76,25 @@ def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, tuple[Function, Funct
 
 
 def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
-    """Return a row of results for a copy, and one for each elementwise operator.
+    """Time the elementwise operators, ours and PyTorch's; return one row of results for each.
 
-    ``of_torch`` is PyTorch's time divided by ours, ``spread`` the range of the rounds' medians
-    divided by the median. The copy comes first: its bandwidth is what the others could reach.
+    The first row is a copy of a tensor, whose bandwidth is the most that others could reach. A
+    row has the median time in microseconds ("us"), the range of the rounds' medians divided by
+    the median ("spread"), and the bandwidth. Other rows also have that as a fraction of the
+    bandwidth of the copy, and PyTorch's time divided by ours ("of_torch").
     """
     count = ELEMENTS[device]
     generator = torch.Generator(device).manual_seed(0)
     a, b, grad = (
         torch.randn(count, device=device, dtype=dtype, generator=generator) for _ in range(3)
     )
+    # Functions to time by name, and the tensors that each of ours reads and writes.
     functions: dict[str, Function] = {"copy": a.clone}
-    tensors = {"copy": 2}  # The number of tensors that a function reads and writes.
-    for name, (our_call, torch_call, tensor_count) in cases(a, b, grad).items():
-        functions[name] = our_call
-        functions[f"torch {name}"] = torch_call
-        tensors[name] = tensor_count
+    tensors = {"copy": 2}
+    for name, case in cases(a, b, grad).items():
+        functions[name] = case.ours
+        functions[f"torch {name}"] = case.torch
+        tensors[name] = case.tensors
     if device == "cuda":
         times = event_times(functions, Plan(ROUNDS, calls=10, warm_up=1))
     else:
@@ -106,7 +128,7 @@ class PlainLLTM(LLTM):
 
 
 def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
-    """Time the LLTM cell, ours beside plain PyTorch and torch.compile, and return the times.
+    """Time a recurrent cell, the LLTM, in three versions: ours, PyTorch's and torch.compile's.
 
     Args:
         device: The device of the cells.
@@ -174,22 +196,24 @@ def _wait(tensor: Tensor) -> float:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Measure the elementwise operators in every dtype, and LLTM at every size.
+    """Time our operators: elementwise ones in every dtype, and the recurrent cell LLTM.
 
-    The figures are those of float32, and of LLTM at the tutorial's size.
+    The figures of an elementwise operator are for float32: its bandwidth as a fraction of a
+    copy's, and its speed-up over PyTorch. Those of LLTM are its speed-ups over plain PyTorch at
+    the first size, which is the size of PyTorch's tutorial. The details have all results.
     """
     rows = []
     for dtype in DTYPES:
         rows += elementwise(device, dtype)
     sizes = [lltm(device, size, plan) for size, plan in SIZES.items()]
-    infix = "cpu." if device == "cpu" else ""  # Figures without it are a GPU's.
+    infix = "cpu." if device == "cpu" else ""  # Names of figures without it are a GPU's.
     figures = {}
     for row in rows:
         operator = row["operator"]
         if row["dtype"] == "float32" and operator != "copy":
             figures[f"{operator}.{infix}fraction_of_copy"] = row["fraction_of_copy"]
             figures[f"{operator}.{infix}of_torch"] = row["of_torch"]
-    speedups = sizes[0]["speedups"]
+    tutorial_speedups = sizes[0]["speedups"]
     for pass_name in ("forward", "backward"):
-        figures[f"lltm.{infix}{pass_name}_speedup"] = speedups[pass_name]["plain"]
+        figures[f"lltm.{infix}{pass_name}_speedup"] = tutorial_speedups[pass_name]["plain"]
     return Measured(figures, {"elementwise": {"rows": rows}, "lltm": {"sizes": sizes}})

@@ -42,18 +42,26 @@ PACKAGES = {
 
 
 def our_games(count: int) -> Course:
-    """Return random play in our vector environment, the C++ engine."""
+    """Return a speed test of random play in our vector environment, whose engine is C++.
+
+    ``count`` games are stepped together; every step places a piece in each.
+    """
     envs: Any = gymnasium.make_vec(BOARD, count, output="torch", autoreset_mode="SameStep")
+    # Random scores of all placements are drawn beforehand, for `SCAN` steps, and repeated, so
+    # that the clock measures only the environments.
     shape = (SCAN, count, int(envs.single_action_space.n))
     scores = torch.rand(shape, generator=torch.Generator().manual_seed(SEED))
     _, infos = envs.reset(seed=SEED)
 
     def play(steps: int) -> int:
+        """Play a number of steps, and return how many pieces were placed."""
         nonlocal infos
         for step in range(steps):
-            # The allowed placement with the best random score is a uniform draw.
+            # The mask is 0 for a placement that is not allowed. The allowed one with the best
+            # random score is a uniform draw.
             allowed_scores = scores[step % SCAN] * infos["action_mask"]
-            *_, infos = envs.step(allowed_scores.argmax(1))
+            placements = allowed_scores.argmax(1)
+            _, _, _, _, infos = envs.step(placements)
         return steps * count
 
     return Course(f"peers.ours.{count}.placements_per_second", play, warm_up=SCAN)
@@ -97,15 +105,15 @@ def tetris_gymnasium_games() -> Iterator[Course]:
     yield one_game("tetris_gymnasium_grouped", grouped, sample)
 
 
-def jitted(
+def jax_courses(
     figure: str, start: Callable[[], Any], step: Any, inputs: Any, count: int
 ) -> Iterator[Course]:
-    """Yield two courses of a step in JAX: jitted alone, and in a jitted scan of `SCAN` steps.
+    """Yield two speed tests of a step in JAX: jitted alone, and in a scan of `SCAN` steps.
 
-    JAX's word for the state that a step passes on to the next one is carry.
+    JAX calls the state that a step passes on to the next one the carry.
 
     Args:
-        figure: The name of the figure, with {way} in the place of "jit" or "scan".
+        figure: The name of the result, with {way} in the place of "jit" or "scan".
         start: Returns the first carry.
         step: Maps a carry and an input to the next carry and a result, which is ignored.
         inputs: The inputs of `SCAN` steps, stacked.
@@ -126,7 +134,7 @@ def jitted(
         return jitted_scan(carry, inputs)
 
     def make_course(way: str, run: Callable[[Any], Any]) -> Course:
-        """Return the course of a function that makes `SCAN` steps from a carry."""
+        """Return the speed test of a function that makes `SCAN` steps from a carry."""
         carry = start()
 
         def play(steps: int) -> int:
@@ -144,22 +152,26 @@ def jitted(
 
 
 def jumanji_games(count: int) -> Iterator[Course]:
-    """Yield courses of random play in ``count`` games of Jumanji's Tetris-v0 at a time.
+    """Yield speed tests of random play in ``count`` games of Jumanji's Tetris-v0 at a time.
 
-    A game draws a placement as the one with the best random score. The carry of a step is the
-    state of the games, and a mask of the placements that they allow, by rotation and column.
+    Every step places a piece in all games. The state that JAX passes from step to step is the
+    state of the games and a mask of the placements that they allow, shape (games, rotations,
+    columns). The inputs of the steps are random scores of the placements, drawn beforehand.
     """
     import jax
     import jumanji.wrappers
 
+    rotations = 4
+    columns = 10
     env = jumanji.wrappers.VmapAutoResetWrapper(jumanji.make("Tetris-v0"))
     key = jax.random.PRNGKey(SEED)
 
-    def step(carry: Any, score: Any) -> Any:
+    def step(carry: Any, scores: Any) -> Any:
         state, mask = carry
-        best = (score * mask).reshape(count, -1).argmax(1)
-        rotation = best // 10
-        column = best % 10
+        # The allowed placement with the best random score is a uniform draw.
+        placement = (scores * mask).reshape(count, -1).argmax(1)
+        rotation = placement // columns
+        column = placement % columns
         state, timestep = env.step(state, jax.numpy.stack([rotation, column], 1))
         return (state, timestep.observation.action_mask), timestep.reward
 
@@ -167,10 +179,9 @@ def jumanji_games(count: int) -> Iterator[Course]:
         state, timestep = jax.jit(env.reset)(jax.random.split(key, count))
         return state, timestep.observation.action_mask
 
-    rotations_and_columns = (4, 10)
-    scores = jax.random.uniform(key, (SCAN, count, *rotations_and_columns))
+    scores = jax.random.uniform(key, (SCAN, count, rotations, columns))
     figure = f"peers.jumanji.{{way}}.{count}.placements_per_second"
-    yield from jitted(figure, start, step, scores, count)
+    yield from jax_courses(figure, start, step, scores, count)
 
 
 def our_generations(population: int, dim: int, backend: str) -> Course:
@@ -186,60 +197,72 @@ def our_generations(population: int, dim: int, backend: str) -> Course:
 
 
 def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]:
-    """Yield courses of a search of evosax on the sphere, which count generations.
+    """Yield speed tests of a search of the package evosax on the sphere, in generations.
 
-    ``name`` is that of the search's class. The carry of a step is the state of the search; a
-    step is a generation, and its input is a random key.
+    The state that JAX passes from step to step is the state of the search. A step is one
+    generation, and its input is a random key.
+
+    Args:
+        population: The number of candidates.
+        dim: The number of parameters.
+        name: The name of the search's class in `evosax.algorithms`.
     """
     import evosax.algorithms
     import jax
 
-    search = getattr(evosax.algorithms, name)(
-        population_size=population, solution=jax.numpy.zeros(dim)
-    )
+    make_search = getattr(evosax.algorithms, name)
+    search = make_search(population_size=population, solution=jax.numpy.zeros(dim))
     params = search.default_params
     key = jax.random.PRNGKey(SEED)
 
     def step(state: Any, key: Any) -> Any:
         ask_key, tell_key = jax.random.split(key)
         candidates, state = search.ask(ask_key, state, params)
-        state, _ = search.tell(tell_key, candidates, (candidates**2).sum(-1), state, params)
+        fitness = (candidates**2).sum(-1)
+        state, _ = search.tell(tell_key, candidates, fitness, state, params)
         return state, None
 
     def start() -> Any:
         return search.init(key, jax.numpy.ones(dim), params)
 
     figure = f"peers.evosax_{name}.{{way}}.{population}x{dim}.generations_per_second"
-    yield from jitted(figure, start, step, jax.random.split(key, SCAN), count=1)
+    yield from jax_courses(figure, start, step, jax.random.split(key, SCAN), count=1)
 
 
 def courses(games: int) -> Iterator[Course]:
-    """Yield our courses, and those of the peers that are installed.
+    """Yield all speed tests: ours, and those of other packages that are installed.
 
-    A course plays random games or runs generations of a search, and counts placements or
-    generations per second. ``games`` is the number of games that are stepped together.
+    They count the placements per second of random play, or the generations per second of a
+    search. ``games`` is the number of games that are stepped together.
     """
+    # Environments of many games.
     yield our_games(games)
     if find_spec("jumanji"):
         yield from jumanji_games(games)
+    # Environments of one game.
     env = gymnasium.make(BOARD)
     yield one_game("ours", env, lambda info: env.action_space.sample(mask=info["action_mask"]))
     if find_spec("tetris_gymnasium"):
         yield from tetris_gymnasium_games()
-    for shape in SHAPES:
+    # Searches.
+    for population, dim in SHAPES:
         for backend in ("auto", "torch"):
-            yield our_generations(*shape, backend)
+            yield our_generations(population, dim, backend)
         if find_spec("evosax"):
             for name in ("SimpleES", "Sep_CMA_ES"):
-                yield from evosax_generations(*shape, name)
+                yield from evosax_generations(population, dim, name)
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the speeds of ours and of the installed peers, all on the same core."""
-    cores = os.sched_getaffinity(0)
-    threads = torch.get_num_threads()
-    # Threads have the cores of the thread that starts them, and JAX starts its threads later.
-    os.sched_setaffinity(0, {max(cores)})
+    """Measure the speeds of our environments and searches, and of other packages', on one core.
+
+    The process uses a single core for the time of the measurement.
+    """
+    all_cores = os.sched_getaffinity(0)
+    all_threads = torch.get_num_threads()
+    # A new thread may use the cores of the thread that starts it. JAX starts its threads later,
+    # so they are on this core, too.
+    os.sched_setaffinity(0, {max(all_cores)})
     torch.set_num_threads(1)
     versions = {}
     for name, module in PACKAGES.items():
@@ -254,6 +277,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             cores=1,
             environment=BOARD,
         )
-    finally:  # Other measurements of this process use all cores again.
-        os.sched_setaffinity(0, cores)
-        torch.set_num_threads(threads)
+    finally:
+        # Measurements after this one, in the same process, use all cores again.
+        os.sched_setaffinity(0, all_cores)
+        torch.set_num_threads(all_threads)

@@ -54,23 +54,30 @@ class Measured(NamedTuple):
 def write_result(
     path: Path, measured: Measured, device: str, commit: tuple[str | None, bool]
 ) -> None:
-    """Write the result file of a measurement, and a file beside it for each of its series.
+    """Write the results of a measurement as JSON, with where, when and how it was made.
 
-    ``commit`` is what the function `commit` returned before the measurement, because the
-    checkout may have changed since.
+    A series of records is written to a file of its own beside it, one record per line.
+
+    Args:
+        path: The file.
+        measured: The figures, the details and the series.
+        device: The device that was measured.
+        commit: The commit and whether files differed from it, from the function `commit` before
+            the measurement, because the checkout may have changed since.
     """
     for ending, records in measured.series.items():
-        text = "".join(json.dumps(record) + "\n" for record in records)
-        write_text(path.with_name(f"{path.stem}{ending}.jsonl"), text)
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        write_text(path.with_name(f"{path.stem}{ending}.jsonl"), lines)
     sha, is_dirty = commit
     now = datetime.datetime.now(datetime.timezone.utc)
+    versions = run_folder.versions() | measured.data.get("versions", {})
     result = {
         "commit": sha,
         "dirty": is_dirty,
         "date": now.isoformat(timespec="seconds"),
         "command": _command(),
         "machine": machine(device),
-        "versions": {**run_folder.versions(), **measured.data.get("versions", {})},
+        "versions": versions,
         "figures": dict(measured.figures),
         "data": dict(measured.data),
     }
@@ -98,16 +105,16 @@ def _command() -> str:
 def machine(device: str) -> dict[str, Any]:
     """Return a description of this machine: processor, system and load, and on CUDA the GPU.
 
-    "vectors" is the widest set of vector instructions for which the engine has code. What
-    nvidia-smi reports is left out where it fails.
+    "vectors" is the widest set of vector instructions that the processor has, of those for
+    which the game engine has code. If nvidia-smi fails, what it reports is left out.
     """
     processor = run_folder.processor()
     flags = set(processor.get("flags", "").split())
-    # From the widest to the narrowest set of instructions.
-    vectors = (name for name, required in _VECTORS.items() if required <= flags)
+    # `_VECTORS` has the flags of each set of instructions, the widest set first.
+    supported = [name for name, required in _VECTORS.items() if required <= flags]
     description = {
         "processor": processor["model name"],
-        "vectors": next(vectors, "no vectors"),
+        "vectors": supported[0] if supported else "no vectors",
         "architecture": platform.machine(),
         "system": f"{platform.system()} {platform.release()}",
         "cores": usable_cores(),
@@ -117,8 +124,12 @@ def machine(device: str) -> dict[str, Any]:
     if device != "cuda":
         return description
     gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
-    query = ["nvidia-smi", f"--query-gpu={','.join(_SMI_FIELDS)}", f"--id=GPU-{gpu.uuid}"]
-    query.append("--format=csv,noheader")
+    query = [
+        "nvidia-smi",
+        f"--query-gpu={','.join(_SMI_FIELDS)}",
+        f"--id=GPU-{gpu.uuid}",
+        "--format=csv,noheader",
+    ]
     values = []
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         smi = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)

@@ -126,12 +126,14 @@ class Search(NamedTuple):
 
 
 def make_searches(plan: Plan) -> list[Search]:
-    """Return the searches of a plan before their first generation.
+    """Return the searches of an experiment before their first generation.
 
-    There is one for every seed and noise schedule, first all schedules with seed 1. All begin
-    with weights around 0, and have empty learning curves.
+    There is one cross-entropy search for every noise schedule and seed. The first searches are
+    those of all schedules with seed 1, then those with seed 2, and so on. Every search begins
+    with weights around 0, and has empty learning curves.
     """
-    start = torch.zeros(len(feature_names(plan.features, plan.rules.width)))
+    weight_count = len(feature_names(plan.features, plan.rules.width))
+    start = torch.zeros(weight_count)
     searches = []
     for seed in range(1, plan.seeds + 1):
         for noise in NOISES:
@@ -148,42 +150,56 @@ def make_searches(plan: Plan) -> list[Search]:
     return searches
 
 
-def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
-    """Run the searches of a plan side by side; return their learning curves and scores.
+def _play_generation(plan: Plan, device: str, searches: list[Search], generation: int) -> int:
+    """Play a generation of all searches, and add its results to their learning curves.
 
-    In a generation the mean of each search and its candidates play, all in one rollout. After
-    the last generation only the means play. Except for the seconds the result is a function of
-    the plan: the searches are on the CPU, and all engines agree.
+    The mean of each search plays `MEAN_GAMES` games, and each of its candidates plays one, all
+    in one rollout. After the last generation only the means play.
+
+    Returns:
+        The number of decisions of all games.
+    """
+    is_last = generation == plan.generations
+    # Streams are numbered sequences of pieces. No two players ever play the same one.
+    first_stream = generation * _GENERATION_STREAMS
+    # The players of a search are its mean, as often as that plays, then its candidates.
+    players = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
+    if is_last:
+        first_stream += _LAST_STREAMS
+    else:
+        candidates = [search.optimizer.ask() for search in searches]
+        players = [torch.cat(pair) for pair in zip(players, candidates, strict=True)]
+    lines, games, decisions = _play_once(plan, device, players, first_stream)
+    # Row s of lines and games has the players of search s.
+    for number, search in enumerate(searches):
+        curves = search.curves
+        mean_lines = float(lines[number, :MEAN_GAMES].double().mean())
+        is_cut = games[number] == 0  # The player's game had not ended at the limit.
+        curves["mean_lines"].append(round(mean_lines, 2))
+        curves["mean_games_cut"].append(int(is_cut[:MEAN_GAMES].sum()))
+        if not is_last:
+            curves["candidate_games_cut"].append(int(is_cut[MEAN_GAMES:].sum()))
+            search.optimizer.tell(candidates[number], lines[number, MEAN_GAMES:])
+    return decisions
+
+
+def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
+    """Run cross-entropy searches side by side; return their learning curves and scores.
+
+    Except for the seconds the result is a function of the plan, because the searches are on the
+    CPU, and games are the same on every device.
     """
     start_time = time.perf_counter()
     decisions = 0
     searches = make_searches(plan)
+    # After the last generation the means play once more.
     bar = progress(
         range(plan.generations + 1),
         desc=f"{plan.features} on {plan.board}",
         unit=" generations",
     )
     for generation in bar:
-        is_last = generation == plan.generations
-        # The first players of a search are its mean, as often as the mean plays.
-        players = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
-        first_stream = generation * _GENERATION_STREAMS
-        if is_last:
-            first_stream += _LAST_STREAMS
-        else:
-            candidates = [search.optimizer.ask() for search in searches]
-            players = list(map(torch.cat, zip(players, candidates, strict=True)))
-        lines, games, new_decisions = _play_once(plan, device, players, first_stream)
-        decisions += new_decisions
-        for number, search in enumerate(searches):
-            curves = search.curves
-            mean_lines = float(lines[number, :MEAN_GAMES].double().mean())
-            is_cut = games[number] == 0  # Whether a player's game had not ended at the limit.
-            curves["mean_lines"].append(round(mean_lines, 2))
-            curves["mean_games_cut"].append(int(is_cut[:MEAN_GAMES].sum()))
-            if not is_last:
-                curves["candidate_games_cut"].append(int(is_cut[MEAN_GAMES:].sum()))
-                search.optimizer.tell(candidates[number], lines[number, MEAN_GAMES:])
+        decisions += _play_generation(plan, device, searches, generation)
         best = max(search.curves["mean_lines"][-1] for search in searches)
         bar.set_postfix_str(f"best mean {best:,.0f} lines per game", refresh=False)
     seconds = round(time.perf_counter() - start_time, 1)
@@ -197,14 +213,16 @@ def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
 
 
 def _score_search(search: Search, plan: Plan, device: str) -> dict[str, Any]:
-    """Return the results of a search: its curves, and the weights and score of its last mean.
+    """Return the results of a search: its curves, and the weights and the score of its mean.
 
-    The score is measured as for published controllers, so no game is cut off.
+    The mean is that after the last generation. Its score is measured as for published
+    controllers, so no game is cut off after a limit.
     """
     weights = search.optimizer.mean.tolist()
     controller = LinearController(plan.features, tuple(weights), plan.rules)
     trial = Trial("mean", controller, plan.rules, device)
     score = measure_score(trial, Limit(decisions=plan.score_decisions)).score
+    counts = asdict(score)  # The lines per game and the interval are computed from them.
     return {
         "noise": search.noise,
         "seed": search.seed,
@@ -213,7 +231,7 @@ def _score_search(search: Search, plan: Plan, device: str) -> dict[str, Any]:
         "score": {
             "lines_per_game": score.lines_per_game,
             "ci95": list(score.ci95),
-            **asdict(score),  # The counts that the two are computed from.
+            **counts,
         },
     }
 
@@ -221,22 +239,24 @@ def _score_search(search: Search, plan: Plan, device: str) -> dict[str, Any]:
 def _play_once(
     plan: Plan, device: str, players: list[Tensor], first_stream: int
 ) -> tuple[Tensor, Tensor, int]:
-    """Play a game of every player of every search, cut off at the plan's limit.
+    """Play one game of every player of every search, and return the results.
 
-    The processes of a distributed run play a share of the games, and gather the results of all.
+    A game that does not end is cut off after a limit of decisions. If several processes run the
+    experiment together, each plays a share of the games, and all get all results.
 
     Args:
         plan: The features, the rules and the limit.
         device: The device of the rollout.
         players: The weights of the players of each search, shape (players, features).
-        first_stream: The number of the first player's stream of pieces.
+        first_stream: The number of the first player's sequence of pieces. The following players
+            have the following numbers, so that no two play the same pieces.
 
     Returns:
-        The lines and the games ended, 0 or 1, of each player, both of shape (searches,
-        players), and the sum of decisions.
+        Two tensors of shape (searches, players), the lines of each player and the games that
+        ended, 0 or 1; and the number of decisions of all players.
     """
     weights = torch.cat(players)
-    share = ranks.share(len(weights))
+    share = ranks.share(len(weights))  # The slice of the players that this process plays.
     streams = Streams(
         plan.rules,
         count=1,
@@ -247,7 +267,8 @@ def _play_once(
     )
     result = rollout(Policy(weights[share], plan.features), streams, plan.limit, device)
     counts = torch.stack([result.lines, result.games, result.decisions], dim=1).cpu()
-    lines, games, decisions = ranks.gather(counts, len(weights)).unbind(1)
+    all_counts = ranks.gather(counts, len(weights))
+    lines, games, decisions = all_counts.unbind(1)
     searches = len(players)
     return lines.reshape(searches, -1), games.reshape(searches, -1), int(decisions.sum())
 
@@ -267,12 +288,17 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
 
 
 def published(device: str, quick: bool) -> Measured:
-    """Return the scores of the published controllers on both boards.
+    """Measure the scores of the published controllers on both boards, in lines per game.
 
-    A controller plays until its score has a precision, or for some seconds on a board that
-    takes the device too long. If no game ends, the figure is the lower end of the interval.
+    On the boards for which the device is fast enough a controller plays as many decisions as a
+    precision of its score needs, and on others for some seconds. If no game ends, only a lower
+    bound of the score is known. The name of its figure then ends with "_at_least".
+
+    Args:
+        device: The device that plays.
+        quick: Whether to play less: to the precision of a CPU, and for fewer seconds.
     """
-    precision = PRECISION["cpu" if quick else device]
+    precision_by_board = PRECISION["cpu" if quick else device]
     seconds = QUICK_SECONDS if quick else SECONDS
     measurements = []
     figures = {}
@@ -280,8 +306,9 @@ def published(device: str, quick: bool) -> Measured:
         rules = Rules(*Rules.parse_board(board))
         for name in PUBLISHED:
             limit = Limit(seconds=seconds)
-            if board in precision:
-                limit = Limit(decisions=decisions_for(name, board, precision[board]))
+            if board in precision_by_board:
+                decisions = decisions_for(name, board, precision_by_board[board])
+                limit = Limit(decisions=decisions)
             trial = Trial(name, resolve(name), rules, device)
             measurement = measure_score(trial, limit).to_dict()
             measurements.append(measurement)
@@ -289,33 +316,36 @@ def published(device: str, quick: bool) -> Measured:
             if measurement["lines_per_game"] is None:
                 figure += "_at_least"
             figures[figure] = least_lines(measurement)
-    data = {"precision": precision, "seconds": seconds, "measurements": measurements}
+    data = {"precision": precision_by_board, "seconds": seconds, "measurements": measurements}
     return Measured(figures, data)
 
 
 def noisy_ce(name: str, device: str, quick: bool) -> Measured:
-    """Run the noisy cross-entropy searches of a plan; return medians, details and curves.
+    """Run an experiment of noisy cross-entropy searches by its name.
 
-    The plan has fewer searches if ``quick``, and shorter scores on a CPU. The learning curves
-    are a series of one record for each search.
+    There are fewer searches if ``quick``, and shorter scores on a CPU.
+
+    Returns:
+        For each noise schedule the median score of its searches as a figure; the details of all
+        searches; and their learning curves as a series, with one record for each search.
     """
     plan = PLANS[name]
     if quick:
         plan = plan._replace(seeds=QUICK_SEEDS)
     if device == "cpu":
-        plan = plan._replace(score_decisions=min(plan.score_decisions, CPU_SCORE_DECISIONS))
+        score_decisions = min(plan.score_decisions, CPU_SCORE_DECISIONS)
+        plan = plan._replace(score_decisions=score_decisions)
     experiment = run_experiment(plan, device)
+    searches = experiment["searches"]
     figures = {}
     for noise in NOISES:
-        scores = [
-            search["score"] for search in experiment["searches"] if search["noise"] == noise
-        ]
+        scores = [search["score"] for search in searches if search["noise"] == noise]
         schedule = noise.partition(":")[0]  # "linear" of "linear:5.0,10.0"
         figure = f"reproduce.{name}.{schedule}.lines_per_game_median"
         figures[figure] = median(map(least_lines, scores))
+    # Move the curves from the details to the series, which is a file of its own.
     series = []
-    for search in experiment["searches"]:
-        # The curves move from the details to the series.
+    for search in searches:
         curves = {key: search.pop(key) for key in BY_GENERATION}
         series.append({"noise": search["noise"], "seed": search["seed"], **curves})
     return Measured(figures, experiment, {"": series})
@@ -324,15 +354,17 @@ def noisy_ce(name: str, device: str, quick: bool) -> Measured:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Run experiments by name; return the figures of all, and the details of the last one.
 
-    Without names all experiments run but the searches on 10x20, which take a GPU for hours.
+    Without names all experiments run except the searches on the board 10x20, which take a GPU
+    for hours.
     """
     names = arguments.experiments
     if not names:
         names = [name for name in ("published", *PLANS) if not name.endswith("10x20")]
     if arguments.json and len(names) > 1:
         fail(f"expected one experiment with --json, got {len(names)}")
+    # Without a compiler the implementation in Python would play for weeks.
     with one_line_errors():
-        find_compiler()  # The reference implementation would play for weeks.
+        find_compiler()
     figures: dict[str, float] = {}
     for name in names:
         if name == "published":

@@ -39,37 +39,43 @@ class Course(NamedTuple):
 def measure_courses(
     courses: Sequence[Course], repeats: int, seconds: float, **data: Any
 ) -> Measured:
-    """Return the median speeds of courses, which play in interleaved rounds.
+    """Return the median speeds of several ways to play, such as those of different engines.
 
-    So a disturbance of the machine hits all courses. The details have the ranges of the speeds,
-    and the medians of placements per second of the processor time of all threads.
+    They play in turns, a short time each, so that a disturbance of the machine slows all of
+    them down. A speed is in placements per second, or for a course with ``inverse`` in
+    microseconds per placement.
 
     Args:
-        courses: What is measured.
-        repeats: The number of rounds.
-        seconds: About how long a course plays in a round.
+        courses: The ways to play.
+        repeats: How often each has its turn.
+        seconds: About how long a turn takes.
         data: More details for the result.
+
+    Returns:
+        The medians by the name of the course's figure. The details have the ranges of the
+        speeds, and the medians of placements per second of the processor time of all threads.
     """
-    steps = [_warm_up(course, seconds) for course in courses]
+    steps_per_turn = [_warm_up(course, seconds) for course in courses]
     speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
     processor_speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
     for _ in progress(range(repeats), leave=False, unit=" round"):
-        for course, count in zip(courses, steps, strict=True):
+        for course, steps in zip(courses, steps_per_turn, strict=True):
             start_time = time.perf_counter()
             processor_start = time.process_time()
-            placements = course.play(count)
+            placements = course.play(steps)
             speed = placements / (time.perf_counter() - start_time)
-            # The processor's clock can be too coarse for a short course.
+            # The processor's clock can be too coarse for a short turn.
             processor_seconds = max(time.process_time() - processor_start, 1e-9)
             if course.inverse:
                 speed = 1e6 / speed
             speeds[course.figure].append(speed)
             processor_speeds[course.figure].append(placements / processor_seconds)
+    ranges = {figure: [min(values), max(values)] for figure, values in speeds.items()}
     details = {
         **data,
         "repeats": repeats,
         "seconds": seconds,
-        "ranges": {name: [min(values), max(values)] for name, values in speeds.items()},
+        "ranges": ranges,
         "of_processor_time": _medians(processor_speeds),
     }
     return Measured(_medians(speeds), details)
@@ -119,20 +125,27 @@ ENGINES = (
 def make_course(
     engine: Engine, controller: LinearController, rules: Rules, task: str
 ) -> Course:
-    """Return the course of an engine that plays with a controller.
+    """Return the speed test of a game engine that plays with a controller.
 
-    ``task`` is the feature set and the board in the name of the figure. An engine for a single
-    task plays one game, so its figure is in microseconds per decision.
+    Its result is in decisions per second. Only an engine that is measured for a single task
+    plays one game at a time, so its result is in microseconds per decision.
+
+    Args:
+        engine: The engine, with the number of games side by side (streams) and threads.
+        controller: The controller that chooses every placement.
+        rules: The rules of the games.
+        task: The feature set and the board, such as "dt.10x20", for the name of the result.
     """
     streams = Streams(rules, engine.streams, SEED)
     rollout = Rollout(controller.policy(), streams, engine.device)
 
     def play(decisions: int) -> int:
-        """Make a number of decisions on each stream, and return the sum of all streams'."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(engine.threads or threads)
-        int(rollout.advance(decisions).lines.sum())  # int() waits for the device.
-        torch.set_num_threads(threads)
+        """Make a number of decisions on each stream, and return the sum over the streams."""
+        usual_threads = torch.get_num_threads()
+        torch.set_num_threads(engine.threads or usual_threads)
+        result = rollout.advance(decisions)
+        int(result.lines.sum())  # int() waits for the device.
+        torch.set_num_threads(usual_threads)
         return decisions * engine.streams
 
     figure = engine.figure.format(task=task)
@@ -140,12 +153,13 @@ def make_course(
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return how fast the engines play on a board, with every controller.
+    """Measure how fast the game engines play on a board, with each of the controllers.
 
-    With the option "auto" these are the engines up to the fastest that works on this machine,
-    otherwise those of one device. Figures are named after feature sets, so two controllers must
-    not have the same one.
+    With the option "auto" all engines up to the fastest one that works on this machine are
+    measured, otherwise those of one device. The names of the figures contain the feature sets
+    of the controllers, so two controllers must not have the same feature set.
     """
+    # The engines are in order, from slow to fast. If one works, those before it do, too.
     devices = [engine.device for engine in ENGINES]
     if arguments.device == "auto":
         measured_devices = devices[: devices.index(device) + 1]
@@ -156,7 +170,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board))
         controllers = [resolve(text) for text in arguments.controllers]
-        if len({controller.features for controller in controllers}) < len(controllers):
+        feature_sets = {controller.features for controller in controllers}
+        if len(feature_sets) < len(controllers):
             got = " ".join(arguments.controllers)
             fail(f"expected controllers of different feature sets, got {got}")
         for controller in controllers:

@@ -197,10 +197,15 @@ def _gb_per_second(size: Mapping[str, Any], clock: str, name: str) -> float:
 def calls(
     dim: int, device: str, samples: int, methods: Iterable[Method] = METHODS
 ) -> dict[str, Function]:
-    """Return functions without arguments that draw a population, by the name of the method.
+    """Return functions to time, each of which draws a population, by the name of the method.
 
-    They draw ``samples`` samples of ``dim`` dimensions. Methods that the device does not have
-    are left out. All functions are compiled, because each was called once.
+    They take no arguments and have been called once, so that they are compiled.
+
+    Args:
+        dim: The number of dimensions of a sample.
+        device: The device of the population. Methods that it does not have are left out.
+        samples: The number of samples.
+        methods: The methods.
     """
     generator = torch.Generator(device).manual_seed(dim)
     # With zeros functions can be faster than with data, so mean and std are random.
@@ -209,8 +214,10 @@ def calls(
     functions: dict[str, Function] = {}
     for method in methods:
         if device in method.devices:
-            functions[method.name] = partial(method.make(), mean, std, samples)
-    # `make` resets the compiler, so the first calls, which compile, come after the last of it.
+            sample = method.make()
+            functions[method.name] = partial(sample, mean, std, samples)
+    # `make` can reset torch's compiler, which would drop what is compiled. So all functions are
+    # made before the first calls compile them.
     for function in functions.values():
         function()
     return functions
@@ -219,31 +226,32 @@ def calls(
 def draw_sizes(
     figure: Any, sizes: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str]]
 ) -> None:
-    """Draw the article's plots: a column of two panels for each clock and method of ours.
+    """Draw the times of sampling methods by the number of dimensions, and our speed-ups.
 
-    The upper panel has the times of our method and of the others with the same kind of noise,
-    the lower one how many times as fast ours is, both by the number of dimensions.
+    The figure has one column for each clock and method of ours. Its upper panel has the times
+    of our method and of others that draw the same kind of noise; its lower panel has how many
+    times as fast as each of them ours is.
 
     Args:
         figure: The figure of Matplotlib.
-        sizes: The measured times by size, clock and method.
+        sizes: For each size the number of dimensions, and the measured times by clock and
+            method.
         columns: The clock and our method of every column.
     """
     dimensions = [size["dim"] for size in sizes]
     panels = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
     time_panels, speedup_panels = panels
-    for index, (clock, our_method) in enumerate(columns):
-        time_panel = time_panels[index]
-        speedup_panel = speedup_panels[index]
+    for column, (clock, our_method) in enumerate(columns):
+        time_panel = time_panels[column]
+        speedup_panel = speedup_panels[column]
         noise, others = NOISES[our_method]
         for name in (our_method, *others):
-            if name in sizes[0][clock]:
-                medians = [median(size, clock, name) for size in sizes]
-                ratios = speedups(sizes, clock, name, our_method)
-                time_panel.plot(
-                    dimensions, medians, label=LABELS[name], marker="o", markersize=3
-                )
-                speedup_panel.plot(dimensions, ratios, marker="o", markersize=3)
+            if name not in sizes[0][clock]:  # The device does not have the method.
+                continue
+            medians = [median(size, clock, name) for size in sizes]
+            ratios = speedups(sizes, clock, name, our_method)
+            time_panel.plot(dimensions, medians, label=LABELS[name], marker="o", markersize=3)
+            speedup_panel.plot(dimensions, ratios, marker="o", markersize=3)
         time_panel.set(title=f"{noise}, {CLOCK_LABELS[clock]}", yscale="log")
         time_panel.legend(fontsize="small")
         speedup_panel.set_xlabel("dimensions d")
@@ -279,34 +287,45 @@ def measure_large(dim: int) -> dict[str, Any] | None:
 
 
 def on_cpu() -> Measured:
-    """Measure the methods on a processor, by the clock.
+    """Measure on a CPU how fast methods, ours and PyTorch's, draw a normal population.
 
-    The figures are our mean speed-ups over other methods, and the gigabytes per second that
-    ours writes at the largest size.
+    The figures are mean speed-ups of ours over other methods, for independent noise and for one
+    value that all dimensions share; and the gigabytes per second that ours writes at the
+    largest size.
     """
     sizes = []
     for dim in CPU:
         times = wall_times(calls(dim, "cpu", SAMPLES), PLANS["wall"])
-        sizes.append({"dim": dim, "bytes": dim * SAMPLES * 4, "wall": times})
+        bytes_written = dim * SAMPLES * 4  # The samples are float32.
+        sizes.append({"dim": dim, "bytes": bytes_written, "wall": times})
     figures = {}
     for other in ("eager", "backend_torch"):
-        mean = statistics.fmean(speedups(sizes, "wall", other))
-        figures[f"sampling.cpu.mean_speedup_over_{other}"] = mean
-    shared = speedups(sizes, "wall", "shared_eager", "shared")
-    figures["sampling.cpu.shared.mean_speedup_over_shared_eager"] = statistics.fmean(shared)
+        ratios = speedups(sizes, "wall", other)
+        figures[f"sampling.cpu.mean_speedup_over_{other}"] = statistics.fmean(ratios)
+    shared_ratios = speedups(sizes, "wall", "shared_eager", "shared")
+    figures["sampling.cpu.shared.mean_speedup_over_shared_eager"] = statistics.fmean(
+        shared_ratios
+    )
     largest = sizes[-1]
     figures["sampling.cpu.largest.gb_per_s"] = _gb_per_second(largest, "wall", "ours")
     return Measured(figures, {"samples": SAMPLES, "sizes": sizes})
 
 
 def on_gpu() -> Measured:
-    """Measure the methods on a GPU, at the article's sizes and at large ones.
+    """Measure on a GPU how fast methods, ours and others, draw a normal population.
 
-    The figures are mean speed-ups over the article's sizes by three clocks, the time that a
-    call keeps the CPU, and, at the largest size that fits, the bandwidth of a method and its
-    speed as a share of the speed of `fill_`. In their names `ours` is left out.
+    The populations have the sizes of an article, for which there are three clocks, and larger
+    sizes, which memory bandwidth limits. The figures are
+
+    - mean speed-ups of a method over others at the article's sizes, by each clock;
+    - the time that a call of a method keeps the CPU busy, in microseconds;
+    - at the largest size that fits into memory, the bandwidth of a method, and its speed as a
+      fraction of that of `Tensor.fill_`, which is the most that is possible.
+
+    The names of figures contain the method, except for "ours".
     """
     article = [measure_article(dim) for dim in ARTICLE]
+    # A size that does not fit into memory is None.
     large = [size for size in map(measure_large, LARGE) if size is not None]
     figures = {}
     for method, others in RATIOS:

@@ -93,9 +93,10 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     if tool != "racecheck":
-        # Then every tensor is an allocation of its own, whose bounds the tool knows.
+        # Without torch's caching allocator every tensor is an allocation of its own, whose
+        # bounds the tool knows.
         environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
-    # The program `timeout` ends the process group: also the process that the tool watches.
+    # The program `timeout` ends all processes of the group: the tool and the tests.
     command = ["timeout", "-k5", str(TIMEOUT_S), find_sanitizer(), "--tool", tool]
     command += [*FILTERS.get(tool, ()), "--log-file", str(log)]
     # With -v the last line of a process that crashed names the test.
@@ -103,66 +104,80 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
     process = subprocess.run(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )
-    output = process.stdout
-    # pytest ends with a line such as "1 failed, 2 passed, 1 error in 3.0s".
-    counts = {}
-    for number, outcome in re.findall(r"(\d+) (passed|failed|errors?)\b", output):
-        counts[outcome] = int(number)
-    passed = counts.pop("passed", 0)
-    failed = sum(counts.values())
-    failures = re.findall(r"^(?:FAILED|ERROR) (.+)$", output, re.MULTILINE)
-    has_crashed = process.returncode not in (0, _NO_TESTS) and not failures
+    result = _read_outcomes(process.stdout)
+    has_crashed = process.returncode not in (0, _NO_TESTS) and not result["failures"]
     if has_crashed:
-        last_line = output.strip().rpartition("\n")[2].strip("= ")
-        failed = max(1, failed)
-        failures = [f"{test} ended with {process.returncode}: {last_line}"]
+        last_line = process.stdout.strip().rpartition("\n")[2].strip("= ")
+        result["failed"] = max(1, result["failed"])
+        result["failures"] = [f"{test} ended with {process.returncode}: {last_line}"]
     text = log.read_text(errors="replace") if log.is_file() else ""
-    records = _RECORD.split(text)[1:]
-    # Host frames name this project also for the kernels of others that it launches.
+    records = _RECORD.split(text)[1:]  # The text before the first record is no record.
+    # A record is about one of our kernels if it has our namespace. Lines about the host have it
+    # for kernels of other libraries, too, which our code launches, so they do not count.
     ours = [record for record in records if NAMESPACE in _HOST_FRAME.sub("", record)]
-    return {
-        "passed": passed,
-        "failed": failed,
-        "failures": failures,
+    return result | {
         "errors": len(ours),
         "elsewhere": len(records) - len(ours),
         "records": ours[:5],
     }
 
 
+def _read_outcomes(output: str) -> dict[str, Any]:
+    """Return the numbers of tests passed and failed, and the failures, from pytest's output."""
+    # The last line is such as "1 failed, 2 passed, 1 error in 3.0s".
+    counts = {}
+    for number, outcome in re.findall(r"(\d+) (passed|failed|errors?)\b", output):
+        counts[outcome] = int(number)
+    passed = counts.pop("passed", 0)
+    failures = re.findall(r"^(?:FAILED|ERROR) (.+)$", output, re.MULTILINE)
+    return {"passed": passed, "failed": sum(counts.values()), "failures": failures}
+
+
 def run_tool(tool: str) -> dict[str, Any]:
-    """Run all files of GPU tests under a tool, a few in parallel; return all findings."""
+    """Run all GPU tests under a tool of compute-sanitizer, and return the findings of all.
+
+    Each file of tests runs in a process of its own, a few of them in parallel.
+
+    Returns:
+        The name of the tool; the numbers of tests passed and failed, and of records about our
+        kernels ("errors") and about others ("elsewhere"); lists of failures and of records.
+    """
     command = [sys.executable, *PYTEST, "-q", "--collect-only", "-m", MARKED, *SANITIZED]
     process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    # pytest prints the names of tests as "file.py::test"; count the tests of every file.
-    tests = Counter(line.split("::")[0] for line in process.stdout.splitlines() if "::" in line)
+    # pytest prints the name of every test as "file.py::test".
+    test_names = [line for line in process.stdout.splitlines() if "::" in line]
+    tests_by_file = Counter(name.split("::")[0] for name in test_names)
     # The files with the most tests come first, so that none of them runs alone at the end.
-    files = [file for file, _ in tests.most_common()]
+    files = [file for file, _ in tests_by_file.most_common()]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
         logs = [Path(folder, f"{number}.log") for number in range(len(files))]
         results = list(pool.map(partial(run_file, tool), logs, files))
     findings: dict[str, Any] = {"tool": tool}
     for key in ("errors", "elsewhere", "passed", "failed"):
         findings[key] = sum(result[key] for result in results)
-    for key in ("records", "failures"):  # These are lists.
+    for key in ("records", "failures"):  # These are lists, which are joined.
         findings[key] = list(chain.from_iterable(result[key] for result in results))
     return findings
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Run the GPU tests under a tool of compute-sanitizer; return the number of tests.
+    """Check the CUDA kernels by a tool of compute-sanitizer, under which the GPU tests run.
+
+    The figures are the number of tests, and of errors, which is 0 if the function returns.
 
     Raises:
-        RuntimeError: If the tool finds errors, or if a test fails, or if there are no tests.
+        RuntimeError: If the tool finds errors, if a test fails, or if there are no tests.
     """
     tool = arguments.tool
     with one_line_errors():
-        find_sanitizer()  # Without it the measurement ends here, before the engines are built.
-    # The tests then find their engines compiled, because under a tool that takes minutes.
+        find_sanitizer()  # If it is not installed, end before the engines are built.
+    # Compile the engines of the tests beforehand, because under a tool that takes minutes. Most
+    # tests play on boards of width 10.
     width = 10
     build_engines((features, width) for features in GOOD_CONTROLLERS)
     start_time = time.monotonic()
     findings = run_tool(tool)
+    seconds = round(time.monotonic() - start_time, 1)
     has_errors = findings["errors"] + findings["failed"] > 0
     if has_errors or findings["passed"] == 0:
         print(json.dumps(findings, indent=1), flush=True)
@@ -171,5 +186,4 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         f"sanitizer.{tool}.errors": findings["errors"],
         f"sanitizer.{tool}.tests": findings["passed"],
     }
-    seconds = round(time.monotonic() - start_time, 1)
     return Measured(figures, {"seconds": seconds, "findings": findings})

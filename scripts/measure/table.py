@@ -10,6 +10,7 @@ import ast
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -164,65 +165,76 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def command(name: str) -> Callable[..., int]:
-    """Return the command of a measurement: a function of the words of the command line.
+    """Return the command of a measurement: `_run` with its name, for the words of a user."""
+    return partial(_run, name)
 
-    It checks the arguments before it imports torch, then measures, prints the figures, and can
-    write a result file. It returns 0, or 1 if the measurement failed; bad input ends the
-    process with status 2.
+
+def _run(name: str, argv: Sequence[str] | None = None) -> int:
+    """Make a measurement by its name, print its figures, and write a result file if asked to.
+
+    The table of measurements says which module measures, and on which devices. The arguments
+    are checked before torch is imported, which takes seconds. Wrong arguments end the process
+    with status 2.
+
+    Args:
+        name: The name of a row of the table of measurements.
+        argv: The words of the command line; None: those of this process.
+
+    Returns:
+        The exit status: 0, or 1 if the measurement failed.
     """
+    row = MEASUREMENTS[name]
+    words = sys.argv[1:] if argv is None else argv
+    arguments = _parse(row, [*row.words.split(), *words])
+    with one_line_errors():
+        if arguments.json is not None:
+            check_writable(arguments.json)
+        if row.devices == GPU:
+            check_gpu("what is measured", "a machine with one")
+        # Measurements for a single device have no option that chooses one.
+        if len(row.devices) == 1:
+            device = row.devices[0]
+        else:
+            device = choose_device(arguments.device)
+    # These two import torch.
+    from kernels.support import ranks
+    from measure import provenance
 
-    def main(argv: Sequence[str] | None = None) -> int:
-        """Run the measurement ``name`` with the words ``argv``, or those of the process."""
-        row = MEASUREMENTS[name]
-        words = sys.argv[1:] if argv is None else argv
-        arguments = _parse(row, [*row.words.split(), *words])
-        with one_line_errors():
-            if arguments.json is not None:
-                check_writable(arguments.json)
-            if row.devices == GPU:
-                check_gpu("what is measured", "a machine with one")
-            # Measurements for a single device do not have the option.
-            if len(row.devices) == 1:
-                device = row.devices[0]
-            else:
-                device = choose_device(arguments.device)
-        # These imports need seconds, because they import torch.
-        from kernels.support import ranks
-        from measure import provenance
-
-        commit = provenance.commit()  # The checkout may change during the measurement.
-        if arguments.record:
-            if commit[0] is None:
-                fail(
-                    f"expected git to know the commit that is measured: set {provenance.COMMIT}"
-                )
-            folder = provenance.RESULTS / provenance.machine_name(device)
-            folder.mkdir(parents=True, exist_ok=True)
-            arguments.json = folder / f"{name}.json"
-        measure = importlib.import_module(f"measure.{row.module}").measure
-        with command_line.joined_ranks():
-            try:
-                result = measure(arguments, device)
-            except BuildError:  # It is a RuntimeError that `run` prints.
-                raise
-            except RuntimeError as error:
-                print(error, file=sys.stderr)
-                return 1
-            machine = provenance.machine(device)
-            hardware = machine.get("gpu", machine["processor"])
-            print(hardware, machine["vectors"], f"{machine['threads']} threads", sep=", ")
-            print(_figure_table(result.figures, result.data.get("ranges", {})), flush=True)
-            if arguments.json is not None and ranks.rank() == 0:
-                provenance.write_result(arguments.json, result, device, commit)
-        return 0
-
-    return main
+    commit = provenance.commit()  # The checkout may change during the measurement.
+    # With --record the result file is in the folder of this machine.
+    if arguments.record:
+        if commit[0] is None:  # The other value is whether files differ from the commit.
+            fail(f"expected git to know the commit that is measured: set {provenance.COMMIT}")
+        folder = provenance.RESULTS / provenance.machine_name(device)
+        folder.mkdir(parents=True, exist_ok=True)
+        arguments.json = folder / f"{name}.json"
+    measure = importlib.import_module(f"measure.{row.module}").measure
+    with command_line.joined_ranks():
+        try:
+            result = measure(arguments, device)
+        except BuildError:  # It is a RuntimeError, too, but the caller prints it.
+            raise
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            return 1
+        machine = provenance.machine(device)
+        hardware = machine.get("gpu", machine["processor"])
+        print(hardware, machine["vectors"], f"{machine['threads']} threads", sep=", ")
+        print(_figure_table(result.figures, result.data.get("ranges", {})), flush=True)
+        if arguments.json is not None and ranks.rank() == 0:
+            provenance.write_result(arguments.json, result, device, commit)
+    return 0
 
 
 def _parse(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments of a measurement from the words of a command line."""
-    # The description is the docstring of the measurement's module. The module imports torch,
-    # which takes seconds, so its docstring is read from its source.
+    """Return the arguments of a measurement from the words of a command line.
+
+    Every measurement has the options --json and --record for its result file. --device is only
+    for measurements that several devices can make, and other options depend on the module that
+    measures.
+    """
+    # The help begins with the docstring of that module. To import the module takes seconds,
+    # because it imports torch, so its docstring is read from its source.
     source = Path(__file__).with_name(f"{row.module}.py").read_text(encoding="utf-8")
     description = ast.get_docstring(ast.parse(source)) or ""
     parser = Parser(description=description, usage="%(prog)s [option ...] [argument ...]")

@@ -40,11 +40,18 @@ class Plan(NamedTuple):
 
 
 def times_of(
-    functions: Mapping[str, Function], plan: Plan, once: Callable[[Function], float]
+    functions: Mapping[str, Function], plan: Plan, time_call: Callable[[Function], float]
 ) -> Times:
-    """Time functions in rounds; ``once`` calls a function and returns the microseconds.
+    """Time functions in rounds, and return statistics of their times in microseconds.
 
-    In a round every function is called in turn, so a disturbance hits all of them.
+    In a round every function has its turn, so a disturbance of the machine hits all of them. In
+    its turn a function is called a few times to warm up, and then as often as it is timed.
+
+    Args:
+        functions: The functions by name.
+        plan: The numbers of rounds, of timed calls in a turn, and of calls to warm up. In the
+            first round there are ten times as many of the latter.
+        time_call: Calls a function, and returns the microseconds that it took.
     """
     rounds: dict[str, list[list[float]]] = {name: [] for name in functions}
     for number in range(plan.rounds):
@@ -53,8 +60,9 @@ def times_of(
             if number == 0:
                 warm_up *= 10
             for _ in range(warm_up):
-                once(function)
-            rounds[name].append([once(function) for _ in range(plan.calls)])
+                time_call(function)
+            times_of_turn = [time_call(function) for _ in range(plan.calls)]
+            rounds[name].append(times_of_turn)
     return {name: _summary(times) for name, times in rounds.items()}
 
 
@@ -117,14 +125,17 @@ def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2
 
 
 def capture(function: Function, calls: int) -> Function:
-    """Capture a number of calls in a CUDA graph; return the function that replays them."""
+    """Capture a number of calls of a function in a CUDA graph; return a function to replay it.
+
+    A replay launches the work of all calls at once.
+    """
     # torch.cuda.graph requires some calls on another stream before the capture.
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         for _ in range(_GRAPH_WARM_UP):
             function()
-    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.current_stream().wait_stream(side_stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(calls):

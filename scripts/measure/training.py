@@ -30,13 +30,17 @@ FLAGS = ()  # Additional ones for all runs.
 def train(
     out: RunFolder, device: str, seed: int, **variables: str
 ) -> tuple[dict[str, Any], str]:
-    """Train in a process of its own; return a description of the run, and the output.
+    """Train a controller in a process of its own.
 
     Args:
         out: The folder of the run.
         device: The device to train on.
         seed: The seed of the run.
         variables: Environment variables for the process, besides those of this one.
+
+    Returns:
+        A description of the run, with its times, its weights and its scores; and the standard
+        output of the process.
     """
     command = [sys.executable, "-m", "tetris", "train", "--device", device, "--seed", str(seed)]
     command += ["--out", str(out.path), *FLAGS]
@@ -54,9 +58,8 @@ def train(
         "training_seconds": provenance["seconds"],
         "weights": controller["weights"],
     }
+    # After an interrupted training there are no scores, and not every training has estimates.
     for key in ("decisions", "config", "score", "estimates"):
-        # A controller of an interrupted training has no scores, one without splitting no
-        # estimates.
         run[key] = provenance.get(key) or []
     return run, process.stdout
 
@@ -79,9 +82,12 @@ def first_run(folder: Path, device: str) -> Measured:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Train with every seed and return the times, or measure README's first command.
+    """Train with several seeds and measure the times, or measure README's first command.
 
-    The result has a description of every run, and the records of its generations as a series.
+    The argument ``what`` chooses the second one, `first_run`. The figures of the first are the
+    median and the largest time, of the training alone and of the command, which also measures
+    scores. Its details describe every run, and the records of each run's generations are a
+    series.
     """
     with tempfile.TemporaryDirectory() as folder:
         if arguments.what == "first_run":

@@ -81,7 +81,7 @@ def test_the_mask_says_which_keys_change_something() -> None:
     for _ in range(3000):
         mask = env.action_masks()
         for key in (LEFT, RIGHT, ROTATE):
-            assert mask[key] == (env._place_after(key) is not None)
+            assert mask[key] == (env._piece_after_key(key) is not None)
         before = env._shape, env._column, env.held
         key = int(env.action_space.sample())
         env._since_gravity = 0

@@ -54,11 +54,12 @@ def score_parser(
 ) -> tuple[Parser, Group]:
     """Return the parser of a command that scores controllers, such as ``evaluate``.
 
-    `read_trials` reads its arguments, and `print_scores` prints the scores.
+    It has arguments for the controllers, the game, the device, how long to play, and the form
+    of the output. `read_trials` reads them, and `print_scores` prints the scores.
 
     Returns:
-        The parser, and its group of options that limit the length of play, of which a user can
-        choose one; a command can add others.
+        The parser, and the group of its options that limit the length of play. A user can
+        choose only one of them, and a command can add others.
     """
     parser = Parser(
         description=description, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]"
@@ -69,25 +70,34 @@ def score_parser(
         metavar="CONTROLLER",
         help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
     )
-    add_device(add_game(parser), devices)
+    game = add_game(parser)
+    add_device(game, devices)
     limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
     text = f"at least S seconds per controller (default: {DEFAULT_SECONDS:g})"
     add_option(limit, "--seconds", "S", text, positive_seconds)
     add_option(limit, "--decisions", "N", "at least N decisions per controller", positive_int)
+    output = parser.add_argument_group("output")
     text = "print one object per controller, a list, to stdout"
-    parser.add_argument_group("output").add_argument("--json", action="store_true", help=text)
+    output.add_argument("--json", action="store_true", help=text)
     return parser, limit
 
 
-def add_game(parser: argparse.ArgumentParser, **of_seed: Any) -> argparse._ArgumentGroup:
-    """Add the options of a game, and return their group: rules, seed, the user's features.
+def add_game(parser: argparse.ArgumentParser, **seed_options: Any) -> argparse._ArgumentGroup:
+    """Add the options that describe a game to a parser, and return them as a group.
 
-    ``of_seed`` changes the arguments of `add_setting` for the option ``--seed``.
+    They are the board, the rule, the pieces, the lookahead, the seed, and a header with
+    features of the user. `add_setting` takes a default and a help text from the settings of
+    that name.
+
+    Args:
+        parser: The parser.
+        seed_options: Arguments of `add_option` that replace those of the option ``--seed``.
     """
     game = parser.add_argument_group("game")
     add_setting(game, "board")
     add_setting(game, "rule")
     add_setting(game, "pieces")
+    # There are two kinds of lookahead, of which a user can choose one.
     lookahead = game.add_mutually_exclusive_group()
     add_setting(lookahead, "pieces_known", choices=(1, 2), metavar=None)
     text = (
@@ -95,7 +105,8 @@ def add_game(parser: argparse.ArgumentParser, **of_seed: Any) -> argparse._Argum
         "some 15 times as slow"
     )
     lookahead.add_argument("--lookahead", action="store_true", help=text)
-    add_setting(game, "seed", **{"read": seed, "text": "of the pieces"} | of_seed)
+    seed_defaults = {"read": seed, "text": "of the pieces"}
+    add_setting(game, "seed", **seed_defaults | seed_options)
     add_feature_header(game)
     return game
 

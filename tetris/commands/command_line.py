@@ -68,27 +68,30 @@ class Parser(argparse.ArgumentParser):
 def fail(error: object) -> NoReturn:
     """Print an error as one line on stderr, and exit with status 2.
 
-    If several processes, the ranks, work together, the first one prints all errors. The others
-    print only errors of files and builds, which may occur in one process alone, after the
-    number of the rank.
+    If several processes work together, which are called ranks, rank 0 prints every error. The
+    other ranks are silenced, because an error of the input occurs in all of them. They print
+    only errors of files and builds, which may occur in one process alone, with the number of
+    the rank in front.
     """
     stream = sys.stderr
     prefix = ""
+    # `_silenced` has the number and the stderr of this rank; it is None for rank 0.
     if _silenced and isinstance(error, (OSError, BuildError)):
         from kernels.support.ranks import RanksError  # It imports torch.
 
         # A RanksError says that another rank has gone, which prints its own error.
-        is_of_another_rank = isinstance(error, RanksError) or isinstance(
-            error.__cause__, RanksError
-        )
-        if not is_of_another_rank:
+        is_of_other_rank = isinstance(error, RanksError)
+        is_caused_by_other_rank = isinstance(error.__cause__, RanksError)
+        if not is_of_other_rank and not is_caused_by_other_rank:
             rank, stream = _silenced
             prefix = f"rank {rank}: "
+    # The text of an OSError would begin with its number, "[Errno 2]".
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    program = Path(sys.argv[0]).name
     line = printable(" ".join(str(error).split()))
     with contextlib.suppress(OSError):  # The terminal may be closed.
-        print(f"{prefix}{Path(sys.argv[0]).name}: error: {line}", file=stream, flush=True)
+        print(f"{prefix}{program}: error: {line}", file=stream, flush=True)
     raise SystemExit(BAD_INPUT)
 
 
@@ -110,26 +113,26 @@ def one_line_errors() -> Iterator[None]:
 def run(main: Callable[[], int]) -> NoReturn:
     """Run the main function of a command, and exit with the status that it returns.
 
-    There is no traceback after Ctrl-C, a closed pipe, a full disk, full memory or a failed
-    build.
+    After Ctrl-C, a full disk, full memory or a failed build there is one line instead of a
+    traceback, and nothing at all if the reader of a pipe has closed it.
     """
     open_closed_streams()
+    # A terminal may lack a character; then print its escape sequence.
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # The terminal may lack a character.
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         with one_line_interrupts():
             status = main()
             sys.stdout.flush()
-    except BrokenPipeError:  # The reader, such as head, has enough lines.
+    except BrokenPipeError:  # The reader of the pipe, such as `head`, has enough lines.
         status = 0
     except (OSError, BuildError) as error:
         fail(error)
     except (MemoryError, RuntimeError) as error:
-        # torch has no type of its own for full memory on the CPU.
-        is_memory_full = isinstance(error, MemoryError) or any(
-            text in str(error) for text in _FULL_MEMORY
-        )
+        # torch has no error type of its own for full memory on the CPU, only texts.
+        has_text = any(text in str(error) for text in _FULL_MEMORY)
+        is_memory_full = isinstance(error, MemoryError) or has_text
         if not is_memory_full:
             raise
         fail(f"out of memory: {str(error) or 'none is left'}")
@@ -140,11 +143,11 @@ def run(main: Callable[[], int]) -> NoReturn:
 
 @contextlib.contextmanager
 def joined_ranks() -> Iterator[None]:
-    """Let the processes that ``torchrun`` started, the ranks, work together in the context.
+    """Connect the processes that ``torchrun`` started, the ranks, in a context.
 
-    Only the first one prints; the output of the others is dropped, except errors, see `fail`.
-    If the processes cannot reach each other, the command ends with an error in one line. In a
-    process that ``torchrun`` did not start, nothing changes.
+    Only rank 0 prints. The output of the other ranks is dropped, except for some errors, which
+    `fail` prints. If the processes cannot reach each other, the command ends with an error in
+    one line. In a process that ``torchrun`` did not start, nothing changes.
     """
     global _silenced
     from kernels.support import ranks  # It imports torch.
@@ -152,11 +155,14 @@ def joined_ranks() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with one_line_errors():
             stack.enter_context(ranks.joined())
-        if ranks.rank() > 0:
-            nowhere = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
-            stack.enter_context(contextlib.redirect_stdout(nowhere))
-            _silenced = ranks.rank(), sys.stderr  # For `fail`.
-            stack.enter_context(contextlib.redirect_stderr(nowhere))
+        rank = ranks.rank()
+        if rank > 0:
+            # `fail` still needs the stderr of this process, so it is stored before it is
+            # replaced.
+            _silenced = rank, sys.stderr
+            null = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+            stack.enter_context(contextlib.redirect_stdout(null))
+            stack.enter_context(contextlib.redirect_stderr(null))
         try:
             yield
         finally:

@@ -37,7 +37,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Estimate the score of every controller, print the table, and return the exit status.
 
-    If ``torchrun`` started several processes, they share the work.
+    An estimate is made by importance splitting, which needs less play than games do if games
+    hardly ever end. If ``torchrun`` started several processes, they share the work.
     """
     arguments = parse_arguments(argv)
     with one_line_errors():
@@ -47,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "expected a compiler for the C++ engine: in Python an estimate takes hours"
             )
         trials = read_trials(arguments, device)
+    # An estimate goes on until it has used both a number of seconds and a number of decisions.
     seconds = arguments.seconds or 0.0
     decisions = arguments.decisions or 0
     if not seconds and not decisions:
@@ -57,8 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     scores = []
     for trial in trials:
+        # If many games end within a short time of play, splitting has no advantage.
         games = estimates.games_ended(trial)
-        if games > estimates.MOST_ENDS:  # Splitting has no advantage.
+        if games > estimates.MOST_ENDS:
             fail(
                 f"{trial.label} ends {games:,} games in {estimates.PLAYED:,} decisions on "
                 f"{trial.rules.board}: evaluate scores it by them"

@@ -26,21 +26,20 @@ from tetris.view.play_page import play_page
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the page, open it in a browser, and return the exit status."""
+    """Write a web page on which a person plays against a controller, and open it in a browser.
+
+    Returns:
+        The exit status.
+    """
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER]")
     add_controller(parser)
+    # With SUPPRESS the parsed arguments have no seed if the user chose none.
     text = "of the pieces (default: other ones whenever the page is opened)"
-    # Without the option the arguments have no seed.
     add_game(parser, default=argparse.SUPPRESS, text=text)
     output = parser.add_argument_group("output")
-    add_option(
-        output,
-        "--out",
-        "FILE.html",
-        "the page",
-        path_ending(".html"),
-        default=Path("play.html"),
-    )
+    page_path = path_ending(".html")
+    default_path = Path("play.html")
+    add_option(output, "--out", "FILE.html", "the page", page_path, default=default_path)
     output.add_argument("--no-open", action="store_true", help="write the page alone")
     arguments = parser.parse_args(argv)
     with one_line_errors():

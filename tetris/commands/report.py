@@ -26,7 +26,11 @@ COMPARISON = Path("comparison.html")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments of the command line; exit with an error in one line."""
+    """Return the arguments of the command ``report``; exit with an error in one line.
+
+    `add_option` takes the name of an option, what stands for its value in the help, the help,
+    and a function that reads the value.
+    """
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] RUN [RUN ...]")
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run, finished or not"
@@ -48,20 +52,25 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the report of one run, or the comparison of several, and return the exit status.
+    """Write the report of one training run, or of several for comparison, as a web page.
 
-    With ``--plot`` also write a picture; with ``--serve`` show the page on this machine.
+    With ``--plot`` also draw the learning curves into a picture; with ``--serve`` show the page
+    on this machine instead of writing it.
+
+    Returns:
+        The exit status.
     """
     arguments = parse_arguments(argv)
     if arguments.serve:
         return serve(arguments)
-    paths = arguments.runs
     with one_line_errors():
-        runs = [load_run(path) for path in paths]
-        default_page = RunFolder(paths[0]).report if len(paths) == 1 else COMPARISON
-        page = arguments.out or default_page
+        runs = [load_run(path) for path in arguments.runs]
+        page = arguments.out
+        if page is None:
+            page = RunFolder(arguments.runs[0]).report if len(runs) == 1 else COMPARISON
         picture = arguments.plot
-        check_writable(page)  # An error is better before the work than after it.
+        # Look for errors of paths before the work.
+        check_writable(page)
         if picture is not None:
             check_writable(picture)
             draw_runs(runs, picture)
@@ -72,15 +81,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Show the page of runs, or of a folder of runs, until Ctrl-C; return the exit status."""
+    """Show a page that follows training runs on this machine until Ctrl-C.
+
+    The argument ``runs`` is a list of folders: those of runs, or one that holds the folders of
+    runs.
+
+    Returns:
+        The exit status.
+    """
     with one_line_errors():
         for path in arguments.runs:
-            is_folder_of_runs = next(path.glob("*/config.json"), None) is not None
-            if not is_folder_of_runs or len(arguments.runs) > 1:
-                # It raises if there is no run. The run need not have a generation yet.
+            configs = list(path.glob("*/config.json"))  # Every run has such a file.
+            is_folder_of_runs = len(arguments.runs) == 1 and configs
+            if not is_folder_of_runs:
+                # This raises an error if the folder is no run. A run need not have a
+                # generation yet, so it cannot be loaded.
                 RunFolder(path).recipe()
     try:
-        server = ReportServer(arguments.runs, arguments.port or 0)  # 0 is a free port.
+        port = arguments.port or 0  # 0 is a free port.
+        server = ReportServer(arguments.runs, port)
     except OSError as error:
         fail(f"--port {arguments.port}: {error.strerror}: take another, or none for a free one")
     with server:

@@ -29,7 +29,11 @@ from tetris.solver.value_iteration import MOST_GAMES
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments of the command line; exit with an error in one line."""
+    """Return the arguments of the command ``solve``; exit with an error in one line.
+
+    `add_setting` adds an option whose help and default are those of a setting, and
+    `add_option` one of its own, with a function that reads the value.
+    """
     parser = Parser(description=__doc__)
     game = parser.add_argument_group("game")
     add_setting(game, "board", default="5x5")
@@ -49,8 +53,16 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Solve a board, check the solution by games, print both, and return the exit status."""
+    """Solve a small board by value iteration, and check the solution by games.
+
+    The solution is the value of every board under perfect play. It can be saved to a file. Its
+    lines per game, and the mean of the games that were played, are printed as text or as JSON.
+
+    Returns:
+        The exit status.
+    """
     arguments = parse_arguments(argv)
+    games = arguments.games
     with one_line_errors():
         rules = game_rules(arguments)
         device = choose_device(arguments.device)
@@ -59,7 +71,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.out is not None:
             check_writable(arguments.out)
         solution = solve(rules, arguments.pieces_known, device)
-        games = arguments.games
         lines = solution.play(games, arguments.seed).double()
         mean = float(lines.mean())
         standard_error = float(lines.std() / games**0.5) if games > 1 else None

@@ -30,7 +30,7 @@ from tetris.record.numbers import format_lines
 from tetris.report.evolution import write_evolution
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
-from tetris.training import Interrupted
+from tetris.training import Interrupted, TrainingResult
 from tetris.training.recipe import Recipe, make_recipe, read_settings
 from tetris.training.run_folder import RunFolder, load_run, new_folder
 from tetris.training.settings import SETTINGS
@@ -41,9 +41,10 @@ _WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options of the command line; those that the user left out are absent.
+    """Return the options of the command ``train``, only those that the user has set.
 
-    So settings of a config file or a preset can be told from settings of the command line.
+    An option that the user left out is not an attribute of the result, because its value then
+    comes from a configuration file or a preset.
     """
     parser = Parser(
         description=__doc__,
@@ -51,6 +52,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         usage="%(prog)s [--preset NAME] [option ...]",
         epilog="What is not given comes from --config, then from --preset.",
     )
+    # Every setting of a training is an option, in the group that the setting names.
     group_names = ("recipe", "game", "search", "machine", "run")
     groups = {name: parser.add_argument_group(name) for name in group_names}
     for name, setting in SETTINGS.items():
@@ -62,44 +64,45 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     folder = run.add_mutually_exclusive_group()
     add_option(folder, "--out", "FOLDER", "a new folder (default: runs/DATE-TIME-seedN)", Path)
     add_option(folder, "--resume", "FOLDER", "a stopped run goes on, by its settings", Path)
-    add_option(
-        run, "--time-limit", "S", "train at most S seconds, then measure", positive_seconds
-    )
-    run.add_argument(
-        "--tensorboard", action="store_true", help="curves for TensorBoard (extra tensorboard)"
-    )
+    text = "train at most S seconds, then measure"
+    add_option(run, "--time-limit", "S", text, positive_seconds)
+    text = "curves for TensorBoard (extra tensorboard)"
+    run.add_argument("--tensorboard", action="store_true", help=text)
     options = parser.parse_args(argv)
+    # Of a resumed run only a few options can still be changed.
     if "resume" in options:
-        fixed = [
-            f"--{name.replace('_', '-')}" for name in vars(options) if name not in _WITH_RESUME
-        ]
+        fixed = [name for name in vars(options) if name not in _WITH_RESUME]
         if fixed:
-            parser.error(f"a resumed run keeps its settings: expected no {', '.join(fixed)}")
+            flags = ", ".join("--" + name.replace("_", "-") for name in fixed)
+            parser.error(f"a resumed run keeps its settings: expected no {flags}")
     return options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Train a controller, or resume a run, and return the exit status.
+    """Train a controller in a new run, or resume a run, and return the exit status.
 
     The options become a recipe, and the recipe becomes a `Training`. Its trainer asks
     `run_objective` for the fitness of each generation, whose games `tetris.Rollout` plays on an
     engine.
     """
     options = parse_arguments(argv)
+    # At the end the stack unlocks the folder of the run and disconnects the processes.
     with ExitStack() as stack:
         with one_line_errors():
             stack.enter_context(joined_ranks())
             training = open_training(options, stack)
-        if training is None:
+        if training is None:  # The run was finished before.
             return 0
         announce(training)
         folder = training.folder
         if "tensorboard" in options:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
-        with training.stop:  # A signal is a request to stop, which the training looks for.
+        # In this context a signal such as Ctrl-C asks the training to stop.
+        with training.stop:
             try:
                 return train(training, options)
-            except OSError:  # For example a full disk; the last checkpoint exists.
+            except OSError:
+                # For example the disk is full. The run can go on from its last checkpoint.
                 resume = command_for(folder, options, "train", "--resume")
                 note(f"to go on when that is mended: {resume}")
                 raise
@@ -108,17 +111,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | None:
     """Return the training of a new or a resumed run; None if the run is finished.
 
-    The folder of the run is locked until the caller closes ``stack``.
+    The folder of the run is locked until the caller closes ``stack``. Several processes, the
+    ranks, can train together. `ranks.broadcast` calls a function on rank 0 only, and returns
+    its result on every rank.
     """
-    # If several processes train, the first one reads the files, and tells the others.
-    recipe, folder, is_new = ranks.broadcast(lambda: run_of(options))
+    recipe, folder, is_new = ranks.broadcast(lambda: choose_run(options))
     choose_device(recipe.device, _CPU)  # It raises if the engine is not available.
     prepare_engine(recipe)
     callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in options else []
-    training = Training(recipe, folder, getattr(options, "time_limit", None), callbacks)
+    time_limit = getattr(options, "time_limit", None)
+    training = Training(recipe, folder, time_limit, callbacks)
     is_first_rank = ranks.rank() == 0
     if is_first_rank:
-        new_recipe = recipe if is_new else None
+        new_recipe = recipe if is_new else None  # The recipe to write.
         stack.enter_context(folder.claimed(new_recipe))
     if not is_new:
         if ranks.broadcast(lambda: is_finished(folder, recipe)):
@@ -134,28 +139,33 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
     return training
 
 
-def run_of(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
-    """Return the recipe and the folder of a run, and whether the run is a new one.
+def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
+    """Return the recipe and the folder of the run to train, and whether it is a new run.
 
-    A process that ``torchrun`` starts again after a failure resumes the run of ``--out``.
+    A new run has the settings of its options, then of its configuration file, then of its
+    preset. A resumed run has the settings in its folder. An option that the user left out is
+    not an attribute of ``options``.
     """
     out: Path | None = getattr(options, "out", None)
     resumed: Path | None = getattr(options, "resume", None)
-    # torchrun sets these variables.
-    if resumed is None and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")):
+    # torchrun, which sets these two variables, starts the command again after a failure. Then
+    # resume the run that the command had begun.
+    restarts_allowed = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
+    if resumed is None and restarts_allowed:
         if out is None:
             raise ValueError(
                 "expected --out FOLDER with --max-restarts: what is started again goes on there"
             )
-        is_restart = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-        if is_restart and RunFolder(out).config.is_file():
+        restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        if restarts and RunFolder(out).config.is_file():
             resumed = out
     if resumed is not None:
         folder = RunFolder(resumed)
         return folder.recipe(), folder, False
     settings = {name: value for name, value in vars(options).items() if name in SETTINGS}
     config = read_settings(options.config) if "config" in options else {}
-    device = choose_device(str((config | settings).get("device", AUTO)), _CPU)
+    device_setting = (config | settings).get("device", AUTO)
+    device = choose_device(str(device_setting), _CPU)
     recipe = make_recipe(device, config, settings)
     return recipe, new_folder(out, recipe.seed), True
 
@@ -166,18 +176,24 @@ def note(text: object) -> None:
 
 
 def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
-    """Return whether all generations of a run are trained, and its scores measured."""
+    """Return whether a training run is complete, so that there is nothing to resume.
+
+    It is complete if its controller was learned in all generations, and has a score on every
+    board, unless the recipe asks for no scores.
+    """
     if not folder.controller.is_file():
         return False
     controller = folder.learned()
     provenance = controller.provenance
     if provenance.get("generation") != recipe.total_generations:
         return False
+    if not recipe.score_decisions:
+        return True
+    # Some scores are from games, others are estimates; either list may be missing.
     scores = (provenance.get("score") or []) + (provenance.get("estimates") or [])
     scored_boards = {score["board"] for score in scores}
     all_boards = {rules.board for rules in boards(controller, recipe.rules)}
-    needs_no_scores = not recipe.score_decisions
-    return needs_no_scores or scored_boards.issuperset(all_boards)
+    return scored_boards.issuperset(all_boards)
 
 
 def restore(training: Training) -> None:
@@ -189,7 +205,11 @@ def restore(training: Training) -> None:
 
 
 def announce(training: Training) -> None:
-    """Print on stderr which run begins or resumes, and its folder."""
+    """Print on stderr which training run begins or resumes, its folder and its settings.
+
+    The second line is the header of the lines that follow during the training, one for each
+    generation.
+    """
     recipe = training.recipe
     stages = ", ".join(f"{stage.generations} on {stage.rules.board}" for stage in recipe.stages)
     generation = training.optimizer.generation
@@ -204,10 +224,26 @@ def announce(training: Training) -> None:
     )
 
 
-def train(training: Training, options: argparse.Namespace) -> int:
-    """Train, then draw, score and report the controller; return the exit status.
+def announce_controller(training: Training, result: TrainingResult) -> None:
+    """Print the file of a learned controller, and how long the training took."""
+    recipe = training.recipe
+    decisions = recipe.decisions_until(result.generation)
+    speed = decisions / max(result.elapsed_s, 1e-9)
+    print(
+        f"{printable(training.folder.controller)}: learned in {result.generation} of "
+        f"{recipe.total_generations} generations, {format_lines(decisions)} decisions, "
+        f"{result.elapsed_s:.0f} s ({format_lines(speed)} decisions/s)",
+        flush=True,
+    )
 
-    If a signal stops the training or the scores, print how to resume.
+
+def train(training: Training, options: argparse.Namespace) -> int:
+    """Train a controller, then draw and score it and write the report of the run.
+
+    If a time limit or a signal stops the training or the scores, print how to resume.
+
+    Returns:
+        The exit status.
     """
     recipe = training.recipe
     folder = training.folder
@@ -217,45 +253,45 @@ def train(training: Training, options: argparse.Namespace) -> int:
     if result.reason == "signal":
         if ranks.rank() == 0 and controller is not None:
             report(folder)
-        return stopped(training, options, progress)
+        return announce_stop(training, options, progress)
     conclusion = None  # The verdict on the scores.
     if controller is None:
         note(
             "the time limit came before the first generation was over: no controller exists yet"
         )
     else:
-        decisions = recipe.decisions_until(result.generation)
-        speed = decisions / max(result.elapsed_s, 1e-9)
-        print(
-            f"{printable(folder.controller)}: learned in {result.generation} of "
-            f"{recipe.total_generations} generations, {format_lines(decisions)} decisions, "
-            f"{result.elapsed_s:.0f} s ({format_lines(speed)} decisions/s)",
-            flush=True,
-        )
+        announce_controller(training, result)
         conclusion = draw_and_measure(training, controller)
+        # The recipe asks for scores, but there is no verdict: a signal stopped them.
         if recipe.score_decisions and conclusion is None:
-            return stopped(training, options, f"while measuring {folder.controller}")
+            return announce_stop(training, options, f"while measuring {folder.controller}")
     if result.reason == "time_limit":
         resume = command_for(folder, options, "train", "--resume")
         note(f"time is up {progress}; to go on: {resume}")
     if conclusion is not None:
-        known = [] if recipe.pieces_known == 1 else ["--pieces-known", str(recipe.pieces_known)]
-        watch = command_for(folder, options, "watch", *known)
+        flags = []
+        if recipe.pieces_known != 1:
+            flags = ["--pieces-known", str(recipe.pieces_known)]
+        watch = command_for(folder, options, "watch", *flags)
         print(f"\n{conclusion}\nto watch it play: {printable(watch)}", flush=True)
     return 0
 
 
 def draw_and_measure(training: Training, controller: LinearController) -> str | None:
-    """Draw and score a learned controller, and write the report.
+    """Score a learned controller, draw its training, and write the report of the run.
+
+    Several processes, the ranks, can play for the scores together; only the first one draws.
 
     Returns:
-        The verdict on the scores; None if the recipe wants no scores, or a signal stopped them.
+        The verdict on the scores; None if the recipe asks for no scores, or if a signal stopped
+        them.
     """
     is_first_rank = ranks.rank() == 0
     drawing = threading.Thread(target=draw, args=(training,))
     if is_first_rank:
         drawing.start()
-        # A GPU can play for the scores meanwhile. On a CPU wait until all is drawn.
+        # A GPU can play for the scores while the CPU draws. Without one wait, because drawing
+        # would slow the games down.
         if training.recipe.device != "cuda":
             drawing.join()
     conclusion = None
@@ -300,19 +336,26 @@ def optional_file(file: Path, description: str = "") -> Iterator[None]:
 
 
 def measure(training: Training, controller: LinearController) -> str:
-    """Score a controller, print and save the scores after each board, and return a verdict.
+    """Score a controller on all boards of its training, and return a verdict in words.
 
-    The verdict is on the board of the run, or on the first board if that was not scored.
+    The scores of a board are those of the controller and of published ones. They are printed
+    and saved after each board, so that a signal, on which `stop.check` raises an error, loses
+    only those of one board.
+
+    Returns:
+        The verdict on the board of the run, or on the first board if that was not scored.
     """
     recipe = training.recipe
     all_scores: list[Score] = []
     conclusion = ""
     for rules in boards(controller, recipe.rules):
+        # If one of several processes got a signal, all of them stop.
         ranks.run_collective(training.stop.check)
         print(f"scoring on {rules.board} ...", file=sys.stderr, flush=True)
         trial = Trial(LEARNED, controller, rules, recipe.device, lookahead=recipe.lookahead)
         scores = list(compare(trial, recipe.score_decisions, training.stop.check))
         all_scores += scores
+        # A score is None if no game ended.
         if any(score["lines_per_game"] is not None for score in scores):
             print(f"\n{score_table(scores)}", flush=True)
         training.save_controller(scores=all_scores)
@@ -334,13 +377,19 @@ def command_for(
     return f"python -m tetris {name} {shlex.join(words)}"
 
 
-def stopped(training: Training, options: argparse.Namespace, progress: str) -> int:
+def announce_stop(training: Training, options: argparse.Namespace, progress: str) -> int:
     """Print how to resume a run that a signal stopped, and return the exit status.
 
-    ``progress`` says how far the run is. The status is 128 plus the number of the signal.
+    The status is 128 plus the number of the signal, as usual in a shell.
+
+    Args:
+        training: The run.
+        options: The options of the command line.
+        progress: A text that says how far the run is.
     """
     signal_number = training.stop.signum or 0
-    with suppress(RanksError):  # Another process may have got the signal.
+    # If several processes train, only one of them may have got the signal.
+    with suppress(RanksError):
         (signal_number,) = ranks.all_reduce_max([signal_number])
     signal_number = signal_number or signal.SIGINT
     resume = command_for(training.folder, options, "train", "--resume")

@@ -60,7 +60,11 @@ EXPORTS = {
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments of the command line; exit with an error in one line."""
+    """Return the arguments of the command ``watch``; exit with an error in one line.
+
+    `add_option` takes the name of an option, what stands for its value in the help, the help,
+    and a function that reads the value.
+    """
     parser = Parser(
         description=__doc__, usage="%(prog)s [option ...] [CONTROLLER | replay.json]"
     )
@@ -71,15 +75,15 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_option(limit, "--games", "N", "play until N games have ended", positive_int)
     default = f"{DEFAULT_DECISIONS} into a file or a pipe, no end in a terminal"
     add_option(limit, "--decisions", "N", f"play N pieces (default: {default})", positive_int)
-    read = between(0.1, 1000, "a number of pieces per second from 0.1 to 1000")
-    add_option(length, "--speed", "N", "pieces per second", read, default=5.0)
+    speed = between(0.1, 1000, "a number of pieces per second from 0.1 to 1000")
+    add_option(length, "--speed", "N", "pieces per second", speed, default=5.0)
     text = "begin with piece N: the terminal, GIF and MP4"
     add_option(length, "--from", "N", text, positive_int, default=1, dest="first")
+    # The kinds of files that the command can write, such as --gif OUT.gif.
     output = parser.add_argument_group("instead of watching in the terminal")
-    for name, (suffix, description) in EXPORTS.items():
-        add_option(
-            output, f"--{name}", f"OUT{suffix}", f"write {description}", path_ending(suffix)
-        )
+    for kind, (suffix, description) in EXPORTS.items():
+        text = f"write {description}"
+        add_option(output, f"--{kind}", f"OUT{suffix}", text, path_ending(suffix))
     text = "write what generations of a run folder play, side by side, and an MP4 beside it"
     add_option(output, "--evolution", "OUT.gif", text, path_ending(".gif"))
     return parser.parse_args(argv)
@@ -127,7 +131,10 @@ class Show:
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
-    """Return the games to show: those of a replay, or those that a controller is to play.
+    """Return the games to show: a replay, or games that a controller is yet to play.
+
+    ``arguments.source`` is the file of a replay, or else a controller: its name, its file or
+    the folder of a training run.
 
     Raises:
         OSError: If a file cannot be read.
@@ -135,16 +142,17 @@ def read_show(arguments: argparse.Namespace) -> Show:
     """
     source = arguments.source
     if source is not None and _is_replay(Path(source)):
-        for name, default in GAME.items():  # The options of a game.
+        # A user must not choose the rules or the pieces of a replay.
+        for name, default in GAME.items():
             if getattr(arguments, name) != default:
                 flag = name.replace("_", "-")
                 raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
         replay = Replay.load(source)
         if not replay.placements:
             raise ValueError(f"{source}: expected a replay of at least one placement, got none")
-        # The name of a controller may be empty.
-        player = replay.controller.name if replay.controller else "a person"
-        label = player or Path(source).stem
+        label = "a person"
+        if replay.controller:
+            label = replay.controller.name or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, label, replay)
     rules = game_rules(arguments)
     label, controller = controller_for(source, rules)
@@ -182,30 +190,31 @@ def skip_to(first: int, all_scenes: Iterator[Scene]) -> Iterator[Scene]:
     return chain([scene], rest)
 
 
-def export(
+def export_files(
     show: Show, played: Iterator[AfterState], pieces: int | None, arguments: argparse.Namespace
 ) -> None:
-    """Play the games, write them to the files of the options, and print the files' names.
+    """Play games, write them to the files that a user asked for, and print the files' names.
 
     Args:
-        show: The games.
-        played: Their after-states, which may have no end.
+        show: The games' rules, seed, controller and label; if they are a replay, also that.
+        played: An iterator that plays the games, and yields the state after each placement. It
+            may have no end.
         pieces: The most pieces to play; None: up to the end of ``played``.
         arguments: The arguments of the command line.
     """
-    stream: int | None = 0
+    stream: int | None = 0  # The number of the sequence of pieces.
     if show.replay is not None:
         stream = show.replay.stream
         pieces = min(pieces or sys.maxsize, len(show.replay.placements))
     with progress(played, desc="playing", total=pieces, unit=" pieces", leave=False) as bar:
-        # The games are played while the bar is read.
+        # The games are played here, because that reads the iterator to its end.
         replay = Replay.of(bar, show.rules, show.seed, stream, show.controller)
     count = len(replay.placements)
-    for name, path in export_paths(arguments).items():
+    for kind, path in export_paths(arguments).items():
         with one_line_errors():
-            if name == "replay":
+            if kind == "replay":
                 replay.save(path)
-            elif name == "html":
+            elif kind == "html":
                 page = player_page(replay, show.label, arguments.speed, show.lookahead)
                 write_text(path, page)
             else:
@@ -259,9 +268,13 @@ def show_evolution(source: str | None, path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Show games in the terminal, or write them to files; return the exit status.
+    """Show games of a controller or of a replay, or write them to files.
 
-    Without a terminal they are printed as text.
+    A terminal shows them as an animation. If the output is no terminal, they are printed as
+    text.
+
+    Returns:
+        The exit status.
     """
     arguments = parse_arguments(argv)
     writes_files = bool(export_paths(arguments))
@@ -272,17 +285,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         show = read_show(arguments)
         check_exports(arguments)
+    # In a terminal a person can end the games by a key. Anything else needs a limit.
     pieces = arguments.decisions
     has_limit = pieces is not None or arguments.games or show.replay
-    is_watched = interactive and not writes_files  # A person can end it by a key.
+    is_watched = interactive and not writes_files
     if not has_limit and not is_watched:
         pieces = DEFAULT_DECISIONS
     if pieces is not None:
         pieces += arguments.first - 1  # The pieces that are skipped.
     played = limit(show.played(), pieces, arguments.games)
+    # The games are played while they are shown, so a damaged replay is noticed only then.
     try:
         if writes_files:
-            export(show, played, pieces, arguments)
+            export_files(show, played, pieces, arguments)
             return 0
         shown = skip_to(arguments.first, scenes(show.rules, played))
         if interactive:

@@ -94,18 +94,28 @@ class KeyPressTetrisEnv(TetrisEnv):
     def step(
         self, action: SupportsIndex
     ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Press a key by its number in the action space; see `TetrisEnv.step`."""
+        """Press a key, and let the piece fall by a row if gravity acts in this step.
+
+        A key that has no effect now is allowed. The piece comes to rest when it should fall, by
+        a key or by gravity, and cannot; then the next piece begins above the board.
+
+        Args:
+            action: The number of a key: nothing, left, right, rotate, down (by one row), drop
+                (as far as possible), or swap with the piece in the hold slot.
+
+        Returns:
+            Observation, reward, terminated, truncated and info, as Gymnasium defines them.
+        """
         key = self._checked_number(action)
         placed_before = self._placed
         reward = 0.0
         dropped_rows = 0
         if key in (DOWN, DROP):
-            row_before = self._row
-            while self._can_fall():
+            # A drop ends at row 0 at the latest.
+            most_rows = 1 if key == DOWN else self._row
+            while dropped_rows < most_rows and self._can_fall():
                 self._row -= 1
-                if key == DOWN:
-                    break
-            dropped_rows = row_before - self._row
+                dropped_rows += 1
             if key == DROP or not dropped_rows:
                 reward = self._come_to_rest()
         elif key == HOLD:
@@ -114,9 +124,9 @@ class KeyPressTetrisEnv(TetrisEnv):
                 self._begin_piece()
                 self._may_hold = False
         elif key != NOTHING:
-            place = self._place_after(key)
-            if place is not None:
-                self._shape, self._column = place
+            moved = self._piece_after_key(key)
+            if moved is not None:
+                self._shape, self._column = moved
         # Gravity acts after every gravity-th step, unless the piece has just come to rest.
         self._since_gravity = (self._since_gravity + 1) % self.gravity
         if self._since_gravity == 0 and self._placed == placed_before:
@@ -125,7 +135,8 @@ class KeyPressTetrisEnv(TetrisEnv):
             else:
                 reward = self._come_to_rest()
         if self.reward == "points":
-            reward += dropped_rows * (2 if key == DROP else 1)
+            points_per_row = 2 if key == DROP else 1
+            reward += dropped_rows * points_per_row
         return self._observation(), reward, self.is_over, False, {"action_mask": self._mask()}
 
     def _can_fall(self) -> bool:
@@ -145,16 +156,20 @@ class KeyPressTetrisEnv(TetrisEnv):
         self._begin_piece()
         return reward
 
-    def _place_after(self, key: int) -> tuple[Shape, int] | None:
-        """Return the piece's shape and column after a key moved or turned it.
+    def _piece_after_key(self, key: int) -> tuple[Shape, int] | None:
+        """Return the falling piece's shape and column after the key left, right or rotate.
 
-        It is None if the piece cannot move or turn so, or would not change.
+        The shape is the piece in its new orientation; the column is its leftmost one. The
+        result is None if the key has no effect, because a wall or the stack is in the way, or
+        because the piece looks the same after a turn.
         """
         shape = self._shape
         column = self._column
         if key == ROTATE:
             orientations = PIECES[shape.piece]
-            shape = orientations[(shape.orientation + 1) % len(orientations)]
+            next_orientation = (shape.orientation + 1) % len(orientations)
+            shape = orientations[next_orientation]
+            # A piece that would stick out on the right moves to the left.
             column = min(column, self.rules.width - shape.width)
         else:
             column += 1 if key == RIGHT else -1
@@ -189,6 +204,6 @@ class KeyPressTetrisEnv(TetrisEnv):
     def _mask(self) -> npt.NDArray[np.int8]:
         mask = np.ones(HOLD + self.has_hold, dtype=np.int8)
         for key in (LEFT, RIGHT, ROTATE):
-            mask[key] = self._place_after(key) is not None
+            mask[key] = self._piece_after_key(key) is not None
         mask[HOLD:] = self._may_hold
         return mask

@@ -140,7 +140,23 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         garbage_every: int | None = None,
         reward: str = "lines",
     ) -> None:
-        """Set up the spaces; see the class."""
+        """Check the arguments, and set up the spaces; no game begins before `reset`.
+
+        Args:
+            width: Columns of the board.
+            height: Rows of the board.
+            clear_on_overflow: Whether full rows are removed before the end of a game is
+                checked.
+            pieces: ``"uniform"``, ``"bag"``, or the letters of the pieces to draw from.
+            render_mode: ``"ansi"``, ``"rgb_array"`` or None.
+            pieces_known: The number of pieces that an observation shows, 1 to 7.
+            hold: Whether there is a hold slot, with which the piece can be swapped.
+            garbage_every: Pieces from one garbage row to the next; None: no garbage.
+            reward: What a step is rewarded for; one of `REWARDS`.
+
+        Raises:
+            ValueError: If an argument is out of range or unknown.
+        """
         self.rules = Rules(width, height, clear_on_overflow, pieces)
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise unknown_name("render_mode", str(render_mode), self.metadata["render_modes"])
@@ -157,8 +173,10 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.has_hold = hold
         self.garbage_every = garbage_every
         self.reward = reward
-        placements = MAX_ORIENTATIONS * width
-        self.action_space: spaces.Discrete = spaces.Discrete(placements * (1 + hold))
+        actions = MAX_ORIENTATIONS * width
+        if hold:  # The second half of the actions swaps the piece first.
+            actions *= 2
+        self.action_space: spaces.Discrete = spaces.Discrete(actions)
         self._masks = [action_mask(piece, width) for piece in range(len(PIECES))]
         self.observation_space: spaces.Dict = spaces.Dict(self._spaces())
         self.rows: Rows = ()
@@ -167,9 +185,10 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Number of the piece in the hold slot."""
         self.piece = 0
         """Number of the piece to be placed."""
-        self._time = 0  # Number of the next piece in the stream; 0 until the first reset.
-        self._placed = 0  # Pieces of this game.
-        self._garbage_rows = 0  # Garbage rows of this stream.
+        # The index of the next piece in the stream; 0 until the first reset.
+        self._time = 0
+        self._placed = 0  # Pieces that were placed in this game.
+        self._garbage_rows = 0  # Rows of garbage that rose since the stream began.
         self.is_over = True
         """Whether no game is in progress."""
 
@@ -181,11 +200,13 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin a game, and return its first observation; see Starting State.
+        """Begin a game on an empty board, and return its first observation and its info.
 
         Args:
-            seed: Chooses the pieces, 0 to 2^64 - 1; None: the stream goes on.
-            options: ``{"stream": n}``, the number of the seed's stream, 0 to 2^64 - 1.
+            seed: Begins a stream of random pieces, 0 to 2^64 - 1. None: the game goes on with
+                the present stream, or with a random one if there is none.
+            options: ``{"stream": n}``: every seed has 2^64 streams of pieces, of which stream 0
+                is the default.
 
         Raises:
             ValueError: If a number is out of range, a stream comes without a seed, or an option
@@ -202,7 +223,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if seed is not None:
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
         super().reset(seed=seed)
-        if seed is None and self._time == 0:  # No piece was drawn yet.
+        if seed is None and self._time == 0:  # There is no stream yet.
             seed = int(self.np_random.integers(1 << 63))
         if seed is not None:
             self._stream = PieceStream(self.rules, seed, stream)
@@ -210,7 +231,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self._garbage_rows = 0
             self._draw_piece()
         elif self.held is not None:
-            # The piece may have come by a swap. A game begins with the stream's piece.
+            # The current piece may have come from the hold slot. Go back to the last piece
+            # that was drawn from the stream, with which the game begins.
             self._time -= 1
             self._draw_piece()
         self.rows = ()
@@ -262,7 +284,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Prepare the state that a subclass adds to a game."""
 
     def _spaces(self) -> dict[str, spaces.Space[Any]]:
-        """Return the space of each value of `_observation`, by its key."""
+        """Return the spaces of the observation's entries, by their names."""
         space_of: dict[str, spaces.Space[Any]] = {
             "board": spaces.Box(0, 1, (self.rules.height, self.rules.width), np.int8),
             "piece": spaces.Discrete(len(PIECES)),
@@ -271,18 +293,24 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             space_of["next_pieces"] = spaces.MultiDiscrete(
                 [len(PIECES)] * (self.pieces_known - 1)
             )
-        if self.has_hold:
+        if self.has_hold:  # The last number stands for no piece.
             space_of["hold"] = spaces.Discrete(len(PIECES) + 1)
         if self.garbage_every is not None:
             space_of["since_garbage"] = spaces.Discrete(self.garbage_every)
         return space_of
 
     def _observation(self) -> Observation:
-        """Return what the game shows, by the keys of the observation space."""
+        """Return the observation: the board, the piece to be placed, and what options add.
+
+        The board is an int8 array of 0 and 1, shape (height, width), whose row 0 is the bottom.
+        """
+        # Row y of the stack is an integer whose bit c is column c. The stack may be lower than
+        # the board or, after the end of a game, higher.
         rows = np.zeros(self.rules.height, dtype=np.int32)
-        visible = self.rows[: self.rules.height]  # The stack of a lost game may be higher.
+        visible = self.rows[: self.rules.height]
         rows[: len(visible)] = visible
-        board = (rows[:, np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
+        columns = np.arange(self.rules.width)
+        board = (rows[:, np.newaxis] >> columns & 1).astype(np.int8)
         observation: Observation = {"board": board, "piece": np.int64(self.piece)}
         if self.pieces_known > 1:
             times = range(self._time, self._time + self.pieces_known - 1)
@@ -315,10 +343,14 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self.piece = held
 
     def _settle(self, shape: Shape, column: int, row: int) -> float:
-        """Put the piece to rest, let garbage rise if it is due, and draw the next piece.
+        """Add the piece to the stack, draw the next piece, and return the reward.
 
-        ``column`` and ``row`` are the place of the lower left corner of the piece. Return the
-        reward.
+        After every ``garbage_every`` pieces a row of garbage rises from below.
+
+        Args:
+            shape: The piece in its orientation.
+            column: The leftmost column of the piece.
+            row: The lowest row of the piece.
         """
         after = place(self.rows, shape, column, row, self.rules)
         self.rows = after.rows
@@ -328,11 +360,12 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if is_due and not self.is_over:
             self._raise_garbage()
         self._draw_piece()
-        rewards = {  # The vector environment's are in step.h.
+        # The engine of the vector environment has the same rewards in step.h.
+        rewards = {
             "lines": float(after.lines),
             "points": float(GUIDELINE_POINTS[after.lines]),
-            "pieces": 1.0 - self.is_over,
-            "survival": 0.0 - self.is_over,
+            "pieces": 0.0 if self.is_over else 1.0,
+            "survival": -1.0 if self.is_over else 0.0,
         }
         return rewards[self.reward]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -26,8 +26,16 @@ OUTPUTS = ("numpy", "torch")
 Array = Any
 """A NumPy array or a torch tensor, by the environment's ``output``."""
 Tensors = dict[str, torch.Tensor]
-Views = tuple[torch.Tensor, ...]
-"""What games show: boards, pieces, masks of actions and the next pieces."""
+
+
+class Views(NamedTuple):
+    """What games show, in the order in which the engine fills it."""
+
+    board: torch.Tensor
+    piece: torch.Tensor
+    action_mask: torch.Tensor
+    next_pieces: torch.Tensor
+
 
 # Their indices are the numbers of enum Autoreset in step.h.
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
@@ -168,11 +176,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Begin games on empty boards.
+        """Begin games on empty boards; return the observation and the infos of all games.
 
         Args:
-            seed: Chooses the pieces, for all games or one for each; see the class and
-                `TetrisEnv.reset`.
+            seed: An integer: game i plays stream ``first_stream + i`` of this seed. A sequence:
+                each game plays stream 0 of its own seed. None, also in a sequence: games go on
+                with the pieces of their streams.
             options: ``{"reset_mask": mask}``, bools of shape (num_envs,): the games to begin;
                 others go on.
 
@@ -180,11 +189,13 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             gymnasium.error.ResetNeeded: If there is a mask before the first reset of all games.
             ValueError: If a seed, the number of seeds, the mask or an option is wrong.
         """
-        chosen = self._chosen(option_of_reset(options, "reset_mask"))
+        mask = option_of_reset(options, "reset_mask")
+        chosen = self._games_to_reset(mask)
         if isinstance(seed, (int, np.integer)):
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
-        elif not self._is_reset:  # Games without a seed of their own play a random seed.
+        elif not self._is_reset:
+            # In the first reset games without a seed of their own get a random one.
             self._choose_pieces(int(self.np_random.integers(1 << 63)), chosen)
         if seed is not None:
             self._choose_pieces(seed, chosen)
@@ -201,12 +212,16 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
         Args:
             actions: ``orientation * width + column`` for every game, integers of shape
-                (num_envs,). On a GPU an action outside the action space is not an error, which
-                would take a wait for the GPU, but stands for the nearest valid action.
+                (num_envs,). A GPU does not check them, because the check would wait for the
+                GPU; it takes the nearest valid action.
+
+        Returns:
+            Observation, reward, terminated, truncated and infos of all games, as Gymnasium
+            defines them.
 
         Raises:
             gymnasium.error.ResetNeeded: If `reset` was not called.
-            TypeError: If the actions are no integers.
+            TypeError: If the actions are not integers.
             ValueError: If their shape is wrong, or one is not in the action space.
         """
         if not self._is_reset:
@@ -214,15 +229,19 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 "expected games in progress, got step() before reset()"
             )
         numbers = self._checked_numbers(actions)
+        # The engine writes the results into new tensors.
         views = self._empty_views()
         reward = self._empty(torch.float32)
         terminated = self._empty(torch.bool)
         truncated = self._empty(torch.bool)
-        # In this mode the views show the next game; the last board of the game is kept, too.
+        # In the mode SAME_STEP the views show the next game already where a game has ended, and
+        # the last board of that game is returned, too.
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
-        board = views[0]
-        final_board = torch.empty_like(board) if same_step else board.new_empty(0)
-        # The operator changes the state of the games, and fills the new tensors.
+        final_board = views.board.new_empty(0)
+        if same_step:
+            final_board = torch.empty_like(views.board)
+        # The operator also changes the state of the games, which is in attributes: boards as
+        # columns, the current pieces, and the numbers of pieces drawn and placed.
         self._operators.step(
             numbers,
             self._seed,
@@ -232,14 +251,14 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self._length,
             self._current,
             self._ended,
-            *views,  # Boards, pieces, masks of actions and next pieces.
+            *views,
             reward,
             terminated,
             truncated,
             final_board,
             *self._task,
         )
-        tensors, info_tensors = self._name(views, self._columns, self._ended)
+        tensors, info_tensors = self._observation_of(views, self._columns, self._ended)
         observation, infos = self._as_outputs(tensors, info_tensors)
         if same_step:
             infos.update(self._final_infos(final_board, views, terminated, truncated))
@@ -265,7 +284,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return torch.empty((self.num_envs, *shape), dtype=dtype, device=self.device)
 
     def _checked_numbers(self, actions: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
-        """Return the actions as int64 on the device; only a CPU checks their values."""
+        """Return the actions as int64 on the device, after a check of their type and shape.
+
+        Their values are checked on a CPU only, because a GPU would have to be waited for.
+        """
         tensor = _tensor_of(actions)
         if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
             raise TypeError(f"expected actions to be integers, got {tensor.dtype}")
@@ -273,18 +295,19 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             raise ValueError(
                 f"expected actions of shape ({self.num_envs},), got {tuple(tensor.shape)}"
             )
-        number = tensor.to(self.device, torch.int64).contiguous()
+        numbers = tensor.to(self.device, torch.int64).contiguous()
         if self.device.type == "cpu":
-            for extreme in map(int, torch.aminmax(number)):  # The least and the greatest.
+            least, greatest = torch.aminmax(numbers)
+            for extreme in (int(least), int(greatest)):
                 if not 0 <= extreme < self._actions:
                     raise ValueError(
                         f"expected actions from 0 to {self._actions - 1}, got {extreme}"
                     )
-        return number
+        return numbers
 
     def _empty_views(self) -> Views:
         """Return tensors to be filled with what the games show."""
-        return (
+        return Views(
             self._empty(torch.int8, self.rules.height, self.rules.width),
             self._empty(torch.int64),
             self._empty(torch.int8, self._actions),
@@ -293,6 +316,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _observe(self) -> tuple[Tensors, Tensors]:
         """Return the observation and the infos of all games, as tensors by name."""
+        # The operator writes into these tensors what the games show.
         views = self._empty_views()
         self._operators.observe(
             self._seed,
@@ -300,31 +324,33 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self._columns,
             self._time,
             self._current,
-            *views,  # Boards, pieces, masks of actions and next pieces.
-            *self._source,  # The pieces of the rules.
+            *views,
+            *self._source,  # The pieces that the rules allow, as the engine takes them.
         )
-        return self._name(views, self._columns, self._ended)
+        return self._observation_of(views, self._columns, self._ended)
 
-    def _name(
+    def _observation_of(
         self, views: Views, columns: torch.Tensor, ended: torch.Tensor
     ) -> tuple[Tensors, Tensors]:
         """Return the observation and the infos of games as tensors by name.
 
-        If the environment has features, they include the features of all placements.
+        If the environment has features, the observation has the features of the board after
+        every action, shape (num_envs, actions, features), and the infos say which actions end
+        the game.
 
         Args:
             views: What the games show.
             columns: The boards, as the engine stores them.
             ended: Whether each game has ended, uint8; then its features are 0.
         """
-        board, piece, mask, next_pieces = views
-        observation = {"board": board, "piece": piece}
-        infos = {"action_mask": mask}
+        observation = {"board": views.board, "piece": views.piece}
+        infos = {"action_mask": views.action_mask}
         if self.pieces_known > 1:
-            observation["next_pieces"] = next_pieces
+            observation["next_pieces"] = views.next_pieces
         if self.names:
             features = self._empty(torch.float32, self._actions, len(self.names))
             ends_game = self._empty(torch.int8, self._actions)
+            # The operator fills these two tensors.
             self._feature_operators.placements(
                 columns,
                 self._current,
@@ -340,46 +366,48 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _final_infos(
         self,
-        board: torch.Tensor,
+        final_board: torch.Tensor,
         views: Views,
         terminated: torch.Tensor,
         truncated: torch.Tensor,
     ) -> dict[str, Any]:
-        """Return the infos of ``SAME_STEP``: the last observations of games that ended.
+        """Return the last observations and infos of games that ended and were restarted.
 
-        They are empty if no game ended and the outputs are arrays of NumPy; see the class.
+        The autoreset mode ``SAME_STEP`` returns them as infos. They are empty if no game ended
+        and the outputs are NumPy arrays. Torch tensors are always returned, because reading
+        them would wait for the GPU.
 
         Args:
-            board: The last board of each game that ended.
-            views: What the games show now.
-            terminated: Whether a game is over.
-            truncated: Whether a game was stopped by its length.
+            final_board: The last board of each game that ended.
+            views: What the games show now; where a game ended this is the next game.
+            terminated: Whether each game is over, bool.
+            truncated: Whether each game was stopped by its length, bool.
         """
         ended: Array = self._as_output(terminated | truncated)
         if self.output == "numpy" and not ended.any():
             return {}
         if self._max_placements:
-            columns = _columns_of(board)
+            columns = _columns_of(final_board)
             is_over = terminated.to(torch.uint8)
-        else:  # No game was truncated, and a game that is over has no features.
+        else:
+            # Games are never truncated. A game that is over has no features, so the boards do
+            # not matter.
             columns = self._columns
             is_over = torch.ones_like(self._ended)
-        # The next game begins with the pieces that the last observation shows. The copies are
-        # needed because a caller may change the arrays of the next game.
-        final_views = (board, *map(_copy, views[1:]))
-        observation, infos = self._name(final_views, columns, is_over)
+        # The next game begins with the pieces that the last observation shows. They are copied
+        # because a caller may change the arrays of the next game.
+        final_views = Views(
+            final_board, _copy(views.piece), _copy(views.action_mask), _copy(views.next_pieces)
+        )
+        observation, infos = self._observation_of(final_views, columns, is_over)
         final_observation: Any = observation
         final_info: dict[str, Array] = {**infos}
         if self.output == "numpy":
-            # Gymnasium expects a dictionary for each game that ended, and None for the others.
-            final_observation = np.empty(self.num_envs, dtype=object)
-            games = np.flatnonzero(ended)
-            arrays = {name: tensor.numpy()[games] for name, tensor in observation.items()}
-            for row, game in enumerate(games.tolist()):
-                final_observation[game] = {name: array[row] for name, array in arrays.items()}
+            final_observation = _dictionary_per_game(observation, ended)
             for name, tensor in infos.items():
+                # The infos of games that go on are 0.
                 final_info[name] = tensor.numpy() * ended[:, np.newaxis]
-        # An entry with an underscore says which games have the info of this name.
+        # By Gymnasium's convention "_x" says which games have the info "x".
         final_info |= {f"_{name}": ended for name in infos}
         return {
             "final_obs": final_observation,
@@ -407,8 +435,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             info_outputs[f"_{name}"] = as_output(all_games)
         return outputs, info_outputs
 
-    def _chosen(self, mask: Any) -> torch.Tensor:
-        """Return which games to reset, as bools on the device; all of them without a mask."""
+    def _games_to_reset(self, mask: Any) -> torch.Tensor:
+        """Return which games to reset, as bools of shape (num_envs,): by default all."""
         if mask is None:
             return torch.ones_like(self._ended, dtype=torch.bool)
         if not self._is_reset:
@@ -424,28 +452,48 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return chosen.to(self.device)
 
     def _choose_pieces(self, seed: int | Sequence[int | None], chosen: torch.Tensor) -> None:
-        """Let the chosen games begin new streams of pieces.
+        """Let some games begin new streams of pieces, each at its first piece.
 
-        With one seed each game has a stream of its own. With a sequence of seeds each game has
-        stream 0 of its own seed, and a game whose seed is None stays on its stream.
+        Args:
+            seed: One seed, of which each game plays a stream of its own; or a sequence of
+                seeds, one for each game, which plays stream 0 of it. A game whose seed is None
+                goes on with its stream.
+            chosen: The games that begin new streams, bools of shape (num_envs,).
         """
         int64 = partial(torch.tensor, dtype=torch.int64, device=self.device)
         if isinstance(seed, int):
+            # An unsigned seed is stored in a signed integer with the same bits.
             seeds = int64(signed64(seed)).expand(self.num_envs)
             streams = torch.arange(self.num_envs, device=self.device) + self._first_stream
         else:
             if len(seed) != self.num_envs:
                 raise ValueError(f"expected {self.num_envs} seeds, got {len(seed)}")
-            has_seed = [own_seed is not None for own_seed in seed]
-            checked = [
-                check_integer("seed", own_seed or 0, 0, (1 << 64) - 1) for own_seed in seed
-            ]
-            seeds = int64(list(map(signed64, checked)))
+            # A game without a seed gets the seed 0, which is not used.
+            numbers = []
+            has_seed = []
+            for seed_of_game in seed:
+                number = check_integer("seed", seed_of_game or 0, 0, (1 << 64) - 1)
+                numbers.append(signed64(number))
+                has_seed.append(seed_of_game is not None)
+            seeds = int64(numbers)
             streams = torch.zeros_like(seeds)
             chosen = chosen & torch.tensor(has_seed, device=self.device)
         self._seed = torch.where(chosen, seeds, self._seed)
         self._stream = torch.where(chosen, streams, self._stream)
         self._time.masked_fill_(chosen, 0)
+
+
+def _dictionary_per_game(observation: Tensors, ended: Array) -> npt.NDArray[np.object_]:
+    """Return the observation of each game that ended as a dictionary, None for other games.
+
+    This is the form that Gymnasium's wrappers expect: an array of objects, shape (num_envs,).
+    """
+    dictionaries = np.empty(len(ended), dtype=object)
+    games = np.flatnonzero(ended)
+    arrays = {name: tensor.numpy()[games] for name, tensor in observation.items()}
+    for row, game in enumerate(games.tolist()):
+        dictionaries[game] = {name: array[row] for name, array in arrays.items()}
+    return dictionaries
 
 
 def _columns_of(board: torch.Tensor) -> torch.Tensor:

@@ -33,7 +33,15 @@ class PlacementFeatures(
     """
 
     def __init__(self, env: gymnasium.Env[Observation, np.int64], features: str = "dt") -> None:
-        """Wrap an environment; see the class."""
+        """Wrap an environment, and add the features to its observation space.
+
+        Args:
+            env: A `TetrisEnv`, or a wrapper of one.
+            features: Name of a feature set, or feature names separated by commas.
+
+        Raises:
+            TypeError: If it is another environment, or one whose actions are key presses.
+        """
         RecordConstructorArgs.__init__(self, features=features)
         gymnasium.Wrapper.__init__(self, env)
         inner = env.unwrapped
@@ -65,9 +73,16 @@ class PlacementFeatures(
     def _add_features(
         self, observation: Observation, info: dict[str, Any]
     ) -> tuple[Observation, dict[str, Any]]:
-        """Return the observation with ``features``, and the info with ``ends_game``."""
+        """Return the observation with ``features``, and the info with ``ends_game``.
+
+        ``features`` has a row for each action: the features of the board after it, or zeros if
+        the action does not exist or ends the game. In the second case ``ends_game`` is 1.
+
+        An action is the number ``(swap * MAX_ORIENTATIONS + orientation) * width + column``;
+        with swap 1 the piece is first swapped with the one in the hold slot.
+        """
         game = self._env
-        pieces = []  # Those that can be placed now, without and with a swap.
+        pieces = []  # The piece that is placed without a swap, and the one with a swap.
         if not game.is_over:
             pieces.append(game.piece)
             if game.has_hold:

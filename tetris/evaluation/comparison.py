@@ -152,9 +152,12 @@ def _score(
 
 
 def verdict(scores: Sequence[Score]) -> str:
-    """Return a line of text that compares a learned controller with the published dt20.
+    """Return a line of text that compares a learned controller with dt20, a published one.
 
-    ``scores`` begin with the score of the learned controller.
+    Args:
+        scores: The score of the learned controller, and those of published controllers. A score
+            has the lines per game, or None if no game ended, and its game: board, rule and
+            pieces.
     """
     learned = scores[0]
     lines = learned["lines_per_game"]
@@ -164,15 +167,18 @@ def verdict(scores: Sequence[Score]) -> str:
         return f"{interval} lines per game on {learned['board']}: no game ended"
     text = f"{format_lines(lines)} lines per game on {learned['board']} "
     text += f"({method}, 95 % interval {interval})"
-    published_lines = (
+    published_lines = [
         score["lines_per_game"] for score in scores if score["controller"] == BEST_PUBLISHED
-    )
-    best = next(published_lines, None)
-    ratio = lines / best if best else 0.0
-    if ratio < 0.1:
+    ]
+    ratio = 0.0
+    if published_lines and published_lines[0]:
+        ratio = lines / published_lines[0]
+    if ratio < 0.1:  # Nothing to compare with, or not worth mentioning.
         return text
-    text += f": {ratio:.0f}" if ratio >= 10 else f": {ratio:.2g}"
-    text += f" times {BEST_PUBLISHED}"
+    ratio_text = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
+    text += f": {ratio_text} times {BEST_PUBLISHED}"
+    # On the game of the literature dt20 has the best published score of a linear controller,
+    # provided that the learned controller does not know more than dt20 does.
     game = learned["board"], learned["rule"], learned["pieces"]
     knows_next = Lookahead.from_dict(learned) is Lookahead.PREVIEW
     if game == ("10x20", "published", "uniform") and not knows_next:
@@ -202,15 +208,19 @@ def counted(score: Score) -> str:
 
 
 def score_table(scores: Sequence[Score]) -> str:
-    """Return scores on the same board as text: a title, a table with a row each, and notes."""
+    """Return scores on one board as text: a title, a table with a row per score, and notes.
+
+    A note says which estimates are biased, because their rates are too low to be resolved.
+    """
     rows = []
     notes = ""
     for score in scores:
         name = score["controller"]
+        features = score.get("features") or published(name).features
         rows.append(
             [
                 name,
-                feature_label(score.get("features") or published(name).features),
+                feature_label(features),
                 format_lines(score["lines_per_game"]),
                 interval_text(score),
                 counted(score),
@@ -223,6 +233,7 @@ def score_table(scores: Sequence[Score]) -> str:
                 f"\n{printable(name)}: beyond what the weights of streams resolve; "
                 "the estimate is biased"
             )
+    # All scores have the same board, rule, pieces and engine.
     first = scores[0]
     pieces = f"{first['pieces']} (seed {first['seed']}){Lookahead.from_dict(first).phrase}"
     game = f"board {first['board']}, {first['rule']} rule, pieces {pieces}"

@@ -113,9 +113,10 @@ def estimate(
 ) -> Estimate:
     """Estimate the lines per game of one controller, by the mean of independent estimates.
 
-    They are made in batches of `ESTIMATES`, until the result is good enough. If several
-    processes, the ranks, work together, each of them makes a batch at a time; see
-    `kernels.support.ranks`. The Python engine would take hours.
+    An independent estimate is a rollout with importance splitting on streams of its own, which
+    yields a termination rate: games ended per decision. Batches of `ESTIMATES` are made until
+    the result is good enough. If several processes, the ranks, work together, each of them
+    makes a batch at a time. The Python engine would take hours.
 
     Args:
         trial: The controller, and the games to play.
@@ -123,6 +124,8 @@ def estimate(
         streams: Streams of each independent estimate.
         check: Called a few times a second; an exception ends the estimate.
     """
+    # A rollout plays several candidates at once: here copies of the controller, one for each
+    # estimate of a batch.
     policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
     start_time = time.perf_counter()
     rates: list[float] = []
@@ -131,15 +134,16 @@ def estimate(
     with progress(desc=desc, unit=" estimates", leave=False) as bar:
 
         def update_bar() -> None:
+            """Show the time in the progress bar, and let the caller interrupt the estimate."""
             bar.update(0)
             if check is not None:
                 check()
 
         def play_batch() -> torch.Tensor:
             """Return one row: the rates of a batch, its decisions, and the seconds so far."""
-            # Every estimate plays streams of its own.
-            first = (len(rates) + ranks.rank() * ESTIMATES) * streams
-            batch_streams = trial.streams(streams, first, shared=False)
+            # Streams that earlier batches and lower ranks play come before those of this batch.
+            first_stream = (len(rates) + ranks.rank() * ESTIMATES) * streams
+            batch_streams = trial.streams(streams, first_stream, shared=False)
             result = split_rollout(
                 policy, batch_streams, DECISIONS, trial.device, check=update_bar
             )
@@ -148,12 +152,14 @@ def estimate(
             return torch.tensor([row], dtype=torch.float64)
 
         while True:
-            rows = ranks.gather(ranks.run_collective(play_batch), ranks.count()).tolist()
+            batch = ranks.run_collective(play_batch)
+            rows = ranks.gather(batch, ranks.count()).tolist()  # A row for each rank.
             seconds = max(row[-1] for row in rows)
-            # One process would play these batches in this order, and stop at the same one.
-            for *batch_rates, decisions, _ in rows:
-                rates += batch_rates
-                total_decisions += int(decisions)
+            # The result is that of one process, which plays these batches one after the other
+            # and stops as soon as the estimate is good enough.
+            for row in rows:
+                rates += row[:ESTIMATES]
+                total_decisions += int(row[ESTIMATES])
                 bar.update(ESTIMATES)
                 result = Estimate(trial, streams, tuple(rates), total_decisions, seconds)
                 if is_enough(result):

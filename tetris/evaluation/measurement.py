@@ -85,7 +85,7 @@ class Trial:
         return Streams(self.rules, count, self.seed, first, shared)
 
     def to_dict(self, **results: Any) -> dict[str, Any]:
-        """Return the trial and its results as plain values, for JSON."""
+        """Return the trial as plain values for JSON, with further entries for its results."""
         return {
             "controller": self.label,
             "features": self.controller.features,
@@ -109,7 +109,8 @@ class Measurement:
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the measurement as plain values, for JSON."""
+        """Return the score, and the controller and games of the trial, as values for JSON."""
+        speed = self.score.decisions / self.seconds if self.seconds else None
         return self.trial.to_dict(
             estimator=ESTIMATOR,
             lines_per_game=self.score.lines_per_game,
@@ -119,7 +120,7 @@ class Measurement:
             lines=self.score.lines,
             decisions=self.score.decisions,
             seconds=self.seconds,
-            decisions_per_second=self.score.decisions / self.seconds if self.seconds else None,
+            decisions_per_second=speed,
         )
 
 
@@ -140,13 +141,13 @@ def streams_for(limit: Limit, device: str) -> int:
 
 
 def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None) -> Measurement:
-    """Measure the score of a controller by parallel streams of games.
+    """Measure the score of a controller, the lines that it removes per game.
 
-    The first `BURN_IN` decisions on each stream do not count. Without this burn-in the score
-    would be biased, because no game ends soon after its start. The score is a pure function of
-    the arguments, the same on every device, unless the limit is in seconds. Each stream gets
-    the same number of decisions, rounded up. If several processes, the ranks, work together,
-    each of them plays its share of the streams; see `kernels.support.ranks`.
+    The controller plays many streams of games in parallel, with the same number of decisions on
+    each. The first `BURN_IN` decisions on each stream do not count. Without this burn-in the
+    score would be biased, because no game ends soon after its start. The score is a function of
+    the arguments, the same on every device, unless the limit is in seconds. If several
+    processes, the ranks, work together, each of them plays its share of the streams.
 
     Args:
         trial: The controller and its games.
@@ -156,7 +157,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
     streams = streams_for(limit, trial.device)
     share = ranks.share(streams)  # The numbers of the streams that this rank plays.
     share_size = share.stop - share.start
-    # A rank without a stream plays one that does not count.
+    # With more ranks than streams some ranks play a stream that does not count.
     rank_streams = trial.streams(max(1, share_size), share.start)
     rollout = Rollout(trial.policy, rank_streams, trial.device)
 
@@ -169,6 +170,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
     desc = f"{trial.label} on {trial.rules.board}"
     unit = " games" if limit.games else " decisions"
     total = limit.games or limit.decisions
+    # Play chunks of decisions until the limit is reached.
     with progress(desc=desc, total=total, unit=unit, leave=False) as bar:
         burn_in_counts = ranks.run_collective(partial(play, BURN_IN))
         counts = burn_in_counts
@@ -180,18 +182,27 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
             counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts
+            # Add up the counts of all streams of all ranks.
             rank_total = counts.sum(0, keepdim=True).cpu()
-            lines, games = ranks.gather(rank_total, ranks.count()).sum(0).tolist()
+            rank_totals = ranks.gather(rank_total, ranks.count())
+            lines, games = rank_totals.sum(0).tolist()
             score = Score(lines, games, score.decisions + chunk * streams)
-            # All ranks must see the same time; they can only agree on integers.
-            microseconds = round((time.perf_counter() - start_time) * 1e6)
-            seconds = ranks.all_reduce_max([microseconds])[0] / 1e6
+            seconds = _agree_on_seconds(start_time)
             if score.lines_per_game is not None:
                 bar.set_postfix_str(f"{score.lines_per_game:,.0f} lines/game", refresh=False)
             done = score.games if limit.games else score.decisions
             bar.update(done - bar.n)
-    score = replace(score, dispersion=dispersion(ranks.gather(counts.cpu(), streams)))
+    # How much lines and games differ between streams determines the interval of the score.
+    counts_of_all_streams = ranks.gather(counts.cpu(), streams)
+    score = replace(score, dispersion=dispersion(counts_of_all_streams))
     return Measurement(trial, score, seconds)
+
+
+def _agree_on_seconds(start_time: float) -> float:
+    """Return the seconds since a start: the greatest of all ranks, which must stop together."""
+    # Ranks can exchange integers only.
+    microseconds = round((time.perf_counter() - start_time) * 1e6)
+    return ranks.all_reduce_max([microseconds])[0] / 1e6
 
 
 def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:

@@ -38,29 +38,44 @@ def landing_row(heights: list[int], shape: Shape, column: int) -> int:
 
 
 def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> AfterState:
-    """Put a piece on the stack, remove the full rows, and return the after-state.
+    """Put a piece on the stack, remove the full rows, and return the board that results.
 
-    ``column`` and ``row`` are the place of the lower left corner of the piece's bounding box.
+    A row of the stack, or of the piece, is an integer whose bit c is the cell in column c.
+
+    Args:
+        rows: The rows of the stack from the bottom, without empty rows on top.
+        shape: The piece in one of its orientations.
+        column: The leftmost column of the piece.
+        row: The lowest row of the piece.
+        rules: The size of the board, and what happens if the piece ends above its top: with
+            ``clear_on_overflow`` full rows are removed before the height of the stack is
+            checked; without it the game is over at once.
+
+    Returns:
+        The after-state, which also counts the removed lines, and the cells of the piece that
+        were in them.
     """
-    stack = list(rows) + [0] * (row + shape.height - len(rows))
-    for y, cells in enumerate(shape.rows, start=row):
-        stack[y] |= cells << column
+    # The stack must reach up to the top of the piece; a negative number adds no rows.
+    missing_rows = row + shape.height - len(rows)
+    stack = list(rows) + [0] * missing_rows
+    for y, piece_row in enumerate(shape.rows, start=row):
+        stack[y] |= piece_row << column
     lines = 0
-    piece_cells = 0
+    removed_cells = 0
     overflows = row + shape.height > rules.height
-    if overflows and not rules.clear_on_overflow:  # By this rule no lines are removed.
+    if overflows and not rules.clear_on_overflow:
         return AfterState(
-            rules, shape, column, row, tuple(stack), lines, piece_cells, game_over=True
+            rules, shape, column, row, tuple(stack), lines, removed_cells, game_over=True
         )
     # Only the rows that the piece touches can have become full.
-    for y, cells in enumerate(shape.rows, start=row):
+    for y, piece_row in enumerate(shape.rows, start=row):
         if stack[y] == rules.full_row:
             lines += 1
-            piece_cells += cells.bit_count()
+            removed_cells += piece_row.bit_count()
     if lines:
-        stack = [cells for cells in stack if cells != rules.full_row]
+        stack = [stack_row for stack_row in stack if stack_row != rules.full_row]
     game_over = len(stack) > rules.height
-    return AfterState(rules, shape, column, row, tuple(stack), lines, piece_cells, game_over)
+    return AfterState(rules, shape, column, row, tuple(stack), lines, removed_cells, game_over)
 
 
 def appears(rows: Rows, piece: int, rules: Rules) -> bool:
@@ -110,14 +125,15 @@ def weighted_sums(values: npt.NDArray[np.float64], weights: Weights) -> npt.NDAr
 def choose(
     rows: Rows, piece: int, player: Player, rules: Rules, next_piece: int | None = None
 ) -> AfterState:
-    """Return the after-state of the placement that a player chooses.
+    """Return the board after the placement of a piece that a player chooses.
 
-    The player chooses the first placement of the greatest value among the placements that do
-    not end the game. If all of them end the game, it chooses orientation 0 in column 0.
+    The player chooses the placement of the greatest value, the first one of equals, among the
+    placements that do not end the game. A placement that ends the game has the value minus
+    infinity. If all of them end the game, the player chooses orientation 0 in column 0.
 
-    With a preview the value of a placement is the value of the best pair that it begins: see
-    `pair_value`. If every pair ends the game, or there is no next piece, the player decides as
-    if it did not know the next piece.
+    With a preview the player knows the next piece. The value of a placement is then the value
+    of the best pair of placements that it begins, see `pair_value`. If every pair ends the
+    game, or there is no next piece, the player decides as if it had no preview.
 
     With expectimax, of depth two, the player compares the two placements of the greatest values
     by their `prospect`, an expectation over the next piece. It chooses the second one if that
@@ -125,18 +141,21 @@ def choose(
     """
     candidates = list(after_states(rows, piece, rules))
     if player.lookahead is Lookahead.PREVIEW and next_piece is not None:
-        best = _first_best([pair_value(after, next_piece, player) for after in candidates])
+        pair_values = [pair_value(after, next_piece, player) for after in candidates]
+        best = _index_of_greatest(pair_values)
         if best is not None:
             return candidates[best]
     values = _values(candidates, player)
-    best = _first_best(values)
-    if best is None:
+    best = _index_of_greatest(values)
+    if best is None:  # All placements end the game.
         return candidates[0]
     if player.lookahead is Lookahead.EXPECTIMAX:
-        values[best] = _LOST  # Without the best candidate the best one is the second.
-        second = _first_best(values)
-        if second is not None:  # Of equal prospects max returns the first one.
-            best = max(best, second, key=lambda index: prospect(candidates[index], player))
+        values[best] = _LOST  # So that the second-best placement has the greatest value.
+        second = _index_of_greatest(values)
+        if second is not None:
+            best_prospect = prospect(candidates[best], player)
+            if prospect(candidates[second], player) > best_prospect:
+                best = second
     return candidates[best]
 
 
@@ -170,7 +189,7 @@ def pair_features(after: AfterState, next_piece: int, player: Player) -> list[fl
     if with_next(after, next_piece).game_over:
         return None
     candidates = list(after_states(after.rows, next_piece, after.rules))
-    best = _first_best(_values(candidates, player))
+    best = _index_of_greatest(_values(candidates, player))
     if best is None:
         return None
     features = feature_values(candidates[best], player.names)
@@ -192,7 +211,7 @@ def _values(candidates: list[AfterState], player: Player) -> list[float]:
     return values
 
 
-def _first_best(values: list[float]) -> int | None:
+def _index_of_greatest(values: list[float]) -> int | None:
     """Return the index of the first greatest value; None if none is above minus infinity."""
     greatest = max(values)
     return values.index(greatest) if greatest > _LOST else None
@@ -206,17 +225,18 @@ def play(
     start: int = 0,
     first_piece: int | None = None,
 ) -> Iterator[AfterState]:
-    """Play game after game; yield the after-state of every decision.
+    """Play game after game; yield the board after every decision.
 
-    After a game over the next game begins on an empty board.
+    Decision t places piece t. After a game over the next game begins on an empty board.
 
     Args:
         pieces: A stream, which has no end, or a list of pieces, whose last piece ends the play.
         player: The controller.
         rules: The rules of the games.
-        rows: The stack before the first decision.
+        rows: The stack before the first decision: its rows from the bottom, as integers of
+            bits; bit c is column c.
         start: The number of the first decision.
-        first_piece: The piece of the first decision, if it comes from another stream.
+        first_piece: The piece of the first decision, if it is not ``pieces[start]``.
     """
     piece = pieces[start] if first_piece is None else first_piece
     for t in count(start + 1):
@@ -225,7 +245,9 @@ def play(
             next_piece = pieces[t]
         except IndexError:  # The list of pieces has ended.
             next_piece = None
-        after = with_next(choose(rows, piece, player, rules, next_piece), next_piece)
+        chosen = choose(rows, piece, player, rules, next_piece)
+        # By the original rule the game also ends if the next piece has no room to appear.
+        after = with_next(chosen, next_piece)
         yield after
         if next_piece is None:
             return

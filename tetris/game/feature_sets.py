@@ -15,14 +15,14 @@ _LABEL_WIDTH = 40
 _COLUMNS_BEYOND = {"column_height": 0, "height_difference": 1, "step": 1, "step_pair": 2}
 """The families of features of a column, and how many columns beyond it they look at."""
 
-_OF_COLUMN = re.compile(rf"({'|'.join(_COLUMNS_BEYOND)})_(\d+)")
-_FORMS = ("step_pair_N_K_M", "step_N_K", "column_height_N", "height_difference_N")
+_COLUMN_FEATURE = re.compile(rf"({'|'.join(_COLUMNS_BEYOND)})_(\d+)")
+_COLUMN_FORMS = ("step_pair_N_K_M", "step_N_K", "column_height_N", "height_difference_N")
 
-_SURFACE = """
+_SURFACE_FEATURES = """
     max_height deep_wells_2 deep_wells_3 bumpiness flat_steps single_steps double_steps
     highest_hole fitting_pieces nearly_full_rows
 """
-_FULL = """
+_FULL_FEATURES = """
     thin_covers adjacent_rows_with_holes fits_s fits_z flat_pairs rising_pairs falling_pairs
     peaks spare_pieces squared_deep_wells_3 upper_hole_rows columns_with_holes gaps_over_holes
     gaps_over_highest_hole
@@ -31,22 +31,28 @@ _FULL = """
 
 
 def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
-    """Return all feature sets: the name of each set, and the names of its features in order.
+    """Return all feature sets: the names of a set's features, in order, by the name of the set.
 
-    Sets that describe single columns, such as ``bertsekas``, have a feature for each column of
-    a board with this width. The sets build upon one another.
+    Sets of the literature have their names from there; other sets extend them. A set that
+    describes single columns, such as ``bertsekas``, has a feature for each column of a board
+    with this width, for instance ``column_height_0`` to ``column_height_9``.
     """
     common = (*PLACEMENT_FEATURES, "row_transitions", "column_transitions", "holes")
+    # Thiery and Scherrer added these two to the features of Dellacherie.
     thiery = ("hole_depth", "rows_with_holes")
     dellacherie = (*common, "wells")
     bcts = (*dellacherie, *thiery)
     dt = (*common, "wells_fast", *thiery, "diversity")
-    dt_surface = (*dt, *_SURFACE.split())
-    dt_full = (*dt_surface, *_FULL.split())
-    surface = (*_family("column_height", width), *_family("height_difference", width))
-    dt_columns = (*dt_full, *surface)
-    dt_steps = (*dt_columns, *_family("step", width))
-    bertsekas = (*surface, "max_height", "holes")
+    # Two texts have the names of further features, separated by blanks.
+    dt_surface = (*dt, *_SURFACE_FEATURES.split())
+    dt_full = (*dt_surface, *_FULL_FEATURES.split())
+    heights = _column_features("column_height", width)
+    differences = _column_features("height_difference", width)
+    dt_columns = (*dt_full, *heights, *differences)
+    dt_steps = (*dt_columns, *_column_features("step", width))
+    bertsekas = (*heights, *differences, "max_height", "holes")
+    # This set contains the features of both; they share the feature "holes".
+    bertsekas_and_bcts = (*bertsekas, *(name for name in bcts if name != "holes"))
     return {
         "dellacherie": dellacherie,
         "bcts": bcts,
@@ -56,14 +62,14 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
         "dt_full": dt_full,
         "dt_columns": dt_columns,
         "dt_steps": dt_steps,
-        "dt_step_pairs": (*dt_steps, *_family("step_pair", width)),
+        "dt_step_pairs": (*dt_steps, *_column_features("step_pair", width)),
         "bertsekas": bertsekas,
-        "bdu": (*bertsekas, *(name for name in bcts if name != "holes")),
+        "bdu": bertsekas_and_bcts,
     }
 
 
 def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
-    """Return the names of the features of a set, in order.
+    """Return the names of features, in order, of a feature set or of a list of features.
 
     Examples:
         >>> feature_names("holes, wells")
@@ -91,17 +97,18 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
                 f"{text!r}"
             )
         if name not in FEATURES:
-            # There are hundreds of features of columns: suggest their forms, such as step_N_K.
+            # There are hundreds of features of single columns. The error suggests the forms of
+            # their names, such as step_N_K, in place of the names.
             suggestions = [known for known in FEATURES if _last_column(known) is None]
-            suggestions += _FORMS
-            if len(names) == 1:
+            suggestions += _COLUMN_FORMS
+            if len(names) == 1:  # It may be a misspelt name of a set.
                 suggestions = [*sets, *suggestions]
             error = unknown_name("feature set or feature", name, suggestions)
             raise ValueError(
                 f"{error}; one of your own needs @tetris.feature or --feature-header"
             )
-        last = _last_column(name)
-        if last is not None and last >= width:
+        last_column = _last_column(name)
+        if last_column is not None and last_column >= width:
             raise ValueError(f"expected features of a board of width {width}, got {name!r}")
         if names.count(name) > 1:
             raise ValueError(f"expected every feature once, got {name!r} twice")
@@ -109,11 +116,11 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
 
 
 @cache
-def _family(family: str, width: int) -> tuple[str, ...]:
-    """Return the features of columns of a family, such as ``step``, that a board has."""
+def _column_features(family: str, width: int) -> tuple[str, ...]:
+    """Return the features of single columns of a family, such as ``step``, for a board."""
     names = []
     for name in FEATURES:
-        match = _OF_COLUMN.match(name)
+        match = _COLUMN_FEATURE.match(name)
         if match and match[1] == family and int(match[2]) + _COLUMNS_BEYOND[family] < width:
             names.append(name)
     return tuple(names)
@@ -121,7 +128,7 @@ def _family(family: str, width: int) -> tuple[str, ...]:
 
 def _last_column(name: str) -> int | None:
     """Return the last column that a feature of columns looks at; None for other features."""
-    match = _OF_COLUMN.match(name)
+    match = _COLUMN_FEATURE.match(name)
     return int(match[2]) + _COLUMNS_BEYOND[match[1]] if match else None
 
 

@@ -36,7 +36,8 @@ PUBLISHED = ("dellacherie", "bcts", "bdu", "dt10", "dt20")
 """The controllers of the literature; the others of the package were learned here."""
 
 _FOLDER = Path(__file__).resolve().parent / "controllers"
-_KEYS = ("format", "version", "name", "features", "weights", "rules", "provenance")
+_FIELDS = ("name", "features", "weights", "rules", "provenance")
+_KEYS = ("format", "version", *_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,11 @@ class LinearController:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LinearController:
-        """Return the controller that ``to_dict`` wrote; TypeError or ValueError otherwise."""
+        """Return the controller of a dictionary that ``to_dict`` returned.
+
+        Raises:
+            TypeError, ValueError: If a key or a value is missing or wrong.
+        """
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')
         if values.get("version") != VERSION:
@@ -145,8 +150,7 @@ class LinearController:
             raise ValueError(
                 f"expected the keys {', '.join(_KEYS)}; got {', '.join(map(str, values))}"
             )
-        # All keys but format and version are arguments of the class.
-        arguments = {key: values[key] for key in _KEYS[2:]}
+        arguments = {key: values[key] for key in _FIELDS}
         arguments["rules"] = Rules.from_dict(arguments["rules"])
         return cls(**arguments)
 
@@ -227,11 +231,11 @@ def known_names() -> tuple[str, ...]:
 
 
 def resolve(source: str | os.PathLike[str] | LinearController) -> LinearController:
-    """Return the controller of a name, a file or a run folder.
+    """Return the controller with this name, or in this file or folder of a training run.
 
-    A name of the package wins over a file: a folder called ``dt20`` is written ``./dt20``. In
-    names case, blanks, hyphens and underscores do not matter. A controller is returned as it
-    is.
+    The name of a controller of this package has priority over a file: a folder with the name
+    ``dt20`` must be written ``./dt20``. In names case, blanks, hyphens and underscores do not
+    matter. If ``source`` is a controller already, it is returned unchanged.
 
     Raises:
         OSError: If the file cannot be read.
@@ -246,14 +250,16 @@ def resolve(source: str | os.PathLike[str] | LinearController) -> LinearControll
     path = Path(text)
     if text and path.exists():
         return LinearController.load(path)
-    if path.suffix == ".json" or os.sep in text:  # It looks like a path, so no name is meant.
+    # Nothing has this name. The error suggests similar names or similar paths.
+    looks_like_path = path.suffix == ".json" or os.sep in text
+    if looks_like_path:
         raise ValueError(
             f"expected a controller at {text}, found no such file or folder{meant_path(text)}"
         )
     error = unknown_name("file, a run folder or a controller", text, known_names())
-    if did_you_mean(text, known_names()):  # The error suggests a similar name.
+    if did_you_mean(text, known_names()):  # The error already suggests a similar name.
         raise error
-    raise ValueError(f"{error}{meant_path(text)}")  # Suggest a similar path, if any.
+    raise ValueError(f"{error}{meant_path(text)}")
 
 
 def _canonical_name(name: str) -> str:

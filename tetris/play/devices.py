@@ -26,9 +26,14 @@ DEVICES = (AUTO, *ENGINES)
 def choose_device(requested: str, instead: str = "--device cpu") -> str:
     """Return the engine that plays for a requested device: ``cpu``, ``cuda`` or ``python``.
 
-    ``auto`` means CUDA on a machine with a GPU and nvcc, otherwise C++ on a machine with a
-    compiler, otherwise the reference implementation in Python. A note on stderr says if the
-    choice is slower than the machine allows.
+    The engines ``cpu`` and ``cuda`` are in C++ and CUDA, and are compiled on this machine.
+    ``python`` is the reference implementation.
+
+    Args:
+        requested: One of the engines, or ``auto``. This means ``cuda`` on a machine with a GPU
+            and nvcc, otherwise ``cpu`` on a machine with a compiler, otherwise ``python``. A
+            note on stderr says so if only a missing compiler prevents a faster engine.
+        instead: Options to recommend in the error if there is no GPU.
 
     Raises:
         CompilerMissingError: If an engine is requested by name, and its compiler is missing.
@@ -51,7 +56,8 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
             file=sys.stderr,
         )
         return "python"
-    import torch  # Only here, because the import takes seconds, and Python plays without it.
+    # It is imported here because that takes seconds, and Python plays without it.
+    import torch
 
     if requested == "cpu" or not torch.cuda.is_available():
         return "cpu"

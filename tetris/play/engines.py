@@ -36,22 +36,25 @@ def operators_of(
     defines: Sequence[tuple[str, str]] = (),
     **options: Any,
 ) -> Extension:
-    """Return a library to be compiled, whose operators will be ``torch.ops.<name>``.
+    """Return a C++ or CUDA library to be compiled, with operators in ``torch.ops.<name>``.
 
     Args:
         name: The name of the library.
-        source: A file. All files of its folder with the same suffix whose names begin with its
-            name belong to the library, too.
+        source: Its first source file. For ``rollout.cpp`` all files ``rollout*.cpp`` of the
+            same folder belong to the library.
         reason: What the library is for, which is printed while it is compiled.
         includes: Folders of headers, in addition to those of every engine.
         defines: Macros and their values.
         options: Other arguments of `Extension`.
     """
-    sources = tuple(sorted(source.parent.glob(f"{source.stem}*{source.suffix}")))
-    folders = tuple(dict.fromkeys((source.parent, *INCLUDES, *includes)))  # Each folder once.
+    pattern = f"{source.stem}*{source.suffix}"
+    sources = tuple(sorted(source.parent.glob(pattern)))
+    folders = (source.parent, *INCLUDES, *includes)
+    folders_without_repeats = tuple(dict.fromkeys(folders))
     macros = (("TETRIS_LIBRARY", name), *defines)
+    # "native": the library is compiled for the processor of this machine.
     options = {"native": True, "reason": reason, **options}
-    return Extension(name, sources, folders, macros, **options)
+    return Extension(name, sources, folders_without_repeats, macros, **options)
 
 
 def with_cuda(library: Extension) -> Extension:
@@ -119,19 +122,27 @@ def feature_definitions(
 
 
 def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> Extension:
-    """Return the engine, as a library, that plays with a list of features and a lookahead."""
-    count = len(header_features(names))  # Features that a user's header defines.
-    if count > MOST_OWN:
-        raise ValueError(f"expected at most {MOST_OWN} features of a header, got {count}")
+    """Return the library of the engine that plays with these features and this lookahead.
+
+    An engine is compiled for its features, so each list of features has a library of its own.
+    """
+    user_features = header_features(names)  # Those that a user's C++ header defines.
+    if len(user_features) > MOST_OWN:
+        raise ValueError(
+            f"expected at most {MOST_OWN} features of a header, got {len(user_features)}"
+        )
+    # In the engine one feature with a table of weights may stand for many of these features.
     digest, includes, defines = feature_definitions(engine_features(names))
     name = f"tetris_engine_{digest}"
     if lookahead is not Lookahead.NONE:
         name += f"_{lookahead.value}"
-    some_names = names if len(names) < 4 else (*names[:3], "...")
-    reason = f"Tetris engine for {len(names)} features: {', '.join(some_names)}"
-    defines = [("TETRIS_LOOKAHEAD", lookahead.value), *defines]
+    listed_names = ", ".join(names[:3])
+    if len(names) > 3:
+        listed_names += ", ..."
+    reason = f"Tetris engine for {len(names)} features: {listed_names}"
+    macros = [("TETRIS_LOOKAHEAD", lookahead.value), *defines]
     source = _ENGINE / "rollout.cpp"
-    return operators_of(name, source, reason, includes, defines, cflags=ENGINE_FLAGS)
+    return operators_of(name, source, reason, includes, macros, cflags=ENGINE_FLAGS)
 
 
 def resampling_extension() -> Extension:

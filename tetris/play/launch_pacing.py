@@ -52,18 +52,20 @@ class LaunchPacer:
     ) -> None:
         """Queue a number of steps on the GPU, in launches of a fraction of a second each.
 
-        Between launches it waits while more than a few of them are unfinished. It returns
-        before the last launches are finished.
+        A launch is one call that makes many steps. Before the next one is queued, this waits
+        until only a few launches are unfinished. The last launches may be unfinished when it
+        returns.
 
         Args:
             steps: The number of steps.
-            launch: Queues as many steps as its argument says.
+            launch: Queues one launch, of as many steps as its argument says.
             check: Called after every launch; an exception ends the work. Launches that are
                 queued by then still run, for less than a second.
         """
         while steps:
             size = min(steps, self._next_size())
-            # The thread sleeps while it waits for a blocking event, and does not spin.
+            # The time between two events tells the size of later launches. Events are blocking
+            # so that the thread sleeps while it waits for one.
             start = torch.cuda.Event(enable_timing=True, blocking=True)
             end = torch.cuda.Event(enable_timing=True, blocking=True)
             start.record()

@@ -73,13 +73,22 @@ def feature(definition: Feature) -> Feature:
 
 
 def _checked_value(name: str, value: float | None) -> float:
-    """Return the value of a user's feature as a float; ValueError if engines cannot use it."""
+    """Return the value of a user's feature as a float, after a check.
+
+    Args:
+        name: The name of the feature.
+        value: What the user's function returned; None if it returned nothing.
+
+    Raises:
+        ValueError: If the value is not finite in float32, or if the C++ and CUDA engines have
+            the feature, too, and the value is not an integer that is small enough for them.
+    """
     number = float("nan") if value is None else float(value)
     # The comparison is false for NaN, too.
     is_finite = abs(number) <= _LARGEST
     if not is_finite:
         raise ValueError(f"feature {name}: expected a finite number (float32), got {value}")
-    if name in _headers:  # The C++ and CUDA engines have the feature, too, as an integer.
+    if name in _headers:  # A C++ header of the user defines the feature, too.
         is_small_integer = abs(number) <= _LARGEST_INTEGER and number.is_integer()
         if not is_small_integer:
             raise ValueError(
@@ -90,12 +99,15 @@ def _checked_value(name: str, value: float | None) -> float:
 
 
 def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Give features that the user defines to the C++ and CUDA engines.
+    """Register the features that a user's C++ header defines, for the C++ and CUDA engines.
+
+    Every such feature must also be a Python function, registered by ``@tetris.feature``. The
+    function is its reference, and has the same name in snake case: the feature
+    ``EmptyColumns`` of the header is the function ``empty_columns``.
 
     Args:
         path: A header with a ``TETRIS_FEATURE(Name)`` for each feature, as
-            tetris/engine/own_features.h explains. ``Name`` is the name of the feature's Python
-            function in PascalCase.
+            tetris/engine/own_features.h explains. ``Name`` is in PascalCase.
 
     Returns:
         The names of the features.
@@ -107,16 +119,19 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """
     header = Path(path).absolute()
     text = read_bytes(header).decode(errors="replace")
-    # A feature is defined by the macro TETRIS_FEATURE, or as a struct with a base class.
-    definitions = _STRUCT.findall(_COMMENT.sub(" ", text))
-    structs = [macro or struct for macro, struct in definitions]
+    # A feature is defined by the macro TETRIS_FEATURE, or as a struct with a base class. The
+    # pattern has a group for each, one of which is empty.
+    code = _COMMENT.sub(" ", text)
+    structs = [by_macro or by_struct for by_macro, by_struct in _STRUCT.findall(code)]
     if not structs:
         raise ValueError(
             f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none"
         )
     names = []
     for struct in structs:
-        name = re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower()  # EmptyColumns: empty_columns.
+        # Insert "_" before every capital letter but the first one: EmptyColumns becomes
+        # empty_columns.
+        name = re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower()
         if not re.fullmatch(r"([A-Z][a-z]*)+", struct):
             raise ValueError(
                 f"{path}: expected a name such as EmptyColumns, in PascalCase, got {struct}"
@@ -126,15 +141,16 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
                 f"{path}: expected a reference of {struct} in Python, a function {name} with "
                 "@tetris.feature"
             )
-        # _headers has the header of each feature, and its text. A library that was compiled
-        # with another text may be loaded, and a process cannot replace it.
+        # _headers maps a feature to its header and the text of that header. If the text has
+        # changed since, a library compiled with the old text may be loaded already, and a
+        # process cannot replace it.
         if _headers.get(name, (header, text)) != (header, text):
             raise ValueError(
                 f"{path}: {struct} was read before, and is another one now: start a new process"
             )
         names.append(name)
     _headers.update(dict.fromkeys(names, (header, text)))
-    return tuple(dict.fromkeys(names))  # Each name once.
+    return tuple(dict.fromkeys(names))  # Repeated names are removed.
 
 
 def run_header(path: Path) -> tuple[str, ...]:
@@ -157,10 +173,13 @@ def header_features(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def header_of(names: Sequence[str]) -> tuple[Path, str] | None:
-    """Return the user's header that defines some of the features, and its text.
+    """Return the path and the text of the user's C++ header that defines some of the features.
 
-    It is None if all features are the package's. Features that exist in Python alone, or in
-    several headers, raise a ValueError.
+    The result is None if the package itself defines all of them.
+
+    Raises:
+        ValueError: If a user's feature exists in Python only, or if several headers define the
+            features.
     """
     for name in names:
         is_own_feature = name in features.FEATURES and name not in BUILT_IN

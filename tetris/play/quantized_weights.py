@@ -96,36 +96,53 @@ def engine_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
     without such a feature.
     """
     integers, _ = quantized_weights(weights, names)
-    sources = _sources(tuple(names), integers.device)
-    if sources is None:
+    indices = _weight_indices(tuple(names), integers.device)
+    if indices is None:
         return integers
     zero = torch.zeros_like(integers[:, :1])
-    return torch.cat([integers, zero], 1)[:, sources]
+    return torch.cat([integers, zero], 1)[:, indices]
 
 
 @lru_cache(maxsize=64)
-def _sources(names: tuple[str, ...], device: torch.device) -> Tensor | None:
-    """Return for each number that an engine takes the index of the feature whose weight it is.
+def _weight_indices(names: tuple[str, ...], device: torch.device) -> Tensor | None:
+    """Return where an engine's weights come from: indices into the weights of ``names``.
 
-    It is None if the engine takes the weights in the order of ``names``. A number without a
-    feature has the index ``len(names)``, where `engine_weights` puts a zero.
+    The engine takes a weight for each of its own features, and then tables of weights. For each
+    of these numbers the result, of one dimension, has the index of the feature whose weight it
+    is. It is ``len(names)``, the position of an added zero, where there is no such feature.
+    The result is None if the engine takes the weights as they are.
     """
     engine_names = engine_features(names)
     if engine_names == names:
         return None
     index_of = {name: index for index, name in enumerate(names)}
     zero = len(names)
-    sources = [index_of.get(name, zero) for name in engine_names]
+    indices = [index_of.get(name, zero) for name in engine_names]
     for form, table in _TABLES:
         if table in engine_names:
-            # A table is an array with the dimensions column, class and, for pairs, next class.
-            entries = [zero] * (_SLOTS * _CLASSES ** (form.groups - 1))
-            for name, index in index_of.items():
-                if match := form.fullmatch(name):
-                    column, *classes = map(int, match.groups())
-                    entry = _FIRST_COLUMN + column
-                    for step_class in classes:
-                        entry = entry * _CLASSES + step_class
-                    entries[entry] = index
-            sources += entries
-    return torch.tensor(sources, device=device)
+            indices += _table_indices(form, index_of, zero)
+    return torch.tensor(indices, device=device)
+
+
+def _table_indices(form: re.Pattern[str], index_of: dict[str, int], zero: int) -> list[int]:
+    """Return for each entry of a table of weights the index of the entry's feature.
+
+    A table has the dimensions column, class of the step at this column and, for features of two
+    steps, class of the next step; it is flattened in this order.
+
+    Args:
+        form: Matches the names of the table's features; its groups are column and classes.
+        index_of: The index of each feature by its name.
+        zero: The index for entries without a feature.
+    """
+    classes_per_feature = form.groups - 1
+    indices = [zero] * (_SLOTS * _CLASSES**classes_per_feature)
+    for name, index in index_of.items():
+        match = form.fullmatch(name)
+        if match is not None:
+            column, *classes = map(int, match.groups())
+            position = _FIRST_COLUMN + column
+            for step_class in classes:
+                position = position * _CLASSES + step_class
+            indices[position] = index
+    return indices

@@ -86,7 +86,13 @@ class Rollout:
     """
 
     def __init__(self, policy: Policy, streams: Streams, device: str = "cpu") -> None:
-        """Set up empty boards and load the engine; see the class for the arguments."""
+        """Set up empty boards, and load the engine that will play.
+
+        Args:
+            policy: The feature set, and the weights of the population's candidates.
+            streams: The rules, and the streams of pieces that every candidate plays.
+            device: The engine: ``"cpu"``, ``"cuda"`` or ``"python"``.
+        """
         if device not in ENGINES:
             raise ValueError(f"expected device to be {', '.join(ENGINES)}, got {device!r}")
         on_gpu = device == "cuda"
@@ -96,16 +102,16 @@ class Rollout:
         self.names = feature_names(policy.features, streams.rules.width)
         self.weights = _checked_weights(policy.weights, len(self.names), on_gpu)
         self.decisions = 0
-        counts = torch.zeros(
-            (len(self.weights), streams.count), dtype=torch.int64, device=self.weights.device
-        )
-        # Lines, games that ended, and pieces placed on each stream.
-        self._lines = counts
-        self._games = counts.clone()
-        self._placed = counts.clone()
-        self.columns = counts.new_zeros((*counts.shape, streams.rules.width), dtype=torch.int32)
-        # After `branch`, until the next decision, the stream whose piece falls next on each
-        # board, because that piece came with the board; None: the stream itself.
+        # Count the lines, the games that ended and the pieces placed, on each stream of each
+        # candidate.
+        shape = (len(self.weights), streams.count)
+        self._lines = torch.zeros(shape, dtype=torch.int64, device=self.weights.device)
+        self._games = self._lines.clone()
+        self._placed = self._lines.clone()
+        # The boards: bit y of a column is its cell in row y, counted from the bottom.
+        self.columns = self._lines.new_zeros((*shape, streams.rules.width), dtype=torch.int32)
+        # After a board was copied from another stream, its next piece comes from that stream,
+        # too. Until then this tensor has the numbers of the streams; None: no board was copied.
         self._piece_source: torch.Tensor | None = None
         self._pacer: LaunchPacer | None = None
         self.operators: Any = None
@@ -227,13 +233,18 @@ class Rollout:
         return RolloutResult(self._lines.sum(1), self._games.sum(1), self._placed.sum(1))
 
     def play_on(self, decisions: int, check: Callable[[], None] | None = None) -> None:
-        """Play on as `advance` does, but do not compute the totals."""
+        """Play a number of decisions on every stream, in slices of a fraction of a second.
+
+        Args:
+            decisions: Pieces to place on every stream that has not stopped, at least 0.
+            check: Called after every slice; an exception ends the rollout, which is unusable
+                then.
+        """
         remaining = check_integer("decisions", decisions, 0, 1 << 62)
-        if self._pacer is not None:  # On a GPU.
+        if self._pacer is not None:  # On a GPU the pacer chooses the slices.
             with torch.cuda.device(self._lines.device):
                 self._pacer.run(remaining, self._play, check)
             return
-        # A slice takes about _SLICE_SECONDS, by the speed of the slice before it.
         size = _FIRST_PYTHON_SLICE if self.device == "python" else _FIRST_SLICE
         while remaining:
             size = min(size, remaining)
@@ -241,7 +252,9 @@ class Rollout:
             self._play(size)
             remaining -= size
             seconds = max(time.perf_counter() - start_time, 1e-9)
-            size = max(1, int(size * min(_GROWTH, _SLICE_SECONDS / seconds)))
+            # At the speed of this slice the next one takes _SLICE_SECONDS.
+            growth = min(_GROWTH, _SLICE_SECONDS / seconds)
+            size = max(1, int(size * growth))
             if check is not None:
                 check()
 
@@ -255,10 +268,17 @@ class Rollout:
         self._piece_source = None
 
     def _play_native(self, decisions: int) -> None:
-        """Call the operator of the C++ or CUDA engine, which changes boards and counts."""
+        """Play a number of decisions on every stream by the C++ or CUDA engine.
+
+        The operator changes the boards and the counts in place.
+        """
         streams = self.streams
         rules = streams.rules
+        # The operator takes integers only: it gets the pieces that the rules allow packed into
+        # one of them, the rule as an index, and the unsigned seed as a signed integer with the
+        # same bits.
         packed_pieces, piece_count, is_bag = packed_source(rules)
+        stop_after_games = streams.games or _NEVER
         self.operators.advance(
             self._played_weights,
             self.columns,
@@ -276,7 +296,7 @@ class Rollout:
             streams.shared,
             self.decisions,
             decisions,
-            streams.games or _NEVER,
+            stop_after_games,
         )
 
     def _play_python(self, decisions: int) -> None:
@@ -288,21 +308,23 @@ class Rollout:
                     self._play_stream(player, candidate, stream, decisions)
 
     def _play_stream(self, player: Player, candidate: int, stream: int, decisions: int) -> None:
-        """Play one stream of a candidate by the reference implementation.
+        """Play one stream of a candidate by the reference implementation, and update its board.
 
         It plays a number of decisions, or fewer if the stream stops after a number of games.
         """
         rules = self.streams.rules
-        place = candidate, stream
+        index = candidate, stream  # The index of the stream in all tensors.
         pieces = self.streams.pieces(candidate, stream)
         first_piece = None
-        if self._piece_source is not None:  # It came with the board, from another stream.
-            source = int(self._piece_source[place])
+        if self._piece_source is not None:
+            # The board was copied from another stream, and its next piece with it.
+            source = int(self._piece_source[index])
             first_piece = self.streams.pieces(candidate, source)[self.decisions]
-        rows = _transpose(self.columns[place].tolist())
+        # The tensor has the columns of a board, and the game its rows, as integers of bits.
+        rows = _transpose(self.columns[index].tolist())
         lines = 0
         placed = 0
-        games = int(self._games[place])
+        games = int(self._games[index])
         after_states = play(pieces, player, rules, rows, self.decisions, first_piece)
         for after in islice(after_states, decisions):
             rows = () if after.game_over else after.rows
@@ -312,11 +334,11 @@ class Rollout:
             if games == self.streams.games:
                 break
         columns = _transpose(rows)
-        columns += (0,) * (rules.width - len(columns))  # The empty columns on the right.
-        self.columns[place] = torch.tensor(columns, dtype=torch.int32)
-        self._lines[place] += lines
-        self._games[place] = games
-        self._placed[place] += placed
+        columns += (0,) * (rules.width - len(columns))  # Add the empty columns on the right.
+        self.columns[index] = torch.tensor(columns, dtype=torch.int32)
+        self._lines[index] += lines
+        self._games[index] = games
+        self._placed[index] += placed
 
 
 def rollout(
@@ -343,20 +365,26 @@ def rollout(
 def _checked_weights(
     weights: npt.ArrayLike | torch.Tensor, features: int, on_gpu: bool
 ) -> torch.Tensor:
-    """Return weights as the engines take them: float32, shape (population, features).
+    """Return a copy of weights in float32, shape (population, features), for an engine.
 
-    They are a copy on the device that plays. ValueError if the shape is wrong or a weight is
-    not finite.
+    Args:
+        weights: Shape (population, features), or (features,) for one candidate.
+        features: The expected number of features.
+        on_gpu: Whether to make the copy on the GPU; otherwise it is on the CPU.
+
+    Raises:
+        ValueError: If the shape is wrong, or a weight on the CPU is not finite. Weights on the
+            GPU are not checked, because that would wait for the GPU.
     """
     if on_gpu:
         check_gpu("device cuda", "device cpu")
     population = torch.as_tensor(weights).detach()
-    if population.dim() == 1:  # One candidate.
+    if population.dim() == 1:
         population = population.unsqueeze(0)
     shape = tuple(population.shape)
     if len(shape) != 2 or shape[0] == 0 or shape[1] != features:
         raise ValueError(f"expected weights of shape (population, {features}), got {shape}")
-    if on_gpu and population.is_cuda:  # A check of the numbers would wait for the GPU.
+    if on_gpu and population.is_cuda:
         return population.to(torch.float32, copy=True).contiguous()
     population = population.to("cpu", torch.float32, copy=True).contiguous()
     if not population.isfinite().all():

@@ -26,6 +26,7 @@ and give the same rate. The unit is 1 while all weights of a candidate are at le
 from then on.
 """
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ MOST_STREAMS = 1 << 13
 """The greatest number of streams: 64-bit integers suffice for it."""
 
 _LEVELS = 32  # The highest possible stack, all columns 24 rows high, is at level 30.
-_WEIGHT = 1 << 50  # The weight of all streams of a candidate, about.
+_WEIGHT = 1 << 50  # About the sum of the weights of all streams of a candidate.
 _PARTS = 1 << 40  # The unit of a candidate's weights is 1 / _PARTS once one fell below 1.
 _COPIES = 1 << 20  # Copies of a stream with all the weight of its level; only ratios count.
 _RANDOM_BITS = 12
@@ -134,49 +135,70 @@ class SplitRollout:
     def __init__(
         self, policy: Policy, streams: Streams, device: str = "cpu", burn_in: int = BURN_IN
     ) -> None:
-        """Set up empty boards, on streams of equal weights."""
+        """Set up empty boards on streams of equal weights; nothing is played yet.
+
+        Args:
+            policy: The weight vectors of the candidates, and their features.
+            streams: The rules of the games, and the streams of pieces that every candidate
+                plays. Their seed chooses the resampling, too.
+            device: The engine: ``"cpu"``, ``"cuda"`` or ``"python"``.
+            burn_in: Decisions on each stream that do not count. Their number is rounded up to a
+                multiple of a step, which is the number of decisions between two resamplings.
+        """
         check_integer("count of streams", streams.count, 2, MOST_STREAMS)
         if streams.games is not None:
             raise ValueError(f"expected streams that do not stop, got games={streams.games}")
         self._games = Rollout(policy, streams, device)
+        # The C++ engine can resample. On a GPU another library does, and in Python torch does.
         operators = self._games.operators
         if device == "cuda":
             operators = native.load(native.resampling_extension())
         self._weights = StreamWeights(self._games, operators)
+        # With bags of seven pieces a resampling comes after every bag.
         self._step_size = BAG_STEP if streams.rules.pieces == "bag" else STEP
-        self._burn_in_steps = -(-burn_in // self._step_size)  # The quotient is rounded up.
-        self._steps = 0
+        self._burn_in_steps = math.ceil(burn_in / self._step_size)
+        self._steps = 0  # Resamplings so far.
         self._least_decisions = least_decisions(burn_in)
         self._generator = random.Random(f"splitting {streams.seed} {streams.first}")
+        # Candidates are dropped from the weights and from the games together.
         self.keep = self._weights.keep
 
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> SplitResult:
-        """Play on, beyond the burn-in; return the estimates after the burn-in, and the totals.
+        """Play on by importance splitting, and estimate how often each candidate's games end.
+
+        After every step of some decisions the streams are resampled: some boards are copied to
+        other streams, with less weight each, and others are dropped.
 
         Args:
-            decisions: Pieces to place on every stream.
+            decisions: Pieces to place on every stream; together with those of earlier calls
+                they must go beyond the burn-in.
             check: Called a few times a second; an exception ends the rollout.
+
+        Returns:
+            For each candidate the number of games that ended per decision after the burn-in,
+            the lines per game that follow from it, and the totals since the rollout began.
         """
         games = self._games
         total = games.decisions + decisions
         check_integer("decisions", total, self._least_decisions, 1 << 62)
-        # If a game depends on its next piece, that piece goes with the board in a resampling.
-        # With a resampling one decision earlier it is the last one of a bag: no bag is divided.
-        pieces_drawn = int(games.next_drawn)
+        # If a game depends on its next piece, that piece is copied with the board. It must not
+        # be the first one of a new bag, so the resampling is one decision earlier.
+        decisions_earlier = int(games.next_drawn)
         steps = total // self._step_size
         for step in range(self._steps, steps):
-            resampling_at = (step + 1) * self._step_size - pieces_drawn
-            games.play_on(resampling_at - games.decisions, check)
+            decisions_before_resampling = (step + 1) * self._step_size - decisions_earlier
+            games.play_on(decisions_before_resampling - games.decisions, check)
             bits = self._generator.getrandbits(_RANDOM_BITS)
-            is_counted = step >= self._burn_in_steps
-            source, columns = self._weights.resample(bits, counts=is_counted)
+            is_after_burn_in = step >= self._burn_in_steps
+            source, columns = self._weights.resample(bits, counts=is_after_burn_in)
             games.branch(source, columns)
         self._steps = steps
+        # Decisions after the last resampling count for the totals, but not for the rate.
         result = games.advance(total - games.decisions, check)
         ended = self._weights.ended
-        # Both operands are tensors: on a GPU torch divides by a Python number by multiplying
-        # with its inverse, which may be rounded differently.
         counted_decisions = (steps - self._burn_in_steps) * self._step_size
+        # The divisor is a tensor because on a GPU torch multiplies by the inverse of a Python
+        # number, which may be rounded differently.
         rate = ended / torch.full_like(ended, counted_decisions)
         return SplitResult(
             **vars(result),
@@ -204,18 +226,22 @@ class StreamWeights:
         """
         self._games = games
         self._operators = operators
+        # The games that had ended on each stream at the last resampling.
         self._last_games = games.stream_games
         population, streams = self._last_games.shape
-        doubles: dict[str, Any] = {"dtype": torch.float64, "device": self._last_games.device}
-        self._weight = torch.full((population, streams), _WEIGHT // streams, **doubles)
-        self._unit = torch.ones((population, 1), **doubles)
-        self._level_sums = torch.zeros((population, _LEVELS), **doubles)
-        self.ended = torch.zeros(population, **doubles)
-        self._count = 0
-        # Candidates that share pieces share the resampling, too. For others the random bits are
-        # changed by an offset.
+        zeros = torch.zeros_like(self._last_games, dtype=torch.float64)
+        # The weights of all streams of a candidate add up to about _WEIGHT.
+        self._weight = zeros + _WEIGHT // streams
+        # Weights are multiples of their candidate's unit.
+        self._unit = zeros.new_ones(population, 1)
+        # The weight on each level of danger, summed over all resamplings.
+        self._level_sums = zeros.new_zeros(population, _LEVELS)
+        self.ended = zeros.new_zeros(population)
+        self._count = 0  # Resamplings so far.
+        # Candidates that play the same pieces are resampled with the same random bits. For
+        # others candidate number n adds n times an offset to the bits.
         self._offset = 0 if games.streams.shared else _CANDIDATE_OFFSET
-        numbers = torch.arange(population, device=self._last_games.device)
+        numbers = torch.arange(population, device=zeros.device)
         self._offsets = numbers.unsqueeze(1) * self._offset
 
     def keep(self, candidates: torch.Tensor) -> None:
@@ -231,14 +257,21 @@ class StreamWeights:
     def resample(
         self, bits: int, *, counts: bool = True
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Resample the streams; return the arguments of `Rollout.branch`.
+        """Resample the streams of every candidate, and change their weights accordingly.
 
         Args:
-            bits: Twelve random bits, which `systematic` takes.
-            counts: Whether games that ended since the last resampling count for the estimate.
+            bits: Twelve random bits, the offset of systematic resampling.
+            counts: Whether games that ended since the last resampling count for the estimate:
+                the share of the weight on their streams is added to ``ended``.
+
+        Returns:
+            For each stream the number of the stream whose board it takes, shape (population,
+            streams), int64; and the boards after these copies, or None if they remain to be
+            made. These are the arguments of `Rollout.branch`.
         """
         self._count += 1
         if self._operators is not None:
+            # The operator makes the copies, and updates the tensors of games and weights.
             return self._operators.resample(  # type: ignore[no-any-return]
                 self._games.columns,
                 self._games._games,
@@ -253,10 +286,12 @@ class StreamWeights:
                 self._offset,
             )
         games = self._games.stream_games
+        # Add the share of the weight on streams whose games ended since the last resampling.
         if counts:
             ended = games - self._last_games
-            weight_ended = _sum(self._weight, lambda part: (part * ended).sum(1))
-            self.ended += weight_ended / self._weight.long().sum(1).double()
+            weight_ended = _sum_exactly(self._weight, lambda part: (part * ended).sum(1))
+            total_weight = self._weight.long().sum(1).double()
+            self.ended += weight_ended / total_weight
         self._last_games = games
         source, self._weight = resampled(
             self._weight,
@@ -296,51 +331,92 @@ def resampled(
     count: int,
     bits: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Resample the streams of each candidate, so that every level has about as many streams.
+    """Resample the streams of each candidate, so that all levels have about as many streams.
 
-    A stream is continued several times, or dropped. Its weight is divided by the number of
+    A stream is a sequence of games, and its level says how near to its end the present game
+    is. A stream is continued several times, or dropped. Its weight is divided by the number of
     times that it is continued on average, so that no estimate is biased.
 
     Args:
         weight: The weight of each stream, a multiple of the candidate's unit, above 0; shape
             (population, streams), float64.
         level: The level of each stream, of the same shape, int64.
-        level_sums: The weight of each level, summed over all resamplings; shape (population,
+        level_sums: The weight on each level, summed over all resamplings; shape (population,
             levels). The weights of this resampling are added to it.
         unit: Shape (population, 1): 1, and 2^-40 once a weight of the candidate fell below 1.
+            It is updated.
         count: The number of resamplings, this one included.
-        bits: Random bits, which `systematic` takes.
+        bits: Random bits, the offset of systematic resampling, shape (population, 1).
 
     Returns:
         For every stream the number of the stream that it continues, in the order of the levels,
         and its new weight; both have the shape of ``weight``.
     """
-    no_weight = torch.zeros(level_sums.shape, dtype=torch.int64, device=level_sums.device)
-    level_weight = _sum(weight, lambda part: no_weight.scatter_add(1, level, part))
+    copies = _copies_of_streams(weight, level, level_sums, count)
+    # Draw streams in the order of their levels. So the number of streams that a level gets
+    # differs from its share by less than one stream.
+    # Systematic resampling draws a stream as often as its share of the copies says, rounded up
+    # or down.
+    order = level.sort(dim=1, stable=True).indices
+    drawn = systematic(copies.gather(1, order), bits)
+    source = order.gather(1, drawn)
+    # A stream is drawn streams * copies / total_copies times on average. Divide its weight by
+    # this number.
+    streams = weight.shape[1]
+    total_copies = copies.sum(1, keepdim=True).double()
+    weight_of_copy = weight * total_copies / (copies * streams).double()
+    return source, _rounded_weights(weight_of_copy.gather(1, source), unit)
+
+
+def _copies_of_streams(
+    weight: torch.Tensor, level: torch.Tensor, level_sums: torch.Tensor, count: int
+) -> torch.Tensor:
+    """Return how many copies of each stream take part in a draw, so that levels draw equally.
+
+    Streams are drawn in proportion to their copies. A stream gets copies in proportion to its
+    share of the weight of its level, so that all levels have about as many copies together.
+
+    Args:
+        weight: The weight of each stream, shape (population, streams), float64.
+        level: The level of each stream, of the same shape, int64.
+        level_sums: The weight on each level, summed over all earlier resamplings; shape
+            (population, levels). The weights of this resampling are added to it.
+        count: The number of resamplings, this one included.
+
+    Returns:
+        The copies, at least 1, of the shape of ``weight``, int64.
+    """
+    # Add up the weight on each level, now and on average over all resamplings. The sum is
+    # exact, so that it does not depend on the order.
+    zeros = torch.zeros(level_sums.shape, dtype=torch.int64, device=level_sums.device)
+    level_weight = _sum_exactly(weight, lambda part: zeros.scatter_add(1, level, part))
     level_sums += level_weight
     mean_level_weight = level_sums / torch.full_like(level_sums, count)
-    # The share of a stream in its level. A level that now has more weight than on average
-    # counts with the weight that it has.
-    share = weight / torch.maximum(mean_level_weight, level_weight).gather(1, level)
-    copies = (share * _COPIES).long().clamp(min=1)
-    # Streams are drawn in the order of their levels. So the number of streams that a level gets
-    # differs from its share by less than one stream.
-    order = level.sort(dim=1, stable=True).indices
-    source = order.gather(1, systematic(copies.gather(1, order), bits))
-    # A stream is drawn copies / total_copies * streams times on average. Divide its weight by
-    # this number.
-    total_copies = copies.sum(1, keepdim=True).double()
-    weight_of_copy = weight * total_copies / (copies * weight.shape[1]).double()
-    new_weight = weight_of_copy.gather(1, source)
-    # Round down to multiples of the unit, scale to the sum _WEIGHT, and round again.
-    unit.masked_fill_((new_weight < 1).any(1, keepdim=True), 1 / _PARTS)
-    new_weight = (new_weight / unit).floor() * unit
-    scale = torch.full_like(unit, _WEIGHT) / new_weight.long().sum(1, keepdim=True).double()
-    new_weight = (new_weight * scale / unit).floor() * unit
-    return source, torch.maximum(new_weight, unit)
+    # A level that now has more weight than on average counts with the weight that it has.
+    counted_weight = torch.maximum(mean_level_weight, level_weight)
+    share = weight / counted_weight.gather(1, level)
+    return (share * _COPIES).long().clamp(min=1)
 
 
-def _sum(weight: torch.Tensor, add: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+def _rounded_weights(weight: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
+    """Return weights of streams as multiples of a unit, whose sum is about `_WEIGHT`.
+
+    Args:
+        weight: Shape (population, streams), float64.
+        unit: The unit of each candidate, shape (population, 1). It becomes 1 / `_PARTS` where a
+            weight is below 1.
+    """
+    unit.masked_fill_((weight < 1).any(1, keepdim=True), 1 / _PARTS)
+    # Round down, scale to the sum, and round down again; no weight becomes 0.
+    weight = (weight / unit).floor() * unit
+    scale = torch.full_like(unit, _WEIGHT) / weight.long().sum(1, keepdim=True).double()
+    weight = (weight * scale / unit).floor() * unit
+    return torch.maximum(weight, unit)
+
+
+def _sum_exactly(
+    weight: torch.Tensor, add: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
     """Return a sum of weights, float64, which is the same in any order: it adds integers only.
 
     ``add`` sums integers. It is called with the integer parts of the weights, and then with

@@ -67,7 +67,15 @@ class Replay:
     controller: LinearController | None = None
 
     def __post_init__(self) -> None:
-        """Check the values, as far as that is possible without playing the games."""
+        """Check the fields of a replay, as far as that is possible without playing its games.
+
+        A placement is a byte: its number among all placements of all pieces on a board of this
+        width.
+
+        Raises:
+            ValueError: If a placement does not exist under the rules, the controller cannot
+                play by them, or a number is missing or out of range.
+        """
         possible = set()
         for number, (shape, _) in enumerate(placements_on(self.rules.width)):
             if shape.piece in self.rules.piece_set:
@@ -77,7 +85,8 @@ class Replay:
             rules = f"{self.rules.board} with pieces {self.rules.pieces}"
             raise ValueError(f"expected placements of {rules}, got number {min(impossible)}")
         if self.controller is not None:
-            self.controller.names_on(self.rules)  # It raises if the controller cannot play.
+            # This raises if the controller cannot play by the rules.
+            self.controller.names_on(self.rules)
         if self.rules.original and self.seed is None:
             raise ValueError("expected a seed and a stream by the original rule, got neither")
         if self.seed is not None:
@@ -95,9 +104,14 @@ class Replay:
         stream: int | None = None,
         controller: LinearController | None = None,
     ) -> Replay:
-        """Return the replay of games, from the after-state of every decision in order.
+        """Return the replay of games that were played.
 
-        The class explains the other arguments.
+        Args:
+            played: The board after every decision, in order.
+            rules: The rules of the games.
+            seed: The seed of the pieces, if they were random.
+            stream: The number of the seed's stream of pieces.
+            controller: The controller that played; None for a person.
         """
         numbers = placement_numbers(rules.width)
         placements = bytearray()
@@ -117,12 +131,13 @@ class Replay:
         )
 
     def after_states(self) -> Iterator[AfterState]:
-        """Play the placements; yield the after-states in order.
+        """Play the recorded placements again, and yield the board after each of them.
 
         Raises:
-            DamagedReplayError: At a placement whose piece is not that of the seed, or at the
-                end, if lines and games are not those of the replay.
+            DamagedReplayError: At a placement whose piece is not the one that the seed gives,
+                or at the end, if the numbers of lines and games are not the recorded ones.
         """
+        # The number of a placement is its index in this list of (shape, column).
         placements = placements_on(self.rules.width)
         pieces = self.pieces
         rows: Rows = ()  # Each game begins on an empty board.
@@ -135,7 +150,8 @@ class Replay:
                     f"expected {PIECE_LETTERS[pieces[t]]} as piece {t + 1} of seed "
                     f"{self.seed}, got {PIECE_LETTERS[shape.piece]}"
                 )
-            row = landing_row(column_heights(rows, self.rules.width), shape, column)
+            heights = column_heights(rows, self.rules.width)
+            row = landing_row(heights, shape, column)
             after = place(rows, shape, column, row, self.rules)
             if self.rules.original and pieces is not None:
                 # By this rule the game also ends if the next piece has no room to appear.
@@ -168,7 +184,12 @@ class Replay:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Replay:
-        """Return the replay of values that ``to_dict`` returned; raise as `load` does."""
+        """Return the replay of a dictionary that ``to_dict`` returned.
+
+        Raises:
+            ValueError, TypeError, LookupError, zlib.error: If a value is missing or wrong, or
+                the placements, which are compressed and written in base64, are damaged.
+        """
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')
         if values.get("version") != VERSION:

@@ -83,9 +83,9 @@ def dispersion(counts: torch.Tensor) -> float:
 
 
 def chi2_quantile(probability: float, degrees: float) -> float:
-    """Return the value below which a chi-square variable lies with this probability.
+    """Return the quantile of the chi-square distribution for a probability.
 
-    The distribution function, a regularised incomplete gamma function, is inverted by
+    The distribution function, P(X < x) = gammainc(degrees / 2, x / 2), is inverted by
     bisection, to the last bits of a double.
 
     Args:
@@ -98,13 +98,15 @@ def chi2_quantile(probability: float, degrees: float) -> float:
         half_value = torch.tensor(value / 2, dtype=torch.float64)
         return float(torch.special.gammainc(half_degrees, half_value))
 
+    # Double the upper end until the quantile is between low and high.
     low = 0.0
     high = float(degrees)
     while probability_below(high) < probability:
         low = high
         high *= 2
     middle = (low + high) / 2
-    while low < middle < high:  # In the end no double lies between low and high.
+    # In the end no double lies between low and high, and the middle equals one of them.
+    while low < middle < high:
         if probability_below(middle) < probability:
             low = middle
         else:

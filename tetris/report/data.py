@@ -38,32 +38,46 @@ _CURVES = (
 
 
 def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
-    """Return the data of a run's charts, for JSON: series of a value or null per generation.
+    """Return the data of the charts of a training run, to be written as JSON for a web page.
 
-    A stage has its board, the index of its first generation, and the score of dt20 there.
+    Every list except "stages" has one value per generation, or None if the value is missing.
+    "decisions" and "seconds" count from the beginning of the run, and "speed" is in decisions
+    per second; a decision is the placement of a piece. "group" is a text that is the same for
+    runs which differ only in their seed.
+
+    A stage is a part of the training on one board. It has the "board", such as "10x20", the
+    index "place" of its first generation in the lists, and "dt20", the lines per game of the
+    best published controller on that board, for comparison.
     """
-    metrics = run.metrics
+    metrics = run.metrics  # One record per generation.
+    first_generation = metrics[0]["generation"]
     stages = []
-    for board_name, first, _ in stages_of(metrics):
-        place = first - metrics[0]["generation"]
-        score = _short(dt20_score(run, board_name))
-        stages.append({"board": board_name, "place": place, "dt20": score})
-    speeds = [record["decisions"] / max(record["seconds"], 1e-9) for record in metrics]
-    curves = {key: [_short(record[key]) for record in metrics] for key in _CURVES}
+    for board_name, stage_start, _ in stages_of(metrics):
+        index = stage_start - first_generation
+        reference_score = _round_for_chart(dt20_score(run, board_name))
+        stages.append({"board": board_name, "place": index, "dt20": reference_score})
+    speeds = []
+    for record in metrics:
+        speed = record["decisions"] / max(record["seconds"], 1e-9)
+        speeds.append(_round_for_chart(speed))
+    decisions = [record["decisions"] for record in metrics]
+    curves = {}
+    for key in _CURVES:
+        curves[key] = [_round_for_chart(record[key]) for record in metrics]
     return {
         "name": name,
         "group": seedless(run),
         "stages": stages,
-        "board": list(map(board, metrics)),
+        "board": [board(record) for record in metrics],
         "generation": [record["generation"] for record in metrics],
-        "decisions": list(itertools.accumulate(record["decisions"] for record in metrics)),
-        "seconds": [_short(record["elapsed_s"]) for record in metrics],
-        "speed": list(map(_short, speeds)),
+        "decisions": list(itertools.accumulate(decisions)),
+        "seconds": [_round_for_chart(record["elapsed_s"]) for record in metrics],
+        "speed": speeds,
         **curves,
     }
 
 
-def _short(value: float | None) -> float | None:
+def _round_for_chart(value: float | None) -> float | None:
     """Return a value rounded to five digits, which are enough for a chart."""
     return None if value is None else float(f"{value:.5g}")
 
@@ -106,21 +120,21 @@ def dt20_score(run: RunRecord, board_name: str) -> float | None:
 
 
 def weight_bars(run: RunRecord) -> list[tuple[str, str, list[float]]]:
-    """Return the rows of a bar chart of a run's weights, the greatest weights first.
+    """Return the rows of a horizontal bar chart of a run's learned weights, largest first.
 
-    A row has the name of the feature, its weight as text, and four positions in percent of the
-    chart's width: left end and width of the bar, left end and width of the whisker. The weight
-    0 is at 50. The whisker extends to both sides of the weight by the standard deviation of the
-    last generation.
+    Every row is a tuple of the name of a feature, its weight as text, and four positions in
+    percent of the chart's width: left end and width of the bar, then left end and width of the
+    whisker. The weight 0 is in the middle of the chart, at 50 %, and the largest weight reaches
+    its edge. The whisker extends to both sides of the weight by the standard deviation that the
+    search had in the last generation.
     """
-    weights = zip(
-        run.feature_names, run.controller.weights, run.metrics[-1]["std"], strict=True
-    )
-    by_size = sorted(weights, key=lambda row: -abs(row[1]))
-    _, largest, _ = by_size[0]
-    unit = 50 / (abs(largest) or 1.0)  # The width of a weight of 1.
+    stds = run.metrics[-1]["std"]
+    features = zip(run.feature_names, run.controller.weights, stds, strict=True)
+    largest_first = sorted(features, key=lambda feature: -abs(feature[1]))
+    _, largest, _ = largest_first[0]
+    unit = 50 / (abs(largest) or 1.0)  # The width of a weight of 1. All weights may be 0.
     bars = []
-    for name, weight, std in by_size:
+    for name, weight, std in largest_first:
         bar = [50 + unit * min(weight, 0.0), unit * abs(weight)]
         whisker = [50 + unit * (weight - std), 2 * unit * std]
         bars.append((name, f"{weight:+.3f}", bar + whisker))
@@ -157,28 +171,38 @@ def score_tables(scored: Sequence[tuple[str, Score]]) -> list[Table]:
 
 
 def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Score]]) -> Table:
-    """Return the table of the scores of one game: board, rule, pieces and lookahead."""
+    """Return a table that compares the scores of controllers that played the same game.
+
+    Args:
+        game: The board, such as "10x20", the name of the rule, the name of the distribution of
+            pieces, and a phrase about the lookahead, empty without lookahead.
+        scored: The label and the score of every controller, which become a row of the table.
+    """
     board_name, rule, pieces, lookahead = game
-    papers = {}  # The papers' scores by controller; they all played the same game.
+    # The scores in papers are all of one game, the standard one. Its table has a column more,
+    # for these scores.
+    literature = {}
     if (rule, pieces, lookahead) == ("published", "uniform", ""):
-        for name, figures in PUBLISHED_SCORES.items():
+        for controller, figures in PUBLISHED_SCORES.items():
             if board_name in figures:
-                papers[name] = str(figures[board_name])
+                literature[controller] = str(figures[board_name])
     header = ["controller", "lines per game", "95 % interval", "from", "decisions"]
-    if papers:
+    if literature:
         header.append("literature, about")
     rows = []
     for label, score in scored:
         controller = score["controller"]
+        if controller == LEARNED:
+            label = Markup("<strong>{}</strong>").format(label)
         row = [
-            Markup("<strong>{}</strong>").format(label) if controller == LEARNED else label,
+            label,
             format_lines(score["lines_per_game"]),
             interval_text(score),
             counted(score),
             f"{score['decisions']:,}",
         ]
-        if papers:
-            row.append(papers.get(controller, "–"))
+        if literature:
+            row.append(literature.get(controller, "–"))
         rows.append(row)
     title = f"Board {board_name}, {rule} rule, pieces {pieces}{lookahead}"
     return Table(title, header, rows, titled=True)
@@ -201,7 +225,10 @@ def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
 
 
 def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
-    """Return a table of the time and the speed of runs, which have these names."""
+    """Return a table of the time and the speed of training runs, with one row per run.
+
+    ``names`` are the names of the runs, which are shown in the first column.
+    """
     header = [
         "run",
         "engine",
@@ -230,20 +257,24 @@ def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
 
 
 def settings_tables(runs: Sequence[RunRecord], names: Sequence[str]) -> tuple[Table, Table]:
-    """Return two tables of settings and versions: what differs between runs, and what does not.
+    """Return two tables of settings and versions of packages, with one row per setting.
 
-    ``names`` are the names of the runs.
+    The first table has the settings in which the runs differ, with one column of values per
+    run; ``names`` are its column headers. The second table has the settings that are the same
+    in all runs, with a single column of values. A run that lacks a setting shows a dash.
     """
-    columns = []  # The settings and versions of each run.
+    settings_by_run = []
+    all_names: dict[str, None] = {}  # A dict keeps the order in which names were added.
     for run in runs:
-        column = asdict(run.recipe)
-        for name, version in run.controller.provenance.get("versions", {}).items():
-            column[f"version of {name}"] = version
-        columns.append(column)
+        settings = asdict(run.recipe)
+        for package, version in run.controller.provenance.get("versions", {}).items():
+            settings[f"version of {package}"] = version
+        settings_by_run.append(settings)
+        all_names |= dict.fromkeys(settings)
     different = []
     same = []
-    for name in dict.fromkeys(name for column in columns for name in column):
-        values = [_setting_text(column.get(name)) for column in columns]
+    for name in all_names:
+        values = [_setting_text(settings.get(name)) for settings in settings_by_run]
         if len(set(values)) > 1:
             different.append([name, *values])
         else:

@@ -23,9 +23,9 @@ from tetris.view.images import (
     write_mp4,
 )
 
-_SECONDS = 8.5  # Length of the play.
+_PLAY_SECONDS = 8.5  # Length of the play.
 _STILL_SECONDS = 1.5  # How long the last picture is shown.
-_FASTEST = 20.0  # Pictures per second.
+_MOST_PER_SECOND = 20.0  # Pictures per second.
 _MIN_WIDTH = 800  # Pixels.
 _TEXT_SIZE = 26  # Height of the letters in pixels.
 _STEP = 10  # Decisions between two looks at the games that choose the pieces.
@@ -39,62 +39,82 @@ def write_evolution(path: Path, run: RunRecord, device: str) -> None:
     device is Python): the game of the first mean should end soon, the game of the second one
     after it, and the game of the last one should go on.
     """
-    pictures, speed = _evolution(run, device)
+    pictures, speed = _draw_evolution(run, device)
     write_gif(path, pictures, speed)
     if has_mp4():
         write_mp4(path.with_suffix(".mp4"), pictures, speed)
 
 
-def _evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
-    """Return the pictures of the clip, and its speed in pictures per second."""
-    all_rules = (stage.rules for stage in run.recipe.stages)
-    rules = min(all_rules, key=lambda rules: rules.height)  # The lowest board.
-    # Early generations differ most; so the middle one is the geometric mean.
-    numbers = sorted({1, round(math.sqrt(run.generations)), run.generations})
-    means = [run.metrics[number - 1]["mean"] for number in numbers]
-    policy = Policy(means, run.recipe.features, run.recipe.lookahead)
-    streams, length = _choose_stream(policy, rules, run.recipe.seed, device)
-    games = Rollout(policy, streams, device)
-    pieces = streams.pieces(0, 0)
-    boards = [_Board(f"generation {number}", rules, len(numbers)) for number in numbers]
-    pieces_per_picture = math.ceil(length / (_FASTEST * _SECONDS))
+def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
+    """Return the pictures of a clip that shows how a run learned, and pictures per second.
+
+    The means of the search distribution after the first, a middle and the last generation are
+    the weights of three policies. They play side by side, all with the same pieces.
+    """
+    # The training had stages on boards of different heights. The lowest board is shown.
+    all_rules = [stage.rules for stage in run.recipe.stages]
+    rules = min(all_rules, key=lambda rules: rules.height)
+    # Early generations differ most, so the middle one is the geometric mean of the two others.
+    generations = sorted({1, round(math.sqrt(run.generations)), run.generations})
+    means = [run.metrics[generation - 1]["mean"] for generation in generations]
+    policies = Policy(means, run.recipe.features, run.recipe.lookahead)
+    streams, length = _choose_pieces(policies, rules, run.recipe.seed, device)
+    pieces = streams.pieces(0, 0)  # They are the same for all policies.
+    boards = []
+    for generation in generations:
+        boards.append(_Board(f"generation {generation}", rules, len(generations)))
+    games = Rollout(policies, streams, device)
+    # The clip lasts some seconds. If it would need too many pictures per second to show every
+    # piece, pieces are left out.
+    pieces_per_picture = math.ceil(length / (_MOST_PER_SECOND * _PLAY_SECONDS))
     pictures = []
     for t in range(length):
         games.advance(1)
+        # Every policy plays on a single stream, number 0. `boards` has the stack of blocks
+        # after the placement, and `stream_games` counts the games that have ended.
         stacks = games.boards[:, 0].tolist()
         games_ended = games.stream_games[:, 0].tolist()
-        for board, stack, is_over in zip(boards, stacks, games_ended, strict=True):
-            board.place(pieces[t], stack, bool(is_over))
+        for board, stack, game_count in zip(boards, stacks, games_ended, strict=True):
+            board.place(pieces[t], stack, bool(game_count))
         if t % pieces_per_picture == 0:
             pictures.append(on_page([board.picture() for board in boards], gap=8))
-    speed = min(_FASTEST, len(pictures) / _SECONDS)
+    speed = min(_MOST_PER_SECOND, len(pictures) / _PLAY_SECONDS)
+    # At the end the last picture stays for a while.
     still_pictures = pictures[-1:] * round(_STILL_SECONDS * speed)
     return pictures + still_pictures, speed
 
 
-def _choose_stream(policy: Policy, rules: Rules, seed: int, device: str) -> tuple[Streams, int]:
-    """Return the stream on which the policies' games end in the best order, one after another.
+def _choose_pieces(
+    policies: Policy, rules: Rules, seed: int, device: str
+) -> tuple[Streams, int]:
+    """Choose the sequence of pieces for which a clip shows progress best, and its length.
 
-    Also return how many pieces to show: some more than the last but one of the games has.
+    The policies are those of three generations, the earliest first. Many sequences are tried.
+    In the best one a later policy survives longer than an earlier one, the earlier ones end
+    soon, and the last one goes on for long.
+
+    Returns:
+        The streams of the clip, with the chosen sequence alone, and the number of pieces to
+        show: some more than the last policy but one survives.
     """
     is_fast = device in NATIVE
-    count = 256 if is_fast else 4
-    limit = 600 if is_fast else 60  # Decisions of a game.
-    streams = Streams(rules, count, seed, games=1)
-    games = Rollout(policy, streams, device)
-    # About how many pieces each game has: shape (policies, streams).
+    sequences = 256 if is_fast else 4
+    limit = 600 if is_fast else 60  # The most decisions of a game.
+    streams = Streams(rules, sequences, seed, games=1)
+    games = Rollout(policies, streams, device)
+    # The pieces that every game survives, to within _STEP: shape (policies, sequences).
     lengths = torch.zeros_like(games.stream_games, device="cpu")
     for _ in range(0, limit, _STEP):
         games.advance(_STEP)
-        lengths += _STEP * (games.stream_games.cpu() == 0)
-    # The best stream has short games of the earlier means, and a long one of the last mean. A
-    # pair of games in the wrong order costs more than all lengths.
-    wrong_order = (lengths.diff(dim=0) <= 0).sum(0)
-    costs = lengths[:-1].sum(0) - lengths[-1] + 3 * limit * wrong_order
-    stream = int(costs.argmin())
-    last_but_one = lengths[max(0, len(lengths) - 2), stream]
-    length = min(limit, int(1.3 * last_but_one) + _STEP)
-    return replace(streams, count=1, first=stream), length
+        is_running = games.stream_games.cpu() == 0
+        lengths += _STEP * is_running
+    # A later policy that ends no later than the one before it costs more than all lengths.
+    wrong_pairs = (lengths.diff(dim=0) <= 0).sum(0)
+    costs = lengths[:-1].sum(0) - lengths[-1] + 3 * limit * wrong_pairs
+    sequence = int(costs.argmin())
+    last_but_one = max(0, len(lengths) - 2)  # It is 0 if a short run has a single policy.
+    length = min(limit, int(1.3 * lengths[last_but_one, sequence]) + _STEP)
+    return replace(streams, count=1, first=sequence), length
 
 
 class _Board:

@@ -44,7 +44,10 @@ def plot_learning_curve(
     axes: Any = None,
     across: str = "generation",
 ) -> Any:
-    """Plot the best candidate, the elites and the mean of a run, or the elites of several.
+    """Plot the lines per game of one training run, or of several for comparison.
+
+    For one run these are the best candidate, the elites and the mean of every generation; for
+    several runs the mean of the elites of each.
 
     Args:
         runs: One run or several, as results of `load_run` or as folders.
@@ -61,27 +64,20 @@ def plot_learning_curve(
     """
     if isinstance(runs, RunRecord | str | os.PathLike):  # A single run.
         runs = [runs]
-    loaded = [run if isinstance(run, RunRecord) else load_run(run) for run in runs]
+    records = [run if isinstance(run, RunRecord) else load_run(run) for run in runs]
     if across not in ACROSS:
         raise ValueError(f"expected across to be one of {', '.join(ACROSS)}, got {across!r}")
-    if not loaded:
+    if not records:
         raise ValueError("expected a run at least, got none")
     if axes is None:
         from matplotlib import pyplot
 
         _, axes = pyplot.subplots(figsize=_SIZE, layout="constrained")
-    names = distinct_names(loaded)
-    charts = [chart_values(run, name) for run, name in zip(loaded, names, strict=True)]
-    first = charts[0]
+    names = distinct_names(records)
+    charts = [chart_values(run, name) for run, name in zip(records, names, strict=True)]
     if len(charts) == 1:
-        title = loaded[0].recipe.title
-        for number, (key, label) in enumerate(_RUN):
-            _plot_series(axes, first, across, key, label, number)
-        x = _numbers(first, across)
-        low = _numbers(first, "elite_threshold")
-        high = _numbers(first, "generation_best")
-        label = "elites, from worst to best"
-        axes.fill_between(x, low, high, label=label, color=COLORS[3], alpha=0.15)
+        title = records[0].recipe.title
+        _plot_run(axes, charts[0], across)
     else:
         title = "mean of the elites"
         for number, chart in enumerate(charts):
@@ -93,48 +89,71 @@ def plot_learning_curve(
     axes.set_title(title, loc="left", fontsize="medium")
     axes.grid(axis="y", color="0.9")
     axes.legend(loc="lower right")
-    # Mark the stages if they begin at the same places in all runs.
-    stage_starts = _stage_starts(first, across)
-    if all(_stage_starts(chart, across) == stage_starts for chart in charts):
-        _mark_stages(axes, first, across)
+    # A run trains in stages, on larger and larger boards. Mark where they begin if that is the
+    # same in all runs.
+    all_starts = [_stage_starts(chart, across) for chart in charts]
+    if all_starts.count(all_starts[0]) == len(charts):
+        _mark_stages(axes, charts[0], across)
     return axes
+
+
+def _plot_run(axes: Any, chart: Mapping[str, Any], across: str) -> None:
+    """Plot the curves of a single run, and a band from its worst to its best elite."""
+    for number, (key, label) in enumerate(_RUN):
+        _plot_series(axes, chart, across, key, label, number)
+    x = _numbers(chart, across)
+    low = _numbers(chart, "elite_threshold")
+    high = _numbers(chart, "generation_best")
+    label = "elites, from worst to best"
+    axes.fill_between(x, low, high, label=label, color=COLORS[3], alpha=0.15)
 
 
 def _plot_series(
     axes: Any, chart: Mapping[str, Any], across: str, key: str, label: str, number: int
 ) -> None:
-    """Plot a series of a chart's data, such as ``elite_mean``, over one of the x axes.
+    """Plot one series of a run, such as ``elite_mean``, over one of the x axes.
 
-    ``number`` chooses the colour and the dashes of the line.
+    Args:
+        axes: The axes of Matplotlib.
+        chart: The series of the run by name, from `chart_values`.
+        across: The name of the series on the x axis.
+        key: The name of the series on the y axis.
+        label: The text of the legend.
+        number: The number of the line, which chooses its colour and its dashes.
     """
+    # matplotlib would read text between two dollars as a formula.
+    legend_text = printable(label).replace("$", r"\$")
     axes.plot(
         _numbers(chart, across),
         _numbers(chart, key),
-        # matplotlib would read text between two dollars as a formula.
-        label=printable(label).replace("$", r"\$"),
+        label=legend_text,
         color=COLORS[(number + 1) % len(COLORS)],
         linestyle=_DASHES[number % len(_DASHES)],
     )
 
 
 def _mark_stages(axes: Any, chart: Mapping[str, Any], across: str) -> None:
-    """Draw a line where each stage begins, and write the boards above the axes."""
-    starts = _stage_starts(chart, across)
+    """Draw a vertical line where a stage of the training begins, and label the stages.
+
+    A stage is a part of the training on one board. Its label, above the axes, is the size of
+    the board, such as "10x20". Stages that are too short for a label of their own share the
+    label of the stage before them, such as "10x8, 10x10".
+    """
+    starts = _stage_starts(chart, across)  # Positions on the x axis.
     for start in starts[1:]:
         axes.axvline(start, color="0.3", linewidth=0.8)
     x = chart[across]
-    width_of_board = 0.08 * (x[-1] - x[0])  # About the room that the name of a board takes.
-    # The boards of each label by its place. A board without room for a label of its own joins
-    # the label before it.
-    boards_at: dict[float, list[str]] = {}
-    place = starts[0]
+    width_per_board = 0.08 * (x[-1] - x[0])  # About the width of the text of one board.
+    labels: dict[float, list[str]] = {}  # The boards of every label by its left end.
+    label_start = starts[0]
     for start, stage in zip(starts, chart["stages"], strict=True):
-        if start - place >= width_of_board * len(boards_at.get(place, ())):
-            place = start
-        boards_at.setdefault(place, []).append(stage["board"])
-    labels = list(map(", ".join, boards_at.values()))
+        boards_so_far = len(labels.get(label_start, ()))
+        if start - label_start >= width_per_board * boards_so_far:
+            label_start = start
+        labels.setdefault(label_start, []).append(stage["board"])
     top = axes.secondary_xaxis("top")
-    top.set_xticks(list(boards_at), labels, ha="left")
+    texts = [", ".join(boards) for boards in labels.values()]
+    top.set_xticks(list(labels), texts, ha="left")
     top.tick_params(length=0)
 
 

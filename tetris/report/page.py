@@ -37,36 +37,39 @@ def write_report(path: Path, runs: Sequence[RunRecord]) -> None:
 
 
 def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool = False) -> str:
-    """Return the report of a run, or the comparison of several, as HTML.
+    """Return the report of a training run, or of several for comparison, as an HTML page.
 
     Args:
         runs: One run or several.
         live: Whether a server sends the page. Then the page asks it for changes.
         running: Whether the first run is in progress. Then the page shows how far it is.
     """
-    run = runs[0]
+    first_run = runs[0]
     names = data.distinct_names(runs)
     charts: dict[str, Any] = {"across": first_axis(runs), "runs": []}
-    players = []
-    for name, one_run in zip(names, runs, strict=True):
-        charts["runs"].append(data.chart_values(one_run, name))
-        game = data.recorded_game(one_run)
-        lookahead = one_run.recipe.lookahead
-        players.append(Markup(player_fragment(game, name, lookahead=lookahead, assets=False)))
+    players = []  # HTML elements, which replay a game of the controller of each run.
+    for name, run in zip(names, runs, strict=True):
+        charts["runs"].append(data.chart_values(run, name))
+        game = data.recorded_game(run)
+        player = player_fragment(game, name, lookahead=run.recipe.lookahead, assets=False)
+        players.append(Markup(player))
+    # Runs with the same settings except for the seed repeat each other.
+    distinct_settings = {data.seedless(run) for run in runs}
     differences, settings = data.settings_tables(runs, names)
+    # The names of the arguments are the variables of the template.
     return _template("page.html").render(
         live=live,
         runs=runs,
-        run=run,
-        recipe=run.recipe,
+        run=first_run,
+        recipe=first_run.recipe,
         names=names,
         several=len(runs) > 1,
-        repeated=len(set(map(data.seedless, runs))) < len(runs),  # With different seeds.
-        verdict=_verdict(run),
-        badge=_badge(run) if running else None,
-        tiles=_tiles(run),
-        bars=data.weight_bars(run),
-        **_scores(runs, names),
+        repeated=len(distinct_settings) < len(runs),
+        verdict=_verdict(first_run),
+        badge=_badge(first_run) if running else None,
+        tiles=_tiles(first_run),
+        bars=data.weight_bars(first_run),
+        **_score_values(runs, names),
         players=players,
         weights=data.weight_table(runs, names),
         cost=data.cost_table(runs, names),
@@ -87,9 +90,11 @@ def runs_page(folder: Path) -> str:
 
 
 def _list_row(path: Path) -> list[str]:
-    """Return the cells of a run in the list of runs.
+    """Return the cells of a row in the list of training runs, for the run in a folder.
 
-    If the run cannot be read, its row shows the error, and the other cells are empty.
+    The cells are whether it is running, a verdict on its scores, its preset and board, its
+    progress, its training time and the date of its first start. If the run cannot be read, the
+    second cell is the error, and the cells after it are empty.
     """
     running = ""
     try:
@@ -161,39 +166,48 @@ def _badge(run: RunRecord) -> str:
 
 
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
-    """Return the tiles at the top of the page, each with a title, a value and a note.
+    """Return the tiles at the top of a run's page, each with a title, a value and a note.
 
-    They show the learned controller's score on each board, the time and the decisions.
+    There is a tile for the score of the learned controller on each board, one for the time of
+    the training, and one for the number of decisions.
     """
-    tiles = []
-    last_scores = {  # An estimate comes after a played score, and replaces it.
+    # A board can have two scores, one of games that were played and after it an estimate. The
+    # later one replaces the earlier one.
+    last_scores = {
         score["board"]: score for score in run.scores if score["controller"] == LEARNED
     }
+    tiles = []
     for board, score in last_scores.items():
         notes = []
         if is_estimate(score):
             notes.append("estimated")
-        value = interval_text(score)
-        if score["ci95"][1] is not None:  # Without an upper end the interval is the value.
-            notes.append(f"95 %: {value}")
+        interval = interval_text(score)
+        _, upper_end = score["ci95"]
+        if upper_end is None:  # Too few games ended: only a lower bound is known.
+            value = interval
+        else:
             value = format_lines(score["lines_per_game"])
-        tiles.append((f"Lines per game, {board}", value, "; ".join(notes) or "no game ended"))
-    generations = (
-        f"{run.generations:,} of {counted(run.recipe.total_generations, 'generation')}"
-    )
-    tiles.append(("Training", str(timedelta(seconds=round(run.seconds))), generations))
+            notes.append(f"95 %: {interval}")
+        note = "; ".join(notes) or "no game ended"
+        tiles.append((f"Lines per game, {board}", value, note))
+    all_generations = counted(run.recipe.total_generations, "generation")
+    duration = timedelta(seconds=round(run.seconds))
+    tiles.append(("Training", str(duration), f"{run.generations:,} of {all_generations}"))
     speed = format_lines(run.decisions / max(run.seconds, 1e-9))
     tiles.append(("Decisions", format_lines(run.decisions), f"{speed} per second"))
     return tiles
 
 
-def _scores(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
-    """Return the values of the template that are about scores: tables, and how they were made.
+def _distinct_scores(
+    runs: Sequence[RunRecord], names: Sequence[str]
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return the scores of runs with the labels of their controllers, without repetitions.
 
-    Runs may share the scores of published controllers, which the tables have once. Scores of
-    learned controllers come first.
+    Every run has the scores of its own learned controller, and of published ones for
+    comparison, which may be the same in several runs. Learned controllers come first. If there
+    are several runs, their labels are the names of the runs.
     """
-    labelled: dict[Any, tuple[str, dict[str, Any]]] = {}
+    scores: dict[Any, tuple[str, dict[str, Any]]] = {}  # By what makes a score different.
     for name, run in zip(names, runs, strict=True):
         for score in run.scores:
             label = score["controller"]
@@ -203,14 +217,26 @@ def _scores(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
             settings = [score[key] for key in ("board", "rule", "pieces", "decisions")]
             lookahead = Lookahead.from_dict(score)
             identity = (needs_name, label, is_estimate(score), lookahead, *settings)
-            labelled.setdefault(identity, (label, score))
-    scored = sorted(labelled.values(), key=lambda row: row[1]["controller"] != LEARNED)
+            scores.setdefault(identity, (label, score))
+    return sorted(scores.values(), key=lambda row: row[1]["controller"] != LEARNED)
+
+
+def _score_values(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
+    """Return the variables of the page's template that are about scores.
+
+    They are the tables of scores, how played scores and estimates are made, whether some score
+    has no upper end of its interval, whether there are estimates, and when and where the scores
+    that the package ships with were measured.
+    """
+    scored = _distinct_scores(runs, names)
     played = [score for _, score in scored if not is_estimate(score)]
+    # Shipped scores were all measured together.
+    measured = [score["measured"] for score in played if "measured" in score]
     return {
         "score_tables": data.score_tables(scored),
         "score_method": ESTIMATOR,
         "estimate_method": METHOD,
         "unbounded": any(score["ci95"][1] is None for score in played),
         "estimated": len(played) < len(scored),
-        "shipped": next((score["measured"] for score in played if "measured" in score), None),
+        "shipped": measured[0] if measured else None,
     }

@@ -37,10 +37,15 @@ class ReportServer(ThreadingHTTPServer):
         self._latest = "", ""  # A version and its page, which are replaced together.
 
     def page(self, names: Sequence[str] = ()) -> tuple[str, str | None]:
-        """Return the current page and its version, a digest; the list of runs has no version.
+        """Return the page that the server shows now, and its version.
+
+        The page is a list of runs, or the report of one run or several. The version of a report
+        is a digest of its runs' files. The report is made again only if they have changed; a
+        list of runs has no version, and is always made again.
 
         Args:
-            names: For a folder of runs, the runs to compare; without names the page lists all.
+            names: If the server shows a folder of runs, the names of the runs to report;
+                without names the page is the list of all runs.
 
         Raises:
             OSError, ValueError: If a run cannot be read.
@@ -49,8 +54,10 @@ class ReportServer(ThreadingHTTPServer):
         if self._folder is not None:
             if not names:
                 return runs_page(self._folder), None
-            # The names come from a request, which must not reach other folders.
-            runs = [self._folder / Path(name).name for name in dict.fromkeys(names)]
+            # The names come from a request, which must not reach other folders: only the last
+            # part of a path is used.
+            distinct_names = dict.fromkeys(names)
+            runs = [self._folder / Path(name).name for name in distinct_names]
             for run in runs:
                 check_own(run)
         version = _version(runs)
@@ -85,9 +92,14 @@ class _Handler(BaseHTTPRequestHandler):
     )
 
     def do_GET(self) -> None:
-        """Answer a request for the page, or with an error if a run cannot be read."""
-        # A page of another site could reach this server by a name of that site (DNS rebinding).
-        if self.headers.get("Host", "").rpartition(":")[0] not in _HOSTS:
+        """Answer an HTTP request: send the page, or an error if a run cannot be read.
+
+        ``http.server`` calls it for GET, and for HEAD, whose answer has no body.
+        """
+        # By DNS rebinding a page of another site could reach this server under the name of that
+        # site, so only the names of this machine are accepted.
+        host, _, _ = self.headers.get("Host", "").rpartition(":")
+        if host not in _HOSTS:
             self.send_error(
                 HTTPStatus.FORBIDDEN, explain="expected the host 127.0.0.1 or localhost"
             )
@@ -97,8 +109,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND, explain="expected /")
             return
         try:
-            page, version = self.server.page(parse_qs(query).get("run", ()))
-        except Exception as error:  # The page shows it; other pages are still served.
+            run_names = parse_qs(query).get("run", ())
+            page, version = self.server.page(run_names)
+        except Exception as error:
+            # The browser shows the error, and the server goes on to serve other pages.
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=printable(error))
             return
         content = page.encode()

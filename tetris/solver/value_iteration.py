@@ -43,6 +43,8 @@ MOST_GAMES = 1_000_000_000
 _VALUES = {1: 1, 2: 8}
 _SOURCE = Path(__file__).parent / "iteration" / "iteration.cpp"
 _CHUNK = 1 << 27  # Boards that are searched at once.
+_REACHED = 1  # The mark of a board that play can reach.
+_EXPANDED = 2  # The mark of a board whose next boards are marked, too.
 _SETTLED = 0.1  # Two estimates of the factor may differ by this share of its distance from 1.
 _PAUSE = 2  # Rounds after an extrapolation until the slowest error determines the factor again.
 _TOLERANCE = 1e-7  # Estimated relative error of the lines per game at which the sweeps end.
@@ -163,8 +165,10 @@ class Solution:
     def load(cls, path: str | os.PathLike[str]) -> Solution:
         """Read a solution from a file that `save` wrote.
 
-        It takes up to 8 bytes of memory for each board, or 64 if two pieces are known. The
-        system gives memory only to parts of the values that are not 0.
+        The file has the numbers of the boards whose values are not 0, and these values. The
+        solution has a value for every board or, if two pieces are known, eight values: one for
+        each of the seven pieces, and one that is not used. The system provides no memory for
+        large parts that stay 0.
 
         Raises:
             OSError: If the file cannot be opened.
@@ -176,15 +180,17 @@ class Solution:
                 solution = json.loads(str(arrays["solution"]))
                 rules = Rules.from_dict(solution["rules"])
                 _check_solvable(rules)
-                boards = 1 << rules.width * rules.height
-                values = np.zeros((boards, _VALUES[solution["pieces_known"]]))
-                used = values[:, : len(PIECE_LETTERS)]  # A view, whose changes are in values.
-                used[arrays["boards"]] = arrays["values"].reshape(-1, used.shape[1])
+                boards = 1 << rules.width * rules.height  # A bit for each cell.
+                values_per_board = _VALUES[solution["pieces_known"]]
+                values = np.zeros((boards, values_per_board))
+                used_values = values[:, : len(PIECE_LETTERS)]  # A view into the array.
+                saved_values = arrays["values"].reshape(-1, used_values.shape[1])
+                used_values[arrays["boards"]] = saved_values
                 solution["rules"] = rules
                 solution["values"] = torch.from_numpy(values.reshape(-1))
                 return cls(**solution)
             except Exception as error:
-                # Damaged bytes raise a dozen types of errors in zipfile, NumPy and json.
+                # Damaged files raise a dozen types of errors in zipfile, NumPy and json.
                 reason = str(error) or type(error).__name__
                 raise ValueError(
                     f"expected {path} to be a solution that Solution.save wrote: {reason}"
@@ -192,7 +198,7 @@ class Solution:
 
 
 def _check_solvable(rules: Rules) -> None:
-    """Raise ValueError if a board is too large, or the solver cannot play by the rules."""
+    """Raise ValueError if the solver does not support the board, the pieces or the rule."""
     cells = rules.width * rules.height
     if cells > MOST_CELLS:
         raise ValueError(
@@ -318,24 +324,27 @@ def period(rules: Rules) -> int:
 
 
 def reachable(rules: Rules, device: str) -> Tensor:
-    """Return the numbers of all boards that play can reach, in ascending order.
+    """Return the numbers of all boards that play can reach from the empty one, in order.
 
-    They are int32 with the bits of unsigned numbers. If the set of pieces is its own mirror
-    image, only one of two boards that mirror each other is returned, the one with the lesser
-    number.
+    Row r, column c of a board is bit r * width + c of its number. The numbers are unsigned, but
+    their bits are returned as int32. If the set of pieces is its own mirror image, only one of
+    two boards that mirror each other is returned, the one with the lesser number.
     """
     expand = operators(cuda=device == "cuda").expand
-    # The mark of a board is 1 once it is reached, and 2 once all boards that a piece leads to
-    # from there are marked, too.
-    marks = torch.zeros(1 << rules.width * rules.height, dtype=torch.uint8, device=device)
-    marks[0] = 1  # The empty board.
-    expanded = 1
-    while expanded:
-        expanded = 0
-        for boards in _marked(marks, 1):  # It also changes their marks to 2.
+    # The mark of a board is 0, `_REACHED`, or `_EXPANDED` once all boards to which a piece
+    # leads from it are marked, too.
+    cells = rules.width * rules.height
+    marks = torch.zeros(1 << cells, dtype=torch.uint8, device=device)
+    marks[0] = _REACHED
+    has_new_boards = True
+    while has_new_boards:
+        has_new_boards = False
+        # These boards come in parts. They have the mark `_EXPANDED` already when the operator
+        # marks the boards that follow from them.
+        for boards in _boards_with_mark(marks, _REACHED):
             expand(boards, marks, *_problem(rules))
-            expanded += len(boards)
-    return torch.cat(list(_marked(marks, 2)))
+            has_new_boards |= len(boards) > 0
+    return torch.cat(list(_boards_with_mark(marks, _EXPANDED)))
 
 
 def endless(boards: Tensor, rules: Rules, pieces_known: int) -> bool:
@@ -364,11 +373,14 @@ def lines_of(values: Tensor, rules: Rules, pieces_known: int) -> float:
     return math.fsum(values[pieces].tolist()) / len(pieces)
 
 
-def _marked(marks: Tensor, mark: int) -> Iterator[Tensor]:
-    """Yield the boards with a mark, in parts that fit into memory; change a mark of 1 to 2."""
+def _boards_with_mark(marks: Tensor, mark: int) -> Iterator[Tensor]:
+    """Yield the boards with a mark, in parts that fit into memory.
+
+    If they are `_REACHED`, mark them as `_EXPANDED`.
+    """
     for first in range(0, len(marks), _CHUNK):
         part = marks[first : first + _CHUNK]
         boards = (part == mark).nonzero().squeeze(1)
-        if mark == 1:
-            part[boards] = 2
+        if mark == _REACHED:
+            part[boards] = _EXPANDED
         yield (boards + first).to(torch.int32)

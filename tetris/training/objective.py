@@ -55,16 +55,20 @@ def unit_length(weights: Tensor) -> Tensor:
     """
     squares = weights.double().square()
     # Add the second half of the columns to the first half until one column is left.
-    while (count := squares.shape[1]) > 1:
-        half = (count + 1) // 2
-        # Of an odd number of columns the second half has one less: it gets a column of zeros.
-        second_half = torch.nn.functional.pad(squares[:, half:], (0, 2 * half - count))
+    columns = squares.shape[1]
+    while columns > 1:
+        half = (columns + 1) // 2
+        # If the number of columns is odd, the second half gets a column of zeros.
+        missing_columns = 2 * half - columns
+        second_half = torch.nn.functional.pad(squares[:, half:], (0, missing_columns))
         squares = squares[:, :half] + second_half
+        columns = half
     if squares.device.type == "cpu":
         # The square root of torch may differ by a bit between CPUs.
         length = torch.from_numpy(np.sqrt(squares.numpy()))
     else:
         length = squares.sqrt()
+    # A lower limit of the length prevents 0 / 0.
     return (weights / length.clamp(min=_SHORTEST)).to(weights.dtype)
 
 
@@ -132,14 +136,16 @@ class LinesPerGame:
             decisions: Decisions on each stream.
             split: Estimate by importance splitting, for controllers whose games rarely end.
             burn_in: With ``split``, decisions on each stream before they count.
-            lookahead: What decisions consider; see `tetris.Policy`.
+            lookahead: Which later pieces a decision considers; see `tetris.Policy`.
             seed: Chooses the pieces; 0 to 2^64 - 1.
             device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
 
         Raises:
             ValueError: If an argument is out of range, or there is no GPU.
         """
-        seed_of_pieces = piece_seed(check_integer("seed", seed, 0, (1 << 64) - 1))
+        # Training never plays the pieces of this seed itself, with which scores are measured.
+        seed = check_integer("seed", seed, 0, (1 << 64) - 1)
+        seed_of_pieces = piece_seed(seed)
         self.streams = Streams(rules or Rules(), streams, seed_of_pieces)
         self.names = feature_names(features, self.streams.rules.width)
         self._features = features
@@ -185,25 +191,28 @@ def run_objective(
     check: Callable[[], None],
     stop: StopRequest | None = None,
 ) -> Callable[[Tensor, int], Evaluation]:
-    """Return the objective of a run, from (candidates, generation) to fitness and metrics.
+    """Return the objective function of a training run, which evaluates a generation.
 
-    With halvings the candidates race. After each round of `Recipe.rounds` the worse half drops
-    out, with fitness minus infinity. The others play on, and end with the fitness that they
-    would have without halvings. This is successive halving (K. Jamieson and A. Talwalkar,
-    Non-stochastic Best Arm Identification and Hyperparameter Optimization, AISTATS 2016) for
-    the best few.
+    The function takes candidates, shape (population, features), and the number of the
+    generation. It returns their fitness, which is lines per game, and metrics.
+
+    The games of a generation are played in rounds. After each round except the last one the
+    worse half of the candidates drops out, with fitness minus infinity. The others play on, and
+    end with the fitness that they would have without dropouts. This is successive halving (K.
+    Jamieson and A. Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter
+    Optimization, AISTATS 2016) for the best few.
 
     If several processes, the ranks, work together, each of them plays its share of the
-    candidates; see `cem.run.ranks`.
+    candidates, and gets the scores of all.
 
     Args:
-        recipe: Settings of the games and of the rounds.
+        recipe: Settings of the games, the stages of training, and the rounds.
         current_mean: Returns the mean that the optimizer would give as its result, shape
-            (features,). It plays beside the candidates in every generation, and never drops
-            out.
+            (features,). It plays with the candidates in every generation, and never drops out.
         check: Called a few times a second; it may raise.
-        stop: The request of `cem.run.ranks.run_collective`.
+        stop: A request to stop, which all ranks obey together.
     """
+    # Each stage of the training has a board of its own.
     objectives = [
         LinesPerGame(
             recipe.features,
@@ -218,20 +227,26 @@ def run_objective(
         )
         for stage in recipe.stages
     ]
-
     device = "cuda" if recipe.device == "cuda" else "cpu"
 
     def evaluate(candidates: Tensor, generation: int) -> Evaluation:
-        """Let the candidates and the mean play a generation's games, in rounds of a race."""
+        """Return the candidates' fitness, after a race of several rounds, and metrics.
+
+        Candidates have shape (population, features). In each round the candidates that are
+        still in the race, and the optimizer's mean, play a number of decisions.
+        """
         stage_number, stage = recipe.schedule[generation]
-        # The last player is the mean.
-        players = unit_length(torch.cat([candidates, current_mean().unsqueeze(0)]))
+        # The mean is the last player.
+        mean = current_mean().unsqueeze(0)
+        players = unit_length(torch.cat([candidates, mean]))
         race = _Race(len(players), device)
+        # This process plays its share of the players.
         games = objectives[stage_number].games(players[race.share], generation)
         for decisions, survivors in recipe.rounds(stage):
             if survivors < len(candidates):
                 race.drop_all_but(survivors, games)
-            scores = ranks.run_collective(partial(race.play, games, decisions, check), stop)
+            play_round = partial(race.play, games, decisions, check)
+            scores = ranks.run_collective(play_round, stop)
             race.record(ranks.gather(scores, len(players)))
         metrics: dict[str, float | Tensor] = {
             "stage": stage_number + 1,
@@ -242,6 +257,7 @@ def run_objective(
             "games": race.games.sum(),
             "decisions": race.decisions.sum(),
         }
+        # The optimizer learns from the candidates as they played, scaled to length 1.
         return Evaluation(
             race.fitness[:-1], metrics, players[:-1], rates=("lines", "decisions")
         )

@@ -75,14 +75,19 @@ class Stage:
 def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
     """Return the stages of a curriculum, a text such as ``"10x10:22,10x12:14:4000:split"``.
 
-    An entry has board, generations, decisions, which may be absent, and perhaps ``split``. The
-    stages have the rules of ``rules``, except the board.
+    An entry is ``BOARD:GENERATIONS[:DECISIONS][:split]``. Without decisions a stage has the
+    number 0, which stands for the decisions of the run.
+
+    Args:
+        text: The entries of the stages, separated by commas.
+        rules: The rules of all stages, except the size of the board.
     """
     if not text.strip():
         return []
     stages = []
     for entry in text.split(","):
-        match = _ENTRY.fullmatch("".join(entry.split()))  # Blanks do not matter.
+        entry_without_blanks = "".join(entry.split())
+        match = _ENTRY.fullmatch(entry_without_blanks)
         if match is None:
             raise ValueError(
                 "expected a curriculum as BOARD:GENERATIONS[:DECISIONS][:split],... such as "
@@ -113,22 +118,20 @@ class Recipe(Settings):
     """
 
     def __post_init__(self) -> None:
-        """Validate the settings, and bring their texts into a canonical form."""
+        """Validate the settings, and bring their texts into a canonical form.
+
+        Raises:
+            TypeError, ValueError: If a setting is wrong, or some do not fit one another.
+        """
         self._set(check_settings(asdict(self)))
-        noise = describe_variance_schedule(parse_variance_schedule(self.noise))
-        # A number that the text leaves out is the literature's, which suits larger weights.
-        has_default_numbers = len(_NUMBER.findall(noise)) > len(_NUMBER.findall(self.noise))
-        if has_default_numbers:
-            raise ValueError(
-                f"expected noise with all its numbers, got {self.noise!r}: {noise} of the "
-                "literature is for weights that begin with a variance of 100, "
-                "these have length 1"
-            )
+        noise = _canonical_noise(self.noise)
         curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
         names = feature_names(self.features, self.rules.width)
+        # A controller with these features must be able to play on the board of every stage.
         controller = LinearController(self.features, (0.0,) * len(names), self.rules)
         for stage in self.stages:
-            controller.names_on(stage.rules)  # It raises if the controller cannot play there.
+            controller.names_on(stage.rules)
+        # The dataclass is frozen, so that an assignment would raise.
         self._set(
             {
                 "board": self.rules.board,
@@ -242,18 +245,35 @@ class Recipe(Settings):
         return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
 
-def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
-    """Return a recipe of a preset's settings, which the settings of layers replace in order.
+def _canonical_noise(text: str) -> str:
+    """Return the text of a schedule of additional variance, with its numbers as floats.
 
-    A layer that has one of several related settings changes the others, too. Generations
-    without a curriculum remove the curriculum. A curriculum without generations is the whole
-    run. A population without elites has the same share of elites as before. Decisions without a
-    curriculum apply to all stages of the curriculum. A board without a curriculum cuts the
-    boards of the preset's curriculum to its width and height.
+    Raises:
+        ValueError: If a number is missing. Its default is that of the literature, which is too
+            large for weights of length 1.
+    """
+    noise = describe_variance_schedule(parse_variance_schedule(text))
+    has_default_numbers = len(_NUMBER.findall(noise)) > len(_NUMBER.findall(text))
+    if has_default_numbers:
+        raise ValueError(
+            f"expected noise with all its numbers, got {text!r}: {noise} of the "
+            "literature is for weights that begin with a variance of 100, "
+            "these have length 1"
+        )
+    return noise
+
+
+def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
+    """Return the recipe of a training run: a preset's settings, changed by some layers.
+
+    A layer contains settings by name, such as those of a config file or a command line. Later
+    layers have priority. A setting also changes related ones that its layer does not contain,
+    see `_apply_layer`. A requested board also limits the boards of the preset's curriculum,
+    which is a list of stages on smaller boards.
 
     Args:
         device: The engine by name; not ``auto``.
-        layers: Settings by name, such as those of a config file and of a command line.
+        layers: The settings, from the first layer to the last.
     """
     requested: dict[str, Any] = {}
     for layer in layers:
@@ -261,6 +281,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     preset = requested.get("preset", DEFAULT_PRESET)
     if preset not in PRESETS:
         raise unknown_name("preset", preset, PRESETS)
+    # Later entries replace earlier ones with the same key.
     settings: dict[str, Any] = {
         "backend": AUTO,
         **PRESETS[preset],
@@ -271,9 +292,12 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
         settings["curriculum"] = cut_to_board(settings["curriculum"], width, height)
     for layer in layers:
         settings = _apply_layer(settings, layer)
-    if settings["backend"] == AUTO:  # A compiler for the engine can compile the operators, too.
+    if settings["backend"] == AUTO:
+        # A compiler that compiled the engine can compile the optimizer's operators, too.
         settings["backend"] = device if device in BACKENDS else "torch"
-    return Recipe(**{**settings, "preset": preset, "device": device})
+    settings["preset"] = preset
+    settings["device"] = device
+    return Recipe(**settings)
 
 
 def _engine_settings(preset: str, device: str) -> dict[str, Setting]:
@@ -312,16 +336,22 @@ def read_settings(path: Path) -> dict[str, Setting]:
 
 
 def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings, changed by those of a layer as `make_recipe` says."""
+    """Return settings, replaced by those of a layer, and others that these change.
+
+    A run consists of a curriculum, which is a list of stages, and of generations on its own
+    board. A layer with only one of the two removes the other. A layer with decisions, but
+    without a curriculum, changes the decisions of all stages. A layer with a population, but
+    without a number of elites, keeps the share of elites.
+    """
     merged = {**settings, **layer}
     if "curriculum" not in layer:
         if "generations" in layer:
             merged["curriculum"] = ""
         elif "decisions" in layer:
+            # Stages with 0 decisions have the decisions of the run.
             stages = parse_curriculum(settings["curriculum"])
-            merged["curriculum"] = ",".join(
-                str(replace(stage, decisions=0)) for stage in stages
-            )
+            entries = [str(replace(stage, decisions=0)) for stage in stages]
+            merged["curriculum"] = ",".join(entries)
     elif "generations" not in layer:
         merged["generations"] = 0
     if "population" in layer and "elites" not in layer:

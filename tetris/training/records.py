@@ -74,15 +74,15 @@ _SHIPPED = {"measured": dict.fromkeys(("commit", "date", "machine"), text)}
 
 
 def _check(value: Any, schema: Any, place: str) -> None:
-    """Raise ValueError if a value of JSON does not have the form of a schema.
+    """Raise ValueError if a value that was read from JSON does not match a schema.
 
     Args:
         value: The value.
-        schema: For an object a dictionary: the schema of each key; the object may have other
-            keys. For a list a tuple: the schema of each item. For any other value a function
-            that returns whether the value is valid; its name says in the error what is
-            expected.
-        place: The file, and the place of the value in it, with which the error begins.
+        schema: One of three forms. A dictionary stands for an object with at least these keys,
+            whose values match the schemas in the dictionary. A tuple stands for a list with an
+            item for each of its schemas. A function returns whether any other value is valid;
+            its name is part of the error, such as "expected a whole number".
+        place: The file, and the position of the value in it, with which the error begins.
     """
     if isinstance(schema, Mapping):
         _expect(isinstance(value, Mapping), "an object", value, place)
@@ -95,10 +95,12 @@ def _check(value: Any, schema: Any, place: str) -> None:
         for index, schema_of_item in enumerate(schema):
             _check(value[index], schema_of_item, f"{place}: {index + 1}")
     else:
-        _expect(schema(value), f"a {schema.__name__.replace('_', ' ')}", value, place)
+        description = schema.__name__.replace("_", " ")
+        _expect(schema(value), f"a {description}", value, place)
 
 
 def _expect(is_valid: bool, expected: str, value: object, place: str) -> None:
+    """Raise ValueError unless a value is valid."""
     if not is_valid:
         raise ValueError(f"{place}: expected {expected}, got {value!r:.80}")
 
@@ -124,18 +126,26 @@ def check_generations(records: Iterable[Any], features: int, path: object) -> No
 def check_provenance(provenance: Mapping[str, Any], path: object) -> None:
     """Check what the file of a learned controller says about its training and its scores.
 
-    A ValueError names the file, ``path``, and the key.
+    Args:
+        provenance: The entry ``provenance`` of the file, as read from JSON.
+        path: The file, for the error.
+
+    Raises:
+        ValueError: If a value does not have the expected form; the message names the file and
+            the keys that lead to the value.
     """
-    top = f"{path}: provenance"
-    _check(provenance.get("versions", {}), {}, f"{top}: versions")
+    place = f"{path}: provenance"
+    # The versions of libraries are an object with any keys.
+    _check(provenance.get("versions", {}), {}, f"{place}: versions")
     for key in ("score", "estimates"):
-        scores = provenance.get(key) or []
-        _expect(isinstance(scores, list), "a list", scores, f"{top}: {key}")
+        scores = provenance.get(key) or []  # None stands for no scores.
+        _expect(isinstance(scores, list), "a list", scores, f"{place}: {key}")
         for number, score in enumerate(scores, start=1):
-            place = f"{top}: {key}: {number}"
-            _check(score, score_with_a_lookahead, place)
+            place_of_score = f"{place}: {key}: {number}"
+            _check(score, score_with_a_lookahead, place_of_score)
+            # A score is an estimate, or counts games that were played.
             count = "estimates" if "estimates" in score else "games"
             schema = {**_SCORE, count: whole_number}
-            if "measured" in score:
+            if "measured" in score:  # It was shipped with the package.
                 schema |= _SHIPPED
-            _check(score, schema, place)
+            _check(score, schema, place_of_score)

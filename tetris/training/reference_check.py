@@ -19,9 +19,15 @@ SEED = 1
 
 
 def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
-    """Return a digest of a user's features, which changes with their definitions.
+    """Return a digest of the features that a user defined, as an entry of a run's fingerprint.
 
-    It is a digest of the header's text, and of values of the references in Python.
+    A run is only resumed with the same features. The digest covers what defines them: the text
+    of the user's C++ header, and values that the Python functions return in a game. The result
+    is empty if the user defined none of the features.
+
+    Args:
+        names: The features of a controller.
+        rules: The rules of the game.
     """
     own_features = header_features(names)
     if not own_features:
@@ -33,8 +39,9 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
         values += [
             feature_values(after, own_features) for after in placements if not after.game_over
         ]
-        # Any sequence of placements will do that is the same in every process.
-        after = placements[decision * decision % len(placements)]
+        # Choose placements that differ, in a way that is the same in every process.
+        number = decision * decision % len(placements)
+        after = placements[number]
         rows = () if after.game_over else after.rows
     digest_of_header, _, _ = feature_definitions(own_features)
     text = f"{digest_of_header} {values}"
@@ -44,8 +51,10 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
 def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
     """Check that an engine plays with a user's features as the reference implementation does.
 
-    Both play the same games, feature by feature. Only their boards are compared: a header that
-    always returns one more than its reference in Python plays the same.
+    The engine has the features from a C++ header of the user, the reference has them from
+    Python functions. For each feature both play the same games with random weights, and their
+    boards are compared. A difference that changes no decision, such as a constant, is not
+    noticed.
 
     Args:
         names: The features of a controller; those of a user's header are checked.
@@ -58,10 +67,12 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
     generator = torch.Generator().manual_seed(SEED)
     own_features = header_features(names)
     for number, name in enumerate(own_features, start=1):
-        # The feature has the weight 1 or -1 in turn. Features of the header that were not
-        # compared yet have the weight 0, so that an error is this feature's.
         weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
-        weights[:, [names.index(later) for later in own_features[number:]]] = 0.0
+        # Own features that were not compared yet have the weight 0, so that a difference is
+        # due to this feature.
+        later_columns = [names.index(later) for later in own_features[number:]]
+        weights[:, later_columns] = 0.0
+        # This feature has the weights 1, -1, 1, -1 and so on.
         weights[:, names.index(name)] = 1 - 2 * (torch.arange(CANDIDATES) % 2)
         policy = Policy(weights, ",".join(names))
         streams = Streams(rules, STREAMS, SEED)
@@ -71,7 +82,9 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
             engine_games.play_on(decisions=1)
             reference_games.play_on(decisions=1)
             if not torch.equal(engine_games.boards, reference_games.boards):
-                path, _ = header_of([name]) or ("", "")
+                header = header_of([name])
+                assert header is not None
+                path, _ = header
                 raise ValueError(
                     f"{path}: {name} is not its reference in Python: on {rules.board} they "
                     f"differ by decision {decision + 1} of games that weigh it most"

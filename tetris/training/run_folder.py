@@ -37,7 +37,7 @@ class RunFolder:
     """The files of a run."""
 
     def __init__(self, path: Path) -> None:
-        """Name the files in the folder; nothing is read or written."""
+        """Set the paths of a run's files; nothing is read or written."""
         self.path = path
         self.config = path / "config.json"  # The recipe; a folder without it holds no run.
         self.controller = path / FILE_NAME  # Its provenance gets the scores after training.
@@ -65,19 +65,23 @@ class RunFolder:
         )
 
     def recipe(self) -> Recipe:
-        """Return the recipe of a run that exists.
+        """Return the recipe of a run that exists, from its config file.
 
-        The files may come from elsewhere: an error is raised if one of them is a link.
+        Raises:
+            OSError: If a file cannot be read. The folder may come from someone else, so a file
+                that is a link is an error, too.
+            ValueError: If the folder holds no run, or a setting is wrong.
         """
-        for folder in filter(Path.is_dir, (self.path, self.checkpoints, self.tensorboard)):
-            for entry in folder.iterdir():
-                check_own(entry)
+        for folder in (self.path, self.checkpoints, self.tensorboard):
+            if folder.is_dir():
+                for entry in folder.iterdir():
+                    check_own(entry)  # It raises if the entry is a link.
         if not self.config.is_file():
             hint = "" if self.path.exists() else meant_path(self.path)
             raise ValueError(
                 f"expected a run in {self.path}, found no {self.config.name} there{hint}"
             )
-        # Runs from before these two settings existed played with these values.
+        # Older config files lack these two settings; their runs played with these values.
         settings = {"halvings": 0, "burn_in": 203, **read_settings(self.config)}
         try:
             return Recipe(**settings)  # type: ignore[arg-type]
@@ -92,9 +96,9 @@ class RunFolder:
 
     @contextlib.contextmanager
     def claimed(self, new_recipe: Recipe | None) -> Iterator[None]:
-        """Lock the folder against other processes, until this one leaves the context or dies.
+        """Lock the folder against other processes, until this one leaves the context or ends.
 
-        For a new run the folder is made first, and its recipe is written.
+        For a new run the folder is created first, and its recipe is written.
 
         Args:
             new_recipe: The recipe of a new run; None for a run that exists.
@@ -105,6 +109,7 @@ class RunFolder:
         """
         if new_recipe is not None:
             self.path.mkdir(parents=True, exist_ok=True)
+        # The system releases the lock when the descriptor is closed.
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             try:
@@ -298,8 +303,8 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
 
     Raises:
         OSError: If a file cannot be read.
-        ValueError: If it is no run, has no generation, or a file is not JSON or lacks a value;
-            the message names the file.
+        ValueError: If the folder holds no run, no generation has ended, or a file is not JSON
+            or lacks a value; the message names the file.
     """
     folder = RunFolder(Path(path))
     recipe = folder.recipe()
@@ -310,9 +315,8 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
         )
     controller = folder.learned()
     check_generations(metrics, len(controller.weights), folder.metrics)
-    return RunRecord(
-        folder.path.resolve().name, recipe, metrics, controller, read_records(folder.starts)
-    )
+    starts = read_records(folder.starts)
+    return RunRecord(folder.path.resolve().name, recipe, metrics, controller, starts)
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

@@ -205,7 +205,7 @@ SETTINGS = {setting.name: setting for setting in fields(Settings)}
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by name, with numbers as int or float.
+    """Return settings by name after a check, with numbers as int or float.
 
     Raises:
         TypeError: If a value has the wrong type.
@@ -216,7 +216,8 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
         if name not in SETTINGS:
             raise unknown_name("setting", name, SETTINGS)
         setting = SETTINGS[name]
-        # The type of a field is a text, because this module's annotations are not evaluated.
+        # The type of a dataclass field is a string here, because the annotations of this module
+        # are not evaluated.
         if setting.type == "int":
             checked[name] = check_integer(
                 name, value, setting.metadata["low"], setting.metadata["high"]

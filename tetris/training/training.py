@@ -24,7 +24,7 @@ from cem.core.backend import OPERATORS
 from cem.core.state import AVERAGED_MEAN
 from cem.run import ranks
 from cem.run.tensorboard import TensorBoardWriter, check_tensorboard
-from kernels.loader.extension import build_missing
+from kernels.loader.extension import Extension, build_missing
 from kernels.ops import library
 from tetris import LinearController, Policy, Rollout, Streams, feature_names
 from tetris.play import engines as native
@@ -49,7 +49,7 @@ def train(
     time_limit_s: float | None = None,
     **settings: Setting,
 ) -> LinearController:
-    """Train a controller as ``python -m tetris train`` does, without scores and page.
+    """Train a controller as ``python -m tetris train`` does, but without scores and a page.
 
     Examples:
         >>> from tetris.training import train
@@ -60,8 +60,8 @@ def train(
     Args:
         preset: ``"quick"``, ``"standard"`` or ``"record"``.
         seed: Same seed, same controller; 0 to 2^64 - 1.
-        out: The folder of the run, new or empty; None: one under ``runs``, named after time and
-            seed.
+        out: The folder of the run, new or empty; None: a folder under ``runs`` whose name has
+            the time and the seed.
         device: The engine that plays: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
         time_limit_s: The time limit of training, in seconds; None: no limit.
         settings: Settings of a `Recipe` that replace those of the preset, such as
@@ -77,7 +77,8 @@ def train(
         TypeError, ValueError: If a setting is wrong, the folder is not empty, or there is no
             GPU.
     """
-    recipe = make_recipe(choose_device(device), {**settings, "preset": preset, "seed": seed})
+    all_settings = {**settings, "preset": preset, "seed": seed}
+    recipe = make_recipe(choose_device(device), all_settings)
     folder = new_folder(None if out is None else Path(out), recipe.seed)
     prepare_engine(recipe)
     training = Training(recipe, folder, time_limit_s)
@@ -91,34 +92,54 @@ def train(
 
 
 def prepare_engine(recipe: Recipe) -> None:
-    """Compile the libraries of a run if needed, load its engine and check the user's features.
+    """Compile and load what a run needs, so that errors occur before anything is written.
 
-    So an error occurs before anything is written.
+    If a user's C++ header defines features, the engine that plays the games is also compared
+    with their Python functions.
     """
     if recipe.backend == "cuda":
         check_gpu("backend cuda", "--backend torch in a new run")
     names = feature_names(recipe.features, recipe.rules.width)
-    on_gpu = recipe.device == "cuda"
-    libraries = []
-    if on_gpu and recipe.splits:
-        libraries.append(native.resampling_extension())
-    if recipe.device in NATIVE:
-        libraries += native.libraries(native.extension(names, recipe.lookahead), cuda=on_gpu)
-    if recipe.backend != "torch":
-        kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
-        libraries += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
-    build_missing(libraries)
-    # A rollout that does not play loads the engine.
+    build_missing(_required_libraries(recipe, names))
+    # The constructor of a rollout loads the engine; nothing is played.
     policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
     Rollout(policy, Streams(recipe.rules), recipe.device)
     if recipe.device in NATIVE:
         reference_check.check_references(names, recipe.rules, recipe.device)
 
 
+def _required_libraries(recipe: Recipe, names: tuple[str, ...]) -> list[Extension]:
+    """Return the libraries of a run in C++ and CUDA, which are to be compiled.
+
+    They are those of the engine, if it is not in Python, and of the optimizer's operators, if
+    they are not those of PyTorch.
+    """
+    on_gpu = recipe.device == "cuda"
+    libraries = []
+    # The C++ engine can also resample for importance splitting. The GPU needs another library.
+    if on_gpu and recipe.splits:
+        libraries.append(native.resampling_extension())
+    if recipe.device in NATIVE:
+        engine = native.extension(names, recipe.lookahead)
+        libraries += native.libraries(engine, cuda=on_gpu)
+    if recipe.backend != "torch":
+        # Operators have a library in C++ and, for a GPU, another one in CUDA.
+        kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
+        libraries += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
+    return libraries
+
+
 def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
-    """Return the optimizer of a recipe; it begins with weights 0 and standard deviation 1."""
-    uses_gpu = "cuda" in (recipe.device, recipe.backend) and recipe.backend != "cpu"
+    """Return the optimizer of a recipe: the cross-entropy method with additional variance.
+
+    A candidate has a weight for each feature. The first distribution has the mean 0 and the
+    standard deviation 1.
+    """
+    # PyTorch's operators run where the games are played.
+    plays_on_gpu = recipe.device == "cuda"
+    uses_gpu = recipe.backend == "cuda" or (plays_on_gpu and recipe.backend != "cpu")
     names = feature_names(recipe.features, recipe.rules.width)
+    # The recipe's noise is a schedule of variance that is added in every generation.
     config = CEMConfig.classic(
         recipe.noise, num_elites=recipe.elites, mean_averaging=recipe.averaging
     )
@@ -162,6 +183,7 @@ class Training(Callback):
             time_limit_s: The time limit of training, in seconds; None: no limit.
             callbacks: Further callbacks, which are called after those of every run.
         """
+        # Several processes, the ranks, may share the candidates of a generation.
         if recipe.population < ranks.count():
             count = ranks.count()
             raise ValueError(
@@ -179,6 +201,8 @@ class Training(Callback):
             progress_bar.tick()
             self.stop.check()
 
+        # A checkpoint can only be resumed by a run with the same fingerprint: with the same
+        # settings, and the same definitions of the features that a user defined.
         names = feature_names(recipe.features, recipe.rules.width)
         own_features = reference_check.fingerprint(names, recipe.rules)
         checkpointer = Checkpointer(
@@ -186,9 +210,12 @@ class Training(Callback):
             fingerprint=recipe.fingerprint() | own_features,
             interval_s=CHECKPOINT_SECONDS,
         )
+        objective = run_objective(
+            recipe, lambda: self.optimizer.averaged_mean, check, self.stop
+        )
         self.trainer = Trainer(
             self.optimizer,
-            run_objective(recipe, lambda: self.optimizer.averaged_mean, check, self.stop),
+            objective,
             generations=recipe.total_generations,
             time_limit_s=time_limit_s,
             callbacks=(self.metrics, self, progress_bar, *callbacks),
@@ -204,12 +231,15 @@ class Training(Callback):
     def save_controller(
         self, state: Mapping[str, Any] | None = None, scores: Sequence[Mapping[str, Any]] = ()
     ) -> LinearController | None:
-        """Write and return the learned controller; None before the first generation.
+        """Write the learned controller to its file, and return it.
+
+        Its weights are the mean of the optimizer's distribution, scaled to length 1. Its
+        provenance says how it was trained. The result is None before the first generation.
 
         Args:
             state: A state of the optimizer; None: the current state.
-            scores: Scores and estimates of the learned controller and of published ones, which
-                its file records.
+            scores: Scores of the learned controller and of published ones, which its file
+                records. Scores with the key ``estimates`` were estimated, others were played.
         """
         recipe = self.recipe
         if state is None:
@@ -232,11 +262,11 @@ class Training(Callback):
         if estimates:
             provenance["estimates"] = estimates
         mean = state["distribution"][AVERAGED_MEAN].double()
-        (weights,) = unit_length(mean.unsqueeze(0)).tolist()
+        weights = unit_length(mean.unsqueeze(0))[0].tolist()
         name = self.folder.path.resolve().name
         controller = LinearController(
             recipe.features, tuple(weights), recipe.rules, name, provenance
         )
-        if ranks.rank() == 0:
+        if ranks.rank() == 0:  # Of several processes only the first one writes.
             controller.save(self.folder.controller)
         return controller

@@ -86,7 +86,11 @@ class GameTracker:
         self.rows: Rows = ()
 
     def scene(self, after: AfterState, next_piece: int | None) -> Scene:
-        """Return the scene of a placement on the current stack, which does not change yet."""
+        """Return the scene of a placement: the board before it, the placement and the counts.
+
+        The counts of the scene include the placement. The tracker itself does not change;
+        `carry_out` changes it.
+        """
         return Scene(
             rules=self.rules,
             cells=self.cells,
@@ -100,21 +104,25 @@ class GameTracker:
         )
 
     def carry_out(self, scene: Scene) -> None:
-        """Change the stack and the counts by the placement of a scene.
+        """Carry out the placement of a scene: update the board and the counts of the tracker.
 
-        The piece rests, the full rows are removed, and the game may end.
+        The piece is added to the cells and the full rows are removed. If the placement ends the
+        game, the next game begins on an empty board. ``cells`` has shape (height + 4, width),
+        row 0 at the bottom, and ``rows`` is the same stack as bits.
         """
         self.pieces = scene.pieces
         self.lines = scene.lines
-        if scene.after.game_over:  # The next game begins on an empty board.
+        if scene.after.game_over:
             self.games += 1
             self.cells = np.zeros_like(self.cells)
             self.rows = ()
             self.game_lines = 0
         else:
-            remaining = np.delete(_with_piece(self.cells, scene.after), scene.full, axis=0)
+            with_piece = _with_piece(self.cells, scene.after)
+            remaining = np.delete(with_piece, scene.full, axis=0)
+            # As many empty rows come in at the top as full rows were removed.
             empty_rows = np.zeros_like(self.cells[: len(scene.full)])
-            self.cells = np.concatenate([remaining, empty_rows])  # Row 0 is the bottom.
+            self.cells = np.concatenate([remaining, empty_rows])
             self.rows = scene.after.rows
             self.game_lines = scene.game_lines
 

@@ -54,29 +54,39 @@ def _mix(color: str, other: str, share: float) -> str:
 
 
 def _palette() -> npt.NDArray[np.uint8]:
-    """Return the colours of pictures, shape (colours, 3); `PALETTE` describes their order."""
+    """Return the colours of all pictures: shape (colours, 3), red, green and blue, uint8.
+
+    Every kind of cell has three colours in a row: its inside, its lit edge, and its edge in the
+    shade. After the colours of all kinds come the same colours in grey, for boards on which the
+    game is over, and then the shades of letters, from the page's colour to that of the letter.
+    """
     empty = "1f232b"
-    kinds = [  # In the order of the kinds: inside, lit edge, edge in the shade.
-        ("16181d",) * 3,
+    cell_colors = [
+        ("16181d", "16181d", "16181d"),  # The page around the board.
         (empty, empty, "282d37"),
-        ("4a5160",) * 3,
-        ("e8eaf0",) * 3,
-        ("8b93a5",) * 3,
-        ("dde3f0", "ffffff", "b4bccd"),
+        ("4a5160", "4a5160", "4a5160"),  # The frame.
+        ("e8eaf0", "e8eaf0", "e8eaf0"),  # Text.
+        ("8b93a5", "8b93a5", "8b93a5"),  # Faint text.
+        ("dde3f0", "ffffff", "b4bccd"),  # A full row, which is about to be removed.
     ]
-    stack_colors = [_mix(color, empty, 0.22) for color in (*PIECE_COLORS, "a3abbd")]
+    # A piece is a little darker at rest, in the stack, than while it falls. The last colour of
+    # the stack is for cells whose piece is not known.
+    unknown_piece = "a3abbd"
+    stack_colors = [_mix(color, empty, 0.22) for color in (*PIECE_COLORS, unknown_piece)]
     for color in (*stack_colors, *PIECE_COLORS):
-        kinds.append((color, _mix(color, "ffffff", 0.35), _mix(color, "000000", 0.3)))
-    colors = np.array([list(bytes.fromhex(color)) for color in chain.from_iterable(kinds)])
+        lit_edge = _mix(color, "ffffff", 0.35)
+        shaded_edge = _mix(color, "000000", 0.3)
+        cell_colors.append((color, lit_edge, shaded_edge))
+    all_colors = chain.from_iterable(cell_colors)
+    colors = np.array([list(bytes.fromhex(color)) for color in all_colors])
     page = colors[3 * PAGE]
+    # Grey colours are half-way to the page's colour, but the page itself stays as it is.
     grey = (colors.mean(axis=1, keepdims=True) + page) / 2
-    grey[: 3 * EMPTY] = page  # The page around a grey board stays as it is.
-    # The edge of a letter goes over from the page's colour to the letter's.
+    grey[: 3 * EMPTY] = page
     shares = np.linspace(0, 1, _SHADES)[:, np.newaxis]
-    letters = [page + shares * (colors[3 * kind] - page) for kind in (TEXT, FAINT)]
-    palette: npt.NDArray[np.uint8] = (
-        np.vstack([colors, grey, *letters]).round().astype(np.uint8)
-    )
+    letter_shades = [page + shares * (colors[3 * kind] - page) for kind in (TEXT, FAINT)]
+    stacked = np.vstack([colors, grey, *letter_shades])
+    palette: npt.NDArray[np.uint8] = stacked.round().astype(np.uint8)
     return palette
 
 
@@ -92,30 +102,36 @@ GREY = (FALLING + len(PIECES)) * 3
 
 
 def board_picture(kinds: Cells, cell: int) -> Picture:
-    """Return a picture of a board: an array of indices into `PALETTE`.
+    """Return a picture of a board as an array of indices into the palette of colours.
+
+    Every cell is a square with a lit edge above and on the left, and an edge in the shade below
+    and on the right. Small squares have only a lit and a shaded corner, the smallest neither.
 
     Args:
-        kinds: The kind of each cell, from `board_kinds`, shape (rows, width).
-        cell: Pixels of a cell's side.
+        kinds: The kind of each cell, such as empty or part of an S piece, from `board_kinds`:
+            shape (rows, width), row 0 at the bottom.
+        cell: The side of a square in pixels.
 
     Returns:
         The picture, shape (rows * cell, width * cell), its top row first.
     """
-    # The pattern of a cell: 0 for its inside, 1 for the lit edge, 2 for the edge in the shade.
-    pattern = np.zeros((cell, cell), dtype=np.uint8)
+    # The palette has three colours for each kind, at 3 * kind: inside, lit edge, shaded edge.
+    lit = 1
+    shaded = 2
+    square = np.zeros((cell, cell), dtype=np.uint8)
     if 1 < cell < _SMALL:
-        pattern[0, 0] = 1
-        pattern[-1, -1] = 2
-    elif cell > 1:
-        width = max(1, cell // 10)
-        pattern[:, -width:] = 2
-        pattern[-width:] = 2
-        pattern[:-width, :width] = 1
-        pattern[:width, :-width] = 1
-    # The palette has three colours for each kind, in the order of the pattern's numbers.
-    kind_of_pixel = kinds[::-1].repeat(cell, axis=0).repeat(cell, axis=1)
-    pattern_of_pixel = np.tile(pattern, kinds.shape)
-    return 3 * kind_of_pixel + pattern_of_pixel
+        square[0, 0] = lit
+        square[-1, -1] = shaded
+    elif cell >= _SMALL:
+        edge = max(1, cell // 10)
+        square[:, -edge:] = shaded
+        square[-edge:] = shaded
+        square[:-edge, :edge] = lit
+        square[:edge, :-edge] = lit
+    top_row_first = kinds[::-1]
+    kind_of_pixel = top_row_first.repeat(cell, axis=0).repeat(cell, axis=1)
+    square_of_pixel = np.tile(square, kinds.shape)
+    return 3 * kind_of_pixel + square_of_pixel
 
 
 def framed_board(kinds: Cells, cell: int) -> Picture:
@@ -186,23 +202,27 @@ def on_page(pictures: Iterable[Picture], gap: int) -> Picture:
 
 
 def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
-    """Return the picture of a scene: the framed board, the title, the next piece, the counts.
+    """Return the picture of one placement of a game: the board, and a panel on its right.
 
-    All scenes under the same rules and title have pictures of the same size, of even width and
-    height. ``cell`` is the side of a cell in pixels, at least 6.
+    The panel has the title, the size of the board, the next piece and the counts. All pictures
+    of games with the same rules and title have the same size, of even width and height, so that
+    they can be the frames of a video. ``cell`` is the side of a cell in pixels, at least 6.
     """
-    size = cell + 2  # The height of letters.
-    panel = []  # The pictures on the right of the board, from the top.
-    for line in textwrap.wrap(printable(title), _PANEL_CHARACTERS) or [""]:
-        panel.append(text_picture(line, size))
+    text_size = cell + 2  # The height of letters in pixels.
+    panel = []  # Pictures, from the top.
+    title_lines = textwrap.wrap(printable(title), _PANEL_CHARACTERS) or [""]
+    for line in title_lines:
+        panel.append(text_picture(line, text_size))
     for label in (f"{scene.rules.board} {scene.rules.pieces}", "", "NEXT"):
-        panel.append(text_picture(label, size, FAINT))
+        panel.append(text_picture(label, text_size, FAINT))
     panel.append(piece_picture(scene.next_piece, cell))
     counts = {"LINES": scene.lines, "PIECES": scene.pieces, "GAMES OVER": scene.games}
     for label, count in counts.items():
-        panel += [text_picture(label, size, FAINT), text_picture(f"{count:,}", size)]
+        panel.append(text_picture(label, text_size, FAINT))
+        panel.append(text_picture(f"{count:,}", text_size))
     board = framed_board(scene_kinds(scene), cell)
-    return on_page([board, column(panel, 10 * size)], cell)
+    panel_width = 10 * text_size  # This is enough for `_PANEL_CHARACTERS`.
+    return on_page([board, column(panel, panel_width)], cell)
 
 
 def check_gif(speed: float) -> None:
@@ -246,30 +266,43 @@ def save_gif(path: Path, images: Iterator[Image.Image], speed: float, **options:
 
 
 def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
-    """Write a video in H.264, atomically; ``speed`` is in pictures per second.
+    """Write pictures as a video in H.264, atomically.
 
-    The pictures have the same size, of even width and height.
+    Args:
+        path: The file to write.
+        pictures: Arrays of indices into `PALETTE`, all of the same size, of even width and
+            height.
+        speed: Pictures per second.
     """
     from imageio_ffmpeg import write_frames  # An optional dependency.
 
-    rest = iter(pictures)
-    first = next(rest)
-    height, width = first.shape
-    # ffmpeg's format pal8 has a palette behind each picture: 256 colours of blue, green, red
-    # and the opacity 255.
-    padding = ((0, 256 - len(PALETTE)), (0, 1))
-    colors = np.pad(PALETTE[:, ::-1], padding, constant_values=255).tobytes()
+    remaining_pictures = iter(pictures)
+    first_picture = next(remaining_pictures)
+    height, width = first_picture.shape
+    # In ffmpeg's format pal8 every frame is followed by a palette: 256 colours of four bytes,
+    # which are blue, green, red and the opacity 255.
+    blue_green_red = PALETTE[:, ::-1]
+    missing_colors = 256 - len(PALETTE)
+    padding = ((0, missing_colors), (0, 1))
+    palette = np.pad(blue_green_red, padding, constant_values=255).tobytes()
+    # ffmpeg writes a temporary file, so that the file at the path is never incomplete.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "video.mp4"
-        # Any even size is fine for H.264; by default pictures would be scaled to multiples of
-        # 16.
-        options = {"codec": "libx264", "quality": 6, "output_params": ["-preset", "ultrafast"]}
         frames = write_frames(
-            str(file), (width, height), "pal8", fps=speed, macro_block_size=2, **options
+            str(file),
+            (width, height),
+            "pal8",
+            fps=speed,
+            codec="libx264",
+            quality=6,
+            output_params=["-preset", "ultrafast"],
+            # Frames are scaled to multiples of this number of pixels. H.264 needs no more than
+            # even sizes.
+            macro_block_size=2,
         )
-        # The writer's process must end before the folder is removed, after Ctrl-C, too.
+        # `closing` ends the writer's process before the folder is removed, after Ctrl-C, too.
         with closing(frames) as writer:
-            writer.send(None)  # Starts the generator.
-            for picture in chain([first], rest):
-                writer.send(picture.tobytes() + colors)
+            writer.send(None)  # This starts the generator.
+            for picture in chain([first_picture], remaining_pictures):
+                writer.send(picture.tobytes() + palette)
         write_bytes(path, file.read_bytes())

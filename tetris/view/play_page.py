@@ -29,29 +29,32 @@ def play_page(
         lookahead: What the controller considers beside the falling piece.
 
     Raises:
-        ValueError: If the controller cannot play on the board, or has features of a user.
+        ValueError: If the controller cannot play on the board, or if it has a feature that a
+            user defined, because the page has only the features of the package.
     """
-    own_features = set(controller.names_on(rules)).difference(BUILT_IN)
-    if own_features:
-        names = ", ".join(own_features)
+    user_features = set(controller.names_on(rules)).difference(BUILT_IN)
+    if user_features:
+        names = ", ".join(user_features)
         raise ValueError(
             f"expected features of the package, which the page plays with, got {names}"
         )
     controllers = [controller]
     controllers += [published(name) for name in known_names() if name != controller.name]
+    # The provenance of a controller, which the page does not need, would make it large.
+    agents = [{**agent.to_dict(), "provenance": {}} for agent in controllers]
     game = {"board": rules.board, "rule": rules.rule, "pieces": rules.pieces}
     if seed is not None:
-        game["seed"] = str(seed)  # A number of JavaScript does not have 64 bits.
+        game["seed"] = str(seed)  # A text, because a number of JavaScript has 53 bits only.
     parts = {
         **engine_parts(),
-        # The provenance would make the page large.
-        "agents": [{**agent.to_dict(), "provenance": {}} for agent in controllers],
+        "agents": agents,
         "lookahead": lookahead.value,
         "rules": game,
     }
-    programs = "\n".join(map(asset, ("board.js", "engine.js", "play_page.js")))
+    # Insert the style, the data and the programs into the template of the page.
     page = asset("play_page.html").replace("/* board.css */\n", asset("board.css"))
     data = json_script(parts, ' id="parts"')
+    programs = "\n".join(asset(name) for name in ("board.js", "engine.js", "play_page.js"))
     return page.replace(
         "<!-- parts -->\n", f'{data}\n<script type="module">\n{programs}</script>\n'
     )

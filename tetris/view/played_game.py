@@ -83,14 +83,14 @@ def play_game(
 ) -> PlayedGame:
     """Play a game, or its first pieces, and return every placement.
 
-    The game is the one that `rollout` plays on the stream, but Python plays it: some thousand
-    pieces per second.
+    The game is the one that `rollout` plays on the stream, but it is played in Python, at some
+    thousand pieces per second.
 
     Args:
         controller: A controller, its name, its file, or the folder of a run; see `resolve`.
         seed: Seed of the pieces, unsigned 64-bit.
         rules: The rules; None: those of the controller.
-        stream: Number of the stream, unsigned 64-bit.
+        stream: Number of the random sequence of pieces, unsigned 64-bit.
         most_pieces: The most pieces to play, at least 1.
         lookahead: What its decisions consider: ``"none"``, ``"preview"`` or ``"expectimax"``.
 
@@ -105,9 +105,9 @@ def play_game(
     most_pieces = check_integer("most_pieces", most_pieces, 1)
     player = resolved.player(rules, Lookahead(lookahead))
     pieces = PieceStream(rules, seed, stream)
-    steps = []
-    for after in islice(play(pieces, player, rules), most_pieces):
-        steps.append(after)
-        if after.game_over:
+    placements = []
+    for after_state in islice(play(pieces, player, rules), most_pieces):
+        placements.append(after_state)
+        if after_state.game_over:
             break
-    return PlayedGame(resolved, rules, seed, stream, tuple(steps))
+    return PlayedGame(resolved, rules, seed, stream, tuple(placements))

@@ -39,9 +39,15 @@ def player_assets() -> str:
 
 
 def engine_parts() -> dict[str, object]:
-    """Return the values that ``engine.js`` needs: the engine, features and shapes."""
+    """Return the data that the game engine of a web page needs, to be written as JSON.
+
+    These are the engine itself, compiled to WebAssembly and encoded as text; the names of the
+    features that it computes, their denominators and the named sets of them; and the shapes
+    of all pieces in all orientations, whose cells are (x, y) from the bottom left.
+    """
     shapes = []
-    for shape in chain.from_iterable(PIECES):  # In this order placements are numbered.
+    # The engine numbers placements in this order of shapes.
+    for shape in chain.from_iterable(PIECES):
         shapes.append(
             {
                 "piece": shape.piece,
@@ -51,11 +57,14 @@ def engine_parts() -> dict[str, object]:
                 "cells": shape_cells(shape),
             }
         )
+    # Features that a user has defined are not in the compiled engine.
+    features = [name for name in engine_features(BUILT_IN) if name in BUILT_IN]
+    sets = {name: ",".join(members) for name, members in feature_sets().items()}
     return {
         "wasm": _pack(WASM.read_bytes()),
-        "features": [name for name in engine_features(BUILT_IN) if name in BUILT_IN],
+        "features": features,
         "denominators": DENOMINATORS,
-        "sets": {name: ",".join(names) for name, names in feature_sets().items()},
+        "sets": sets,
         "shapes": shapes,
     }
 
@@ -93,12 +102,15 @@ def player_fragment(
     if not replay.placements:
         raise ValueError("expected a replay of at least one placement, got none")
     rules = replay.rules
-    pieces = replay.pieces
     subtitle = f"{rules.board} board, {rules.rule} rule, pieces {rules.pieces}"
     if replay.seed is not None:
         subtitle += f", seed {replay.seed}"
     if not title and replay.controller is not None:
         title = replay.controller.name
+    # Without a seed the piece after the last placement is not known.
+    next_piece = None
+    if replay.pieces is not None:
+        next_piece = replay.pieces[len(replay.placements)]
     values = {
         "title": title or "Tetris",
         "subtitle": subtitle,
@@ -106,22 +118,27 @@ def player_fragment(
         "height": rules.height,
         "rule": rules.rule,
         "pieces": rules.pieces,
-        "seed": str(replay.seed or 0),  # A number of JavaScript does not have 64 bits.
+        # A text, because a number of JavaScript has 53 bits only.
+        "seed": str(replay.seed or 0),
         "lookahead": lookahead.value,
         "controller": _explaining_controller(replay),
         "speed": speed,
         "placements": _pack(replay.placements),
-        # The piece that comes after the last placement.
-        "after": None if pieces is None else pieces[len(replay.placements)],
+        "after": next_piece,
     }
-    element = f"<tetris-player>{json_script(values)}</tetris-player>\n"
-    return element + player_assets() if assets else element
+    player = f"<tetris-player>{json_script(values)}</tetris-player>\n"
+    if assets:
+        player += player_assets()
+    return player
 
 
 def player_page(
     replay: Replay, title: str = "", speed: float = 5.0, lookahead: Lookahead = Lookahead.NONE
 ) -> str:
-    """Return a page with the player of a replay; see `player_fragment`."""
+    """Return a web page, as HTML, that plays a replay of a game.
+
+    The arguments are those of `player_fragment`, which makes the element for the body.
+    """
     name = html.escape(printable(title or "Tetris"))
     return f"""<!doctype html>
 <html lang="en">

@@ -111,16 +111,23 @@ class Terminal:
         explanation: Explanation | None,
         footer: str,
     ) -> None:
-        """Write a `screen`, with an explanation below its panel, if it differs from the last.
+        """Draw the screen of a terminal, unless it would look the same as the last time.
 
-        The arguments are those of `screen`, besides the explanation.
+        Args:
+            scene: The placement to show.
+            kinds: The kind of each cell of the board, such as empty or part of an S piece.
+            panel: Lines of text beside the board.
+            explanation: Why the placement was chosen, a table below the panel; None: no table.
+            footer: The last line.
         """
         size = os.get_terminal_size(self.output.fileno())
-        if not (size.columns and size.lines):  # The terminal does not know its size.
+        if size.columns == 0 or size.lines == 0:  # The terminal does not know its size.
             size = os.terminal_size((80, 24))
         if explanation is not None:
-            panel = [*panel, *explanation_lines(explanation, size.lines - _PANEL_HEAD)]
+            table = explanation_lines(explanation, size.lines - _PANEL_HEAD)
+            panel = [*panel, *table]
         lines = screen(scene, kinds, panel, footer, size)
+        # Write over the old lines instead of clearing the screen first, which would flicker.
         text = _HOME + f"{_CLEAR_LINE}\r\n".join(lines) + _CLEAR_LINE + _CLEAR_SCREEN
         if text != self._shown:
             self._shown = text
@@ -146,61 +153,70 @@ def _exit(number: int, frame: FrameType | None) -> None:
 def screen(
     scene: Scene, kinds: Cells, panel: Sequence[str], footer: str, size: os.terminal_size
 ) -> list[str]:
-    """Return the lines of the screen: the board, beside it a panel, and below them a footer.
+    """Return the lines of a terminal's screen: the board, a panel on its right, and a footer.
 
-    If the screen is too small for the board, the lines say so.
+    The board is as large as the screen allows. If the screen is too small for it, the lines
+    say so instead.
 
     Args:
-        scene: The scene to show.
-        kinds: The kind of each cell of the board, from `scene_kinds`.
-        panel: Lines of text for the panel, which also has the next piece.
+        scene: The placement to show.
+        kinds: The kind of each cell of the board, from `scene_kinds`, row 0 at the bottom.
+        panel: Lines of text of the panel, below a picture of the next piece.
         footer: The last line.
         size: Columns and lines of the screen.
     """
     height = scene.rules.height
     board_size = _choose_size(scene.rules, size)
     if board_size is None:
-        smallest = list(_sizes(scene.rules))[-1]  # The last size is the smallest.
+        *_, smallest = _sizes(scene.rules)  # From the largest to the smallest.
         text = f"the window is too small: {smallest.columns} x {smallest.lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines]
-    rows = kinds[: height + board_size.headroom]
-    board = board_lines(rows, height, board_size.cell, colors=True)
-    room = size.columns - board_size.columns
-    beside = []
-    # The picture of the next piece has eight columns. It cannot be cut, because it has escape
-    # sequences.
-    if room >= 8:
-        picture = half_blocks(piece_picture(scene.next_piece, 2))
-        beside = ["next", *picture, *(printable(line)[:room] for line in panel)]
-    empty = " " * (board_size.columns - len(_GAP))
-    lines = []
-    for left, right in zip_longest(board, beside[: size.lines - 1]):
-        lines.append(f"{left or empty}{_GAP}{right or ''}")
-    lines += [""] * (size.lines - 1 - len(lines))
-    return [*lines, footer[: size.columns - 1]]
+    shown_rows = kinds[: height + board_size.headroom]
+    board = board_lines(shown_rows, height, board_size.cell, colors=True)
+    # The columns of the board include its frame and the gap between it and the panel.
+    panel_width = size.columns - board_size.columns
+    panel_lines = []
+    # The picture of the next piece is eight columns wide, and cannot be cut, because it has
+    # escape sequences for its colours.
+    if panel_width >= 8:
+        panel_lines = ["next", *half_blocks(piece_picture(scene.next_piece, 2))]
+        panel_lines += [printable(line)[:panel_width] for line in panel]
+    # Join the lines of the board and of the panel; the shorter of the two is filled up.
+    body_height = size.lines - 1
+    blank = " " * (board_size.columns - len(_GAP))
+    body = []
+    for left, right in zip_longest(board, panel_lines[:body_height]):
+        body.append(f"{left or blank}{_GAP}{right or ''}")
+    body += [""] * (body_height - len(body))
+    return [*body, footer[: size.columns - 1]]
 
 
-def explanation_lines(explanation: Explanation, room: int) -> list[str]:
-    """Return a table of at most ``room`` lines: the margin, the value, and the features.
+def explanation_lines(explanation: Explanation, most_lines: int) -> list[str]:
+    """Return a table, as lines of text, that explains why a placement was chosen.
 
-    The features that decide most come first. A row has a feature's name, its value, and what it
-    adds to the margin.
+    The first two lines are the margin, by which the placement is better than the best other
+    one, and the value of the placement, which is the weighted sum of its features. A line for
+    each feature follows: its name, its value, and its lead, which is how much it adds to the
+    margin. Those that add or take away most come first. The table has at most ``most_lines``
+    lines; if there are more features, the last line says how many.
     """
+    # There is no margin if a placement ends the game.
     margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
-    head = [
+    header = [
         f"{'margin':<{_NAME_WIDTH}}{margin:>15}",
         f"{'value':<{_NAME_WIDTH}}{explanation.value:>15.2f}",
     ]
-    columns = zip(explanation.names, explanation.features, explanation.leads, strict=True)
+    features = zip(explanation.names, explanation.features, explanation.leads, strict=True)
+    most_decisive_first = sorted(features, key=lambda row: -abs(row[2]))
     rows = []
-    for name, value, lead in sorted(columns, key=lambda row: -abs(row[2])):
-        lead += 0.0  # Zero times a negative weight is -0; this makes it 0.
+    for name, value, lead in most_decisive_first:
+        lead += 0.0  # This makes 0 of -0, which zero times a negative weight is.
         rows.append(f"{name:<{_NAME_WIDTH}}{value:>6g}{lead:>9.2f}")
-    room_for_rows = room - len(head)
-    if len(rows) > room_for_rows:
-        shown_rows = max(0, room_for_rows - 1)
+    most_rows = most_lines - len(header)
+    if len(rows) > most_rows:
+        shown_rows = max(0, most_rows - 1)
         rows[shown_rows:] = [f"{len(rows) - shown_rows} more features"]
-    return head + rows
+    return header + rows
 
 
 class _Size(NamedTuple):

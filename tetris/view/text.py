@@ -23,7 +23,8 @@ def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = Fals
     """Return a board as lines of text of the same width, the top row first and the floor last.
 
     Args:
-        kinds: The kind of each cell, from `board_kinds`.
+        kinds: The kind of each cell, such as empty or part of an S piece, from `board_kinds`:
+            shape (rows, width), row 0 at the bottom.
         height: The number of rows of the board. Rows above it have no side walls.
         cell: Columns of a cell; without colours it must be 2.
         colors: Whether to draw coloured half blocks, two rows of pixels in a line. Otherwise
@@ -32,36 +33,45 @@ def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = Fals
     if colors:
         lines = half_blocks(board_picture(kinds, cell))
         lines_with_walls = math.ceil(height * cell / 2)
-        side, left, bottom, right = "│└─┘"
+        wall = "│"
+        floor = "└" + "─" * (kinds.shape[1] * cell) + "┘"
     else:
-        # All pieces look the same: they become the first one, STACK at rest and FALLING else.
-        first_pieces = np.where(kinds >= FALLING, FALLING, np.minimum(kinds, STACK))
+        # In plain text all pieces look the same. The kinds of resting pieces follow STACK, and
+        # those of falling pieces follow FALLING; replace them by these two.
+        same_pieces = np.where(kinds >= FALLING, FALLING, np.minimum(kinds, STACK))
         lines = []
-        for row in first_pieces[::-1].tolist():
+        for row in same_pieces[::-1].tolist():
             lines.append("".join(_CHARACTERS[kind] for kind in row))
         lines_with_walls = height
-        side, left, bottom, right = "|+-+"
+        wall = "|"
+        floor = "+" + "-" * (kinds.shape[1] * cell) + "+"
+    lines_above = len(lines) - lines_with_walls
     framed = []
     for index, line in enumerate(lines):
-        wall = side if index >= len(lines) - lines_with_walls else " "
-        framed.append(f"{wall}{line}{wall}")
-    width = kinds.shape[1] * cell
-    return [*framed, f"{left}{bottom * width}{right}"]
+        side = " " if index < lines_above else wall
+        framed.append(f"{side}{line}{side}")
+    return [*framed, floor]
 
 
 def scene_text(scene: Scene) -> str:
-    """Return a scene in plain text: a line of counts, and the board with the piece at rest."""
+    """Return one placement of a game as plain text: a line of counts, then the board.
+
+    The board shows the piece where it came to rest, before full rows are removed.
+    """
     after = scene.after
     counts = f"piece {scene.pieces} {PIECE_LETTERS[after.piece]}"
     if scene.next_piece is not None:
         counts += f", next {PIECE_LETTERS[scene.next_piece]}"
-    counts += f", lines {scene.lines}, games over {scene.games + after.game_over}"
+    games_over = scene.games + after.game_over
+    counts += f", lines {scene.lines}, games over {games_over}"
     if after.game_over:
         counts += ", game over"
     height = scene.rules.height
-    top = max(height, after.landing_row + after.shape.height)
-    board = board_lines(scene_kinds(scene)[:top], height)
-    return "\n".join([counts, *map(str.rstrip, board)])
+    # A piece that ends the game can be higher than the board; then show its rows, too.
+    top_of_piece = after.landing_row + after.shape.height
+    kinds = scene_kinds(scene)[: max(height, top_of_piece)]
+    board = [line.rstrip() for line in board_lines(kinds, height)]
+    return "\n".join([counts, *board])
 
 
 def half_blocks(picture: Picture) -> list[str]:
@@ -71,28 +81,39 @@ def half_blocks(picture: Picture) -> list[str]:
     """
     if len(picture) % 2:  # Add a row of background on top.
         picture = np.vstack([np.full_like(picture[:1], 3 * PAGE), picture])
+    upper_rows = picture[::2]
+    lower_rows = picture[1::2]
     return [
-        "".join(_runs(top, bottom))
-        for top, bottom in zip(picture[::2], picture[1::2], strict=True)
+        "".join(_terminal_line(upper_row, lower_row))
+        for upper_row, lower_row in zip(upper_rows, lower_rows, strict=True)
     ]
 
 
-def _runs(top: Picture, bottom: Picture) -> Iterable[str]:
-    """Yield the text of two rows of pixels, the upper and the lower half of a line.
+def _terminal_line(upper_row: Picture, lower_row: Picture) -> Iterable[str]:
+    """Yield the parts of a line of a terminal that shows two rows of pixels in colour.
 
-    A character shows two pixels: one in the foreground colour, as a half block, and one in the
-    background colour. Neighbouring characters of the same colours share an escape sequence.
+    A character shows a pixel of the upper row and the one below it. It is a half block: its
+    foreground colour fills one half, its background colour the other. A part is an escape
+    sequence that sets the two colours, and all characters side by side that have them.
+
+    Pixels are indices into the palette, three for each kind of cell. Those of the page around
+    the board get the terminal's own background colour, so they cannot be in the foreground.
     """
-    for (upper, lower), run in groupby(zip(top.tolist(), bottom.tolist(), strict=True)):
-        front = upper
-        back = lower
-        block = "▀"
-        if upper // 3 == PAGE:  # The page has to be in the background, the terminal's own.
-            front = lower
-            back = upper
-            block = "▄"
-        if front // 3 == PAGE or front == back:
-            block = " "
-        background = "49" if back // 3 == PAGE else f"48;{_CODES[back]}"  # 49 is the default.
-        yield f"\x1b[38;{_CODES[front]};{background}m{block * len(list(run))}"
+    pixels = zip(upper_row.tolist(), lower_row.tolist(), strict=True)
+    # In an escape sequence 38 sets the colour of the foreground, 48 that of the background.
+    for (upper, lower), same_pixels in groupby(pixels):
+        foreground = upper
+        background = lower
+        character = "▀"
+        if upper // 3 == PAGE:
+            foreground = lower
+            background = upper
+            character = "▄"
+        if foreground // 3 == PAGE or foreground == background:
+            character = " "
+        background_code = f"48;{_CODES[background]}"
+        if background // 3 == PAGE:
+            background_code = "49"  # The terminal's own colour.
+        count = len(list(same_pixels))
+        yield f"\x1b[38;{_CODES[foreground]};{background_code}m{character * count}"
     yield RESET

@@ -49,37 +49,41 @@ class Watcher:
         self._scene = next(self.scenes)
 
     def run(self) -> None:
-        """Show the scenes at the chosen speed until a key quits, also after the last one."""
+        """Show a game in a terminal, at a speed that keys choose, until a key quits.
+
+        After the last placement the picture stays until then.
+        """
         last_time = time.monotonic()
         while True:
             self._draw()
-            wait = IDLE if self.paused or self.ended else min(_FRAME, 1 / self.speed)
-            for key in self.terminal.keys(wait):
+            is_moving = not (self.paused or self.ended)
+            seconds_to_next_frame = min(_FRAME, 1 / self.speed) if is_moving else IDLE
+            # Wait for keys until the next frame.
+            for key in self.terminal.keys(seconds_to_next_frame):
                 if key in ("q", "Q"):
                     return
                 self._press(key)
             this_time = time.monotonic()
-            if not (self.paused or self.ended):
+            if not (self.paused or self.ended):  # A key may have changed that.
                 self._play(this_time - last_time)
             last_time = this_time
 
     def _press(self, key: str) -> None:
-        """Do what a key stands for: pause, show the next scene, play faster or slower."""
+        """Do what a key stands for: pause, show the next placement, play faster or slower."""
         if key == " ":
             self.paused = not self.paused
         elif key in (".", "n", "right"):
             self.paused = True
-            if self._at_rest:  # Otherwise the falling piece comes to rest first.
+            # The first press lets a falling piece come to rest, the second shows the next one.
+            if self._at_rest:
                 self._show_next()
             self._progress = _FALL
         elif key in ("+", "=", "up"):
-            self.speed = min(
-                (speed for speed in SPEEDS if speed > self.speed), default=self.speed
-            )
+            faster = [speed for speed in SPEEDS if speed > self.speed]
+            self.speed = min(faster, default=self.speed)
         elif key in ("-", "_", "down"):
-            self.speed = max(
-                (speed for speed in SPEEDS if speed < self.speed), default=self.speed
-            )
+            slower = [speed for speed in SPEEDS if speed < self.speed]
+            self.speed = max(slower, default=self.speed)
 
     @property
     def _at_rest(self) -> bool:
@@ -117,13 +121,17 @@ class Watcher:
         return "as fast as it goes" if self.speed == math.inf else f"{self.speed:g} pieces/s"
 
     def _draw(self) -> None:
-        """Show the current scene, with the piece at rest or at its place while it falls."""
+        """Draw the board with the current piece, falling or at rest, and a panel of text.
+
+        The progress of a piece goes from 0, when it appears just above the board, to 1, when
+        the next one appears. At `_FALL`, which is between them, it comes to rest.
+        """
         scene = self._scene
-        row = scene.after.landing_row
+        landing_row = scene.after.landing_row
         top = scene.rules.height
-        if not self._at_rest and row < top:
-            # The piece falls from just above the board, and lands when the progress is _FALL.
-            row = round(top + (row - top) * self._progress / _FALL)
+        row = landing_row
+        if not self._at_rest and landing_row < top:
+            row = round(top + (landing_row - top) * self._progress / _FALL)
         panel = [
             *self.title,
             "",
@@ -132,6 +140,8 @@ class Watcher:
             self._state,
             "",
         ]
+        # Explain the placement once, when it is drawn first.
         if self.player is not None and self._explanation is None:
             self._explanation = explain(scene.rows, scene.after, self.player, scene.next_piece)
-        self.terminal.show(scene, scene_kinds(scene, row), panel, self._explanation, FOOTER)
+        kinds = scene_kinds(scene, row)
+        self.terminal.show(scene, kinds, panel, self._explanation, FOOTER)

@@ -158,7 +158,7 @@ def test_a_run_has_the_defaults_that_its_help_names(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         train, "choose_device", lambda device, _: asked.append(device) or "python"
     )
-    recipe, _, _ = train.run_of(train.parse_arguments([]))
+    recipe, _, _ = train.choose_run(train.parse_arguments([]))
     assert asked == [named.pop("device")]
     assert recipe == make_recipe("python", named)
 

@@ -35,7 +35,7 @@ def test_three_generations_play_the_same_pieces(
         evolution, "write_gif", lambda path, pictures, speed: placed.append((pictures, speed))
     )
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    monkeypatch.setattr(evolution, "_SECONDS", 0.5)
+    monkeypatch.setattr(evolution, "_PLAY_SECONDS", 0.5)
     evolution.write_evolution(tmp_path / "a.gif", run, device)
     pictures, speed = placed.pop()
     by_board = [[piece for board, piece in placed if board == one] for one in dict(placed)]
