@@ -32,45 +32,57 @@ def valley(points: torch.Tensor) -> torch.Tensor:
 def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
     """Return a picture of the valley, brighter where it is lower, with points on it.
 
-    ``marks`` maps the mark of points to their places, shape (..., 2); the last ones are in
-    front.
+    It is text for a terminal: every character is a mark or a blank on a coloured background.
+
+    Args:
+        marks: Points, shape (..., 2), by the mark that shows them; the last ones are in front.
+        columns: The width of the picture in characters.
+        rows: Its height.
     """
-    last = torch.tensor([columns - 1, rows - 1])
     size = _LOWER_RIGHT - _UPPER_LEFT
-    mark_of = {}
+    last_cell = torch.tensor([columns - 1, rows - 1])
+    mark_of_cell = {}
     for mark, points in marks.items():
-        cells = ((points - _UPPER_LEFT) / size * last).round().int()
-        for x, y in cells.reshape(-1, 2).tolist():
-            mark_of[x, y] = mark
+        marked = ((points - _UPPER_LEFT) / size * last_cell).round().int()
+        for column, row in marked.reshape(-1, 2).tolist():
+            mark_of_cell[column, row] = mark
+    # All cells as (column, row), row after row from the top.
     cells = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
-    depth = (2.4 - valley(_UPPER_LEFT + size * cells / last).log10()).clamp(0.0, 4.3)
+    heights = valley(_UPPER_LEFT + size * cells / last_cell).log10()
+    # Shades are even between the heights 10^2.4 and 10^-1.9.
+    depth = (2.4 - heights).clamp(0.0, 4.3)
     shades = (depth / 4.4 * len(_SHADES)).int().tolist()
     parts = []
-    for shade, (x, y) in zip(shades, cells.tolist(), strict=True):
-        parts.append(f"\x1b[48;5;{_SHADES[shade]}m{mark_of.get((x, y), ' ')}")
-        if x == columns - 1:
-            parts.append("\x1b[0m\n")
+    for shade, (column, row) in zip(shades, cells.tolist(), strict=True):
+        mark = mark_of_cell.get((column, row), " ")
+        parts.append(f"\x1b[48;5;{_SHADES[shade]}m{mark}")
+        if column == columns - 1:
+            parts.append("\x1b[0m\n")  # ends the colours and the line
     return "".join(parts)
 
 
 def main() -> None:
-    """Draw a search, or print a line per generation where there is no terminal with colours."""
+    """Show a search for the minimum of the valley, generation by generation.
+
+    A terminal with colours shows a picture that moves; elsewhere a generation is a line.
+    """
     mean = torch.tensor([-1.6, 2.8])
     search = CrossEntropyMethod(mean, 0.2, 24, maximize=False, backend="torch", seed=1)
     has_colours = os.environ.get("TERM", "dumb") != "dumb" and not os.environ.get("NO_COLOR")
-    draws = sys.stdout.isatty() and has_colours
+    has_picture = sys.stdout.isatty() and has_colours
     columns, lines = shutil.get_terminal_size()
-    print("\x1b[2J" * draws, end="")
+    if has_picture:
+        print("\x1b[2J", end="")  # clears the terminal
     for generation in range(1, 31):
         candidates = search.ask()
         mean = search.mean
         fitness = valley(candidates)
         elites = candidates[fitness.argsort()[:6]]
         search.tell(candidates, fitness)
-        if draws:
+        if has_picture:
             marks = {OPTIMUM: torch.ones(2), CANDIDATE: candidates, ELITE: elites, MEAN: mean}
             valley_picture = picture(marks, min(columns, 78), min(lines - 3, 21))
-            print(f"\x1b[H{valley_picture}", end="")
+            print(f"\x1b[H{valley_picture}", end="")  # drawn over the last picture
             time.sleep(0.1)
         line = "generation {:2}: best {:.1e}, mean ({:5.2f}, {:5.2f})"
         print(line.format(generation, fitness.min(), *mean.tolist()), flush=True)

@@ -1,7 +1,7 @@
 """The cross-entropy method as pure functions of a state: ``init``, ``ask``, ``tell``.
 
-    candidates, state = ask(state)               x_i ~ N(mu_t, Sigma_t)                     i =
-    1 .. N state = tell(state, candidates, f(candidates))
+    candidates, state = ask(state)               x_i ~ N(mu_t, Sigma_t),  i = 1 .. N
+    state = tell(state, candidates, f(candidates))
 
 A state is a NamedTuple of tensors with any leading batch dimensions: each of thousands of
 problems has its own distribution, seed and record, and one call moves all of them. Nothing is

@@ -202,20 +202,22 @@ class CrossEntropyMethod:
         Returns:
             A new tensor of shape (..., population_size, dim), or (count, dim).
         """
-        first = 0
-        size = None
+        num_asked = 0
+        size = None  # the whole population
         if count is not None:
             if self.batch_shape:
                 batch = tuple(self.batch_shape)
                 raise ValueError(f"expected count=None of a batch of shape {batch}")
-            first = self._asked
-            size = self._asked = first + check_integer("count", count, 1)
+            num_asked = self._asked
+            size = num_asked + check_integer("count", count, 1)
+            self._asked = size
         sample = operator_sample
         if self.backend == "torch":
             sample = partial(torch_sample, seeds=self._seeds, generation=self._generation)
         candidates = draw(self._state, sample, size)
-        if first:
-            candidates = candidates[first:].clone()
+        if num_asked > 0:
+            # The first ones are those that earlier calls have returned.
+            candidates = candidates[num_asked:].clone()
         return candidates.numpy() if self._numpy else candidates
 
     def tell(self, candidates: Any, fitness: Any, *, _are_asked: bool = False) -> None:
@@ -246,31 +248,46 @@ class CrossEntropyMethod:
             candidates = check_shape("candidates", candidates, expected)
             candidates = candidates.to(self.device, self.dtype)
             fitness = check_shape("fitness", fitness, expected[:-1]).to(self.device)
-        # What ``ask`` drew is finite. The trainer, which holds it, says so and saves the time.
+        # Candidates that ``ask`` drew are finite. The trainer, which holds them, says that they
+        # are those, and saves the time of the check.
         if self.device.type == "cpu" and not _are_asked:
             fitness = self._fail_unusable(candidates, fitness)
         if self._parts or candidates.shape[0] < self._shape[0]:
-            # Copies, because the caller may change these tensors.
-            self._parts.append((candidates.clone(), fitness.clone()))
-            size = self.population_size
-            if sum(len(part) for part, _ in self._parts) < size:
+            population = self._complete_population(candidates, fitness)
+            if population is None:
                 return
-            candidates = torch.cat([part for part, _ in self._parts])
-            fitness = torch.cat([part for _, part in self._parts])
-            rest = (candidates[size:], fitness[size:])
-            self._parts = [rest] if len(candidates) > size else []
-            candidates = candidates[:size]
-            fitness = fitness[:size]
+            candidates, fitness = population
         self._extend_variance_schedule(self._generation + 1)
         self._state = tell(self._state, candidates, fitness)
         self._generation += 1
         self._asked = 0
         self._snapshot = None
-        if self.device.type == "cpu" and not self.batch_shape:
+        if self.device.type == "cpu":
             self._warn_of_failure()
 
+    def _complete_population(
+        self, candidates: Tensor, fitness: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        """Add some candidates (n, dim), with their fitness (n,), to an incomplete population.
+
+        Returns:
+            The candidates and the fitness of a population, or None as long as candidates are
+            missing. Those that are too many belong to the next population.
+        """
+        # Copies, because the caller may change these tensors.
+        self._parts.append((candidates.clone(), fitness.clone()))
+        size = self.population_size
+        if sum(len(part) for part, _ in self._parts) < size:
+            return None
+        candidates = torch.cat([part for part, _ in self._parts])
+        fitness = torch.cat([part for _, part in self._parts])
+        self._parts = []
+        if len(candidates) > size:
+            self._parts.append((candidates[size:], fitness[size:]))
+        return candidates[:size], fitness[:size]
+
     def _is_plain(self, candidates: Any, fitness: Any) -> bool:
-        """Return whether both need no conversion, a check that costs little time."""
+        """Return whether both are tensors that ``tell`` need not convert: a fast check."""
         return (
             type(fitness) is type(candidates) is Tensor
             and candidates.shape == self._shape
@@ -305,22 +322,29 @@ class CrossEntropyMethod:
         generations: int,
         records: int,
     ) -> Callable[[], list[Snapshot]]:
-        """Return a function that runs ``records`` times ``generations`` in one CUDA graph.
+        """Return a function that runs ``records * generations`` generations in one CUDA graph.
 
-        It returns the snapshots after every ``generations``, with metrics; their copies have
-        begun.
+        The function returns ``records`` snapshots of the search, one after every
+        ``generations`` generations, with the metrics of the last evaluation. Their copies to
+        the host have begun.
         """
         step = self._capture_step(objective, generations, records)
 
         def run() -> list[Snapshot]:
+            """Replay the graph; return a snapshot after every ``generations`` generations.
+
+            The tensors of all snapshots are stacked by the graph, so that a few copies bring
+            them to the host.
+            """
             generation = self._generation
             graph = step()
             snapshots = []
             for evaluation in graph.evaluations:
                 generation += generations
-                state = self._state
-                new = Snapshot(generation, self._settings, state, evaluation, copies=False)
-                snapshots.append(new)
+                snapshot = Snapshot(
+                    generation, self._settings, self._state, evaluation, copies=False
+                )
+                snapshots.append(snapshot)
             copy_to_host(snapshots, graph.together)
             self._snapshot = snapshots[-1]
             return snapshots
@@ -333,7 +357,20 @@ class CrossEntropyMethod:
         generations: int,
         records: int = 0,
     ) -> Callable[[], GenerationGraph]:
-        """Return a function that replays a graph; a change of constants captures a new one."""
+        """Return a function that moves the search by one replay of a CUDA graph.
+
+        The first call captures the graph. A later one captures it again if the state has other
+        constants, such as a longer table of the extra variance.
+
+        Args:
+            objective: As for ``capture``.
+            generations: The generations from one record to the next.
+            records: The records of one replay; 0: the replay has ``generations`` generations
+                and no records.
+
+        Returns:
+            A function that returns the graph, which has the evaluations of the replay.
+        """
         check_integer("generations", generations, 1)
         if self.backend != "cuda":
             got = f"{self.backend!r} on {str(self.device)!r}"
@@ -343,12 +380,12 @@ class CrossEntropyMethod:
 
         def step() -> GenerationGraph:
             nonlocal graph
-            last = self._generation + generations * max(records, 1)
-            self._extend_variance_schedule(last)
+            generation = self._generation + generations * max(records, 1)
+            self._extend_variance_schedule(generation)
             if graph is None or not graph.fits(self._state):
                 graph = GenerationGraph(self._state, objective, generations, records)
             self._state = graph(self._state)
-            self._generation = last
+            self._generation = generation
             self._snapshot = None
             return graph
 
@@ -366,7 +403,7 @@ class CrossEntropyMethod:
 
     @property
     def seed(self) -> int:
-        """The seed; of a batch, that of its first problem."""
+        """The seed; for a batch, the seed of its first problem."""
         return self._seeds[0]
 
     @property
@@ -378,7 +415,7 @@ class CrossEntropyMethod:
     def std(self) -> Any:
         """A copy of ``sigma_t``, shape (..., dim).
 
-        With bounds by transform it is that of the space without bounds.
+        With bounds by transform it belongs to the space without bounds.
         """
         return self._copy(self._state.std)
 
@@ -462,10 +499,9 @@ class CrossEntropyMethod:
     ) -> tuple[Reason, ...]:
         """Return the reasons to stop a single search, an empty tuple if there are none.
 
-        A ``Reason`` is a string. Generations are compared with those before after which this
-        was
-        called: call it after every generation, or every few. Waits for the device, and warns if
-        the search has collapsed.
+        A ``Reason`` is a string. Some reasons compare a generation with those of earlier calls:
+        call it after every generation, or every few. Waits for the device, and warns if every
+        candidate of the last generation failed.
 
         Args:
             target: A fitness that is good enough, for the reason ``"target"``.
@@ -482,8 +518,9 @@ class CrossEntropyMethod:
         self._termination.target = target
         self._warn_of_failure()
         reasons = self._termination.reasons(self.snapshot().record())
-        spent = budget is not None and (self._generation + 1) * self.population_size > budget
-        return (*reasons, Reason.BUDGET) if spent else reasons
+        if budget is not None and (self._generation + 1) * self.population_size > budget:
+            reasons = (*reasons, Reason.BUDGET)
+        return reasons
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which a search resumes; waits.
@@ -545,7 +582,7 @@ class CrossEntropyMethod:
         return torch.where(candidates.isfinite().all(-1), fitness.double(), math.nan)
 
     def _adopt(self, generation: int, state: State) -> None:
-        """Go on from a state, and forget what belongs to the generations before."""
+        """Continue from a state, and forget what belongs to the generations before."""
         self._state = state
         self._generation = generation
         self._asked = 0
@@ -554,7 +591,7 @@ class CrossEntropyMethod:
         self._termination = None
 
     def _extend_variance_schedule(self, generations: int) -> None:
-        """Make sure that the device has the extra variance of so many generations."""
+        """Make sure that the device has the extra variance of the first ``generations``."""
         if self._variances is not None and generations > len(self._variances):
             self._variances = extend_table(self._variances, self.config.schedule, generations)
             table = doubles(self._variances, self.device)
@@ -576,12 +613,17 @@ class CrossEntropyMethod:
         return copy.numpy() if self._numpy else copy
 
     def _describe(self) -> dict[str, Any]:
-        """Return the settings that a resumed search must share with the saved one, for JSON."""
-        bounds = bounds_of(self._state)
-        config = dict(vars(self.config))
-        del config["num_elites"], config["elite_fraction"]
+        """Return the settings that a resumed search must share with the saved one.
+
+        They are numbers, strings and lists for a JSON file. The number of elites is not one of
+        them: it may be another when a search resumes.
+        """
+        bounds = bounds_of(self._state)  # low and high, or None
+        settings = dict(vars(self.config))
+        del settings["num_elites"], settings["elite_fraction"]
+        seeds = list(self._seeds)
         return {
-            **config,
+            **settings,
             "variance_schedule": describe_variance_schedule(self.config.schedule),
             "relative_std_floor": self.config.floor_share,
             "dim": self.dim,
@@ -592,5 +634,5 @@ class CrossEntropyMethod:
             "bounds": None if bounds is None else str([end.tolist() for end in bounds]),
             "backend": self.backend,
             "dtype": str(self.dtype).removeprefix("torch."),
-            "seed": self._seeds[0] if len(self._seeds) == 1 else list(self._seeds),
+            "seed": seeds[0] if len(seeds) == 1 else seeds,
         }

@@ -6,7 +6,6 @@ import math
 import secrets
 from collections.abc import Mapping, Sequence
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -51,10 +50,10 @@ class CemSampler(BaseSampler):
         Args:
             n_startup_trials: How many trials are completed before the search begins.
             independent_sampler: The sampler of these trials, and of parameters that not all
-                trials have. None: at random.
-            population_size: The trials from one move to the next, ``>= 2``. None: the default
-                of ``cem.minimize``.
-            seed: ``0 <= seed < 2**32``. None: every sampler has another one.
+                trials have. None: it draws at random.
+            population_size: The number of trials that move the distribution once, ``>= 2``.
+                None: the default of ``cem.minimize``.
+            seed: ``0 <= seed < 2**32``. None: a random one.
         """
         self._n_startup_trials = n_startup_trials
         self._population_size = population_size
@@ -107,15 +106,22 @@ class CemSampler(BaseSampler):
         trial: FrozenTrial,
         search_space: dict[str, BaseDistribution],
     ) -> dict[str, Any]:
-        """Return a candidate, after the trials that have ended have moved the search.
+        """Return the values of the parameters for a new trial.
 
-        Before the search begins it is empty.
+        Trials that have ended since the last call move the search first, a population at a
+        time, and the new trial stores the state. Before the search begins the result is empty:
+        Optuna then samples the parameters independently.
+
+        Args:
+            study: The study, with all trials so far.
+            trial: The new trial.
+            search_space: Optuna's distributions of the parameters that are searched.
         """
         self._raise_error_if_multi_objective(study)
         trials = study.get_trials(deepcopy=False)
         kinds: dict[str, Any] = dict(sorted(search_space.items()))
-        completed = sum(each.state is TrialState.COMPLETE for each in trials)
-        if not kinds or completed < self._n_startup_trials:
+        num_completed = sum(other.state is TrialState.COMPLETE for other in trials)
+        if not kinds or num_completed < self._n_startup_trials:
             return {}
         space = Space({name: _parameter(kind) for name, kind in kinds.items()})
         search = CrossEntropyMethod(
@@ -124,33 +130,40 @@ class CemSampler(BaseSampler):
             maximize=study.direction is StudyDirection.MAXIMIZE,
             seed=mix_seed(self._seed, trial.number),
         )
-        size = search.population_size
-        settings = {**search.state_dict()["settings"], "seed": None, "backend": None}
-        identity = repr((kinds, size, settings))
-        key = f"cem:{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
-        pending, known = _load(search, key, trials)
+        key = _storage_key(search, kinds)
+        pending, num_known = _load(search, key, trials)
         ended: list[FrozenTrial] = []
         running: list[int] = []
         # These trials have not moved the stored search yet.
-        for new in [*(trials[number] for number in pending), *trials[known:]]:
-            if not new.state.is_finished():
-                running.append(new.number)
-            elif key in new.system_attrs and new.params.keys() >= kinds.keys():
-                ended.append(new)
-        parts: list[str] = []
+        new_trials = [trials[number] for number in pending] + trials[num_known:]
+        for other in new_trials:
+            if not other.state.is_finished():
+                running.append(other.number)
+            elif key in other.system_attrs and other.params.keys() >= kinds.keys():
+                ended.append(other)
+        text = ""
+        size = search.population_size
         while len(ended) >= size:
             _tell(search, space, kinds, ended[:size])
             ended = ended[size:]
-            pending = [*running, *(each.number for each in ended)]
-            saved = [{**search.state_dict(), "settings": None}, pending, len(trials)]
-            text = json.dumps(saved, default=Tensor.tolist)
-            parts = [text[first : first + _PART] for first in range(0, len(text), _PART)]
-        save: Any = partial(study._storage.set_trial_system_attr, trial._trial_id)
-        for number, part in enumerate(parts):
-            save(f"{key}:{number}", part)
-        save(key, [search.generation, len(parts)])
+            pending = running + [other.number for other in ended]
+            state = {**search.state_dict(), "settings": None}
+            text = json.dumps([state, pending, len(trials)], default=Tensor.tolist)
+        _store(study, trial, key, search.generation, text)
         values = space.decode(search.ask(1)[0])
         return {name: _to_optuna(kind, values[name]) for name, kind in kinds.items()}
+
+
+def _storage_key(search: CrossEntropyMethod, kinds: Mapping[str, Any]) -> str:
+    """Return the attribute of trials that stores a search, a digest of all its settings.
+
+    Seed and backend do not count: every trial has another seed, and workers on machines with
+    another backend share the search.
+    """
+    settings = {**search.state_dict()["settings"], "seed": None, "backend": None}
+    identity = repr((kinds, search.population_size, settings))
+    digest = hashlib.sha256(identity.encode()).hexdigest()
+    return f"cem:{digest[:16]}"
 
 
 def _tell(
@@ -159,13 +172,33 @@ def _tell(
     kinds: Mapping[str, Any],
     trials: Sequence[FrozenTrial],
 ) -> None:
-    """Move a search by a population of trials that have ended."""
+    """Move a search by a population of trials that have ended.
+
+    Args:
+        search: The search, of which a generation ends.
+        space: The parameters of the search by name.
+        kinds: Optuna's distributions of the same parameters.
+        trials: As many trials as a population has candidates. One without a value has failed.
+    """
     candidates = []
     for trial in trials:
-        params = {name: _from_optuna(kind, trial.params[name]) for name, kind in kinds.items()}
-        candidates.append(space.encode(params).tolist())
+        values = {name: _from_optuna(kind, trial.params[name]) for name, kind in kinds.items()}
+        candidates.append(space.encode(values).tolist())
     fitness = [math.nan if trial.value is None else trial.value for trial in trials]
     search.tell(candidates, fitness)
+
+
+def _store(study: Study, trial: FrozenTrial, key: str, generation: int, text: str) -> None:
+    """Store a search in attributes of a trial, in parts that every storage accepts.
+
+    The attributes are ``key``, which is [generation, number of parts], and ``key:0``,
+    ``key:1`` and so on, the parts of the text. An empty text has no parts.
+    """
+    set_attribute: Any = partial(study._storage.set_trial_system_attr, trial._trial_id)
+    parts = [text[first : first + _PART] for first in range(0, len(text), _PART)]
+    for number, part in enumerate(parts):
+        set_attribute(f"{key}:{number}", part)
+    set_attribute(key, [generation, len(parts)])
 
 
 def _load(
@@ -173,24 +206,33 @@ def _load(
     key: str,
     trials: Sequence[FrozenTrial],
 ) -> tuple[list[int], int]:
-    """Load the latest state of a search that trials have stored.
+    """Load the latest state of a search that trials have stored, if there is one.
+
+    A trial that has moved the search has stored [generation, number of parts] as its attribute
+    ``key``, and the parts of a JSON text as ``key:0``, ``key:1`` and so on. A trial that has
+    not moved it has stored 0 parts.
 
     Returns:
         The numbers of the trials before the state that it does not include, and the number of
-        trials at that time.
+        trials when it was stored.
     """
-    stored = [each.system_attrs for each in trials if each.system_attrs.get(key, (0, 0))[1]]
+    stored: list[dict[str, Any]] = []
+    for trial in trials:
+        _, num_parts = trial.system_attrs.get(key, (0, 0))
+        if num_parts > 0:
+            stored.append(trial.system_attrs)
     if not stored:
         return [], 0
-    latest = max(stored, key=itemgetter(key))
-    parts = [latest[f"{key}:{part}"] for part in range(latest[key][1])]
-    saved, pending, known = json.loads("".join(parts))
+    latest = max(stored, key=lambda attributes: attributes[key])
+    _, num_parts = latest[key]
+    text = "".join(latest[f"{key}:{number}"] for number in range(num_parts))
+    saved, pending, num_known = json.loads(text)
     state = search.state_dict()
     for name, value in state.items():
         if isinstance(value, Tensor):
             state[name] = torch.tensor(saved[name], dtype=value.dtype)
     search.load_state_dict({**state, "generation": saved["generation"]})
-    return pending, known
+    return pending, num_known
 
 
 def _parameter(kind: Any) -> Float | Int | Choice:

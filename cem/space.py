@@ -146,6 +146,7 @@ class Choice:
 
     def __init__(self, *values: Any) -> None:
         """Set one or more different values; a single list, tuple, range or array holds them."""
+        # A single argument may be a container of the values.
         container = values[0] if len(values) == 1 else None
         if isinstance(container, (set, frozenset, dict, Iterator)):
             expected = "choices one by one, or in a list or tuple"
@@ -156,14 +157,19 @@ class Choice:
             values = tuple(container)
         if not values:
             raise ValueError("expected one choice or more, got none")
-        object.__setattr__(self, "values", values)
-        if any(self.index(value) != place for place, value in enumerate(values)):
+        object.__setattr__(self, "values", values)  # of a frozen dataclass
+        indices = [self.index(value) for value in values]
+        if indices != list(range(len(values))):
+            # A value that has another index than its own equals the value there.
             raise ValueError(f"expected choices that differ, got {values!r}")
 
     def index(self, value: Any) -> int | None:
-        """Return the index of a value; of equal ones, such as 1 and True, by its type."""
-        equal = [place for place, other in enumerate(self.values) if _is_equal(value, other)]
-        same_type = [place for place in equal if type(self.values[place]) is type(value)]
+        """Return the index of a value; of equal ones, such as 1 and True, by its type.
+
+        It is the first index if there are several, and None if there is none.
+        """
+        equal = [index for index, other in enumerate(self.values) if _is_equal(value, other)]
+        same_type = [index for index in equal if type(self.values[index]) is type(value)]
         return next(iter(same_type or equal), None)
 
     def value_of(self, number: float) -> Any:
@@ -176,10 +182,10 @@ class Choice:
 
     def number_of(self, name: str, value: Any) -> int:
         """Return the index of a choice for the parameter of that name."""
-        place = self.index(value)
-        if place is None:
+        index = self.index(value)
+        if index is None:
             raise ValueError(f"expected {name} out of {self.values}, got {value!r}")
-        return place
+        return index
 
 
 class Bool(Choice):
@@ -216,9 +222,14 @@ class Space:
     """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        """Lay out the columns.
+        """Assign the columns of a candidate to the parameters.
 
-        A value that is not a parameter is fixed, and so is a number with equal ends.
+        Every number and choice has one column, and a permutation of n items has n. Numbers come
+        first, then choices, then permutations.
+
+        Args:
+            parameters: The parameters by name. A value that is not a parameter is fixed, and so
+                is a number with equal ends.
         """
         self.parameters = {name: _value_if_fixed(value) for name, value in parameters.items()}
         numbers = self._parameters_of(Float, Int)
@@ -227,15 +238,17 @@ class Space:
         if not (numbers or choices or permutations):
             expected = "Float, Int, Choice, Bool or Permutation in a dict of parameters"
             raise ValueError(f"expected {expected}, got {self.parameters!r}")
+        # Two arrays, which are empty if there are no numbers.
         ends = [number.ends for number in numbers.values()]
-        # The search begins in the middle, and reaches both ends with two standard deviations.
         low, high = np.array(ends, dtype=float).reshape(-1, 2).T
+        # The search begins in the middle, and reaches both ends with two standard deviations.
         self.mean = (low + high) / 2
         self.std = (high - low) / 4
-        self.bounds = list(zip(low, high, strict=True)) or None
+        self.bounds = list(zip(low, high, strict=True)) if numbers else None
         families: list[Family] = []
         if choices:
-            families.append(Categorical(tuple(len(each.values) for each in choices.values())))
+            sizes = tuple(len(choice.values) for choice in choices.values())
+            families.append(Categorical(sizes))
         families += permutations.values()
         integers = [number.has_integers for number in numbers.values()]
         self.discrete: dict[str, Any] = {"integers": integers, "families": families}
@@ -247,7 +260,9 @@ class Space:
             self.dim += permutation.items
 
     def _parameters_of(self, *types: type) -> dict[str, Any]:
-        return {name: each for name, each in self.parameters.items() if isinstance(each, types)}
+        """Return the parameters of some types by name."""
+        items = self.parameters.items()
+        return {name: value for name, value in items if isinstance(value, types)}
 
     def __repr__(self) -> str:
         return repr(self.parameters)
@@ -258,28 +273,43 @@ class Space:
         std: Any,
         options: Mapping[str, Any],
     ) -> tuple[Any, Any, Any, dict[str, Any]]:
-        """Return objective, first mean, first std and options of a search by ``minimize``."""
+        """Return the arguments of ``minimize`` as those of a search of vectors.
+
+        Args:
+            function: The objective, a function of the named parameters.
+            std: None, because the space chooses the standard deviation.
+            options: All options of the call.
+
+        Returns:
+            The objective as a function of candidates, the first mean, the first standard
+            deviation, and the options, now with the bounds and config of the space.
+
+        Raises:
+            TypeError: If an argument is given that only vectors have.
+        """
         config = options["config"]
-        arguments = (std, options["bounds"], options["integers"])
+        vector_arguments = (std, options["bounds"], options["integers"])
+        has_vector_argument = any(argument is not None for argument in vector_arguments)
         has_discrete = config and (config.integers or config.families)
-        if has_discrete or any(argument is not None for argument in arguments):
+        if has_vector_argument or has_discrete:
             unexpected = "neither std, bounds, integers nor families"
             raise TypeError(f"expected {unexpected} with a dict of parameters")
         vectorize = options["vectorize"]
         if vectorize not in (None, False, "loop"):
             raise ValueError(f"expected 'loop' or False for vectorize, got {vectorize!r}")
+        # The function gets either one candidate, or the columns of a population.
         by_column = vectorize is False and options["workers"] is None
         settings = self.settings(config)
         mean = self.encode(options["x0"] or {})[: len(self.mean)]
         if torch.device(options["device"] or "cpu").type != "cpu":
             mean = torch.from_numpy(mean)
-        changed = {
+        vector_options = {
             **options,
             "vectorize": False if by_column else "loop",
             "bounds": settings["bounds"],
             "config": settings["config"],
         }
-        return Named(function, self, by_column), mean, settings["std"], changed
+        return Named(function, self, by_column), mean, settings["std"], vector_options
 
     def settings(self, config: CEMConfig | None = None) -> dict[str, Any]:
         """Return mean, std, bounds and config for ``CrossEntropyMethod``."""
@@ -324,9 +354,13 @@ class Space:
         return values
 
     def encode(self, values: Mapping[str, Any]) -> Any:
-        """Return the candidate for some values, an array of shape (dim,).
+        """Return a candidate, an array of shape (dim,), for the values of some parameters.
 
-        The other numbers are in the middle, and the other choices and items at their first.
+        Other numbers are in the middle of their range, other choices are the first one, and
+        other permutations are the order 0, 1, 2, ...
+
+        Raises:
+            ValueError: If a value is none of its parameter, or differs from a fixed one.
         """
         x = np.zeros(self.dim)
         x[: len(self.mean)] = self.mean

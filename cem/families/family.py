@@ -125,8 +125,8 @@ class Family(Protocol):
         Args:
             table: The table, shape (..., rows * values).
             candidates: The candidates, shape (..., N, columns), int64.
-            weights: Their weights by rank, shape (..., N), float64: those of the better half
-                sum to 1, those of the worse half mirror them.
+            weights: Their weights by rank, shape (..., N), float64. The weights of the better
+                half sum to 1, and those of the worse half are the same with the other sign.
         """
 
 

@@ -86,17 +86,23 @@ class Permutation(OperatorFamily):
         return table.reshape(-1)
 
     def mode(self, table: Tensor) -> Tensor:
-        """Return the order that takes the likeliest remaining item in each step, (..., n).
+        """Return the order that takes the likeliest remaining item in every step, (..., n).
 
         Waits for the device.
+
+        Args:
+            table: The probabilities, shape (..., (n + 1) * n). Row 0 is for the first item, and
+                row i + 1 for the item that follows item i. Leading dimensions are problems.
         """
         # For so many small steps NumPy takes a tenth of torch's time.
         tables = table.reshape(-1, *self.rows).cpu().numpy()
-        problems = np.arange(len(tables))
-        is_left = np.ones((len(tables), self.items), dtype=bool)
-        orders = np.empty((len(tables), self.items), dtype=np.int64)
+        num_problems = len(tables)
+        problems = np.arange(num_problems)
+        is_left = np.ones((num_problems, self.items), dtype=bool)
+        orders = np.empty((num_problems, self.items), dtype=np.int64)
         row = tables[:, 0]
         for step in range(self.items):
+            # An item that has been taken gets -1, less than any probability.
             item = np.where(is_left, row, -1.0).argmax(-1)
             orders[:, step] = item
             is_left[problems, item] = False

@@ -11,6 +11,7 @@ Method for Real-time Planning, CoRL 2020, https://arxiv.org/abs/2008.06389.
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -189,9 +190,16 @@ class Planner:
         sizes = [round(self.num_samples / shrink**i) for i in range(self.iterations)]
         self._sizes = [max(2 * self.num_elites, size) for size in sizes]
         self._num_reused = math.ceil(check_real("keep", keep, 0.0, 1.0) * self.num_elites)
-        self._smoothing = check_real("1 - momentum", 1.0 - momentum, 0.0, 1.0, open_low=True)
+        smoothing = check_real("1 - momentum", 1.0 - momentum, 0.0, 1.0, open_low=True)
+        self._update = partial(
+            cem_update_reference if self.backend == "torch" else cem_update,
+            num_elites=self.num_elites,
+            maximize=maximize,
+            variance_about="new_mean_unbiased",
+            smoothing=smoothing,
+            std_smoothing=smoothing,
+        )
         self._executes_best = execute == "best"
-        self._maximize = maximize
         if compile:
             cost = torch.compile(cost, dynamic=False if shrink == 1.0 else None)
         self._cost = cost
@@ -261,7 +269,8 @@ class Planner:
         envs: Any = ...
         if env_ids is not None:
             envs = torch.as_tensor(env_ids, device=self.device)
-            envs = envs if envs.dtype == torch.bool else envs.long()
+            if envs.dtype != torch.bool:
+                envs = envs.long()
         mean[envs] = self._first_mean
         elites[envs] = math.nan
         self._remember(self._memory._replace(mean=mean, elites=elites), self._result)
@@ -320,26 +329,39 @@ class Planner:
             graph.replay()
 
     def _capture(self, state: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """Capture a search; return the graph and the tensor from which it reads the state."""
-        current = torch.cuda.current_stream()
-        side = torch.cuda.Stream()
-        side.wait_stream(current)
-        with torch.cuda.stream(side):
+        """Capture a search in a CUDA graph, without running it.
+
+        Returns:
+            The graph, and the tensor from which every replay reads the state. A replay also
+            reads the memory of the planner and overwrites it with the next one.
+        """
+        # torch.cuda.graph requires that the work has run on a side stream before.
+        current_stream = torch.cuda.current_stream()
+        side_stream = torch.cuda.Stream()
+        side_stream.wait_stream(current_stream)
+        with torch.cuda.stream(side_stream):
             for _ in range(_WARM_UP):
                 self._search(state, self._memory)
-        current.wait_stream(side)
+        current_stream.wait_stream(side_stream)
+
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self._remember(*self._search(state, self._memory))
+            next_memory, result = self._search(state, self._memory)
+            self._remember(next_memory, result)
         return graph, state
 
     def _warn_of_failure(self) -> None:
+        """Warn if the last step had no plan with a usable cost, and in which environments.
+
+        The cost of the best plan, one per environment, is then NaN.
+        """
         has_failed = self._last_result().cost.isnan()
         if not has_failed.any():
             return
         envs = ""
         if self.num_envs is not None:
-            envs = f" in environments {has_failed.nonzero()[:, 0].tolist()}"
+            indices = has_failed.nonzero().flatten().tolist()
+            envs = f" in environments {indices}"
         warnings.warn(
             f"no plan has a usable cost{envs}: all are NaN or infinite on the bad side, and "
             "the action is that of the mean before",
@@ -368,7 +390,13 @@ class Planner:
         return action.repeat(self.horizon)
 
     def _check_bounds(self, bounds: Any) -> Box:
-        """Return the bounds of plans, each of shape (d,), for the argument ``bounds``."""
+        """Return the lower and upper bounds of plans, each of shape (horizon * action_dim,).
+
+        Args:
+            bounds: The bounds of an action: a pair (low, high) of numbers or vectors; a Box of
+                Gymnasium, which has ``low`` and ``high``; SciPy's Bounds, which has ``lb`` and
+                ``ub``; or None for no bounds.
+        """
         if bounds is None:
             bounds = (-math.inf, math.inf)
         elif hasattr(bounds, "low") or hasattr(bounds, "lb"):
@@ -385,54 +413,72 @@ class Planner:
     def _search(self, state: Tensor, memory: _Memory) -> tuple[_Memory, _Result]:
         """Search for the best plan from a state; return the next memory and the result.
 
-        A CUDA graph may capture it, because it never waits for the GPU and writes only to
-        tensors that it creates.
+        Every iteration draws plans from a normal distribution, evaluates them, and moves the
+        distribution towards the elites, the plans of least cost. The best plans are evaluated
+        again in the next iteration, in which they replace the first of the plans drawn.
+
+        Plans have shape (B, N, d): B environments, N plans, and d = horizon * action_dim
+        numbers, one action after another. The distribution has shape (B, 4, d): its rows MEAN
+        and STD, and the best plan so far in row BEST. A CUDA graph may capture this function,
+        because it never waits for the GPU and writes only to tensors that it creates.
         """
-        reused = self._num_reused
-        action_dim = self.action_dim
-        generation = memory.generation
+        num_reused = self._num_reused
         distribution = self._first_distribution(memory)
-        record = self._no_record
-        update = cem_update_reference if self.backend == "torch" else cem_update
-        candidates = self._draw(distribution, self._sizes[0], generation)
-        # The elites of the step before, without the action that was executed, are the first
-        # candidates; their last action stays the drawn one. Before the first step they are NaN.
-        drawn = candidates[:, :reused, :-action_dim]  # a view: candidates are written to
-        shifted_elites = memory.elites[..., action_dim:]
-        torch.where(shifted_elites.isnan(), drawn, shifted_elites, out=drawn)
-        # In the last iteration no population follows, and the mean is a candidate.
-        for next_size in (*self._sizes[1:], 0):
-            if next_size == 0:
-                candidates[:, reused] = distribution[:, MEAN]
-            costs = self._evaluate(state, candidates)
-            distribution, record, generation, ranking = update(
-                costs,
-                candidates,
-                distribution,
-                record,
-                generation,
-                self.num_elites,
-                maximize=self._maximize,
-                variance_about="new_mean_unbiased",
-                smoothing=self._smoothing,
-                std_smoothing=self._smoothing,
+        record = self._no_record  # its column BEST_FITNESS is the least cost so far
+        generation = memory.generation
+        plans = self._draw(distribution, self._sizes[0], generation)
+        self._insert_last_elites(plans, memory.elites)
+        for next_size in self._sizes[1:]:
+            costs = self._evaluate(state, plans)
+            # The ranking, shape (B, N), has the indices of plans from the best to the worst.
+            distribution, record, generation, ranking = self._update(
+                costs, plans, distribution, record, generation
             )
-            # The elites are written over the first of the next candidates; in the last
-            # iteration into a tensor of their own, for the next step.
-            plans = candidates
-            elites = torch.empty_like(memory.elites)
-            if next_size > 0:
-                candidates = self._draw(distribution, next_size, generation)
-                elites = candidates[:, :reused]
-            if len(plans) == 1:  # gather takes twice as long on a GPU
-                torch.index_select(plans[0], 0, ranking[0, :reused], out=elites[0])
-            else:
-                torch.gather(plans, 1, ranking[:, :reused, None].expand_as(elites), out=elites)
+            next_plans = self._draw(distribution, next_size, generation)
+            self._copy_best(plans, ranking, out=next_plans[:, :num_reused])
+            plans = next_plans
+        # The last iteration also evaluates the mean, in place of the first plan that was drawn.
+        plans[:, num_reused] = distribution[:, MEAN]
+        costs = self._evaluate(state, plans)
+        distribution, record, generation, ranking = self._update(
+            costs, plans, distribution, record, generation
+        )
+        elites = torch.empty_like(memory.elites)
+        self._copy_best(plans, ranking, out=elites)
+
         mean = distribution[:, MEAN]
         best = distribution[:, BEST]
-        action = (best if self._executes_best else mean)[:, :action_dim]
-        result = _Result(action, best, mean, record[:, BEST_FITNESS])
+        executed = best if self._executes_best else mean
+        action = executed[:, : self.action_dim]
+        result = _Result(action, best, mean, cost=record[:, BEST_FITNESS])
         return _Memory(mean, elites, generation), result
+
+    def _insert_last_elites(self, plans: Tensor, elites: Tensor) -> None:
+        """Replace the first plans of a step, in place, by the elites of the step before.
+
+        The first action of an elite has been executed, so that all others move forward by one
+        action; the last action stays the one that was drawn. At the start of an episode there
+        are no elites, their numbers are NaN, and the plans stay as they were drawn.
+
+        Args:
+            plans: The plans drawn, shape (B, N, d), with d = horizon * action_dim.
+            elites: The elites, shape (B, reused, d).
+        """
+        shifted = elites[..., self.action_dim :]
+        # This is a view: what is written to it is written to the plans.
+        replaced = plans[:, : self._num_reused, : -self.action_dim]
+        torch.where(shifted.isnan(), replaced, shifted, out=replaced)
+
+    def _copy_best(self, plans: Tensor, ranking: Tensor, out: Tensor) -> None:
+        """Copy the best plans (B, N, d) of each environment to ``out``, (B, reused, d).
+
+        The ranking, shape (B, N), has the indices of the plans from the best to the worst.
+        """
+        best = ranking[:, : self._num_reused]
+        if len(plans) == 1:  # gather takes twice as long on a GPU
+            torch.index_select(plans[0], 0, best[0], out=out[0])
+        else:
+            torch.gather(plans, 1, best.unsqueeze(-1).expand_as(out), out=out)
 
     def _first_distribution(self, memory: _Memory) -> Tensor:
         """Return the first ``State.distribution`` of a step, shape (B, 4, d).
@@ -449,27 +495,53 @@ class Planner:
         return distribution
 
     def _draw(self, distribution: Tensor, size: int, generation: Tensor) -> Tensor:
-        """Return plans drawn from a distribution and clamped into the bounds, (B, size, d)."""
-        noise_key: dict[str, Any] = {"seed": self._seeds, "generation": generation}
+        """Return plans drawn from a normal distribution and clamped into the bounds.
+
+        Args:
+            distribution: The mean and standard deviation of every number of a plan, in rows
+                MEAN and STD, shape (B, 4, d): B environments, d = horizon * action_dim.
+            size: N, the plans of one environment.
+            generation: The number of iterations so far, shape (). With the seeds of the
+                environments it determines the noise.
+
+        Returns:
+            The plans, shape (B, N, d).
+        """
+        coloring = self._coloring  # None: white noise
+        seed = self._seeds
         bounds = self._bounds
+        if coloring is None and self.backend != "torch":
+            return sample_normal_rows(
+                distribution, size, seed=seed, generation=generation, bounds=bounds
+            )
         mean = distribution[:, MEAN]
         std = distribution[:, STD]
         if self.backend == "torch":
             generator = torch.Generator(mean.device)
-            generator.manual_seed(mix_seed(int(self._seeds[0]), int(generation)))
+            generator.manual_seed(mix_seed(int(seed[0]), int(generation)))
             shape = (len(mean), size, mean.shape[1])
             noise = mean.new_empty(shape).normal_(generator=generator)
-        elif self._coloring is None:
-            return sample_normal_rows(distribution, size, bounds=bounds, **noise_key)
         else:
-            standard = torch.stack([torch.zeros_like(mean), torch.ones_like(mean)], dim=1)
-            noise = sample_normal_rows(standard, size, **noise_key)
-        if self._coloring is not None:
-            # Each dimension of an action is a series over time, which the matrix colours.
-            series = noise.view(*noise.shape[:2], self.action_dim, self.horizon)
-            with torch.autocast(noise.device.type, enabled=False):
-                noise = (series @ self._coloring).transpose(2, 3).reshape(noise.shape)
+            standard_normal = torch.stack(
+                [torch.zeros_like(mean), torch.ones_like(mean)], dim=1
+            )
+            noise = sample_normal_rows(standard_normal, size, seed=seed, generation=generation)
+        if coloring is not None:
+            noise = self._color(noise, coloring)
         return torch.addcmul(mean[:, None], std[:, None], noise).clamp(*bounds)
+
+    def _color(self, noise: Tensor, coloring: Tensor) -> Tensor:
+        """Return white noise (B, N, d) as noise whose spectrum over time is ``1 / f^beta``.
+
+        The d numbers of white noise may be read in any order: here they are a series of
+        ``horizon`` steps for every dimension of an action, which the symmetric matrix
+        ``coloring`` correlates in time. The result has the order of a plan: all dimensions of
+        the first step, then all of the second one.
+        """
+        series = noise.view(*noise.shape[:2], self.action_dim, self.horizon)
+        with torch.autocast(noise.device.type, enabled=False):
+            colored = series @ coloring
+        return colored.transpose(2, 3).reshape(noise.shape)
 
     def _evaluate(self, state: Tensor, plans: Tensor) -> Tensor:
         """Return the costs of plans, shape (B, N)."""

@@ -36,17 +36,32 @@ class EnvironmentPolicy(nn.Module):
         actions: Any,
         like: Tensor,
     ) -> None:
-        """Set up for the spaces of an environment, with the dtype and device of a tensor."""
+        """Set up for the spaces of an environment.
+
+        Args:
+            module: Maps observations, shape (B, *shape), to n values of discrete actions, shape
+                (B, n), or to continuous actions.
+            observations: The space of observations, a Box of Gymnasium.
+            actions: The space of actions: Discrete, the integers from ``start`` to ``start + n
+                - 1``, or a Box with the bounds ``low`` and ``high``.
+            like: A tensor with the dtype and device of the policy.
+
+        Raises:
+            ValueError: If the outputs of the module have another shape.
+        """
         super().__init__()
         self.module = module
-        self.first_action: int | None = None  # of Discrete; None: Box
-        output_shape = actions.shape
-        low, high = 0.0, 0.0
+        self.first_action: int | None = None  # None: the actions are continuous
+        low: Any = 0.0  # discrete actions have no bounds
+        high: Any = 0.0
         if hasattr(actions, "start"):
             self.first_action = int(actions.start)
             output_shape = (int(actions.n),)
         else:
-            low, high = actions.low, actions.high
+            output_shape = actions.shape
+            low = actions.low
+            high = actions.high
+        # At first observations are not normalised: mean 0, standard deviation 1, no limit.
         buffers = {
             "mean": np.zeros(observations.shape),
             "std": np.ones(observations.shape),
@@ -57,10 +72,10 @@ class EnvironmentPolicy(nn.Module):
         for name, value in buffers.items():
             self.register_buffer(name, torch.as_tensor(value).to(like))
         with torch.no_grad():
-            shape = tuple(module(self.mean[None])[0].shape)
-        if shape != output_shape:
+            output = module(self.mean[None])[0]  # for a batch of one observation
+        if output.shape != output_shape:
             expected = f"a module whose output has shape {output_shape}"
-            raise ValueError(f"expected {expected}, got {shape}")
+            raise ValueError(f"expected {expected}, got {tuple(output.shape)}")
 
     def forward(self, observations: Any) -> Tensor:
         """Return the actions for observations, an array or a tensor of shape (..., *shape)."""
@@ -89,16 +104,16 @@ class GymObjective:
     The module maps observations, (B, *shape), to values or to actions. If the actions are
     Discrete, the one of the greatest value is taken. If they are Box, outputs are clipped to
     [-1, 1] and scaled to the bounds of the action; if a bound is infinite, they are only
-    clipped to the bounds. The module has no state from step to step.
+    clipped to the bounds. The module keeps no state from step to step.
 
     Episodes begin with seeds of (seed, generation, episode), the same for all candidates
     (common random numbers), and the policies of all environments take a step in one call.
-    Metrics are ``episodes`` and ``steps``. By its attribute ``is_noisy`` a search treats the
+    Metrics are ``episodes`` and ``steps``. The attribute ``is_noisy`` makes a search treat the
     objective as noisy from the start.
 
-    Observations are normalised by mean and standard deviation of all those of the generations
-    before, as in T. Salimans et al., Evolution Strategies as a Scalable Alternative to
-    Reinforcement Learning, arXiv:1703.03864: variances are at least 0.01, results clipped to
+    Observations are normalised by the mean and standard deviation of the observations of all
+    generations before, as in T. Salimans et al., Evolution Strategies as a Scalable Alternative
+    to Reinforcement Learning, arXiv:1703.03864: variances are at least 0.01, results clipped to
     [-5, 5]. Generation 0 begins without statistics, and its observations are not normalised. To
     resume a search, load the ``state_dict()`` of its last generation.
 
@@ -147,49 +162,55 @@ class GymObjective:
         self._mode = vectorization_mode
         self._normalizes = normalize_observations
         self._make = partial(_make_env, env, max_steps)
-        self._envs: Any = None
-        with self._make() as made:
-            spaces = made.observation_space, made.action_space
-        kinds = tuple(type(space).__name__ for space in spaces)
+        self._envs: Any = None  # a vector of environments, made when they are needed
+        with self._make() as example:
+            observations = example.observation_space
+            actions = example.action_space
+        kinds = (type(observations).__name__, type(actions).__name__)
         if kinds not in (("Box", "Box"), ("Box", "Discrete")):
             expected = "observations of Box and actions of Box or Discrete"
             raise TypeError(f"expected {expected}, got {kinds}")
         self.parameters = ParameterVector(module)
-        self._policy = EnvironmentPolicy(module, *spaces, like=self.parameters.vector)
+        self._policy = EnvironmentPolicy(
+            module, observations, actions, like=self.parameters.vector
+        )
         self._population = ParameterVector(self._policy).population
-        self._generation = -1  # the last one
-        # Count, sum and sum of squares of observations: before the last generation, and after
-        # it.
-        self._statistics_before = np.zeros((3, *spaces[0].shape))
+        self._generation = -1  # the last one that was evaluated
+        # The count, sum and sum of squares of the observations in all generations, before the
+        # last one and including it.
+        self._statistics_before = np.zeros((3, *observations.shape))
         self._statistics = self._statistics_before
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Return the mean returns of candidates, shape (N, dim), as fitness, (N,), float64.
 
-        Generations come in order; the last one may be repeated.
+        Observations are normalised by the statistics of all generations before this one.
+        Therefore generations come in order. The last one may be repeated, with the same result:
+        its observations then replace those of its first evaluation.
         """
         number = int(generation)
-        expected = self._generation + 1
+        next_generation = self._generation + 1
         if number == 0:
             self._statistics_before = np.zeros_like(self._statistics)
-        elif number == expected:
+        elif number == next_generation:
             self._statistics_before = self._statistics
         elif self._normalizes and number != self._generation:
             remedy = "load the state_dict() before it"
-            raise ValueError(f"expected generation {expected}, got {number}: {remedy}")
+            raise ValueError(f"expected generation {next_generation}, got {number}: {remedy}")
         self._generation = number
         self._normalize_by(self._statistics_before)
         generation_seed = mix_seed(self.seed, number)
         # All candidates play the same episodes; Gymnasium takes seeds of 31 bits.
         seeds = [mix_seed(generation_seed, episode) >> 33 for episode in range(self._episodes)]
-        returns, observed, steps = self._play(candidates, seeds)
-        self._statistics = self._statistics_before + observed
+        returns, statistics, steps = self._play(candidates, seeds)
+        self._statistics = self._statistics_before + statistics
+        # Policies that are made from now on also know the observations of this generation.
         self._normalize_by(self._statistics)
         metrics = {"episodes": returns.numel(), "steps": steps}
         return Evaluation(returns.mean(1), metrics, rates=("episodes", "steps"))
 
     def play(self, candidates: Any, seeds: Sequence[int]) -> Tensor:
-        """Return the returns of candidates, (N, dim), in an episode for each of some seeds.
+        """Return the returns of candidates, shape (N, dim), in one episode per seed.
 
         Observations are normalised as by ``policy``, and do not change the statistics.
 
@@ -225,7 +246,7 @@ class GymObjective:
             The return, and the frames; with ``"human"`` there are none.
         """
         policy = self.policy(x)
-        total = 0.0
+        total_reward = 0.0
         frames: list[Any] = []
         has_ended = False
         with self._make(render_mode=render_mode) as env, torch.no_grad():
@@ -235,17 +256,17 @@ class GymObjective:
                     frames.append(env.render())
                 action = policy(observation).cpu().numpy()
                 observation, reward, terminated, truncated, _ = env.step(action)
-                total += float(reward)
+                total_reward += float(reward)
                 has_ended = terminated or truncated
-        return total, frames
+        return total_reward, frames
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next generation depends on, to be saved with a checkpoint."""
+        """Return what the next generation depends on, for a checkpoint."""
         statistics = torch.from_numpy(self._statistics.copy())
         return {"generation": self._generation, "seen": statistics}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on after the generation of a state."""
+        """Continue after the generation of a state."""
         self._generation = int(state["generation"])
         self._statistics = state["seen"].numpy().copy()
         self._statistics_before = self._statistics
@@ -266,39 +287,45 @@ class GymObjective:
 
     @torch.no_grad()
     def _play(self, candidates: Any, seeds: Sequence[int]) -> tuple[Tensor, Any, int]:
-        """Play the episodes of all candidates, E for each.
+        """Play one episode per seed with every candidate, many episodes side by side.
 
-        An environment that has ended an episode takes the next one. Sums are made by episode,
-        so that it does not matter which environment plays it.
+        With E seeds, episode ``i * E + j`` is that of candidate i and seed j. All environments
+        take a step at once, and one that has ended its episode begins the next. Observations
+        are summed by episode, so that it does not matter which environment plays it.
+
+        Args:
+            candidates: The parameters of N policies, shape (N, dim).
+            seeds: The seeds of E episodes.
 
         Returns:
-            The returns, shape (N, E); the count, sum and sum of squares of the observations;
-            and the number of steps.
+            The returns, shape (N, E); the count, sum and sum of squares of all observations,
+            shape (3, *observation); and the number of steps.
         """
         candidates = torch.as_tensor(candidates)
-        count = len(candidates) * len(seeds)
-        self._prepare_envs(min(self._num_envs, count))
-        num_envs = self._envs.num_envs
-        returns = np.zeros(count)
-        statistics = np.zeros((count, *self._statistics.shape))
+        num_seeds = len(seeds)
+        num_episodes = len(candidates) * num_seeds
+        num_players = min(self._num_envs, num_episodes)
+        self._prepare_envs(num_players)
+        num_envs = self._envs.num_envs  # there may be more from an earlier call, which wait
+        returns = np.zeros(num_episodes)
+        statistics = np.zeros((num_episodes, *self._statistics.shape))
         steps = 0
-        episodes = np.zeros(num_envs, dtype=int)  # of each environment
+        episodes = np.zeros(num_envs, dtype=int)  # the episode that an environment plays
         is_playing = np.zeros(num_envs, dtype=bool)
         next_episode = 0
-        free = np.arange(min(self._num_envs, count))
-        while True:
+        free = np.arange(num_players)  # environments that begin the next episodes
+        while next_episode < num_episodes or is_playing.any():
             if len(free):
                 episodes[free] = np.arange(next_episode, next_episode + len(free))
                 next_episode += len(free)
-                is_new = np.isin(np.arange(num_envs), free)
+                is_new = np.zeros(num_envs, dtype=bool)
+                is_new[free] = True
                 is_playing |= is_new
-                env_seeds = [int(seeds[episode % len(seeds)]) for episode in episodes]
+                env_seeds = [int(seeds[episode % num_seeds]) for episode in episodes]
+                # Environments outside the mask continue their episodes.
                 options = {"reset_mask": is_new}
                 observations, _ = self._envs.reset(seed=env_seeds, options=options)
-                policies = self._population(candidates[episodes // len(seeds)], in_dims=0)
-            if not is_playing.any():
-                returns_of_each = torch.from_numpy(returns).view(len(candidates), -1)
-                return returns_of_each, statistics.sum(0), steps
+                policies = self._population(candidates[episodes // num_seeds], in_dims=0)
             played = episodes[is_playing]
             if self._normalizes:
                 # In double precision, because long sums of squares lose the digits of floats.
@@ -308,12 +335,15 @@ class GymObjective:
             observations, rewards, terminated, truncated, _ = self._envs.step(actions)
             returns[played] += rewards[is_playing]
             steps += len(played)
-            ended = np.flatnonzero(is_playing & np.logical_or(terminated, truncated))
-            is_playing[ended] = False
-            free = ended[: count - next_episode]
+            has_ended = is_playing & (terminated | truncated)
+            is_playing &= ~has_ended
+            num_left = num_episodes - next_episode
+            free = np.flatnonzero(has_ended)[:num_left]
+        returns_by_candidate = torch.from_numpy(returns).view(len(candidates), num_seeds)
+        return returns_by_candidate, statistics.sum(0), steps
 
     def _prepare_envs(self, count: int) -> None:
-        """Make at least so many environments, unless they exist already."""
+        """Make a vector of at least ``count`` environments, unless there is one already."""
         from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
         if self._envs is None or self._envs.num_envs < count:
@@ -331,16 +361,20 @@ def _make_env(env: Any, max_steps: int | None, **options: Any) -> Any:
 
 
 def _make_waiting_env(make: Any) -> Any:
-    """Make an environment that plays an episode after a reset with a seed, and then waits.
+    """Make an environment that plays one episode after a reset with a seed, and then waits.
 
-    Waiting costs no time. When an episode has ended, the vector environment resets it without a
-    seed, and it goes on waiting.
+    A vector environment steps all its environments at once, also those that have no episode to
+    play. One that waits does not run the environment: it returns its last observation and the
+    reward 0. It also stays so after the reset that ends an episode, which has no seed.
+
+    Args:
+        make: Makes the environment that is wrapped.
     """
     import gymnasium
 
     class Waiting(gymnasium.Wrapper[Any, Any, Any, Any]):
         observation: Any = None
-        waits = True
+        is_waiting = True
 
         def reset(
             self,
@@ -348,15 +382,16 @@ def _make_waiting_env(make: Any) -> Any:
             seed: int | None = None,
             options: Any = None,
         ) -> tuple[Any, dict[str, Any]]:
-            self.waits = seed is None
-            if self.observation is None or not self.waits:
+            self.is_waiting = seed is None
+            if self.observation is None or not self.is_waiting:
                 self.observation, _ = self.env.reset(seed=seed)
             return self.observation, {}
 
         def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-            if self.waits:
+            if self.is_waiting:
                 return self.observation, 0.0, False, False, {}
-            self.observation, *rest, _ = self.env.step(action)
-            return self.observation, *rest, {}
+            observation, reward, terminated, truncated, _ = self.env.step(action)
+            self.observation = observation
+            return observation, reward, terminated, truncated, {}
 
     return Waiting(make())

@@ -29,19 +29,29 @@ def uniform_noise(
     generation: int,
     device: torch.device,
 ) -> Tensor:
-    """Return uniform numbers in (0, 1), shape (N, d): odd multiples of 2^-53.
+    """Return uniform numbers in (0, 1), shape (N, d), float64: odd multiples of 2^-53.
 
-    A number depends neither on N nor on d.
+    They are a function of seed and generation. A number depends neither on N nor on d.
+
+    Args:
+        size: N, the number of candidates.
+        dim: d, the number of components of a candidate.
+        seed: A number of 64 bits.
+        generation: The number of the generation.
+        device: The device of the result.
     """
+    # Philox maps a counter to four words of 32 bits: two words for each of two candidates.
     pair = torch.arange((size + 1) // 2, device=device)
     component = torch.arange(dim, device=device)
     counter = (pair.unsqueeze(1), component, generation, 0)
-    a, b, c, d = philox4x32(counter, split64(seed ^ _UNIFORM_KEY))
-    # The words a and b are for the first candidate of a pair, c and d for the second one.
-    upper = torch.stack([a, c], dim=1)
-    lower = torch.stack([b, d], dim=1)
-    bits = (upper << 20 | lower >> 12).view(-1, dim)[:size]  # 52 of them
-    return (bits.double() + 0.5) * 2.0**-52
+    key = split64(seed ^ _UNIFORM_KEY)
+    upper_1, lower_1, upper_2, lower_2 = philox4x32(counter, key)
+    upper = torch.stack([upper_1, upper_2], dim=1)  # (pairs, 2, d)
+    lower = torch.stack([lower_1, lower_2], dim=1)
+    # The upper 52 of the 64 bits: with half a step added, a double holds them exactly.
+    bits = upper << 20 | lower >> 12
+    bits_of_candidates = bits.view(-1, dim)[:size]  # an odd N needs half of the last pair
+    return (bits_of_candidates.double() + 0.5) * 2.0**-52
 
 
 class IndependentDistribution:
@@ -67,7 +77,7 @@ class IndependentDistribution:
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """The parameters by name, each of shape (d,); fields that are flags are none."""
+        """The parameters by name, of shape (d,): all fields that are not flags."""
         names = [field.name for field in fields(self)]  # type: ignore[arg-type]
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if not isinstance(value, bool)}
@@ -92,9 +102,9 @@ class IndependentDistribution:
         return self.law.log_prob(x).sum(-1)
 
     def fit(self: _Self, x: Tensor, weights: Tensor) -> _Self:
-        """Return the member of greatest likelihood for candidates (N, d): that of their mean.
+        """Return the distribution of the family that makes candidates (N, d) likeliest.
 
-        The weights, shape (N,), sum to 1.
+        Its mean is theirs. The weights of the candidates, shape (N,), sum to 1.
         """
         mean = (weights @ x).clamp(x.amin(0), x.amax(0))  # a mean of ones may be rounded up
         return type(self)(mean)  # type: ignore[call-arg]

@@ -42,7 +42,7 @@ class RareEvent(Generic[_Member]):
         samples: The number of scores computed, for the levels and for the estimate.
         effective_samples: (sum of w)^2 / (sum of w^2) for the weights w of the final samples in
             the event.
-        reached: Whether the levels reached that of the event.
+        reached: Whether the levels reached the level of the event.
         message: Why they did not, and what else makes the estimate doubtful.
     """
 
@@ -138,7 +138,7 @@ def rare_event_probability(
         v     = the greatest likelihood of those with score >= gamma, weighted by w_i
 
     When gamma has reached the level, final samples are drawn from v, and the estimate is the
-    mean of their w_i, or of 0 for a score below the level.
+    mean of their w_i, in which a score below the level counts as 0.
 
     So that levels rise, gamma is at least the median of the scores above the last level. A step
     draws up to ten times N candidates, until its elites have an effective number n of 30. The
@@ -194,8 +194,7 @@ def rare_event_probability(
         # Final samples come in batches, which bounds the memory that they take.
         batches = range(0, final_samples, _BATCH)
         draws = [draw(member, min(_BATCH, final_samples - first)) for first in batches]
-    scores = torch.cat([each.scores for each in draws])
-    log_weights = torch.cat([each.log_weights for each in draws])
+    _, scores, log_weights = _concatenate(draws)
     estimate = _estimate(log_weights, scores >= level)
     high = estimate.high
     if estimate.mean == 0.0:
@@ -222,11 +221,19 @@ def _doubts(
     level: float,
     levels: list[float],
     nan_count: int,
-    size: int,
+    population_size: int,
 ) -> Iterator[str]:
-    """Yield a sentence for everything that makes an estimate doubtful."""
+    """Yield a sentence for every reason to doubt an estimate.
+
+    Args:
+        estimate: The estimate of the probability that the score reaches the level.
+        level: The level of the rare event.
+        levels: The rising levels that the search has reached; the last should be ``level``.
+        nan_count: How many scores were NaN.
+        population_size: The candidates of one draw.
+    """
     if levels[-1] < level:
-        reason = f"none of {size * _MOST_POPULATIONS:,} is above"
+        reason = f"none of {population_size * _MOST_POPULATIONS:,} is above"
         if len(levels) > _MOST_LEVELS:
             reason = f"{_MOST_LEVELS} are the most"
         yield f"the level is not reached: the last one is {levels[-1]:.6g}, {reason}"
@@ -238,39 +245,78 @@ def _doubts(
         yield f"a part of the event may be missed: a tail index of {estimate.tail_index:.2f}"
 
 
-def _next_elites(draw: Callable[[], _Draw], last: float, level: float) -> _Elites | None:
-    """Return the elites of the next level, or None if no score is above the last level."""
+def _concatenate(draws: list[_Draw]) -> _Draw:
+    """Return the candidates of several draws as one draw."""
+    return _Draw(*map(torch.cat, zip(*draws, strict=True)))
+
+
+def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> _Elites | None:
+    """Return the candidates that reach the next level, or None if no score is above the last.
+
+    The next level gamma is a quantile of the scores, so that a tenth of them are elites, but at
+    least the median of the scores above the last level, so that levels rise, and at most the
+    level of the event. Candidates are drawn until the elites have an effective number of
+    ``_LEAST_ELITES``, but at most ``_MOST_POPULATIONS`` times.
+
+    Args:
+        draw: Draws a population.
+        last_level: The last level, which the next one must exceed.
+        level: The level of the event.
+    """
     elites = None
     draws = []
     for _ in range(_MOST_POPULATIONS):
         draws.append(draw())
-        x, scores, log_weights = map(torch.cat, zip(*draws, strict=True))
+        x, scores, log_weights = _concatenate(draws)
         ascending = scores.sort().values
-        above = ascending[ascending > last]
-        if len(above) == 0:
+        above_last = ascending[ascending > last_level]
+        if len(above_last) == 0:
             continue
-        quantile = ascending[math.ceil((1 - _ELITE_SHARE) * len(ascending)) - 1]
-        median_above = above[(len(above) - 1) // 2]
+        quantile_index = math.ceil((1 - _ELITE_SHARE) * len(ascending)) - 1
+        quantile = ascending[quantile_index]
+        median_above = above_last[(len(above_last) - 1) // 2]
         gamma = min(level, float(max(quantile, median_above)))
         is_elite = scores >= gamma
-        elites = _Elites(gamma, x[is_elite], log_weights[is_elite].softmax(0))
+        weights = log_weights[is_elite].softmax(0)
+        elites = _Elites(gamma, x[is_elite], weights)
         if elites.effective >= _LEAST_ELITES:
             break
     return elites
 
 
 def _estimate(log_weights: Tensor, is_hit: Tensor) -> _Estimate:
-    """Return the mean of the weights, which count 0 where a sample is no hit."""
+    """Estimate the probability of an event: the mean of the weights, 0 outside the event.
+
+    The interval holds 95 % of a log-normal variable with this mean and relative error.
+
+    Args:
+        log_weights: The logarithms of the likelihood ratios of N samples, shape (N,).
+        is_hit: Whether a sample is in the event, shape (N,).
+    """
     logs = log_weights[is_hit].sort(descending=True).values
     if len(logs) == 0:
         return _Estimate()
-    weights = (logs - logs[0]).exp()  # divided by the largest, so that none overflows
-    effective = float(weights.sum().square() / weights.square().sum())
-    mean = math.exp(float(logs[0])) * float(weights.sum()) / len(is_hit)
-    error = math.sqrt(max(0.0, 1 / effective - 1 / len(is_hit)))
-    factor = math.exp(_NORMAL_QUANTILE * math.sqrt(math.log1p(error * error)))
-    # Hill's estimator takes the largest weights, as many as the root of their number.
-    count = math.isqrt(len(logs) - 1)
-    tail_index = float((logs[:count] - logs[count]).mean()) if count else 0.0
-    high = min(mean * factor, 1.0)
-    return _Estimate(mean, error, mean / factor, high, effective, tail_index)
+    num_samples = len(is_hit)
+    greatest = logs[0]
+    weights = (logs - greatest).exp()  # divided by the largest, so that none overflows
+    total = weights.sum()
+    effective = float(total.square() / weights.square().sum())
+    mean = math.exp(float(greatest)) * float(total) / num_samples
+    # The variance of the mean, divided by its square.
+    relative_variance = max(0.0, 1 / effective - 1 / num_samples)
+    relative_error = math.sqrt(relative_variance)
+    log_std = math.sqrt(math.log1p(relative_error * relative_error))
+    factor = math.exp(_NORMAL_QUANTILE * log_std)
+    # Hill's estimator of the tail takes the largest weights: about the root of their number.
+    num_largest = math.isqrt(len(logs) - 1)
+    tail_index = 0.0
+    if num_largest:
+        tail_index = float((logs[:num_largest] - logs[num_largest]).mean())
+    return _Estimate(
+        mean=mean,
+        relative_error=relative_error,
+        low=mean / factor,
+        high=min(mean * factor, 1.0),
+        effective_samples=effective,
+        tail_index=tail_index,
+    )

@@ -24,9 +24,8 @@ class History:
     Attributes:
         maximize: Whether a greater fitness is better.
         columns: Lists of one entry per generation that was recorded, by name.
-        evaluations, generations: Those of the searches that have ended.
-        new_records: The records made by this process, and not read from files of an earlier
-            one.
+        evaluations, generations: How many the searches that have ended used.
+        new_records: The number of records that were not read from the files of an earlier run.
         has_seen_noise: Whether the objective is noisy.
     """
 
@@ -34,14 +33,20 @@ class History:
         """Begin without a record."""
         self.maximize = maximize
         self.columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
-        self.evaluations = self.generations = self.new_records = 0
+        self.evaluations = 0
+        self.generations = 0
+        self.new_records = 0
         self.has_seen_noise = False
 
     @property
     def fitness_range(self) -> float:
-        """What the best fitness is better than the mean of the first elites, absolute."""
-        first = next(filter(math.isfinite, self.columns["elite_mean"]), math.nan)
-        return abs(first - self.columns["best_fitness"][-1])
+        """The distance from the mean fitness of the first elites to the best fitness.
+
+        It is NaN if no generation has a finite mean of its elites.
+        """
+        finite_means = filter(math.isfinite, self.columns["elite_mean"])
+        first_mean = next(finite_means, math.nan)
+        return abs(first_mean - self.columns["best_fitness"][-1])
 
     def better(self, a: float, b: float) -> float:
         """Return the better of two values, ``b`` if ``a`` is NaN."""
@@ -65,10 +70,16 @@ class History:
 def parse_record(
     line: Mapping[str, Any], best_if_missing: float, missing: float
 ) -> GenerationRecord:
-    """Return the record of a line of a file.
+    """Return the record of a generation from a line of a JSON file.
 
-    What is not finite is null there: ``best_fitness`` while no candidate is feasible, and the
-    numbers of a generation that failed or of infinity on the good side.
+    A number that is not finite is null in the file.
+
+    Args:
+        line: The values of the record by name.
+        best_if_missing: What null stands for as ``best_fitness``, as long as no candidate is
+            feasible.
+        missing: What null stands for elsewhere: NaN of a generation that failed, or the
+            infinity on the good side.
     """
     numbers: dict[str, Any] = {
         name: missing if line[name] is None else line[name] for name in NUMBERS

@@ -1,4 +1,4 @@
-"""The loop of ``minimize``: search, and again, until there is a reason to end."""
+"""The loop of ``minimize``: one search after another until there is a reason to end."""
 
 import math
 import random
@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from cem.core.backend import mix_seed
 from cem.core.bounds import check_bounds
@@ -21,12 +22,12 @@ from cem.run import ranks
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import StopRequest
 from cem.search.history import History
-from cem.search.plan import LEAST_GENERATIONS, Plan
+from cem.search.plan import LEAST_GENERATIONS, Plan, Start
 from cem.search.restarts import Agreement, Attempt, Ended
 from cem.search.result import Result, best_search, build_result
 from cem.search.single import Search, Session
 
-_STEEPER = 10.0  # Constraints are so many times as steep after a search that has diverged.
+_STEEPER = 10.0  # the factor of the steepness of constraints after a search has diverged
 _FAILED = (
     "every candidate of several generations failed, by an exception, NaN or the infinity on "
     "the bad side: the search begins again elsewhere while there is budget"
@@ -35,7 +36,11 @@ _FINISHED = "the search in {} had ended: this is its result, without a new evalu
 
 
 def run(plan: Plan) -> Result[Any]:
-    """Search until there is a reason to end, and return what was found."""
+    """Run the searches of a call of ``minimize``, and return the result.
+
+    All searches share an evaluator, which may have worker processes, and a request to stop,
+    which Ctrl-C or the time limit makes. Both are closed at the end.
+    """
     options = plan.options
     with ExitStack() as stack:
         if options["distributed"]:
@@ -59,26 +64,30 @@ def run(plan: Plan) -> Result[Any]:
             )
         )
         if options["asynchronous"] and options["population_size"] is None:
-            # With more candidates per generation fewer of them are of an earlier one when they
-            # are evaluated.
-            most = max(plan.population_size, plan.budget // LEAST_GENERATIONS)
-            size = min(plan.population_size + evaluator.workers // 2, most)
+            # Workers that never wait also evaluate candidates of an earlier generation, fewer
+            # of them if the population is larger. The budget keeps room for some generations.
+            greatest_size = max(plan.population_size, plan.budget // LEAST_GENERATIONS)
+            size = min(plan.population_size + evaluator.workers // 2, greatest_size)
             plan = replace(plan, population_size=size)
         session = Session(evaluator, stop, History(plan.maximize))
         return _run_searches(plan, session)
 
 
 def _run_searches(plan: Plan, session: Session) -> Result[Any]:
-    """Search, and again, until there is a reason to end."""
+    """Run one search after another until there is a reason to end, and return the result.
+
+    After every search the plan is adapted to what it has shown: noise, divergence, or a start
+    from which no candidate has a value. The restart policy chooses the next one.
+    """
     history = session.history
     agreement = Agreement(plan.agreeing)
-    ended: list[Ended] = []  # The first search with a success, and those after it.
-    left = plan.budget
+    ended: list[Ended] = []  # the first search with a success, and all after it
+    left = plan.budget  # evaluations
     attempt = Attempt(plan.population_size, left)
     for number in count():
         best = best_search(ended, plan.maximize)
         best_fitness = None if best is None else best.optimizer.best_fitness
-        start = _draw_start(plan, attempt, number, has_success=best is not None)
+        start = _draw_start(plan, attempt, number)
         attempt = replace(attempt, budget=min(attempt.budget, left))
         last = Search(plan, attempt, number, start, session, best_fitness).run()
         reason = last.reason
@@ -90,6 +99,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
             plan = replace(plan, seed=last.optimizer.seed)
         if reason is Reason.NOISE:
             if left >= plan.population_size:
+                # Begin again with a method for noisy objectives.
                 plan = plan.adapted_to_noise(left)
                 attempt = Attempt(plan.population_size, left)
                 continue
@@ -119,15 +129,17 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     return build_result(plan, session, ended or [last], reason)
 
 
-def _adapt_plan(
-    plan: Plan, last: Ended, start: tuple[Any, Any], is_without_success: bool
-) -> Plan:
-    """Return the plan of the next search, by what the last one has shown."""
+def _adapt_plan(plan: Plan, last: Ended, start: Start, is_without_success: bool) -> Plan:
+    """Return the plan of the next search, changed by what the last one has shown.
+
+    ``start`` is the start of the last search, and ``is_without_success`` says that no search
+    before it had a success.
+    """
     if last.reason is Reason.DIVERGED:
         plan = replace(plan, steepness=plan.steepness * _STEEPER)
     if is_without_success and last.has_success:
         # Restarts begin where a search has succeeded.
-        return replace(plan, mean=start[0], std=start[1])
+        return replace(plan, start=start, misses=0)
     if is_without_success:
         return replace(plan, misses=plan.misses + 1)
     return plan
@@ -139,36 +151,60 @@ def _is_last(plan: Plan, ended: Sequence[Ended], last: Ended) -> bool:
     return last.has_success and (plan.is_noisy or restarts == plan.most_restarts)
 
 
-def _draw_start(
-    plan: Plan, attempt: Attempt, number: int, has_success: bool
-) -> tuple[Any, Any]:
-    """Return the first mean and standard deviation of a search.
+def _draw_start(plan: Plan, attempt: Attempt, number: int) -> Start:
+    """Return the start of a search: that of the plan, or one that is drawn.
 
-    The mean of one with a smaller standard deviation is drawn so that the first candidates are
-    in all as wide as those of the start. After starts without a success it is drawn uniformly
-    between two bounds, and from an ever wider distribution where a parameter has fewer.
+    It is drawn in two cases. While no search has had a success, the next one begins elsewhere.
+    If the attempt has a smaller standard deviation, its mean is drawn about that of the plan,
+    so that the first candidates of many such searches are together as wide as the plan's.
+
+    Args:
+        plan: The plan of all searches; ``misses`` counts the searches without a success.
+        attempt: ``scale`` is the first standard deviation as a share of the plan's.
+        number: The number of searches before, on which the numbers drawn depend.
     """
-    is_elsewhere = plan.misses > 0 and not has_success
-    if attempt.scale == 1.0 and not is_elsewhere:
-        return plan.mean, plan.std
-    std = as_real("std", plan.std).cpu()
-    std_of_mean = std * math.sqrt(1.0 - attempt.scale**2)
-    first_std = std * attempt.scale
-    is_boxed = torch.tensor(False)
-    if is_elsewhere:
-        mean = as_real("mean", plan.mean).double().cpu()
-        limits = check_bounds(plan.options["bounds"], mean)
-        if limits is not None:
-            low, high = limits
-            is_boxed = (high - low).isfinite()
-        std_of_mean = first_std = torch.where(is_boxed, std, std * (1 + plan.misses))
+    is_drawn = plan.misses > 0 or attempt.scale != 1.0
+    if not is_drawn:
+        return plan.start
     assert plan.seed is not None, "the first search has drawn it"
     seed = mix_seed(mix_seed(plan.seed, number), 0)
+    if plan.misses > 0:
+        return _draw_start_elsewhere(plan, attempt, seed)
+    std = as_real("std", plan.start.std).cpu()
+    # The variance of the mean and that of the candidates add up to the variance of the plan.
+    std_of_mean = std * math.sqrt(1.0 - attempt.scale**2)
+    mean = _draw_mean(plan, std_of_mean, attempt, seed)
+    return Start(mean, std * attempt.scale)
+
+
+def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
+    """Return a start for a search after ``plan.misses`` searches without a success.
+
+    A parameter between two finite bounds is drawn uniformly. Any other parameter is drawn from
+    a normal distribution about its first mean, which becomes wider with every such search.
+    """
+    std = as_real("std", plan.start.std).cpu()
+    wider_std = std * (1 + plan.misses)
+    center = as_real("mean", plan.start.mean).double().cpu()
+    bounds = check_bounds(plan.options["bounds"], center)
+    if bounds is None:
+        return Start(_draw_mean(plan, wider_std, attempt, seed), wider_std)
+    low, high = bounds
+    is_between_bounds = (high - low).isfinite()
+    first_std = torch.where(is_between_bounds, std, wider_std)
+    mean = _draw_mean(plan, first_std, attempt, seed)
+    # A parameter with a standard deviation of 0 is not searched: it stays where it is.
+    is_uniform = is_between_bounds & (std > 0)
+    generator = random.Random(f"start {seed}")
+    for index in is_uniform.nonzero().flatten().tolist():
+        mean[index] = generator.uniform(low[index].item(), high[index].item())
+    return Start(mean, first_std)
+
+
+def _draw_mean(plan: Plan, std: Tensor, attempt: Attempt, seed: int) -> Any:
+    """Return a mean from a normal distribution about the plan's mean, within the bounds."""
     source = CrossEntropyMethod(
-        plan.mean, std_of_mean, attempt.population_size, **plan.settings, seed=seed
+        plan.start.mean, std, attempt.population_size, **plan.settings, seed=seed
     )
-    mean = source.ask()[0][: source.state.settings.normal]
-    uniform = random.Random(f"start {seed}").uniform
-    for index in (is_boxed & (std > 0)).nonzero().flatten().tolist():
-        mean[index] = uniform(low[index].item(), high[index].item())
-    return mean, first_std
+    candidate = source.ask()[0]
+    return candidate[: source.state.settings.normal]

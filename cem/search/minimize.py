@@ -48,18 +48,19 @@ def minimize(
         >>> bool((result.x - 3.0).abs().max() < 1e-3)
         True
 
-    With nothing else given it chooses what ``Result.settings`` says: a full covariance up to
-    200 parameters, a diagonal one above; evolution paths; 4 + 3 ln(dim) candidates, or fewer
-    for twenty generations within a budget; restarts of two regimes. That is CMA-ES, see
-    ``CEMConfig.cma``. On a GPU, where a generation of more takes as long, sixteen times as
-    many, or as many as have 150 generations. The first candidate is the mean.
+    By default it is CMA-ES, see ``CEMConfig.cma``: a full covariance up to 200 parameters and a
+    diagonal one above; evolution paths; 4 + 3 ln(dim) candidates per generation, or fewer, so
+    that a budget has room for twenty generations; restarts in two regimes. On a GPU, where a
+    larger generation takes as long, there are sixteen times as many candidates, or as many as
+    leave 150 generations. ``Result.settings`` says what was chosen. The first candidate is the
+    mean.
 
     A search ends for a reason of ``cem.core.termination``, at the budget, at the time limit or
-    on Ctrl-C; what is found by then is returned. A restart is of one of two regimes, whichever
-    has used fewer evaluations: with twice the population of the last such one, from the start
-    again, or with a small population and a smaller standard deviation, from a mean that is
-    drawn about the start; see N. Hansen, Benchmarking a BI-population CMA-ES on the BBOB-2009
-    function testbed, GECCO 2009.
+    on Ctrl-C; the best so far is returned. The next restart belongs to the regime that has used
+    fewer evaluations. One doubles its population every time and begins at the first mean. The
+    other has a small population and a smaller standard deviation, and begins at a mean that is
+    drawn about the first one; see N. Hansen, Benchmarking a BI-population CMA-ES on the
+    BBOB-2009 function testbed, GECCO 2009.
 
     Args:
         objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays
@@ -76,61 +77,61 @@ def minimize(
 
             * ``bounds``: a pair (low, high) for each parameter with None for no bound,
               ``scipy.optimize.Bounds``, two numbers for all, or ``cem.Bounds(low, high)``.
-            * ``integers``: those that are integers: a flag, 0 or 1, for each, or indices; see
-              ``CEMConfig``.
-            * ``x0``: the first candidate of a dict of parameters; those not in it are in the
-              middle. Of a vector another name of ``mean``.
+            * ``integers``: which parameters are integers: a flag, 0 or 1, for every parameter,
+              or the indices of the integers; see ``CEMConfig``.
+            * ``x0``: with a dict of parameters the values of the first candidate by name; other
+              parameters are in the middle. With a vector another name of ``mean``.
             * ``args``: what the objective gets after its other arguments, a tuple or one value.
-            * ``constraints``: one or a list of functions, called as ``objective`` is, of
-              numbers of which none is above 0 where a candidate is feasible, shape (N, m) or
-              (N,), of one (m,) or (); also ``scipy.optimize.NonlinearConstraint`` and dicts, of
-              one candidate, and but for a dict of parameters ``LinearConstraint``. Equal ends
-              are an equality.
+            * ``constraints``: a function or a list of functions, called like ``objective``. A
+              candidate is feasible if none of its numbers, shape (N, m) or (N,), for a single
+              candidate (m,) or (), is above 0. Or ``scipy.optimize.NonlinearConstraint`` and
+              dicts as in SciPy, of one candidate, and ``LinearConstraint``, but not with a dict
+              of parameters. Equal ends are an equality.
             * ``tolerance``: the most by which an equality may be missed, and an inequality
               while no candidate meets it, in the constraints' own units. None: 1e-6.
             * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None:
-              10,000 dim. Without ``restarts`` a search ends earlier where those with large
-              populations found the same: without a budget two, within one three, between which
-              none converged to another value.
-            * ``target``: a fitness that is good enough. ``time_limit_s``: of the whole call, in
-              seconds.
-            * ``xtol``, ``ftol``: the precision that is asked for, above 0: the call ends,
-              without restarts, where the standard deviations of all parameters but integers are
-              below ``xtol``, in units of ``x``, or where elites and the best of recent
+              10,000 dim. Without ``restarts`` the call ends earlier if searches with a large
+              population agree, one after another: two without a budget, three with one.
+            * ``target``: a fitness that is good enough. ``time_limit_s``: the time limit of the
+              call in seconds.
+            * ``xtol``, ``ftol``: a precision that is good enough, above 0. The call ends,
+              without restarts, if the standard deviations of all parameters but integers are
+              below ``xtol``, in units of ``x``, or if the elites and the best values of recent
               generations differ by at most ``ftol``.
             * ``config``: a ``CEMConfig``. ``population_size``: candidates per generation.
-            * ``restarts``: the most restarts. None: those within the budget, or 0 without
-              evolution paths.
+            * ``restarts``: the most restarts. None: as many as the budget has room for, or 0
+              without evolution paths.
             * ``vectorize``: True: ``objective`` takes one candidate and is vectorised by
               ``torch.func.vmap``, in which ``.item()`` and branches on values do not work
-              (arrays: a loop); ``"loop"``: it is called candidate by candidate, as by default
-              for a dict of parameters. There False gives a dict of columns, shape (N,), or (N,
-              n) of permutations; of choices the indices.
+              (arrays: a loop). ``"loop"``: it is called candidate by candidate, the default for
+              a dict of parameters. With such a dict False means that it gets the values of a
+              population by name, shape (N,), or (N, n) for permutations; a choice is its index.
             * ``with_generation``: whether it takes the generation as a second argument. None:
               whether it has an attribute ``with_generation`` that is True.
-            * ``workers``: candidates evaluated side by side, one a call: a number of processes,
-              -1 for one per core, a ``concurrent.futures.Executor``, or a function like
-              ``map``. The result does not depend on it. ``asynchronous``: the distribution
+            * ``workers``: who evaluates candidates side by side, one per call: a number of
+              processes, -1 for one per core, a ``concurrent.futures.Executor``, or a function
+              like ``map``. The result does not depend on it. ``asynchronous``: the distribution
               moves as soon as a population of candidates is done, in any order, so that no
-              worker waits; the result depends on the order. To a population that is not given
-              half as many candidates as workers are added: fewer are then outdated.
-            * ``timeout_s``: of one candidate, with workers. ``catch``: the exceptions by which
-              a candidate fails; others end the search.
-            * ``callbacks``: of ``Callback``, or functions of a ``GenerationRecord``; the
-              generations are those of the current restart. StopIteration ends the search.
+              worker waits; the result depends on the order. Without ``population_size`` there
+              is one candidate more for every two workers, so that fewer are outdated.
+            * ``timeout_s``: the most seconds for one candidate, with workers. ``catch``: the
+              exceptions by which a candidate fails; others end the search.
+            * ``callbacks``: a sequence of ``Callback``, or of functions of a
+              ``GenerationRecord``, which counts the generations of the current restart.
+              StopIteration ends the search.
             * ``progress``: whether to show a progress bar on stderr.
-            * ``checkpoint``: a folder to save to and, where it holds this search, to resume
-              from. Candidates that were evaluated one by one are not evaluated again.
-            * ``record_every``: the generations from one test of the reasons, and entry of the
-              history, to the next. ``graph``: whether they run as a CUDA graph; needs
-              ``device="cuda"`` and an objective of PyTorch operations.
+            * ``checkpoint``: a folder to save to and, if it holds this search, to resume from.
+              Candidates that were evaluated one by one are not evaluated again.
+            * ``record_every``: the number of generations from one entry of the history, and one
+              test of the reasons to end, to the next. ``graph``: whether they run as a CUDA
+              graph; needs ``device="cuda"`` and an objective of PyTorch operations.
             * ``distributed``: whether the processes that ``torchrun`` started share the
-              evaluation of each population, see ``cem.run.ranks``; every one of them makes this
-              call, and gets the result of one process.
-            * ``backend``, ``device``, ``dtype``: as of ``CrossEntropyMethod``.
-            * ``seed``: of all restarts, a number or a generator of NumPy or torch, of which one
-              is drawn. None: that of the search that is resumed, or one drawn from torch's
-              global generator.
+              evaluation of a population, see ``cem.run.ranks``. All of them make this call, and
+              get the result of a single process.
+            * ``backend``, ``device``, ``dtype``: as for ``CrossEntropyMethod``.
+            * ``seed``: the seed of all restarts: a number, or a generator of NumPy or torch
+              that draws it. None: the seed of the search that is resumed, or one drawn from
+              torch's global generator.
 
     Raises:
         CheckpointError: If ``checkpoint`` holds another search.

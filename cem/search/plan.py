@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,28 +23,36 @@ from cem.space import Named, Space
 from kernels.support.checks import check_flags, check_integer
 
 LEAST_GENERATIONS = 20
-"""A budget shall allow at least so many generations: a large population would only sample."""
+"""The least number of generations for which a budget has room: fewer would only sample."""
 GENERATIONS = 150
-"""With so many generations a population may be as large as the machine or noise asks for."""
+"""The number of generations that a larger population leaves, for a GPU or for noise."""
 
 _FLAGS = ("progress", "graph", "distributed", "asynchronous")
 _WITHOUT_CONSTRAINTS = _FLAGS[1:]
 _EVALUATIONS_PER_DIMENSION = 10_000
-_TIMES_ON_A_GPU = 16  # A generation of so many times the population takes a GPU about as long.
-_AGREEING = 3  # Restarts with large populations that find the same end a call with a budget.
+_TIMES_ON_A_GPU = 16  # A GPU takes about as long for a population that is 16 times as large.
+_AGREEING = (
+    3  # the searches with a large population that must agree to end a call with a budget
+)
+
+
+class Start(NamedTuple):
+    """Where a search begins: the first mean and standard deviation of its distribution."""
+
+    mean: Any
+    std: Any
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A search with its restarts, as it was given or chosen.
+    """The arguments of a call of ``minimize``, and the choices for those left open.
 
     Attributes:
         objective: Maps candidates to fitness, as ``Evaluator`` takes it.
-        name: The objective in a text that tells it from others.
+        name: A text that tells the objective from others.
         maximize: Whether a greater fitness is better.
         space: The named parameters; None: the parameters are a vector.
-        mean: The first mean of the normal distribution, a tensor or an array.
-        std: The first standard deviation.
+        start: Where searches begin; the mean is a tensor or an array.
         first: The first candidate, shape (dim,).
         constraints: The constraints; None: there are none.
         steepness: How much steeper than usual they are.
@@ -54,14 +62,14 @@ class Plan:
         seed: The seed; None: it is drawn by the first search.
         policy: How restarts are chosen.
         most_restarts: The most restarts; None: as many as the budget has room for.
-        agreeing: How many restarts that find the same end the call; infinity: they do not end
-            it.
+        agreeing: How many searches that find the same value end the call; infinity: they do not
+            end it.
         declares_noise: Whether the objective says that it is noisy, by an attribute
             ``is_noisy``.
-        is_noisy: Whether noise was seen, and the search was made for that.
-        adapts_to_noise: Whether the search may change where noise is seen: nobody chose its
-            method.
-        misses: The searches so far without one success, before the first with one.
+        is_noisy: Whether noise was seen, and the search is made for it.
+        adapts_to_noise: Whether the search may change when noise is seen, because nobody chose
+            its method.
+        misses: How many searches had no success; 0 again after the first success.
         code: A digest of the objective and constraints; None: nothing is saved.
         precision: ``target``, ``xtol`` and ``ftol`` by name.
         options: The other options of the call.
@@ -71,8 +79,7 @@ class Plan:
     name: str
     maximize: bool
     space: Space | None
-    mean: Any
-    std: Any
+    start: Start
     first: Tensor
     constraints: Constraints | None
     config: CEMConfig
@@ -98,14 +105,19 @@ class Plan:
         return {"maximize": self.maximize, "config": self.config, **shared}
 
     def build_optimizer(
-        self, mean: Any, std: Any, population_size: int, seed: int | None
+        self, start: Start, population_size: int, seed: int | None
     ) -> CrossEntropyMethod:
-        """Return a search that begins with a mean and a standard deviation."""
+        """Return an optimizer that begins with a mean and a standard deviation.
+
+        With constraints it ranks candidates by their violation, too.
+        """
         if self.constraints is None:
-            return CrossEntropyMethod(mean, std, population_size, **self.settings, seed=seed)
+            return CrossEntropyMethod(
+                start.mean, start.std, population_size, **self.settings, seed=seed
+            )
         return Constrained(
-            mean,
-            std,
+            start.mean,
+            start.std,
             population_size,
             constraints=self.constraints,
             first=self.first,
@@ -115,7 +127,11 @@ class Plan:
         )
 
     def adapted_to_noise(self, left: int) -> "Plan":
-        """Return the plan of a search that knows of noise, with so many evaluations left."""
+        """Return the plan of a search for a noisy objective, with ``left`` evaluations left.
+
+        Its population is at least that of the textbook if 150 generations remain, and the mean
+        is averaged over generations.
+        """
         textbook_size = CEMConfig().population_of(len(self.first))
         size = max(self.population_size, min(textbook_size, left // GENERATIONS))
         config = replace(self.config, mean_averaging=0.2)
@@ -125,7 +141,15 @@ class Plan:
 def choose_plan(
     objective: Any, mean: Any, std: Any, maximize: bool, options: dict[str, Any]
 ) -> Plan:
-    """Check the arguments of ``minimize``, and choose what is left open."""
+    """Return the plan of a call: check its arguments, and choose what they leave open.
+
+    Args:
+        objective: As for ``minimize``.
+        mean: The first mean, or the named parameters.
+        std: The first standard deviation, or None.
+        maximize: Whether a greater fitness is better.
+        options: The options of the call, completed by defaults.
+    """
     check_flags(**{name: options[name] for name in _FLAGS})
     adapts_to_noise = options["config"] is None and options["population_size"] is None
     function, name = _bind_arguments(objective, options["args"])
@@ -151,27 +175,31 @@ def choose_plan(
     if options["checkpoint"] is not None:
         functions = [] if constraints is None else constraints.functions
         code = digest_code(function, *functions)
-    precision: dict[str, Any] = {"target": options["target"]}
-    if options["target"] is not None:
-        precision["target"] = check_real("target", options["target"])
-    for tolerance in ("xtol", "ftol"):
-        precision[tolerance] = check_real(tolerance, options[tolerance], 0.0)
+    target = options["target"]
+    if target is not None:
+        target = check_real("target", target)
+    precision = {
+        "target": target,
+        "xtol": check_real("xtol", options["xtol"], 0.0),
+        "ftol": check_real("ftol", options["ftol"], 0.0),
+    }
     if mean is None or std is None:
         mean, std = _start_within(options["bounds"], mean, std)
     first = _first_candidate(mean, space, options)
     config = _choose_config(len(first), options)
     population_size = _choose_population(len(first), config, options)
     policy, most_restarts = _choose_restarts(options["restarts"], config)
-    budget, agreeing = options["budget"], float(_AGREEING)
+    budget = options["budget"]
+    agreeing = float(_AGREEING)
     if budget is None:
-        budget, agreeing = max(population_size, _EVALUATIONS_PER_DIMENSION * len(first)), 1.0
+        budget = max(population_size, _EVALUATIONS_PER_DIMENSION * len(first))
+        agreeing = 1.0
     return Plan(
         objective=function,
         name=name,
         maximize=maximize,
         space=space,
-        mean=mean,
-        std=std,
+        start=Start(mean, std),
         first=first,
         constraints=constraints,
         config=config,
@@ -190,7 +218,7 @@ def choose_plan(
 
 
 def _bind_arguments(objective: Any, arguments: Any) -> tuple[Any, str]:
-    """Return an objective that gets more arguments, and its name."""
+    """Return the objective with the additional arguments of ``args``, and its name."""
     name = describe_callable(objective)
     if arguments is None:
         return objective, name
@@ -200,13 +228,26 @@ def _bind_arguments(objective: Any, arguments: Any) -> tuple[Any, str]:
 
 
 def _build_constraints(options: Mapping[str, Any], space: Space | None) -> Constraints | None:
+    """Return the constraints of a call of ``minimize``; None if it has none.
+
+    Args:
+        options: All options of the call.
+        space: The named parameters of the candidates; None: candidates are vectors.
+
+    Raises:
+        ValueError: If an option that does not work with constraints is set.
+    """
     if options["constraints"] is None:
         return None
-    if clash := [name for name in _WITHOUT_CONSTRAINTS if options[name]]:
-        raise ValueError(f"expected no constraints with {' and '.join(clash)}=True, got some")
+    clashing = [name for name in _WITHOUT_CONSTRAINTS if options[name]]
+    if clashing:
+        names = " and ".join(clashing)
+        raise ValueError(f"expected no constraints with {names}=True, got some")
+    # Like the objective, constraints get single candidates, or else a population at once.
     by_one = options["vectorize"] == "loop" or options["workers"] is not None
     named = None
     if space is not None:
+        # Makes a function of candidates from one of named parameters.
         named = partial(Named, space=space, by_column=not by_one)
     return Constraints(
         options["constraints"],
@@ -217,8 +258,12 @@ def _build_constraints(options: Mapping[str, Any], space: Space | None) -> Const
     )
 
 
-def _start_within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
-    """Return mean and standard deviation; where one is None it is chosen within bounds."""
+def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
+    """Return the first mean and standard deviation; one that is None is chosen by the bounds.
+
+    The mean is then the middle of the bounds, and the standard deviation a quarter of their
+    width, so that two standard deviations reach both ends.
+    """
     if bounds is None:
         raise TypeError(
             "expected mean and std, or bounds, "
@@ -235,7 +280,7 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> tuple[Any, Any]:
         if not np.isfinite(high - low).all():
             raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
         std = (high - low) / 4
-    return mean, std
+    return Start(mean, std)
 
 
 def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any]) -> Tensor:
@@ -253,9 +298,10 @@ def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any])
 
 
 def _choose_config(dim: int, options: Mapping[str, Any]) -> CEMConfig:
-    integers: dict[str, Any] = (
-        {} if options["integers"] is None else {"integers": options["integers"]}
-    )
+    """Return the config of a search: the option, or the default for ``dim`` parameters."""
+    integers: dict[str, Any] = {}
+    if options["integers"] is not None:
+        integers["integers"] = options["integers"]
     config: CEMConfig | None = options["config"]
     if config is None:
         return CEMConfig.chosen(dim, options["bounds"] is not None, **integers)
@@ -272,8 +318,13 @@ def _choose_restarts(restarts: Any, config: CEMConfig) -> tuple[RestartPolicy, i
 
 
 def _choose_population(dim: int, config: CEMConfig, options: Mapping[str, Any]) -> int:
-    """Return the candidates per generation of the first search."""
-    size, budget = options["population_size"], options["budget"]
+    """Return the candidates per generation of the first search.
+
+    The default is that of the config, fewer for a small budget, and on a GPU more, as long as
+    ``GENERATIONS`` generations remain.
+    """
+    size = options["population_size"]
+    budget = options["budget"]
     if size is None:
         size = config.population_of(dim)
         if config.paths and budget is not None:

@@ -31,26 +31,26 @@ class Result(Generic[_Vector]):
     It also has SciPy's names: ``nfev``, ``nit``, ``success`` and ``message``.
 
     Attributes:
-        x: The fittest candidate of all restarts, shape (dim,); an array where the mean was one.
-            NaN where not one candidate was evaluated in time.
+        x: The fittest candidate of all restarts, shape (dim,); an array if the mean was one.
+            NaN if no candidate was evaluated in time.
         fun: Its fitness.
         violation: The most by which it violates one of the constraints; 0.0 within
             ``tolerance``. With constraints ``x`` is the fittest feasible candidate, or if there
-            is none that of least violation.
-        mean: The last mean of the restart that found it, averaged over generations as
-            ``mean_averaging`` says: the answer where the fitness is noisy.
-        std: The last standard deviation of that restart, shape (dim,).
+            is none, the candidate of least violation.
+        mean: The last mean of the restart to which ``x`` belongs, averaged over generations as
+            ``mean_averaging`` says: the answer if the fitness is noisy.
+        std: The last standard deviation of this restart, shape (dim,).
         reason: Why the call ended: a ``cem.core.reasons.Reason``, which is a string such as
             ``"target"``.
         evaluations: The candidates evaluated.
         generations: The generations of all restarts.
         restarts: The restarts made, 0 for a single search.
         failures: The candidates that failed: by an exception, a time out, a worker that died,
-            NaN, or the infinity on the bad side; of a search that was resumed those that were
-            called one by one, and those since then.
-        settings: What was chosen, or given: ``config``, ``population_size`` (the first one),
-            ``restarts`` (the most; None: those within the budget), ``budget`` and ``noise``:
-            whether it was seen.
+            NaN, or the infinity on the bad side. A search that was resumed counts failures
+            before only if candidates were evaluated one by one.
+        settings: The arguments and choices: ``config``, ``population_size`` (the first one),
+            ``restarts`` (the most; None: as many as the budget has room for), ``budget`` and
+            ``noise``: whether it was seen.
         history: Lists of one entry per recorded generation: ``evaluations``, ``best_fitness``
             of all restarts, ``generation_best``, ``elite_mean``, ``std_mean``,
             ``population_size``.
@@ -93,9 +93,11 @@ class Result(Generic[_Vector]):
         return f"{self.reason.message}; {_INFEASIBLE.format(self.violation)}"
 
     def __repr__(self) -> str:
+        """Return the result in five lines of text."""
         config = self.settings["config"]
         x = str(self.x)
         if isinstance(self.x, (Tensor, np.ndarray)):
+            # A long vector is shortened to its first and last numbers.
             x = np.array2string(np.array(self.x.tolist()), precision=6, threshold=12)
         paths = ", evolution paths" if config.paths else ""
         noise = ", a noisy objective: x is the averaged mean" if self.settings["noise"] else ""
@@ -126,38 +128,56 @@ def best_search(ended: Sequence[Ended], maximize: bool) -> Ended | None:
 def build_result(
     plan: Plan, session: Session, ended: Sequence[Ended], reason: Reason
 ) -> Result[Any]:
-    """Return the result of searches, of which the first one may be without a success."""
-    evaluator, history = session.evaluator, session.history
-    best_or_first = best_search(ended, plan.maximize) or ended[0]
-    best, violation = best_or_first.optimizer, best_or_first.violation
-    x, fun, evaluations = best.best, best.best_fitness, history.evaluations
+    """Return the result of a call of ``minimize``: its best candidate, and how it ended.
+
+    Args:
+        plan: The plan of the call.
+        session: What all its searches share.
+        ended: The searches from the first one with a success, or if there is none, the last
+            search alone.
+        reason: Why the call ended.
+    """
+    evaluator = session.evaluator
+    history = session.history
+    search = best_search(ended, plan.maximize) or ended[0]
+    optimizer = search.optimizer
+    x = optimizer.best
+    fun = optimizer.best_fitness
+    evaluations = history.evaluations
     if ranks.count() == 1 and not plan.options["graph"]:
         # The evaluator also knows the candidates of a generation that was interrupted.
         evaluations = max(evaluations, evaluator.evaluations)
         if plan.constraints is None and evaluator.best is not None:
             candidate, fitness = evaluator.best
             if history.better(fitness, fun) == fitness:
-                x, fun = candidate, fitness
-    if violation:
-        warnings.warn(_INFEASIBLE.format(violation), RuntimeWarning, stacklevel=outside())
+                x = candidate
+                fun = fitness
+    if search.violation:
+        message = _INFEASIBLE.format(search.violation)
+        warnings.warn(message, RuntimeWarning, stacklevel=outside())
     if history.has_seen_noise:
-        x = with_integers(best.state, best.state.averaged_mean)
+        # The best candidate is the best by chance; the averaged mean is nearer to the optimum.
+        x = with_integers(optimizer.state, optimizer.state.averaged_mean)
         fun = history.columns["elite_mean"][-1]
-        if isinstance(best.best, np.ndarray):
+        if isinstance(optimizer.best, np.ndarray):
             x = x.numpy()
-    mean, std = best.averaged_mean, best.std
+    mean = optimizer.averaged_mean
+    std = optimizer.std
     if plan.space is not None:
-        x, mean, std = plan.space.decode(x), plan.space.decode(mean), plan.space.spread(std)
+        x = plan.space.decode(x)
+        mean = plan.space.decode(mean)
+        std = plan.space.spread(std)
+    num_successes = sum(search.has_success for search in ended)
     return Result(
         x=x,
         fun=fun,
-        violation=violation,
+        violation=search.violation,
         mean=mean,
         std=std,
         reason=reason,
         evaluations=evaluations,
         generations=history.generations,
-        restarts=max(0, sum(search.has_success for search in ended) - 1),
+        restarts=max(0, num_successes - 1),
         failures=evaluator.failures,
         settings={
             "config": plan.config,

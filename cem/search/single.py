@@ -24,7 +24,7 @@ from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import MOST_FAILURES, Trainer
 from cem.search.history import History, parse_record
 from cem.search.noise import NoiseDetector
-from cem.search.plan import Plan
+from cem.search.plan import Plan, Start
 from cem.search.restarts import Attempt, Ended
 
 _CHECKPOINT_SECONDS = 1.0
@@ -56,14 +56,24 @@ class Monitor(Callback):
         population_size: int,
         is_first: bool,
     ) -> None:
-        """Begin with a search; the first one may end because the objective is noisy."""
+        """Begin with a search.
+
+        Args:
+            plan: The plan of the call.
+            history: The recorded generations of all searches, to which this one adds its own.
+            termination: Finds the reasons to end in the records of a search.
+            population_size: The candidates per generation.
+            is_first: Whether no search before has had a success. Only such a search may end
+                because the objective is noisy.
+        """
         self.reason: Reason | None = None
         self.detector: NoiseDetector | None = None
-        self._history, self._termination = history, termination
+        self._history = history
+        self._termination = termination
         self._population_size = population_size
         self._is_known_as_noisy = plan.declares_noise
         self._ends_by_noise = is_first and plan.adapts_to_noise
-        self._failures = 0  # generations, one after another, in which every candidate failed
+        self._failures = 0  # the last generations, one after another, without a success
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Add the record; raise Interrupted if there is a reason to end."""
@@ -73,47 +83,54 @@ class Monitor(Callback):
             raise Interrupted(self.reason)
 
     def add(self, record: GenerationRecord) -> None:
-        """Add a record, and look for a reason to end."""
+        """Add the record of a generation to the history, and look for a reason to end.
+
+        A reason is set by ``Termination``, by noise, or by several generations one after
+        another in which every candidate failed: their best fitness is NaN.
+        """
         self._history.add(record, self._population_size)
         reasons = self._termination.reasons(record)
+        reason = reasons[0] if reasons else None
         is_seen = self.detector is not None and self.detector.has_seen_noise(record.generation)
         if is_seen or self._is_known_as_noisy:
             self._history.has_seen_noise = True
             if self._ends_by_noise:
-                reasons = (Reason.NOISE,)
+                reason = Reason.NOISE
         has_failed = math.isnan(record.generation_best)
         self._failures = self._failures + 1 if has_failed else 0
         if self._failures >= MOST_FAILURES:
-            reasons = (Reason.FAILED,)
-        self.reason = reasons[0] if reasons else None
+            reason = Reason.FAILED
+        self.reason = reason
 
 
 class Search:
-    """One search, ready to run, resumed where a checkpoint of it was left."""
+    """One search, ready to run, or to continue from its checkpoint."""
 
     def __init__(
         self,
         plan: Plan,
         attempt: Attempt,
         number: int,
-        start: tuple[Any, Any],
+        start: Start,
         session: Session,
         earlier_best: float | None,
     ) -> None:
-        """Build it.
+        """Set up the search, and resume it if its checkpoint exists.
 
         Args:
             plan: The plan of the call, adapted to what searches before have shown.
-            attempt: Population and budget.
+            attempt: The population, and the budget of this search.
             number: How many searches were before.
             start: The first mean and standard deviation.
-            session: What all searches share.
-            earlier_best: The best fitness of searches before; None: there is none.
+            session: What all searches of the call share.
+            earlier_best: The best fitness of searches before; None: none had a success.
         """
         options = plan.options
-        seed = plan.seed if number == 0 or plan.seed is None else mix_seed(plan.seed, number)
-        optimizer = plan.build_optimizer(*start, attempt.population_size, seed)
-        _check_can_move(optimizer, plan.std)
+        seed = plan.seed
+        if seed is not None and number > 0:
+            seed = mix_seed(seed, number)
+        optimizer = plan.build_optimizer(start, attempt.population_size, seed)
+        _check_can_move(optimizer, plan.start.std)
         has_constraints = plan.constraints is not None
         is_first = earlier_best is None and not plan.is_noisy
         termination = Termination(
@@ -129,16 +146,7 @@ class Search:
         self._monitor = Monitor(
             plan, session.history, termination, attempt.population_size, is_first
         )
-        objective: Objective = session.evaluator
-        if ranks.count() > 1:
-            objective = ranks.shared(objective, session.stop)
-        if options["asynchronous"]:
-            objective = session.evaluator.in_any_order(optimizer.ask)
-        # One worker finishes candidates in order, also where any order is allowed.
-        is_in_order = not options["asynchronous"] or objective is session.evaluator
-        if is_in_order and is_first and not (options["graph"] or has_constraints):
-            candidate = _as_candidate(optimizer, start[0], plan.first)
-            objective = self._monitor.detector = NoiseDetector(objective, candidate)
+        objective = self._build_objective(plan, start, session, is_first)
         callbacks = [*as_callbacks(options["callbacks"]), self._monitor]
         if options["progress"]:
             callbacks.insert(0, ProgressBar())
@@ -159,20 +167,53 @@ class Search:
         if files is not None:
             self._resume(files, session.evaluator, plan)
 
+    def _build_objective(
+        self, plan: Plan, start: Start, session: Session, is_first: bool
+    ) -> Objective:
+        """Return the evaluator as an objective for the way in which candidates are evaluated.
+
+        Ranks share a population, or workers take candidates in any order. Where it is possible,
+        the first search looks for noise: it evaluates its first mean twice.
+        """
+        options = plan.options
+        objective: Objective = session.evaluator
+        if ranks.count() > 1:
+            objective = ranks.shared(objective, session.stop)
+        if options["asynchronous"]:
+            objective = session.evaluator.in_any_order(self.optimizer.ask)
+        # One worker finishes candidates in order, even if any order is allowed.
+        is_in_order = not options["asynchronous"] or objective is session.evaluator
+        is_plain = not options["graph"] and plan.constraints is None
+        if is_in_order and is_plain and is_first:
+            candidate = _as_candidate(self.optimizer, start.mean, plan.first)
+            self._monitor.detector = NoiseDetector(objective, candidate)
+            return self._monitor.detector
+        return objective
+
     def run(self) -> Ended:
         """Search until there is a reason to end."""
         reason = self._monitor.reason
         if reason is None:  # otherwise the search that was resumed had ended
             ended = self._trainer.run().reason
-            by_trainer = Reason.BUDGET if ended == "finished" else Reason[ended.upper()]
-            reason = self._monitor.reason or by_trainer
+            trainer_reason = Reason.BUDGET if ended == "finished" else Reason[ended.upper()]
+            reason = self._monitor.reason or trainer_reason
         optimizer = self.optimizer
         evaluations = optimizer.generation * optimizer.population_size
         return Ended(self._attempt, optimizer, reason, evaluations)
 
     def _resume(self, files: "_Files", evaluator: Evaluator, plan: Plan) -> None:
-        """Take up the checkpoint of a folder, if it has one, on all ranks."""
-        optimizer, monitor = self.optimizer, self._monitor
+        """Continue from the newest checkpoint in a folder, if there is one, on all ranks.
+
+        The first rank reads the files and sends what it has read to the others. The monitor
+        gets all recorded generations again, and so knows what it knew when the run ended.
+
+        Args:
+            files: The files of this search.
+            evaluator: Gets a journal of the candidates that are evaluated one by one.
+            plan: The plan of the call.
+        """
+        optimizer = self.optimizer
+        monitor = self._monitor
 
         def load() -> tuple[list[dict[str, Any]], dict[str, Any]]:
             lines = []
@@ -187,9 +228,12 @@ class Search:
             optimizer.load_state_dict(state_of_first_rank)
         if monitor.detector is not None and lines:
             monitor.detector.restore(lines)
-        good = math.inf if plan.maximize else -math.inf
-        missing = good if optimizer.best_fitness == good else math.nan
-        best_if_missing = missing if plan.constraints is None else -good
+        # In the records null is any number that is not finite: the perfect fitness if the best
+        # one is that, otherwise NaN. With constraints the best one is null while no candidate
+        # is feasible, which is the worst fitness.
+        perfect = math.inf if plan.maximize else -math.inf
+        missing = perfect if optimizer.best_fitness == perfect else math.nan
+        best_if_missing = missing if plan.constraints is None else -perfect
         for line in lines:
             monitor.add(parse_record(line, best_if_missing, missing))
         if ranks.rank() == 0:
@@ -204,7 +248,14 @@ class _Files:
     def __init__(
         self, plan: Plan, attempt: Attempt, number: int, optimizer: CrossEntropyMethod
     ) -> None:
-        """Name the files, and the search that they belong to."""
+        """Name the files of a search, and make the fingerprint that tells it from others.
+
+        Args:
+            plan: The plan of the call; its option ``checkpoint`` is the folder of all searches.
+            attempt: The population of this search.
+            number: How many searches were before.
+            optimizer: The optimizer at its start.
+        """
         self.folder = Path(plan.options["checkpoint"]) / f"restart-{number:03d}"
         self.fingerprint: dict[str, Any] = {
             "objective": plan.name,
@@ -223,6 +274,7 @@ class _Files:
 
 
 def _check_can_move(optimizer: CrossEntropyMethod, std: Any) -> None:
+    """Raise ValueError if no parameter of a search can ever change."""
     state = optimizer.state
     others = (state.std_floor, state.variance_schedule, state.discrete)
     has_another_way = any(tensor is not None for tensor in others)
