@@ -365,7 +365,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     mean, std, *seed_tensors, low, high = ctx.saved_tensors
     if ctx.dim_first:
         sample_dim = -1
-        mean_shape = grad.shape[:-1]
+        mean_shape: tuple[int, ...] = grad.shape[:-1]
     else:
         sample_dim = -2
         mean_shape = (*grad.shape[:-2], grad.shape[-1])
