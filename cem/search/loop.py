@@ -68,7 +68,7 @@ def run(plan: Plan) -> Result[Any]:
         return _run_searches(plan, session)
 
 
-def _run_searches(plan: Plan, session: Session) -> Result[Any]:
+def _run_searches(plan: Plan, session: Session) -> Result[Any]:  # noqa: C901, PLR0912 - temporary
     """Search, and again, until there is a reason to end."""
     history = session.history
     agreement = Agreement(plan.agreeing)

@@ -100,7 +100,11 @@ def lltm_reference(
     old_h: Tensor,
     old_cell: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return what ``lltm`` computes, in plain PyTorch as in the tutorial."""
+    """Return the next (h, cell) of an LLTM cell, as ``lltm`` does, in plain PyTorch.
+
+    It is an LSTM cell without a forget gate, whose candidate goes through an ELU. The rows of
+    ``weights`` are the input gate, the output gate and the candidate.
+    """
     gates = F.linear(torch.cat([old_h, input], dim=1), weights, bias)
     input_gate, output_gate, candidate = gates.chunk(3, dim=1)
     new_cell = old_cell + F.elu(candidate) * torch.sigmoid(input_gate)
@@ -137,7 +141,8 @@ class LLTM(nn.Module):
         super().__init__()
         self.input_features = input_features
         self.state_size = state_size
-        rows, columns = 3 * state_size, input_features + state_size
+        rows = 3 * state_size
+        columns = state_size + input_features
         self.weights = nn.Parameter(torch.empty(rows, columns, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(rows, device=device, dtype=dtype))
         self.reset_parameters()

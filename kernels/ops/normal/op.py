@@ -27,7 +27,7 @@ _SEEDS = 2**63 - 1  # seeds that are drawn are below
 _UNSEEDED = int.from_bytes(b"unseeded", "big")
 
 
-def sample_normal(
+def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
     mean: Tensor,
     std: Tensor,
     num_samples: int,
