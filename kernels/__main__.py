@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: With status 2, for arguments that the command does not know.
     """
-    open_closed_streams()
+    open_closed_streams()  # Printing would fail if the parent process had closed them.
     parser = _make_parser()
     words = sys.argv[1:] if argv is None else argv
     options = vars(parser.parse_args(words or ["--help"]))

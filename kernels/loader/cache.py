@@ -91,14 +91,14 @@ def objection(library: Path) -> str:
     """
     try:
         for path in (library.parent, library):
-            if reason := _distrust(path):
+            if reason := _explain_distrust(path):
                 return f"is not loaded, for {path} {reason}"
     except OSError:
         return "is missing"
     return ""
 
 
-def _distrust(path: Path) -> str:
+def _explain_distrust(path: Path) -> str:
     """Return why code in a file or a folder must not run, or an empty text where it may.
 
     The reason is the end of a sentence. Root's files are trusted: a container's libraries are
@@ -126,7 +126,7 @@ def lock(library: Path) -> Iterator[None]:
     folder = library.parent
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        reason = _distrust(folder)
+        reason = _explain_distrust(folder)
         if reason:
             raise BuildError(
                 f"expected a cache folder that you alone can write, but {folder} {reason}",

@@ -76,9 +76,10 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
     torch = find_torch()
     compiler = find_compiler()
     commands = _make_commands(work, sources)
+    # guard.cpp, a part of every library, reports operators that torch does not register.
     commands["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
-    objects = list(commands)
-    link = [*compiler.command, "-shared", "-pthread", *objects, "-o", name]
+    # The keys of the commands are the names of the object files.
+    link = [*compiler.command, "-shared", "-pthread", *commands, "-o", name]
     # An undefined function is an error now, not in the middle of a run.
     link += ["-Wl,-z,defs"]
     # Some compilers would link libstdc++ statically. With torch's there would be two in the
@@ -91,7 +92,7 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
         cuda_runtime = find_runtime(find_nvcc(torch.cuda))
         link += ["-ltorch_cuda", "-lc10_cuda", str(cuda_runtime)]
     _run({**commands, name: link}, work)
-    return _read_files(work, torch)
+    return _list_read_files(work, torch)
 
 
 def _make_commands(work: Path, sources: Sources) -> dict[str, list[str]]:
@@ -116,6 +117,7 @@ def _make_commands(work: Path, sources: Sources) -> dict[str, list[str]]:
         compile_cuda += sources.nvcc_flags
 
     # Every source includes a header with the macros first, because nvcc splits -D at commas.
+    # RENAMED replaces some functions of torch by those of guard.cpp.
     macros = ""
     for name, value in (*RENAMED.items(), *sources.defines):
         macros += f"#define {name} {value}\n"
@@ -141,8 +143,8 @@ def _make_commands(work: Path, sources: Sources) -> dict[str, list[str]]:
 def _run(commands: Mapping[str, Sequence[str]], work: Path) -> None:
     """Run commands with ninja in the folder ``work``, at the same time where possible.
 
-    They are ordered by the names of the files that they make. The last one, which links, runs
-    when all others have ended.
+    ``commands`` has the command that makes each file. The last one links the files that the
+    others make, so it runs when they have ended.
 
     Raises:
         BuildError: a command failed, or the disk is full.
@@ -151,7 +153,7 @@ def _run(commands: Mapping[str, Sequence[str]], work: Path) -> None:
     lines = ["rule run", "  command = $words"]
     for output, words in commands.items():
         inputs = " ".join(outputs[:-1]) if output == outputs[-1] else ""
-        # ninja reads $ as the begin of a variable, and $$ as a dollar sign.
+        # ninja reads $ as the start of a variable, and $$ as a dollar sign.
         quoted_words = shlex.join(words).replace("$", "$$")
         lines += [f"build {output}: run {inputs}", f"  words = {quoted_words}"]
     (work / "build.ninja").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -223,7 +225,7 @@ def compile_check(
     return time.monotonic() - start
 
 
-def _read_files(work: Path, torch: Torch) -> set[Path]:
+def _list_read_files(work: Path, torch: Torch) -> set[Path]:
     """Return the files of the project that a build read.
 
     They are all but its own files and those of torch, CUDA and the system.

@@ -134,14 +134,18 @@ class Extension:
         except CompilerMissingError:
             tools = None
             gpus = capabilities() if self.cuda else ()
-        without_gpu = None
+
+        # Look at all libraries from the same sources. A manifest describes the tools that built
+        # its library, and the architectures that they compiled for.
+        fallback = None
         for library, manifest in cache.manifests(f"{self._make_stem()}-*"):
             archs = manifest.get("architectures", [])
             # A library for 9.0+PTX has the code for 9.0 as well.
             supported = {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
             supports_gpus = supported.issuperset(gpus)
             if tools is not None:
-                is_usable = supports_gpus and tools.items() <= manifest.items()
+                has_same_tools = tools.items() <= manifest.items()
+                is_usable = supports_gpus and has_same_tools
             else:
                 this_processor = processor() if self.native else None
                 is_usable = manifest["processor"] in (None, this_processor)
@@ -149,8 +153,9 @@ class Extension:
                 continue
             if supports_gpus:
                 return library
-            without_gpu = without_gpu or library
-        return without_gpu
+            if fallback is None:
+                fallback = library
+        return fallback
 
     def build(self) -> Path:
         """Build the library unless the cache has exactly this one, and return its path.
@@ -181,6 +186,7 @@ class Extension:
                 since a library of its name was loaded; or another one has registered an
                 operator of it.
         """
+        # A second version would register the same operators again, which torch does not allow.
         content = self._make_stem(), self.native, self.archs
         if self.name in _loaded:
             loaded_content, library = _loaded[self.name]
@@ -236,7 +242,7 @@ class Extension:
         return f"{self._make_stem()}-{_digest_values(tools)}.so"
 
     def _make_stem(self) -> str:
-        """Return the begin of the library's file name: its name and a digest of what it is.
+        """Return the start of the library's file name: its name and a digest of what it is.
 
         The digest covers sources, headers, options and torch. It covers neither compilers nor
         processor nor GPUs, so that a library that was built on another machine can be found,
@@ -329,6 +335,7 @@ class Extension:
                 f"expected every header of {self.name} to lie directly in its include_dirs, "
                 f"got {min(unlisted)}"
             )
+        # The file name has a digest of the sources, so it shows whether they have changed.
         if self.library_path() != library:
             raise BuildError(
                 f"the sources of {self.name} changed while it was built", "try again"

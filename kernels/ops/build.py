@@ -62,9 +62,9 @@ def choose_libraries(
     """
     folders = choose(names, sorted(FAMILIES))
     gencode_flags(archs)  # checks the architectures
-    if device is None and find_torch().cuda is not None:
-        device = "all"
-    devices = ("cpu", "cuda") if device == "all" else (device or "cpu",)
+    if device is None:
+        device = "cpu" if find_torch().cuda is None else "all"
+    devices = ["cpu", "cuda"] if device == "all" else [device]
     libraries = []
     for name in folders:
         for device_type in devices:

@@ -38,7 +38,7 @@ class Case:
     arguments: Mapping[str, Any] = field(default_factory=dict)  # by name, also for Numba
     gradients: bool = True  # without a derivative, results alone are compared
     prototype: str = ""  # the module that has one in Numba
-    folder: str = ""  # of this package
+    folder: str = ""  # of this package, if its name is not that of the operator
 
 
 def _randn(generator: Generator, *shape: int) -> Tensor:
@@ -100,9 +100,11 @@ def noise(
     dimension = dimensions.unsqueeze(-1)
     block = samples // 4
     half = samples % 4 // 2
-    # The counter has the lower 32 bits of three numbers, then what is above these bits.
+    # The first three words of the counter are the lower 32 bits of three numbers. The fourth
+    # one has their upper bits: 12 of the block, 12 of the dimension and 6 of the generation.
     upper_bits = generation >> 32 << 24 | dimension >> 32 << 12 | block >> 32
     if dtype is torch.float64:
+        # Bit 31 marks float64, and bit 30 the half of the block.
         upper_bits = upper_bits | 1 << 31 | half << 30
     counter = (block & WORD, dimension & WORD, generation & WORD, upper_bits)
     domain = int.from_bytes(b"normal z", "big")  # other users of Philox have other keys
@@ -153,7 +155,7 @@ def _call_update(
     *factor_and_paths: Tensor,
     num_elites: int,
 ) -> Any:
-    """Call ``cem_update`` or ``cma_update``, or its reference, as a search's first generation.
+    """Call an update of CEM or CMA-ES, or its reference, as in the first generation.
 
     ``factor_and_paths`` are the two tensors that only ``cma_update`` takes. The record begins
     with the best fitness, which is not known yet, and ends with the last generation that
@@ -233,7 +235,13 @@ _NOISE = {"num_samples": 13, "seed": 2**63 + 12345, "generation": 2**32 + 7}
 
 # Sizes are no multiples of the kernels' tiles. Those of lltm are the sizes of its tutorial.
 CASES = {
-    "lltm": Case(lltm_reference, lltm, _make_cell, (2, 3, 5), (16, 32, 128), folder="lltm"),
+    "lltm": Case(
+        lltm_reference,
+        lltm,
+        _make_cell,
+        (2, 3, 5),
+        (16, 32, 128),
+    ),
     "normal": Case(
         _sample_reference,
         sample_normal,
@@ -241,7 +249,6 @@ CASES = {
         (5,),
         (301,),
         _NOISE,
-        folder="normal",
     ),
     "cem_update": Case(
         partial(_call_update, cem_update_reference),
@@ -251,7 +258,6 @@ CASES = {
         (5000, 301),
         {"num_elites": 4},
         gradients=False,
-        folder="cem_update",
     ),
     "cma_update": Case(
         partial(_call_cma_update, cma_update_reference),
@@ -261,7 +267,6 @@ CASES = {
         (300, 20),
         {"num_elites": 3},
         gradients=False,
-        folder="cma_update",
     ),
     "categorical": Case(
         partial(_call_sampler, sample_categorical_reference),
@@ -310,10 +315,11 @@ def choose(names: Sequence[str], known: Sequence[str]) -> list[str]:
     """
     synonyms = {name: {name} for name in known}
     for operator, case in CASES.items():
+        folder = case.folder or operator
         if operator in synonyms:
-            synonyms[operator].add(case.folder)
-        if case.folder in synonyms:
-            synonyms[case.folder].add(operator)
+            synonyms[operator].add(folder)
+        if folder in synonyms:
+            synonyms[folder].add(operator)
     all_names = sorted(set[str]().union(*synonyms.values()))
     for name in names:
         if name not in all_names:

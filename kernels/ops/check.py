@@ -87,28 +87,26 @@ def _check_results(case: Case, device: str) -> tuple[float, str]:
 def _check_numba(case: Case, name: str) -> tuple[float, str]:
     """Compare the prototype with the reference; return the largest error and where it ran."""
     where = load_numba()
-    kernels = vars(importlib.import_module(case.prototype))
-    forward = kernels[f"{name}_forward"]
-    backward = kernels.get(f"{name}_backward")
-    evaluate = partial(_evaluate_numba, case, forward, backward)
-    return _largest_error(case, case.small, evaluate), where
+    return _largest_error(case, case.small, partial(_evaluate_numba, case, name)), where
 
 
-def _evaluate_numba(case: Case, forward: Any, backward: Any, dtype: torch.dtype) -> Tensors:
+def _evaluate_numba(case: Case, name: str, dtype: torch.dtype) -> Tensors:
     """Return what a prototype in Numba computes: its results, then its inputs' gradients.
 
-    ``forward(*inputs)`` and ``backward(*output_gradients, *inputs)`` take and return NumPy
-    arrays; backward is called only if the operator has a derivative.
+    Its module has ``NAME_forward(*inputs)`` and, if the operator has a derivative,
+    ``NAME_backward(*output_gradients, *inputs)``, which take and return NumPy arrays.
     """
+    kernels = vars(importlib.import_module(case.prototype))
     inputs = _make_inputs(case, case.small, dtype, "cpu")
     arrays = [tensor.detach().numpy() for tensor in inputs]
     with warnings.catch_warnings():
         # Numba warns about grids of a few blocks, which are on purpose here.
         warnings.filterwarnings("ignore", message="Grid size")
-        results = _as_tuple(forward(*arrays, **case.arguments))
+        results = _as_tuple(kernels[f"{name}_forward"](*arrays, **case.arguments))
         if case.gradients:
             outputs = [torch.from_numpy(result) for result in results]
             output_gradients = [tensor.numpy() for tensor in _draw_weights(outputs)]
+            backward = kernels[f"{name}_backward"]
             results += _as_tuple(backward(*output_gradients, *arrays, **case.arguments))
     return tuple(torch.from_numpy(result) for result in results)
 
@@ -205,5 +203,6 @@ def _largest_error(
         )
         for result, target in zip(results, expected, strict=True):
             error = (result.double() - target.double()).abs() / (1.0 + target.double().abs())
+            # The list may be empty, where error.max() would raise an error.
             largest = max([largest, *error.flatten().tolist()])
     return largest

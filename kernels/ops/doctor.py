@@ -45,6 +45,7 @@ def run(device: str) -> Report:
     the operator was built before.
     """
     needs_cuda = device == "cuda"
+    # `look` calls a function, and returns its answer or its error as an outcome.
     look = partial(ask, excused=(Exception,))
     call_outcome = look("vector_add", partial(_call_operator, device))
     needs_build = call_outcome.result != OK

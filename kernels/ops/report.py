@@ -45,9 +45,10 @@ class Report:
             note = outcome.note
             if outcome.error is not None:
                 note = f"error {outcome.error:.1e}, {note}"
-            result = f"{outcome.result:<7}"
-            name = f"{outcome.name:<{name_width}}"
-            lines.append(f"{result}  {name}  {outcome.seconds:6.1f} s  {note}")
+            lines.append(
+                f"{outcome.result:<7}  {outcome.name:<{name_width}}  "
+                f"{outcome.seconds:6.1f} s  {note}"
+            )
         conclusion = "works" if self.works else "does not work"
         return "\n".join([*lines, "", conclusion])
 

@@ -169,7 +169,9 @@ def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *argument
 
     results = []
     for index in range(info.batch_size):
-        slices = [x.select(dim, index) if isinstance(dim, int) else x for x, dim in pairs]
+        slices = []
+        for x, dim in pairs:
+            slices.append(x.select(dim, index) if isinstance(dim, int) else x)
         results.append(operator(*slices))
     if isinstance(results[0], Tensor):
         return stack(*results)
@@ -180,10 +182,10 @@ def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *argument
 
 
 def _register(family: str, schema: str) -> None:
-    """Register an operator of a folder with torch: its schema, and all rules but its kernels.
+    """Register an operator with torch: its schema, derivative, and rules for vmap and others.
 
-    The first call imports the folder's module and loads its compiled library, which registers
-    the kernels for the CPU or for CUDA.
+    Its kernels are not registered here: the first call imports the folder's module and loads a
+    compiled library, which registers them.
     """
     name = schema.partition("(")[0]
     qualified = f"cem_tetris::{name}"
@@ -209,6 +211,7 @@ def _register(family: str, schema: str) -> None:
     if name in differentiable:
         torch.library.register_autograd(qualified, backward, setup_context=save, lib=_LIBRARY)
     elif not differentiable:
+        # No operator of the folder has a derivative, so calls pass autograd by.
         _LIBRARY.impl(name, fallthrough_kernel, "Autograd")
 
 

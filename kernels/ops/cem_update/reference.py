@@ -151,9 +151,13 @@ def _sum_elites(
 ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     """Return sums over the elites, the best elite, and the elites' indices as they were added.
 
-    With x_k the k-th elite minus the best one, in float64, the sums are "x", of w_k x_k, and
-    "x^2", of w_k x_k^2, shape (..., d); "score", of the fitness, "weight", of w_k, and with
-    ``has_squares`` "weight^2", of w_k^2, shape (..., 1).
+    With x_k the k-th elite minus the best one, the sums over the K elites by name are
+
+        "x": sum of w_k x_k, shape (..., d)
+        "x^2": sum of w_k x_k^2, shape (..., d)
+        "score": sum of their fitness, shape (..., 1)
+        "weight": sum of w_k, shape (..., 1)
+        "weight^2": sum of w_k^2, shape (..., 1), only with ``has_squares``
 
     Args:
         candidates: shape (..., N, d).
@@ -180,6 +184,7 @@ def _sum_elites(
     elites = select_rows(candidates, index)
     top = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
     x = torch.where(is_usable[..., None], elites - top.double(), 0.0)
+    # The weights alone are added in rank order.
     weighted = weight * x
     terms = {"x": weighted, "x^2": weighted * x, "score": score, "weight": rank_weight}
     if has_squares:

@@ -29,8 +29,9 @@ def sample_categorical_reference(
     sums = torch.where(is_zero_row, 1, weights).cumsum(-1)
     totals = sums[..., -1].unsqueeze(-2)
 
-    # A uniform integer below the total selects the value whose interval of the sums has it.
-    bits = random_words(seed, generation, num_samples, table.shape[-2], 0)
+    # bits * total / 2^64 is a uniform integer below the total. It selects the value in whose
+    # interval of the sums it lies.
+    bits = random_words(seed, generation, num_samples, table.shape[-2], is_permutation=False)
     uniform = _multiply_high(bits, totals)
     values = torch.searchsorted(sums, uniform.mT.contiguous(), right=True).mT
     return values.to(dtype).contiguous()
@@ -53,7 +54,7 @@ def sample_permutation_reference(
     """
     # Probabilities become integers, so that their sums are exact on every device.
     weights = (table * _SCALE).round().long()
-    bits = random_words(seed, generation, num_samples, table.shape[-1], 1)
+    bits = random_words(seed, generation, num_samples, table.shape[-1], is_permutation=True)
     is_remaining = torch.ones_like(bits)  # 1 for an item that was not drawn yet, else 0
     row = weights[..., :1, :]
     items: list[Tensor] = []
@@ -61,7 +62,8 @@ def sample_permutation_reference(
         row = row * is_remaining
         is_zero_row = (row == 0).all(-1, keepdim=True)
         sums = torch.where(is_zero_row, is_remaining, row).cumsum(-1)
-        # A uniform integer below the total selects the item whose interval of the sums has it.
+        # bits * total / 2^64 is a uniform integer below the total. It selects the item in whose
+        # interval of the sums it lies.
         uniform = _multiply_high(position_bits, sums[..., -1:])
         item = (sums <= uniform).sum(-1, keepdim=True)
         items.append(item)
@@ -72,7 +74,7 @@ def sample_permutation_reference(
 
 
 def random_words(
-    seed: Tensor, generation: Tensor, candidates: int, places: int, mark: int
+    seed: Tensor, generation: Tensor, candidates: int, places: int, is_permutation: bool
 ) -> Tensor:
     """Return 64 random bits for every candidate and place, shape (..., N, places), int64.
 
@@ -81,7 +83,7 @@ def random_words(
     key = (seed ^ DOMAIN)[..., None, None]
     pair = torch.arange((candidates + 1) // 2, device=seed.device).unsqueeze(-1)
     place = torch.arange(places, device=seed.device)
-    upper = generation >> 32 & WORD >> 1 | mark << 31
+    upper = generation >> 32 & WORD >> 1 | is_permutation << 31
     counter = pair, place, generation & WORD, upper
     a, b, c, d = philox4x32(counter, (key & WORD, key >> 32 & WORD))
     pairs = torch.stack([a | b << 32, c | d << 32], dim=-2)

@@ -291,6 +291,7 @@ def _weigh_candidates(
     first = torch.searchsorted(ascending, fitness, right=False)
     last = torch.searchsorted(ascending, fitness, right=True)
     if maximize:
+        # The order is ascending, so ranks count from its end.
         first, last = population - last, population - first
     # Entry n of `sums` is the sum of the weights of the ranks before n.
     sums = _sum_weights(population, fitness.device).expand(*fitness.shape[:-1], -1)

@@ -69,6 +69,7 @@ def lltm(
             or input.requires_grad
         )
         is_recorded = wants_gradient and torch.is_grad_enabled()
+        # torch.compile and autocast need the operator for which their rules are registered.
         if torch.compiler.is_compiling() or (
             is_recorded and torch._C._is_any_autocast_enabled()
         ):

@@ -22,7 +22,7 @@ Bound = float | Tensor
 """One number, or one for each dimension."""
 
 _REAL: Any = numbers.Real  # NumPy's scalars among them
-_SEEDS = 2**63 - 1  # seeds that are drawn are below
+_LARGEST_SEED = 2**63 - 1  # seeds that are drawn are below
 # With it a generator's seed gives other numbers than an equal argument ``seed``.
 _UNSEEDED = int.from_bytes(b"unseeded", "big")
 
@@ -166,6 +166,7 @@ def sample_normal_rows(
         wants_gradient = rows.requires_grad and torch.is_grad_enabled()
         if not wants_gradient and not needs_dispatch():
             limits = bounds or ()
+            # Calling the loaded operator without torch.ops saves time.
             return _direct["sample_normal_rows"](rows, num_samples, seed, generation, *limits)
     except (AttributeError, KeyError, RuntimeError, TypeError):
         # The operator is not loaded yet, or it does not take these arguments. The general path
@@ -203,18 +204,19 @@ def _sample_unseeded(
         _LIBRARY.ensure(mean)
     sample = _direct["sample_normal_seeded"]
     if not mean.is_cuda:
-        seed = torch.randint(_SEEDS, (), device="cpu", generator=generator).item()
+        seed = torch.randint(_LARGEST_SEED, (), device="cpu", generator=generator).item()
         return sample(mean, std, num_samples, seed, 0, dim_first, shared_noise)
     # Drawing a seed on CUDA would take one more kernel. So the seed is the generator's own, and
     # the generation is its offset, which advances with every draw, as for torch's kernels.
     if generator is None:
         generator = torch.cuda.default_generators[mean.device.index]
-    with _drawing:
+    with _generator_lock:
         try:
             offset = generator.get_offset()
         except RuntimeError:
             return None  # A generator has no offset while a CUDA graph is captured.
-        seed = (generator.initial_seed() ^ _UNSEEDED) & _SEEDS
+        # The numbers differ from those of an equal argument ``seed``.
+        seed = (generator.initial_seed() ^ _UNSEEDED) & _LARGEST_SEED
         generation = offset // 4
         samples = sample(mean, std, num_samples, seed, generation, dim_first, shared_noise)
         generator.set_offset(offset + 4)  # torch demands a multiple of 4.
@@ -267,7 +269,9 @@ def _resolve_noise(
         raise ValueError("expected a seed or a generator, got both")
     if seed is None:
         # On the device that uses it: nothing is copied, and the CPU does not wait.
-        seed = torch.randint(_SEEDS, mean.shape[:-1], device=mean.device, generator=generator)
+        seed = torch.randint(
+            _LARGEST_SEED, mean.shape[:-1], device=mean.device, generator=generator
+        )
     seed_tensor = None
     if isinstance(seed, Tensor):
         seed_tensor = seed
@@ -405,4 +409,4 @@ _FAKES |= {
 _LIBRARY = Library("normal", _FAKES, {"sample_normal": Gradient(_backward, _save_for_backward)})
 _ready = _LIBRARY.ready
 _direct: dict[str, Callable[..., Tensor]] = _LIBRARY.direct
-_drawing = threading.Lock()
+_generator_lock = threading.Lock()
