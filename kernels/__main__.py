@@ -24,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     open_closed_streams()  # Printing would fail if the parent process had closed them.
     parser = _make_parser()
     words = sys.argv[1:] if argv is None else argv
+    # Without arguments it prints the help.
     options = vars(parser.parse_args(words or ["--help"]))
     wants_json = options.pop("json")
     command_name = options.pop("command")

@@ -61,7 +61,11 @@ class Agent:
     """
 
     def __init__(self, count: int) -> None:
-        """Begin with a policy that draws all placements alike, of ``count`` features."""
+        """Make a linear policy over ``count`` features, and a critic.
+
+        With weights of 0 the policy draws all placements alike. The critic's inputs are the
+        means and the minima of the features over the placements.
+        """
         import torch
         from torch import nn
 
@@ -102,7 +106,7 @@ class Agent:
         return tuple((self.actor.weight.detach()[0] / self.deviation).tolist())
 
     def improve(self, samples: Sequence[Tensor]) -> None:
-        """Take some steps of PPO's clipped objective (Schulman et al. 2017).
+        """Take gradient steps on PPO's clipped objective (Schulman et al. 2017).
 
         Args:
             samples: features, mask, action, log probability of the action when it was drawn,
@@ -156,6 +160,7 @@ def estimate_advantages(
     advantage = torch.zeros_like(next_value)
     advantages = torch.empty_like(values)
     for t in reversed(range(len(rewards))):
+        # What comes after the end of a game does not count.
         discount = GAMMA * ~game_ends[t]
         error = rewards[t] + discount * next_value - values[t]
         advantage = error + LAMBDA * discount * advantage

@@ -121,6 +121,7 @@ def noise(
         turn = (angle_word.double() + 0.5) * 2.0**-32
     radius = (-2.0 * uniform.log()).clamp(min=0.0).sqrt()
     angle = 2.0 * math.pi * turn
+    # The first sample of a pair has the cosine, and the second one the sine.
     z: Tensor = radius * torch.where(samples % 2 == 0, angle.cos(), angle.sin())
     return z
 

@@ -143,6 +143,7 @@ class Library:
         operator = getattr(torch.ops.cem_tetris, name).default
         with _disable_current_modes():
             try:
+                # Call the kernel of the CPU, although these tensors are on no device.
                 operator.redispatch(_CPU, *map(_remove_data, arguments))
             except _UnknownSizeError:
                 pass

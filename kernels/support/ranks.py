@@ -210,6 +210,7 @@ def run_collective(work: Callable[[], _Result], consensus: Consensus | None = No
     with contextlib.suppress(Interrupted):
         results.append(work())
     own_reason = consensus.own_reason if consensus else (0, 0)
+    # Without a result this rank was interrupted; then so are all.
     is_interrupted, reason, signum = all_reduce_max([not results, *own_reason])
     if consensus:
         consensus.agree(reason, signum)

@@ -53,7 +53,7 @@ def cem_update_reference(  # noqa: PLR0913 - the state and the settings of an up
     rank_weights = is_usable.double() if weights is None else weights * is_usable
     has_squares = variance_about == "new_mean_unbiased"
     sums, top, index = _sum_elites(
-        candidates, order, scores, rank_weights, has_squares, fixed_order
+        candidates, order, is_usable, scores, rank_weights, has_squares, fixed_order
     )
 
     # The mean and the variance of the elites; x was measured from the best elite.
@@ -97,7 +97,9 @@ def cem_update_reference(  # noqa: PLR0913 - the state and the settings of an up
 
     # The record, and the best candidate so far.
     new_generation = generation + 1
-    new_record = _next_record(record, scores, sums["score"], new_generation, maximize)
+    new_record = _next_record(
+        record, is_usable, scores, sums["score"], new_generation, maximize
+    )
     has_improved = is_usable[..., :1] & (new_record[..., :1] != record[..., :1])
     best = torch.where(has_improved[..., None], top, old_best)
     new_distribution = torch.cat([marginals, best], -2)
@@ -106,6 +108,7 @@ def cem_update_reference(  # noqa: PLR0913 - the state and the settings of an up
 
 def _next_record(
     record: Tensor,
+    is_usable: Tensor,
     scores: Tensor,
     total_score: Tensor,
     new_generation: Tensor,
@@ -119,8 +122,8 @@ def _next_record(
 
     Args:
         record: the record before, shape (..., 5).
-        scores: the fitness of the elites, best first, shape (..., K). Candidates that failed
-            have NaN, and are last.
+        is_usable: False for elites that failed, shape (..., K). They are last.
+        scores: the fitness of the elites, best first, shape (..., K); NaN if one failed.
         total_score: the sum of the scores that are not NaN, shape (..., 1).
         new_generation: the number of this generation, from 1, shape ().
         maximize: True if a greater fitness is better.
@@ -129,14 +132,14 @@ def _next_record(
     top_score = scores[..., :1]
     # fmax and fmin return the number where the other argument is NaN.
     better_of = torch.fmax if maximize else torch.fmin
-    count = (~scores.isnan()).sum(-1, keepdim=True)
+    count = is_usable.sum(-1, keepdim=True)
     threshold = scores.gather(-1, (count - 1).clamp(min=0))
     figures = [
         better_of(best_so_far, top_score),
         top_score,
         total_score / count,
         threshold,
-        torch.where(count > 0, last_failure, new_generation),
+        torch.where(is_usable[..., :1], last_failure, new_generation),
     ]
     return torch.cat(figures, -1)
 
@@ -144,6 +147,7 @@ def _next_record(
 def _sum_elites(
     candidates: Tensor,
     order: Tensor,
+    is_usable: Tensor,
     scores: Tensor,
     weights: Tensor,
     has_squares: bool,
@@ -162,14 +166,14 @@ def _sum_elites(
     Args:
         candidates: shape (..., N, d).
         order: the indices of the elites from the best to the worst, shape (..., K).
-        scores: the fitness of the elites in the same order; NaN if a candidate failed. Those
-            that failed are last, and add 0 to all sums.
+        is_usable: False for elites that failed, in the same order. They are last, and add 0 to
+            all sums.
+        scores: the fitness of the elites in the same order; NaN for those that failed.
         weights: w_k in the same order.
         has_squares: whether the squares of the weights are summed, too.
         fixed_order: whether to add in the order of the candidates' indices, as the operator in
             C++ does, to get the same bits. Otherwise torch adds in any order.
     """
-    is_usable = ~scores.isnan()
     index = order
     rank_weight = weights[..., None]
     weight = rank_weight

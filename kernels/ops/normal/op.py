@@ -196,9 +196,9 @@ def _sample_unseeded(
     drawn.
     """
     has_dispatch_mode = torch._C._len_torch_dispatch_stack() > 0
-    if has_dispatch_mode or torch._C._get_tracing_state() is not None:
-        return None
-    if mean.dim() != 1:
+    is_traced = torch._C._get_tracing_state() is not None
+    is_batch = mean.dim() != 1
+    if has_dispatch_mode or is_traced or is_batch:
         return None
     if mean.is_cuda not in _ready:
         _LIBRARY.ensure(mean)
@@ -373,6 +373,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     else:
         sample_dim = -2
         mean_shape = (*grad.shape[:-2], grad.shape[-1])
+    # Seed and generation, the tensors that may replace them, and the options of the layout.
     noise = (*ctx.numbers, *seed_tensors, *ctx.options)
     z = _draw_noise(mean_shape, grad.device, ctx.num_samples, *noise)
     grad = grad.to(z.dtype)
