@@ -108,7 +108,7 @@ class CrossEntropyMethod:
     _snapshot: Snapshot | None  # of the current state
     _termination: Termination | None
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an option for each setting
         self,
         mean: Any,
         std: Any,

@@ -7,6 +7,7 @@ this project share. The names below are imported when they are first used. Begin
 
 import importlib
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kernels.support.lazy import lazy_names
@@ -66,6 +67,12 @@ __all__ = [
 __getattr__ = lazy_names(__name__)
 
 
+def _execute_and_register(execute: Any, module: object) -> None:
+    """Execute torch's module, then register the schemas, which need torch."""
+    execute(module)
+    importlib.import_module("kernels.ops.schemas")
+
+
 class _RegisterWithTorch:
     """An import finder that registers the operators' schemas as soon as torch is imported.
 
@@ -73,20 +80,21 @@ class _RegisterWithTorch:
     """
 
     def find_spec(self, name: str, *arguments: Any) -> Any:
+        """Return torch's import spec, changed so that importing torch registers our schemas.
+
+        As any finder on ``sys.meta_path``, it returns None if it does not find a module: if the
+        module is not torch, or torch is not installed.
+        """
         if name != "torch":
             return None
-        finders = [finder for finder in sys.meta_path if finder is not self]
-        specs = (finder.find_spec(name, *arguments) for finder in finders)
-        spec: Any = next(filter(None, specs), None)
-        if spec is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_register(module: object) -> None:
-                execute(module)
-                importlib.import_module("kernels.ops.schemas")
-
-            spec.loader.exec_module = execute_and_register
-        return spec
+        other_finders = [finder for finder in sys.meta_path if finder is not self]
+        for finder in other_finders:
+            spec: Any = finder.find_spec(name, *arguments)
+            if spec is not None:
+                execute = spec.loader.exec_module
+                spec.loader.exec_module = partial(_execute_and_register, execute)
+                return spec
+        return None
 
 
 if "torch" in sys.modules:

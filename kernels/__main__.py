@@ -16,21 +16,23 @@ with one_line_interrupts():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command, and return 1 where something does not work, else 0.
+    """Run the command line, and return the exit code: 1 if something does not work, else 0.
 
     Raises:
         SystemExit: With status 2, for arguments that the command does not know.
     """
-    open_closed_streams()
+    open_closed_streams()  # Printing would fail if the parent process had closed them.
     parser = _make_parser()
     words = sys.argv[1:] if argv is None else argv
+    # Without arguments it prints the help.
     options = vars(parser.parse_args(words or ["--help"]))
     wants_json = options.pop("json")
-    name = options.pop("command")
+    command_name = options.pop("command")
     try:
         with one_line_interrupts():
-            # The doctor has to survive a torch that does not import; the others import it.
-            command = importlib.import_module(f"kernels.ops.{name}")
+            # The doctor must run even if torch cannot be imported, so it is the only module
+            # that this imports for the doctor.
+            command = importlib.import_module(f"kernels.ops.{command_name}")
             report = command.run(**options)
     except ValueError as error:
         parser.error(str(error))
@@ -42,27 +44,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         if wants_json:
             text = json.dumps({"works": report.works, **asdict(report)}, indent=2)
         print(text, flush=True)
-    except BrokenPipeError:  # the reader closed the pipe
+    except BrokenPipeError:
+        # The program that reads the output has ended.
         discard_stdout()
     return 0 if report.works else 1
 
 
 def _make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the commands doctor, build and check, with their options."""
     parser = argparse.ArgumentParser(
         prog="python -m kernels", description="Looks after the operators in C++ and CUDA."
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
-    def add(name: str, text: str) -> argparse.ArgumentParser:
+    def add_command(name: str, text: str) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         command.add_argument("--json", action="store_true", help="print one JSON object")
         return command
 
-    examine = add("doctor", "say what works here, and what to do about the rest")
-    build = add("build", "compile operators ahead of time, for containers and offline machines")
-    check = add("check", "walk operators through reference, gradcheck, Numba, C++, CUDA")
+    doctor = add_command("doctor", "say what works here, and what to do about the rest")
+    build = add_command(
+        "build", "compile operators ahead of time, for containers and offline machines"
+    )
+    check = add_command(
+        "check", "walk operators through reference, gradcheck, Numba, C++, CUDA"
+    )
+
     device_help = "what has to work (default: %(default)s)"
-    for command in (examine, check):
+    for command in (doctor, check):
         command.add_argument(
             "--device", choices=("cpu", "cuda"), default="cpu", help=device_help
         )

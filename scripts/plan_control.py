@@ -101,9 +101,10 @@ def pendulum(seed: int, render: bool = False) -> Task:
 
 
 def half_cheetah(seed: int, render: bool = False) -> Task:
-    """Return the task of making HalfCheetah-v5 run.
+    """Return the task of making HalfCheetah-v5 run: its environment, and the cost of a plan.
 
-    MuJoCo itself simulates the plans from the current state, on all cores.
+    A plan is a sequence of actions. MuJoCo simulates a batch of plans from the environment's
+    current state, on all cores.
 
     Args:
         seed: The seed of the start.
@@ -140,13 +141,17 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
     size = mujoco.mj_stateSize(model, full_state)
 
     def state() -> Any:
-        """Return the numbers of MuJoCo's state, shape (size,), from which plans begin."""
+        """Return MuJoCo's current state, shape (size,), from which plans begin."""
         numbers = np.empty(size)
         mujoco.mj_getState(model, env.data, numbers, full_state)  # This fills the array.
         return numbers
 
     def cost(start: Tensor, plans: Tensor) -> Any:
-        """Return minus the sum of rewards: forward velocities, less the squares of actions."""
+        """Return minus the sum of rewards of every plan, shape (plans,).
+
+        A reward is the forward velocity less a share of the squares of the actions, as in
+        Gymnasium. Plans have the shape (plans, steps, actions).
+        """
         actions = plans.double().numpy()
         # The environment applies an action for some steps of the simulator.
         controls = actions.repeat(env.frame_skip, axis=1)

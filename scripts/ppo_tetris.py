@@ -30,6 +30,9 @@ with one_line_interrupts():
     )
 
 if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.distributions import Categorical
+
     from tetris import LinearController
 
 BOARD = "10x10"
@@ -50,12 +53,126 @@ STREAMS = 50
 DECISIONS = 40_000
 
 
+class Agent:
+    """The policy, the critic and their optimizer.
+
+    Methods take the features of all placements of a batch of games, shape (games, placements,
+    features), and a mask of the placements to draw from, shape (games, placements).
+    """
+
+    def __init__(self, count: int) -> None:
+        """Make a linear policy over ``count`` features, and a critic.
+
+        With weights of 0 the policy draws all placements alike. The critic's inputs are the
+        means and the minima of the features over the placements.
+        """
+        import torch
+        from torch import nn
+
+        self.actor = nn.Linear(count, 1, bias=False)
+        nn.init.zeros_(self.actor.weight)
+        self.critic = nn.Sequential(
+            nn.Linear(2 * count, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)
+        )
+        self.optimizer = torch.optim.Adam(
+            [
+                {"params": self.actor.parameters(), "lr": ACTOR_RATE},
+                {"params": self.critic.parameters(), "lr": CRITIC_RATE},
+            ]
+        )
+
+    def set_scale(self, features: Tensor) -> None:
+        """Scale inputs by mean and deviation of features of shape (boards, features)."""
+        import torch
+
+        self.deviation, self.mean = torch.std_mean(features, dim=0)
+        self.deviation.clamp_(min=0.1)
+
+    def evaluate(self, features: Tensor, mask: Tensor) -> tuple[Categorical, Tensor]:
+        """Return the distribution of placements, and the value of each game, shape (games,)."""
+        import torch
+        from torch.distributions import Categorical
+
+        x = (features - self.mean) / self.deviation
+        logits = self.actor(x).squeeze(-1).masked_fill(~mask, -torch.inf)
+        is_choice = mask.unsqueeze(-1)
+        means = (x * is_choice).sum(1) / is_choice.sum(1)
+        minima = x.masked_fill(~is_choice, torch.inf).amin(1)
+        value = self.critic(torch.cat([means, minima], 1)).squeeze(1)
+        return Categorical(logits=logits, validate_args=False), value
+
+    def weights(self) -> tuple[float, ...]:
+        """Return the policy's weights of the features as they are, not scaled."""
+        return tuple((self.actor.weight.detach()[0] / self.deviation).tolist())
+
+    def improve(self, samples: Sequence[Tensor]) -> None:
+        """Take gradient steps on PPO's clipped objective (Schulman et al. 2017).
+
+        Args:
+            samples: features, mask, action, log probability of the action when it was drawn,
+                advantage and target of the value, with a row for every decision.
+        """
+        import torch
+
+        decisions = len(samples[0])
+        for _ in range(EPOCHS):
+            for rows in torch.randperm(decisions).split(decisions // MINIBATCHES):
+                features, mask, action, old_log_prob, advantage, target = (
+                    column[rows] for column in samples
+                )
+                policy, value = self.evaluate(features, mask)
+                ratio = (policy.log_prob(action) - old_log_prob).exp()
+                advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+                clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
+                loss = -torch.minimum(ratio * advantage, clipped * advantage).mean()
+                loss = loss + 0.5 * (value - target).square().mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+
+
+def choices(observation: dict[str, Tensor], infos: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Return the features of all placements, and a mask of those to draw from.
+
+    Placements that end the game are drawn only if all of them end it.
+    """
+    import torch
+
+    legal = infos["action_mask"] == 1
+    surviving = legal & (infos["ends_game"] == 0)
+    mask = torch.where(surviving.any(1, keepdim=True), surviving, legal)
+    return observation["features"], mask
+
+
+def estimate_advantages(
+    rewards: Tensor, values: Tensor, game_ends: Tensor, next_value: Tensor
+) -> Tensor:
+    """Return the advantages by generalised advantage estimation (Schulman et al. 2016).
+
+    Args:
+        rewards: Shape (steps, games), as the result.
+        values: The critic's values before the steps, shape (steps, games).
+        game_ends: Whether a game ended in a step, shape (steps, games).
+        next_value: The values after the last step, shape (games,).
+    """
+    import torch
+
+    advantage = torch.zeros_like(next_value)
+    advantages = torch.empty_like(values)
+    for t in reversed(range(len(rewards))):
+        # What comes after the end of a game does not count.
+        discount = GAMMA * ~game_ends[t]
+        error = rewards[t] + discount * next_value - values[t]
+        advantage = error + LAMBDA * discount * advantage
+        advantages[t] = advantage
+        next_value = values[t]
+    return advantages
+
+
 def learn(features: str, seconds: float, seed: int) -> LinearController:
     """Learn for a time in seconds, and print the learning curve."""
     import gymnasium
     import torch
-    from torch import Tensor, nn
-    from torch.distributions import Categorical
 
     from tetris import LinearController, Rules, Streams
     from tetris.play.rollouts import rollout
@@ -65,53 +182,20 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
     rules = Rules(*Rules.parse_board(BOARD))
     options = {"features": features, "output": "torch", "autoreset_mode": "SameStep"}
     envs = gymnasium.make_vec(f"tetris.envs:CemTetris/Tetris-{BOARD}-v0", GAMES, **options)
-    observation, infos = envs.reset(seed=seed)
-    count = observation["features"].shape[-1]
-    actor = nn.Linear(count, 1, bias=False)
-    nn.init.zeros_(actor.weight)
-    critic = nn.Sequential(
-        nn.Linear(2 * count, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)
-    )
-    optimizer = torch.optim.Adam(
-        [
-            {"params": actor.parameters(), "lr": ACTOR_RATE},
-            {"params": critic.parameters(), "lr": CRITIC_RATE},
-        ]
-    )
-
-    def choices(observation: dict[str, Tensor], infos: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """Return the features of all placements, and a mask of those to draw from.
-
-        Placements that end the game are drawn only if all of them end it.
-        """
-        legal = infos["action_mask"] == 1
-        surviving = legal & (infos["ends_game"] == 0)
-        mask = torch.where(surviving.any(1, keepdim=True), surviving, legal)
-        return observation["features"], mask
-
-    def evaluate(features: Tensor, mask: Tensor) -> tuple[Categorical, Tensor]:
-        """Return the policy, and the value of each game."""
-        x = (features - mean) / deviation
-        logits = actor(x).squeeze(-1).masked_fill(~mask, -torch.inf)
-        is_choice = mask.unsqueeze(-1)
-        means = (x * is_choice).sum(1) / is_choice.sum(1)
-        minima = x.masked_fill(~is_choice, torch.inf).amin(1)
-        value = critic(torch.cat([means, minima], 1)).squeeze(1)
-        return Categorical(logits=logits, validate_args=False), value
+    x, mask = choices(*envs.reset(seed=seed))
+    agent = Agent(x.shape[-1])
 
     # The scale of the features is that of games at random.
-    x, mask = choices(observation, infos)
     random_features = []
     for _ in range(STEPS):
         random_features.append(x[mask])
-        observation, *_, infos = envs.step(torch.multinomial(mask.float(), 1).squeeze(1))
+        action = torch.multinomial(mask.float(), 1).squeeze(1)
+        observation, *_, infos = envs.step(action)
         x, mask = choices(observation, infos)
-    deviation, mean = torch.std_mean(torch.cat(random_features), dim=0)
-    deviation.clamp_(min=0.1)
+    agent.set_scale(torch.cat(random_features))
 
     def controller() -> LinearController:
-        weights = (actor.weight.detach()[0] / deviation).tolist()
-        return LinearController(features, tuple(weights), rules, name=f"PPO, {features}")
+        return LinearController(features, agent.weights(), rules, name=f"PPO, {features}")
 
     def print_score() -> None:
         """Print the lines per game of the policy's best placements, on other pieces."""
@@ -136,44 +220,19 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
         steps = []
         for _ in range(STEPS):
             with torch.no_grad():
-                policy, value = evaluate(x, mask)
+                policy, value = agent.evaluate(x, mask)
             action = policy.sample()
             observation, reward, is_over, _, infos = envs.step(action)
             steps.append((x, mask, action, policy.log_prob(action), value, reward, is_over))
             x, mask = choices(observation, infos)
-        xs, masks, actions, old_log_probs, values, rewards, game_ends = (
+        xs, masks, actions, log_probs, values, rewards, game_ends = (
             torch.stack(column) for column in zip(*steps, strict=True)
         )
-
-        # Generalised advantage estimation (Schulman et al. 2016)
         with torch.no_grad():
-            _, next_value = evaluate(x, mask)
-        advantage = torch.zeros(GAMES)
-        advantages = torch.empty_like(values)
-        for t in reversed(range(STEPS)):
-            discount = GAMMA * ~game_ends[t]
-            error = rewards[t] + discount * next_value - values[t]
-            advantage = error + LAMBDA * discount * advantage
-            advantages[t] = advantage
-            next_value = values[t]
-
-        # The clipped objective (Schulman et al. 2017)
-        columns = (xs, masks, actions, old_log_probs, advantages, advantages + values)
-        samples = [column.flatten(0, 1) for column in columns]
-        for _ in range(EPOCHS):
-            for rows in torch.randperm(GAMES * STEPS).split(GAMES * STEPS // MINIBATCHES):
-                features_, mask_, action_, old_log_prob, gain, target = (
-                    column[rows] for column in samples
-                )
-                policy, value = evaluate(features_, mask_)
-                ratio = (policy.log_prob(action_) - old_log_prob).exp()
-                gain = (gain - gain.mean()) / (gain.std() + 1e-8)
-                clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
-                loss = -torch.minimum(ratio * gain, clipped * gain).mean()
-                loss = loss + 0.5 * (value - target).square().mean()
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
+            _, next_value = agent.evaluate(x, mask)
+        advantages = estimate_advantages(rewards, values, game_ends, next_value)
+        columns = (xs, masks, actions, log_probs, advantages, advantages + values)
+        agent.improve([column.flatten(0, 1) for column in columns])
         placements += GAMES * STEPS
         elapsed += time.perf_counter() - start_time
 

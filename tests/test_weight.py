@@ -22,9 +22,9 @@ CEILINGS = {
     ("cem", PYTHON): 36_700,
     ("tetris", PYTHON): 40_700,
     ("tetris", NATIVE): 52_330,
-    ("kernels", PYTHON): 17_570,
+    ("kernels", PYTHON): 17_910,
     ("kernels", NATIVE): 45_100,
-    ("scripts", PYTHON): 21_230,
+    ("scripts", PYTHON): 21_370,
     ("tests", PYTHON + NATIVE): 118_400,
 }
 WORDS = 22_000  # of README and docs

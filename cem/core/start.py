@@ -22,7 +22,7 @@ from kernels.ops.philox import signed64
 from kernels.support.checks import check_flags, check_integer
 
 
-def init(
+def init(  # noqa: PLR0913 - an option for each setting
     mean: Any,
     std: Any,
     population_size: int | None = None,

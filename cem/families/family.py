@@ -135,7 +135,7 @@ def uniforms(seed: Tensor, generation: Tensor, size: int, count: int) -> Tensor:
 
     They are the same on every processor. A number depends neither on the size nor on the count.
     """
-    words = random_words(seed, generation, size, count, 0)
+    words = random_words(seed, generation, size, count, is_permutation=False)
     return (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
 
 

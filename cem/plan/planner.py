@@ -99,7 +99,7 @@ class Planner:
     tensors it uses are read at every replay; Python numbers stay as they were at the capture.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0915 - an option for each setting; temporary: too long
         self,
         cost: Cost,
         horizon: int,

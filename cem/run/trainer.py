@@ -102,7 +102,7 @@ class Trainer:
         elapsed_s: The wall time of all generations recorded so far, in seconds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an option for each part of a run
         self,
         optimizer: CrossEntropyMethod,
         objective: Objective,

@@ -121,10 +121,22 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
             if reason is Reason.FAILED and ended:
                 reason = Reason.BUDGET
             break
+    return _build_last_result(plan, session, ended, last, reason)
+
+
+def _build_last_result(
+    plan: Plan, session: Session, ended: Sequence[Ended], last: Ended, reason: Reason
+) -> Result[Any]:
+    """Return the result of a call whose last search ended for a reason.
+
+    ``ended`` are the first search with a success and all after it. If there is none, the result
+    is that of the last search.
+    """
     if not ended and not reason.cuts_short:
         reason = Reason.FAILED
     checkpoint = plan.options["checkpoint"]
-    if checkpoint is not None and history.new_records == 0 and not reason.cuts_short:
+    has_searched = session.history.new_records > 0
+    if checkpoint is not None and not has_searched and not reason.cuts_short:
         warnings.warn(_FINISHED.format(checkpoint), RuntimeWarning, stacklevel=outside())
     return build_result(plan, session, ended or [last], reason)
 

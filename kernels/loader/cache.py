@@ -91,14 +91,14 @@ def objection(library: Path) -> str:
     """
     try:
         for path in (library.parent, library):
-            if reason := _distrust(path):
+            if reason := _explain_distrust(path):
                 return f"is not loaded, for {path} {reason}"
     except OSError:
         return "is missing"
     return ""
 
 
-def _distrust(path: Path) -> str:
+def _explain_distrust(path: Path) -> str:
     """Return why code in a file or a folder must not run, or an empty text where it may.
 
     The reason is the end of a sentence. Root's files are trusted: a container's libraries are
@@ -114,11 +114,11 @@ def _distrust(path: Path) -> str:
 
 @contextlib.contextmanager
 def lock(library: Path) -> Iterator[None]:
-    """Hold the right to build one library, waiting for whoever has it.
+    """Hold an exclusive lock on the build of one library, and wait if another process has it.
 
-    The kernel drops a flock with its process, so a killed build blocks nobody. (The package
-    filelock waits for ever on a file system without locks; here each process then builds for
-    itself, and the last one's library stays.)
+    Linux releases a flock when its process ends, so a killed build blocks nobody. On a file
+    system without locks every process builds for itself, and the last library stays; the
+    package filelock would wait there for ever.
 
     Raises:
         BuildError: the cache folder cannot be written, or others can write to it.
@@ -126,14 +126,14 @@ def lock(library: Path) -> Iterator[None]:
     folder = library.parent
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        if reason := _distrust(folder):
+        reason = _explain_distrust(folder)
+        if reason:
             raise BuildError(
                 f"expected a cache folder that you alone can write, but {folder} {reason}",
                 f"chown it or chmod go-w it, or set {VARIABLE} to a folder of yours",
             )
-        handle = os.open(
-            library.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
-        )
+        lock_file = library.with_suffix(".lock")
+        handle = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise unusable(folder, error) from error
     try:
@@ -144,8 +144,8 @@ def lock(library: Path) -> Iterator[None]:
             flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        # Unlocked first: a process forked meanwhile has the file open too, and closing it would
-        # not free it.
+        # Closing the file would not release the lock if a process that was forked meanwhile has
+        # it open, too.
         flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
@@ -165,11 +165,13 @@ def unusable(folder: Path, error: OSError) -> BuildError:
 
 @contextlib.contextmanager
 def work_dir(library: Path) -> Iterator[Path]:
-    """Make a fresh folder to build in, and remove it afterwards.
+    """Make a temporary folder beside a library to build it in, and remove it afterwards.
 
-    The folders of builds that were killed long ago are removed too. No name is used twice: the
-    compilers of a killed build may still run, and what they write must not meet the next
-    build's files. An error of the disk inside becomes a BuildError.
+    The folder has a new name every time, because the compilers of a killed build may still be
+    writing to theirs. Folders that killed builds left more than a day ago are removed, too.
+
+    Raises:
+        BuildError: the disk is full or cannot be written, now or inside the block.
     """
     for folder in library.parent.glob(f"*{_WORK_SUFFIX}"):
         with contextlib.suppress(OSError):

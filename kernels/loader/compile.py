@@ -66,79 +66,98 @@ class Sources(NamedTuple):
 
 
 def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
-    """Compile and link a library in a work folder, and return the files that were read."""
+    """Compile and link a shared library in a folder, and return the files that were read.
+
+    Args:
+        work: the folder for the library and all intermediate files.
+        name: the file name of the library.
+        sources: what to compile.
+    """
     torch = find_torch()
     compiler = find_compiler()
     commands = _make_commands(work, sources)
+    # guard.cpp, a part of every library, reports operators that torch does not register.
     commands["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
-    library_dir = str(torch.root / "lib")
-    # -z defs: a function that nobody defines fails here, not in the middle of a run. Some
-    # compilers would link libstdc++ statically. With torch's there would be two in the process,
-    # and the first error message with a number in it would crash.
-    link = [
-        *compiler.command,
-        "-shared",
-        "-pthread",
-        "-Wl,-z,defs",
-        *commands,
-        "-l:libstdc++.so.6",
-    ]
-    link += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
-    link += ["-ltorch", "-ltorch_cpu", "-lc10", "-o", name]
+    # The keys of the commands are the names of the object files.
+    link = [*compiler.command, "-shared", "-pthread", *commands, "-o", name]
+    # An undefined function is an error now, not in the middle of a run.
+    link += ["-Wl,-z,defs"]
+    # Some compilers would link libstdc++ statically. With torch's there would be two in the
+    # process, and the first error message with a number in it would crash.
+    link += ["-l:libstdc++.so.6"]
+    torch_libraries = str(torch.root / "lib")
+    link += ["-L", torch_libraries, "-Xlinker", "-rpath", "-Xlinker", torch_libraries]
+    link += ["-ltorch", "-ltorch_cpu", "-lc10"]
     if sources.archs:
-        link += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(find_nvcc(torch.cuda)))]
+        cuda_runtime = find_runtime(find_nvcc(torch.cuda))
+        link += ["-ltorch_cuda", "-lc10_cuda", str(cuda_runtime)]
     _run({**commands, name: link}, work)
-    return _read_files(work, torch)
+    return _list_read_files(work, torch)
 
 
 def _make_commands(work: Path, sources: Sources) -> dict[str, list[str]]:
-    """Return the commands that compile sources, by the names of their objects."""
+    """Return the commands that compile the sources, by the names of their object files.
+
+    The commands run in the folder ``work``, where this writes a header with the macros.
+    """
     torch = find_torch()
     compiler = find_compiler()
     flags = sources.flags
-    if "ziglang" in compiler.command:  # it reads -mtune as the name of the processor
+    if "ziglang" in compiler.command:
+        # Zig reads -mtune as the name of the processor.
         flags = [flag for flag in flags if flag != "-mtune=generic"]
-    prefixes = {".cpp": [*compiler.command, *CXX_FLAGS, *flags]}
+    compile_cpp = [*compiler.command, *CXX_FLAGS, *flags]
+    compile_cuda: list[str] = []
     if sources.archs:
         nvcc = str(find_nvcc(torch.cuda).path)
-        prefixes[".cu"] = [nvcc, "-ccbin", compiler.program, *NVCC_FLAGS]
-        # nvcc compiles for one architecture after another unless it may use as many threads.
-        prefixes[".cu"] += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
-        prefixes[".cu"] += sources.nvcc_flags  # nvcc takes the last of equal flags
-    include = torch.root / "include"
-    common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
-    # Macros are in a header that every source includes first, because nvcc splits -D at commas.
-    defines = (*RENAMED.items(), *sources.defines)
-    macros = "".join(f"#define {name} {value}\n" for name, value in defines)
+        compile_cuda = [nvcc, "-ccbin", compiler.program, *NVCC_FLAGS]
+        # Without --threads nvcc compiles for one architecture after another.
+        compile_cuda += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
+        # They come last, because the last one of contradictory flags counts.
+        compile_cuda += sources.nvcc_flags
+
+    # Every source includes a header with the macros first, because nvcc splits -D at commas.
+    # RENAMED replaces some functions of torch by those of guard.cpp.
+    macros = ""
+    for name, value in (*RENAMED.items(), *sources.defines):
+        macros += f"#define {name} {value}\n"
     (work / "defines.h").write_text(macros, encoding="utf-8")
+    common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
     common += ["-include", "defines.h"]
     for folder in sources.include_dirs:
         common += ["-I", os.path.abspath(folder)]
-    # torch's headers are system headers, about which compilers do not warn.
+    # Compilers do not warn about system headers, as torch's are declared here.
+    include = torch.root / "include"
     for folder in (include, include / "torch/csrc/api/include"):
         common += ["-isystem", str(folder)]
+
     commands = {}
     for index, source in enumerate(sources.files):
+        compile_source = compile_cuda if source.suffix == ".cu" else compile_cpp
+        # -MMD writes the names of the headers that were read into the file after -MF.
         files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
-        commands[f"{index}.o"] = [*prefixes[source.suffix], *common, *files]
+        commands[f"{index}.o"] = [*compile_source, *common, *files]
     return commands
 
 
-def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
-    """Run the commands of a build with ninja in the work folder.
+def _run(commands: Mapping[str, Sequence[str]], work: Path) -> None:
+    """Run commands with ninja in the folder ``work``, at the same time where possible.
 
-    ``steps`` has the command for each output file. The last one needs all outputs before it.
+    ``commands`` has the command that makes each file. The last one links the files that the
+    others make, so it runs when they have ended.
+
+    Raises:
+        BuildError: a command failed, or the disk is full.
     """
-    outputs = list(steps)
+    outputs = list(commands)
     lines = ["rule run", "  command = $words"]
-    for output, words in steps.items():
-        needs = " ".join(outputs[:-1]) if output == outputs[-1] else ""
-        lines += [
-            f"build {output}: run {needs}",
-            "  words = " + shlex.join(words).replace("$", "$$"),
-        ]
+    for output, words in commands.items():
+        inputs = " ".join(outputs[:-1]) if output == outputs[-1] else ""
+        # ninja reads $ as the start of a variable, and $$ as a dollar sign.
+        quoted_words = shlex.join(words).replace("$", "$$")
+        lines += [f"build {output}: run {inputs}", f"  words = {quoted_words}"]
     (work / "build.ninja").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    done = subprocess.run(
+    process = subprocess.run(
         [Path(ninja.BIN_DIR) / "ninja", "-C", work],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -148,11 +167,12 @@ def _run(steps: Mapping[str, Sequence[str]], work: Path) -> None:
         env={**os.environ, "TMPDIR": str(work), "LC_ALL": "C"},
         check=False,
     )
-    if done.returncode:
+    if process.returncode != 0:
+        # If the disk is full, the compiler is not the problem.
         for number in (errno.ENOSPC, errno.EDQUOT):
-            if os.strerror(number) in done.stdout:
+            if os.strerror(number) in process.stdout:
                 raise unusable(work.parent, OSError(number, os.strerror(number)))
-        raise BuildError(f"the compiler failed:\n{_extract_error(done.stdout)}")
+        raise BuildError(f"the compiler failed:\n{_extract_error(process.stdout)}")
 
 
 def _extract_error(output: str) -> str:
@@ -187,20 +207,25 @@ def compile_check(
         BuildError: the file does not compile.
         ValueError: an architecture or a define cannot be used.
     """
-    archs = [arch] if isinstance(arch, str) else list(arch)
-    matches = [re.fullmatch(r"sm_(\d+)(\d[af]?)", name) for name in archs]
-    if not archs or None in matches:
-        got = ", ".join(map(repr, archs)) or "none"
+    names = [arch] if isinstance(arch, str) else list(arch)
+    archs = []
+    for name in names:
+        # "sm_90a" becomes "9.0a".
+        match = re.fullmatch(r"sm_(\d+)(\d[af]?)", name)
+        if match is not None:
+            archs.append(f"{match[1]}.{match[2]}")
+    if not names or len(archs) < len(names):
+        got = ", ".join(map(repr, names)) or "none"
         raise ValueError(f"expected architectures such as 'sm_90', got {got}")
-    began = time.monotonic()
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        gpus = [f"{match[1]}.{match[2]}" for match in matches if match is not None]
         work = Path(folder)
-        _run(_make_commands(work, Sources([source], include_dirs, defines, (), gpus)), work)
-    return time.monotonic() - began
+        sources = Sources([source], include_dirs, defines, flags=(), archs=archs)
+        _run(_make_commands(work, sources), work)
+    return time.monotonic() - start
 
 
-def _read_files(work: Path, torch: Torch) -> set[Path]:
+def _list_read_files(work: Path, torch: Torch) -> set[Path]:
     """Return the files of the project that a build read.
 
     They are all but its own files and those of torch, CUDA and the system.

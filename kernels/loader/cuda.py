@@ -29,31 +29,38 @@ class Nvcc(NamedTuple):
 
 
 def find_nvcc(cuda: str | None = None) -> Nvcc:
-    """Return the nvcc to compile with.
+    """Return the nvcc to compile with: that of ``$CUDA_HOME``, else one on PATH or from PyPI.
 
-    ``$CUDA_HOME`` was chosen by a person and comes first, then PATH and the packages on PyPI.
-    Among these two, an nvcc of the major version of ``cuda``, for which torch was built, is
-    preferred.
+    Args:
+        cuda: the CUDA version that torch was built for, such as ``"13.0"``. Among PATH and
+            PyPI's packages, an nvcc of the same major version is preferred.
 
     Raises:
         CompilerMissingError: there is none that works.
     """
     home = os.environ.get("CUDA_HOME", "").strip()
-    if home and (chosen := _ask_nvcc(Path(home, "bin", "nvcc"))):
-        return chosen
+    if home:
+        chosen = _ask_nvcc(Path(home, "bin", "nvcc"))
+        if chosen is not None:
+            return chosen
+
     on_path = shutil.which("nvcc")
     paths = [Path(on_path)] if on_path is not None else []
-    # CUDA 12's packages have no nvcc.
+    # Only the packages for CUDA 13 contain nvcc.
     paths += [folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()]
-    compilers = list(filter(None, map(_ask_nvcc, paths)))
-    major = (cuda or "").partition(".")[0]
-    if compilers:
-        return next((nvcc for nvcc in compilers if nvcc.major == major), compilers[0])
+    candidates = [_ask_nvcc(path) for path in paths]
+    working = [nvcc for nvcc in candidates if nvcc is not None]
+    torch_major = (cuda or "").partition(".")[0]
+    for nvcc in working:
+        if nvcc.major == torch_major:
+            return nvcc
+    if working:
+        return working[0]
+
     remedy = "install the CUDA toolkit or set CUDA_HOME to its folder"
-    if major != "12":
+    if torch_major != "12":
         version = f"=={cuda}.*" if cuda else ""
-        # NVIDIA's package without content, which pins all parts of one CUDA version: nvcc
-        # brings crt, nvvm and runtime.
+        # This package pins the versions of all parts that nvcc needs.
         remedy += f", or run pip install 'cuda-toolkit[nvcc,cccl]{version}'"
     raise CompilerMissingError(
         "no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)", remedy
@@ -132,6 +139,8 @@ def capabilities() -> tuple[str, ...]:
 def gencode_flags(archs: Sequence[str]) -> list[str]:
     """Return nvcc's flags for architectures such as ``9.0``, ``9.0a`` or ``9.0+PTX``.
 
+    With ``+PTX`` the library also contains PTX, which drivers compile for newer GPUs.
+
     Raises:
         BuildError: an architecture is not written like these.
     """
@@ -142,8 +151,9 @@ def gencode_flags(archs: Sequence[str]) -> list[str]:
             raise BuildError(
                 f"expected architectures such as 9.0, 9.0a or 9.0+PTX, got {arch!r}"
             )
-        number = match[1] + match[2]
+        major, minor, ptx = match.groups()
+        number = major + minor
         flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
-        if match[3]:
+        if ptx:
             flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
     return flags

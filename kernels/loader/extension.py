@@ -91,12 +91,14 @@ class Extension:
     cuda_sources: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Make tuples of all sequences."""
+        """Check the sources, and make tuples of arguments that may be one value or several."""
+        # object.__setattr__ can change the fields of a frozen dataclass.
         for name in ("sources", "include_dirs"):
             object.__setattr__(self, name, _as_paths(name, getattr(self, name)))
         for name in ("cflags", "cuda_cflags", "cpp_sources", "cuda_sources"):
             value = getattr(self, name)
-            object.__setattr__(self, name, (value,) if isinstance(value, str) else tuple(value))
+            values = (value,) if isinstance(value, str) else tuple(value)
+            object.__setattr__(self, name, values)
         for path in self.sources:
             if path.suffix not in (".cpp", ".cu"):
                 hint = "code is given as cpp_sources or cuda_sources"
@@ -105,7 +107,8 @@ class Extension:
                 )
         if not (self.sources or self.cpp_sources or self.cuda_sources):
             raise ValueError(f"expected a source of {self.name}, got none")
-        if self.cuda_sources or any(path.suffix == ".cu" for path in self.sources):
+        has_cuda_file = any(path.suffix == ".cu" for path in self.sources)
+        if self.cuda_sources or has_cuda_file:
             object.__setattr__(self, "cuda", True)
 
     def library_path(self) -> Path:
@@ -113,37 +116,45 @@ class Extension:
         return cache.cache_dir() / self._make_file_name(self._describe_tools())
 
     def find(self) -> Path | None:
-        """Return the library that ``load`` would take from the cache, or None.
+        """Return the library that ``load`` takes from the cache; None if no library fits.
 
-        This is the library that would be built. Where the cache does not have it, a library
-        that was built ahead of the same sources, options and torch is taken: built by the same
-        tools for more GPUs, or, on a machine without tools, by any tools. The driver may then
-        have to compile it for a newer GPU.
+        The first choice is the library that ``build`` would make here. Otherwise it is a
+        library that was built ahead from the same sources, options and torch: by the same tools
+        but for more GPUs or, on a machine without compilers, by any tools. On such a machine
+        the last choice is one without code for its GPU, which the driver may be able to
+        compile.
         """
         try:
             tools = self._describe_tools()
+            library = cache.locate(self._make_file_name(tools))
+            if library is not None:
+                return library
+            # A library for more GPUs than these fits, too, so they are compared separately.
+            gpus: Sequence[str] = tools.pop("architectures", ())
         except CompilerMissingError:
             tools = None
-        if tools is not None and (exact := cache.locate(self._make_file_name(tools))):
-            return exact
-        gpus: Sequence[str] = ()
-        if self.cuda:
-            gpus = tools["architectures"] if tools is not None else capabilities()
+            gpus = capabilities() if self.cuda else ()
+
+        # Look at all libraries from the same sources. A manifest describes the tools that built
+        # its library, and the architectures that they compiled for.
         fallback = None
         for library, manifest in cache.manifests(f"{self._make_stem()}-*"):
             archs = manifest.get("architectures", [])
             # A library for 9.0+PTX has the code for 9.0 as well.
-            has_gpus = set(gpus) <= {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
-            if tools is None:
-                this_processor = processor() if self.native else None
-                fits = manifest["processor"] in (None, this_processor)
+            supported = {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
+            supports_gpus = supported.issuperset(gpus)
+            if tools is not None:
+                has_same_tools = tools.items() <= manifest.items()
+                is_usable = supports_gpus and has_same_tools
             else:
-                parts = tools.keys() - {"architectures"}
-                fits = has_gpus and all(manifest[part] == tools[part] for part in parts)
-            if fits and not cache.objection(library):
-                if has_gpus:
-                    return library
-                fallback = fallback or library
+                this_processor = processor() if self.native else None
+                is_usable = manifest["processor"] in (None, this_processor)
+            if not is_usable or cache.objection(library):
+                continue
+            if supports_gpus:
+                return library
+            if fallback is None:
+                fallback = library
         return fallback
 
     def build(self) -> Path:
@@ -175,6 +186,7 @@ class Extension:
                 since a library of its name was loaded; or another one has registered an
                 operator of it.
         """
+        # A second version would register the same operators again, which torch does not allow.
         content = self._make_stem(), self.native, self.archs
         if self.name in _loaded:
             loaded_content, library = _loaded[self.name]
@@ -202,6 +214,8 @@ class Extension:
                 f"set {cache.VARIABLE} to another folder"
             )
             raise BuildError(f"cannot load {library} ({error})", remedy) from error
+
+        # The library reports the first operator that torch would not register, if any.
         refused_registration = ctypes.CDLL(str(library)).refused_registration
         refused_registration.restype = ctypes.c_char_p
         refused = refused_registration().decode()
@@ -228,12 +242,14 @@ class Extension:
         return f"{self._make_stem()}-{_digest_values(tools)}.so"
 
     def _make_stem(self) -> str:
-        """Return the library's name and a digest of its sources, options and torch.
+        """Return the start of the library's file name: its name and a digest of what it is.
 
-        Neither compilers nor processor or GPU are in it, and no path: two checkouts share a
-        cache.
+        The digest covers sources, headers, options and torch. It covers neither compilers nor
+        processor nor GPUs, so that a library that was built on another machine can be found,
+        and no folders, so that two checkouts share a cache.
         """
         torch = self._find_torch()
+        files = [GUARD, *self.sources, *self._list_headers()]
         identity = {
             "format": _KEY_FORMAT,
             "machine": platform.machine(),
@@ -242,15 +258,18 @@ class Extension:
             "nvcc_flags": [*NVCC_FLAGS, *self.cuda_cflags] if self.cuda else None,
             "defines": self.defines,
             "code": [self.cpp_sources, self.cuda_sources],
-            "files": [
-                [path.name, _digest_file(path)]
-                for path in (GUARD, *self.sources, *self._list_headers())
-            ],
+            "files": [[path.name, _digest_file(path)] for path in files],
         }
         return f"{self.name}-{_digest_values(identity)}"
 
     def _describe_tools(self) -> dict[str, Any]:
-        """Return what else shapes the library: the compilers, and what they compile for."""
+        """Return the compilers, their options and what they compile for.
+
+        With the sources they determine the library. All values can be written as JSON.
+
+        Raises:
+            CompilerMissingError: there is no C++ compiler, or no nvcc for a library with CUDA.
+        """
         compiler = find_compiler()
         tools: dict[str, Any] = {
             "compiler": compiler.version,
@@ -282,35 +301,47 @@ class Extension:
         return [path for path in files if path.suffix in HEADER_SUFFIXES and path.is_file()]
 
     def _compile(self, work: Path, library: Path) -> None:
-        """Compile in the work folder and move the result into place."""
-        began = time.monotonic()
+        """Compile the library in a temporary folder, and move the result into the cache.
+
+        Raises:
+            BuildError: a compiler failed, a header is missing in the cache key, or a source was
+                changed meanwhile.
+        """
+        start = time.monotonic()
         reason = f" ({self.reason})" if self.reason else ""
         cache.say(f"building {self.name}{reason} into {library.parent} ...")
         tools = self._describe_tools()
         flags = ["-march=native"] if self.native else []
         flags += self.cflags
+
+        # Code that was passed as a text becomes a file.
         files = list(self.sources)
         for suffix, texts in ((".cpp", self.cpp_sources), (".cu", self.cuda_sources)):
             for number, text in enumerate(texts):
-                files.append(work / f"{self.name}_{number}{suffix}")
-                files[-1].write_text(text, encoding="utf-8")
+                path = work / f"{self.name}_{number}{suffix}"
+                path.write_text(text, encoding="utf-8")
+                files.append(path)
         archs = tools.get("architectures", ())
         sources = Sources(
             files, self.include_dirs, self.defines, flags, archs, self.cuda_cflags
         )
-        read = compile_library(work, library.name, sources)
-        unlisted = read - {path.resolve() for path in (*self.sources, *self._list_headers())}
+        read_files = compile_library(work, library.name, sources)
+
+        # The cache key must cover every file of the project that the compiler has read.
+        digested_files = {path.resolve() for path in (*self.sources, *self._list_headers())}
+        unlisted = read_files - digested_files
         if unlisted:
             raise BuildError(
                 f"expected every header of {self.name} to lie directly in its include_dirs, "
                 f"got {min(unlisted)}"
             )
+        # The file name has a digest of the sources, so it shows whether they have changed.
         if self.library_path() != library:
             raise BuildError(
                 f"the sources of {self.name} changed while it was built", "try again"
             )
         cache.install(work / library.name, tools, library)
-        cache.say(f"{self.name} built in {time.monotonic() - began:.1f} s")
+        cache.say(f"{self.name} built in {time.monotonic() - start:.1f} s")
 
 
 def side_by_side(

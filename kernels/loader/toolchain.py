@@ -83,18 +83,23 @@ def find_torch() -> Torch:
 
 
 def find_compiler() -> Compiler:
-    """Return the C++ compiler: ``$CXX`` where it is set, else the first that answers.
+    """Return the C++ compiler of ``$CXX`` or, if that is not set, the first one that works.
 
-    After c++, g++ and clang++ that is the Clang of the package ziglang, if it is installed.
+    These are c++, g++, clang++ and the Clang of the Python package ziglang.
 
     Raises:
-        CompilerMissingError: ``$CXX`` does not work, or none of the names does.
+        CompilerMissingError: ``$CXX`` does not work, or none of these does.
     """
     chosen = os.environ.get("CXX", "").strip()
-    for first, *rest in [chosen.split()] if chosen else _COMPILERS:
-        path = shutil.which(first)
-        if path is not None and (version := answer(path, *rest, "--version")):
-            return Compiler((os.path.abspath(path), *rest), version.partition("\n")[0])
+    commands = [chosen.split()] if chosen else _COMPILERS
+    for program, *options in commands:
+        path = shutil.which(program)
+        if path is None:
+            continue
+        version = answer(path, *options, "--version")
+        if version:
+            first_line = version.partition("\n")[0]
+            return Compiler((os.path.abspath(path), *options), first_line)
     if chosen:
         raise CompilerMissingError(
             f"expected $CXX to name a working C++ compiler, got {chosen!r}",

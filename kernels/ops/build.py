@@ -49,17 +49,27 @@ def _build(library: Extension, *, needs_cuda: bool) -> Outcome:
 def choose_libraries(
     names: Sequence[str], device: str | None, archs: tuple[str, ...], *, portable: bool
 ) -> list[Extension]:
-    """Return the libraries to build, by default all for every device that torch supports."""
+    """Return the libraries to build: for every operator and device, an extension to compile.
+
+    Args:
+        names: operators or folders of operators; all if there are none.
+        device: "cpu", "cuda", "all", or None for every device that torch was built for.
+        archs: the GPU architectures of CUDA libraries, such as "9.0"; the default if empty.
+        portable: whether libraries for the CPU run on any processor of this architecture.
+
+    Raises:
+        BuildError: an architecture is not written as nvcc expects.
+    """
     folders = choose(names, sorted(FAMILIES))
-    gencode_flags(archs)  # raises an error for what is no architecture
-    both = device == "all" or (device is None and find_torch().cuda is not None)
-    devices = ("cpu", "cuda") if both else (device or "cpu",)
+    gencode_flags(archs)  # checks the architectures
+    if device is None:
+        device = "cpu" if find_torch().cuda is None else "all"
+    devices = ["cpu", "cuda"] if device == "all" else [device]
     libraries = []
     for name in folders:
         for device_type in devices:
             library = extension(name, device_type)
             native = library.native and not portable
-            libraries.append(
-                replace(library, native=native, archs=archs if library.cuda else ())
-            )
+            library_archs = archs if library.cuda else ()
+            libraries.append(replace(library, native=native, archs=library_archs))
     return libraries

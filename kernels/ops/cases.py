@@ -2,17 +2,23 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Generator, Tensor
 
-from kernels.ops import cem_update, cma_update, lltm
-from kernels.ops.discrete import op, tables
-from kernels.ops.discrete import reference as draws
+from kernels.ops.cem_update import cem_update, cem_update_reference
+from kernels.ops.cma_update import cma_update, cma_update_reference
+from kernels.ops.discrete.op import sample_categorical, sample_permutation
+from kernels.ops.discrete.reference import (
+    sample_categorical_reference,
+    sample_permutation_reference,
+)
+from kernels.ops.discrete.tables import update_tables, update_tables_reference
 from kernels.ops.elementwise import op as elementwise
+from kernels.ops.lltm import lltm, lltm_reference
 from kernels.ops.normal import sample_normal, sample_normal_reference
 from kernels.ops.philox import WORD, philox4x32, split64
 from kernels.support.names import unknown_name
@@ -29,36 +35,10 @@ class Case:
     inputs: Callable[..., Tensors]  # of a generator and a size: float64, on the CPU
     small: tuple[int, ...]  # the size for finite differences and Numba's slow simulator
     large: tuple[int, ...]  # the size for C++ and CUDA
-    arguments: Mapping[str, Any]  # by name, for the prototype too
+    arguments: Mapping[str, Any] = field(default_factory=dict)  # by name, also for Numba
     gradients: bool = True  # without a derivative, results alone are compared
     prototype: str = ""  # the module that has one in Numba
-    folder: str = "normal"  # of this package
-
-
-def _make_case(
-    name: str,
-    modules: Sequence[Any],
-    inputs: Callable[..., Tensors],
-    small: tuple[int, ...],
-    large: tuple[int, ...],
-    call: Callable[..., Any] | None = None,
-    prototype: str = "",
-    **arguments: Any,
-) -> Case:
-    """Return the case of an operator in the last module, whose reference is in the first one.
-
-    With ``call``, both are called as ``call(function, *inputs, **arguments)``, and have no
-    derivative.
-    """
-    reference = getattr(modules[0], f"{name}_reference")
-    operator = getattr(modules[-1], name)
-    if call is not None:
-        reference = partial(call, reference)
-        operator = partial(call, operator)
-    folder = modules[-1].__name__.split(".")[2]
-    return Case(
-        reference, operator, inputs, small, large, arguments, call is None, prototype, folder
-    )
+    folder: str = ""  # of this package, if its name is not that of the operator
 
 
 def _randn(generator: Generator, *shape: int) -> Tensor:
@@ -89,36 +69,59 @@ def _to_open_unit(upper: Tensor, lower: Tensor) -> Tensor:
     return upper.double() * 2.0**-32 + (lower >> 11).double() * 2.0**-53 + 2.0**-54
 
 
+def _to_rounded_unit(word: Tensor) -> Tensor:
+    """Return about (word + 1/2) 2^-32, rounded to float32 as box_muller.h does."""
+    u = word.float().double() * (1.0 - 2.0**-23) * 2.0**-32 + 2.0**-33
+    u = u.float().double()
+    # Near 1 the kernel computes the logarithm from 2 - u, which is rounded as well.
+    return torch.where(u > 0.5, 2.0 - (2.0 - u).float().double(), u)
+
+
 def noise(
     dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype: torch.dtype
 ) -> Tensor:
-    """Return the noise z of the sampler, shape (dimensions, samples).
+    """Return the normal noise z of the sampler, shape (dimensions, samples), float64.
 
-    float64 has a noise of its own; all other types share one. Two samples in a row share a pair
-    of uniform numbers, from which the Box-Muller transform makes them.
+    z is a function of seed, generation, dimension and index of the sample, which are packed
+    into the key and the counter of Philox4x32. From its four random words of 32 bits the
+    Box-Muller transform makes normal numbers in pairs, for samples 2 k and 2 k + 1.
+
+    A counter serves a block of four samples: two words make a pair. In float64 two words make
+    one uniform number, so each half of a block has a counter of its own. float32, float16 and
+    bfloat16 have the same noise.
+
+    Args:
+        dimensions: indices of dimensions, int64, one-dimensional.
+        samples: indices of samples, int64, one-dimensional.
+        seed: from 0 to 2**64 - 1.
+        generation: from 0 to 2**38 - 1.
+        dtype: the dtype of the samples.
     """
-    d = dimensions.unsqueeze(-1)
+    dimension = dimensions.unsqueeze(-1)
     block = samples // 4
     half = samples % 4 // 2
-    upper = generation >> 32 << 24 | d >> 32 << 12 | block >> 32
+    # The first three words of the counter are the lower 32 bits of three numbers. The fourth
+    # one has their upper bits: 12 of the block, 12 of the dimension and 6 of the generation.
+    upper_bits = generation >> 32 << 24 | dimension >> 32 << 12 | block >> 32
     if dtype is torch.float64:
-        upper = upper | 1 << 31 | half << 30
+        # Bit 31 marks float64, and bit 30 the half of the block.
+        upper_bits = upper_bits | 1 << 31 | half << 30
+    counter = (block & WORD, dimension & WORD, generation & WORD, upper_bits)
     domain = int.from_bytes(b"normal z", "big")  # other users of Philox have other keys
-    key = split64(seed ^ domain)
-    w = philox4x32((block & WORD, d & WORD, generation & WORD, upper), key)
+    words = philox4x32(counter, split64(seed ^ domain))
+
+    # Box-Muller: a uniform number gives the radius, and another one the angle.
     if dtype is torch.float64:
-        u = _to_open_unit(w[0], w[1])
-        turn = _to_open_unit(w[2], w[3])
+        uniform = _to_open_unit(words[0], words[1])
+        turn = _to_open_unit(words[2], words[3])
     else:
-        radius_word = torch.where(half == 0, w[0], w[2])
-        angle_word = torch.where(half == 0, w[1], w[3])
-        # Rounded as in box_muller.h.
-        u = radius_word.float().double() * (1.0 - 2.0**-23) * 2.0**-32 + 2.0**-33
-        u = u.float().double()
-        u = torch.where(u > 0.5, 2.0 - (2.0 - u).float().double(), u)
+        radius_word = torch.where(half == 0, words[0], words[2])
+        angle_word = torch.where(half == 0, words[1], words[3])
+        uniform = _to_rounded_unit(radius_word)
         turn = (angle_word.double() + 0.5) * 2.0**-32
-    radius = (-2.0 * u.log()).clamp(min=0.0).sqrt()
+    radius = (-2.0 * uniform.log()).clamp(min=0.0).sqrt()
     angle = 2.0 * math.pi * turn
+    # The first sample of a pair has the cosine, and the second one the sine.
     z: Tensor = radius * torch.where(samples % 2 == 0, angle.cos(), angle.sin())
     return z
 
@@ -145,21 +148,29 @@ def _make_search(generator: Generator, population: int, dimensions: int) -> Tens
     return fitness, candidates, torch.ones(4, dimensions, dtype=torch.float64)
 
 
-def _call_update(update: Any, fitness: Tensor, *inputs: Tensor, num_elites: int) -> Any:
-    """Call an update with the record and the generation with which a search begins.
+def _call_update(
+    update: Any,
+    fitness: Tensor,
+    candidates: Tensor,
+    distribution: Tensor,
+    *factor_and_paths: Tensor,
+    num_elites: int,
+) -> Any:
+    """Call an update of CEM or CMA-ES, or its reference, as in the first generation.
 
-    The inputs are candidates and distribution, and what the update takes behind the generation.
+    ``factor_and_paths`` are the two tensors that only ``cma_update`` takes. The record begins
+    with the best fitness, which is not known yet, and ends with the last generation that
+    failed, 0 for none.
     """
     record = torch.tensor([math.nan] * 4 + [0.0], dtype=torch.float64, device=fitness.device)
-    generation = record[-1].long()
-    candidates, distribution, *others = inputs
+    generation = torch.tensor(0, device=fitness.device)
     return update(
         fitness,
         candidates,
         distribution,
         record,
         generation,
-        *others,
+        *factor_and_paths,
         num_elites,
         maximize=False,
     )
@@ -183,7 +194,7 @@ def _call_cma_update(
     )
 
 
-def _make_table(rows: int, values: int, generator: Generator) -> Tensors:
+def _make_table(generator: Generator, rows: int, values: int) -> Tensors:
     """Return a table of probabilities, some of them 0."""
     return (_clear_some(torch.rand(rows, values, generator=generator, dtype=torch.float64)),)
 
@@ -220,47 +231,82 @@ def _call_update_tables(
     return update(fitness, candidates, state, 3, _FAMILIES, maximize=False)
 
 
-_NUMBA = "kernels.ops.elementwise.prototype"
 # Seed and generation are so large that all of their words count.
 _NOISE = {"num_samples": 13, "seed": 2**63 + 12345, "generation": 2**32 + 7}
 
 # Sizes are no multiples of the kernels' tiles. Those of lltm are the sizes of its tutorial.
 CASES = {
-    name: _make_case(
-        name, [elementwise], partial(_make_elements, count), (37,), (10_007,), prototype=_NUMBA
-    )
-    for name, count in (("sigmoid", 1), ("vector_add", 2), ("elementwise_mult", 2))
-} | {
-    "lltm": _make_case("lltm", [lltm], _make_cell, (2, 3, 5), (16, 32, 128)),
-    "normal": Case(_sample_reference, sample_normal, _make_parameters, (5,), (301,), _NOISE),
-    "cem_update": _make_case(
-        "cem_update",
-        [cem_update],
+    "lltm": Case(
+        lltm_reference,
+        lltm,
+        _make_cell,
+        (2, 3, 5),
+        (16, 32, 128),
+    ),
+    "normal": Case(
+        _sample_reference,
+        sample_normal,
+        _make_parameters,
+        (5,),
+        (301,),
+        _NOISE,
+    ),
+    "cem_update": Case(
+        partial(_call_update, cem_update_reference),
+        partial(_call_update, cem_update),
         _make_search,
         (10, 3),
         (5000, 301),
-        _call_update,
-        num_elites=4,
+        {"num_elites": 4},
+        gradients=False,
     ),
-    "cma_update": _make_case(
-        "cma_update",
-        [cma_update],
+    "cma_update": Case(
+        partial(_call_cma_update, cma_update_reference),
+        partial(_call_cma_update, cma_update),
         _make_search,
         (10, 3),
         (300, 20),
-        _call_cma_update,
-        num_elites=3,
+        {"num_elites": 3},
+        gradients=False,
     ),
-    "categorical": _make_case(
-        "sample_categorical", [draws, op], partial(_make_table, 15, 300), (), (), _call_sampler
+    "categorical": Case(
+        partial(_call_sampler, sample_categorical_reference),
+        partial(_call_sampler, sample_categorical),
+        _make_table,
+        (),
+        (15, 300),
+        gradients=False,
+        folder="discrete",
     ),
-    "permutation": _make_case(
-        "sample_permutation", [draws, op], partial(_make_table, 71, 70), (), (), _call_sampler
+    "permutation": Case(
+        partial(_call_sampler, sample_permutation_reference),
+        partial(_call_sampler, sample_permutation),
+        _make_table,
+        (),
+        (71, 70),
+        gradients=False,
+        folder="discrete",
     ),
-    "update_tables": _make_case(
-        "update_tables", [tables], _make_generation, (9,), (300,), _call_update_tables
+    "update_tables": Case(
+        partial(_call_update_tables, update_tables_reference),
+        partial(_call_update_tables, update_tables),
+        _make_generation,
+        (9,),
+        (300,),
+        gradients=False,
+        folder="discrete",
     ),
 }
+for _name, _operands in ("sigmoid", 1), ("vector_add", 2), ("elementwise_mult", 2):
+    CASES[_name] = Case(
+        elementwise.REFERENCES[_name],
+        getattr(elementwise, _name),
+        partial(_make_elements, _operands),
+        (37,),
+        (10_007,),
+        prototype="kernels.ops.elementwise.prototype",
+        folder="elementwise",
+    )
 
 
 def choose(names: Sequence[str], known: Sequence[str]) -> list[str]:
@@ -270,10 +316,11 @@ def choose(names: Sequence[str], known: Sequence[str]) -> list[str]:
     """
     synonyms = {name: {name} for name in known}
     for operator, case in CASES.items():
+        folder = case.folder or operator
         if operator in synonyms:
-            synonyms[operator].add(case.folder)
-        if case.folder in synonyms:
-            synonyms[case.folder].add(operator)
+            synonyms[operator].add(folder)
+        if folder in synonyms:
+            synonyms[folder].add(operator)
     all_names = sorted(set[str]().union(*synonyms.values()))
     for name in names:
         if name not in all_names:

@@ -39,21 +39,26 @@ print(kernels.__file__)
 
 
 def run(device: str) -> Report:
-    """Build, load and call an operator on a device, and look for every part that this needs."""
-    cuda = device == "cuda"
+    """Find out whether the operators work on a device, and report on every part they need.
+
+    Parts that are not needed here may be absent: nvcc and a GPU for the CPU, and a compiler if
+    the operator was built before.
+    """
+    needs_cuda = device == "cuda"
+    # `look` calls a function, and returns its answer or its error as an outcome.
     look = partial(ask, excused=(Exception,))
-    called = look("vector_add", partial(_call_operator, device))
-    builds = called.result != OK  # where it was built ahead, no compiler is needed
+    call_outcome = look("vector_add", partial(_call_operator, device))
+    needs_build = call_outcome.result != OK
     return Report(
         [
             look("python", lambda: f"{platform.python_version()} on {platform.platform()}"),
             look("torch", _describe_torch),
             look("packages", _import_packages),
-            look("compiler", _describe_compiler, needed=builds),
-            look("nvcc", _describe_nvcc, needed=cuda and builds),
-            look("GPU", _describe_gpus, needed=cuda),
-            look("cache", _describe_cache, needed=builds),
-            called,
+            look("compiler", _describe_compiler, needed=needs_build),
+            look("nvcc", _describe_nvcc, needed=needs_cuda and needs_build),
+            look("GPU", _describe_gpus, needed=needs_cuda),
+            look("cache", _describe_cache, needed=needs_build),
+            call_outcome,
         ]
     )
 
@@ -108,6 +113,11 @@ def _describe_nvcc() -> str:
 
 
 def _describe_gpus() -> str:
+    """Return the names of the GPUs and the architectures that operators are compiled for.
+
+    Raises:
+        BuildError: torch has no CUDA, or sees no GPU.
+    """
     import torch
 
     if torch.version.cuda is None:

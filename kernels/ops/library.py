@@ -132,20 +132,25 @@ class Library:
             raise public_error(error) from None
 
     def fake(self, name: str, *arguments: Any) -> Any:
-        """Check the arguments of an operator as it checks them, and return unset results.
+        """Return the unset results of an operator, after checking its arguments.
 
-        The operator in C++ is called with tensors that have no data. A symbolic size stands for
-        the number that torch.compile traces with; where that is not known, nothing is checked.
+        torch calls this while it traces, with fake tensors. The operator in C++ checks its
+        arguments itself: it is called with tensors of the same shapes without data. A symbolic
+        size is replaced by the number that torch.compile traces with; if that is not known,
+        nothing is checked.
         """
         _load(self.name, False)
         operator = getattr(torch.ops.cem_tetris, name).default
         with _disable_current_modes():
             try:
+                # Call the kernel of the CPU, although these tensors are on no device.
                 operator.redispatch(_CPU, *map(_remove_data, arguments))
             except _UnknownSizeError:
                 pass
-            except RuntimeError as error:  # a TypeError would be logged by torch.compile
+            except RuntimeError as error:
+                # Not raised as a TypeError, which torch.compile would log.
                 raise RuntimeError(str(public_error(error))) from None
+        # Tensors without data are all on one device, so the devices are checked here.
         device = None
         for argument, schema in zip(arguments, operator._schema.arguments, strict=False):
             if not isinstance(argument, Tensor):

@@ -35,20 +35,23 @@ def signed64(value: int) -> int:
 def philox4x32(
     counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the four random words of a counter under a key.
+    """Return the four random words that Philox4x32-10 makes of a counter and a key.
 
-    All words are unsigned, of 32 bits. Those of counter and key are ints, or int64 tensors of
-    shapes that broadcast.
+    All words are unsigned and have 32 bits. They may be ints, or int64 tensors whose shapes
+    broadcast.
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
         product_0 = MULTIPLIER_0 * c0
         product_1 = MULTIPLIER_1 * c2
-        # A tensor's product has wrapped, and may be negative.
+        # A product of int64 tensors may be negative: the mask removes the copies of its sign.
         high_0 = product_0 >> 32 & WORD
         high_1 = product_1 >> 32 & WORD
-        c0, c1, c2, c3 = high_1 ^ c1 ^ k0, product_1 & WORD, high_0 ^ c3 ^ k1, product_0 & WORD
+        c0 = high_1 ^ c1 ^ k0
+        c1 = product_1 & WORD
+        c2 = high_0 ^ c3 ^ k1
+        c3 = product_0 & WORD
         k0 = (k0 + WEYL_0) & WORD
         k1 = (k1 + WEYL_1) & WORD
     return c0, c1, c2, c3

@@ -38,18 +38,19 @@ class Report:
         return all(outcome.result != FAILED for outcome in self.outcomes)
 
     def __str__(self) -> str:
-        """The report as a table."""
-        width = max(len(outcome.name) for outcome in self.outcomes)
+        """Return a table: a line for every outcome, then whether all works."""
+        name_width = max(len(outcome.name) for outcome in self.outcomes)
         lines = []
         for outcome in self.outcomes:
             note = outcome.note
             if outcome.error is not None:
                 note = f"error {outcome.error:.1e}, {note}"
             lines.append(
-                f"{outcome.result:<7}  {outcome.name:<{width}}  "
+                f"{outcome.result:<7}  {outcome.name:<{name_width}}  "
                 f"{outcome.seconds:6.1f} s  {note}"
             )
-        return "\n".join([*lines, "", "works" if self.works else "does not work"])
+        conclusion = "works" if self.works else "does not work"
+        return "\n".join([*lines, "", conclusion])
 
 
 def ask(
@@ -59,26 +60,31 @@ def ask(
     needed: bool = True,
     excused: tuple[type[Exception], ...] = (Unavailable, CompilerMissingError),
 ) -> Outcome:
-    """Ask a question, and return the answer or the error as an outcome.
+    """Call a function that examines something, and return its answer or its error.
 
-    The answer is a note, or the largest difference and a note. An error is a failure, unless
-    the answer is not needed and the error is one of ``excused``.
+    Args:
+        name: what is examined.
+        question: returns a note, or the largest error of a comparison and a note.
+        needed: if False, an error of the types ``excused`` counts as absence, not as failure.
+        excused: see ``needed``.
     """
-    began = time.perf_counter()
+    start = time.perf_counter()
     result = OK
-    difference = None
+    largest_error = None
     try:
         answer = question()
         if isinstance(answer, str):
             note = answer
         else:
-            difference, note = answer
+            largest_error, note = answer
     except Exception as error:
         # torch, Numba and kernels can break in any way, and the other answers are still of use.
-        result = ABSENT if isinstance(error, excused) and not needed else FAILED
+        is_excused = isinstance(error, excused) and not needed
+        result = ABSENT if is_excused else FAILED
         has_remedy = isinstance(error, (Unavailable, BuildError))
         note = str(error) if has_remedy else one_line(error)
-    return Outcome(name, result, note, round(time.perf_counter() - began, 3), difference)
+    seconds = round(time.perf_counter() - start, 3)
+    return Outcome(name, result, note, seconds, largest_error)
 
 
 def one_line(problem: Exception) -> str:

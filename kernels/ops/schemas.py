@@ -149,53 +149,69 @@ def _promote(operator: Any, *arguments: Any) -> Any:
 
 
 def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
-    """Call an operator for one slice after the other.
+    """Implement ``torch.vmap`` for an operator: call it for every slice, and stack the results.
 
-    A generation that all slices share stays one number.
+    ``in_dims`` has the batched dimension of every argument, None if it is not batched.
+    ``info.batch_size`` is the number of slices. The result is a pair, or a pair of tuples if
+    the operator returns several tensors: the stacked tensor with its batched dimension.
+
+    A scalar result, such as the number of the generation after an update, is returned once and
+    not stacked, unless a scalar argument differs between slices.
     """
     pairs = list(zip(arguments, in_dims, strict=True))
-    # Whether an argument is a number that differs between the slices.
-    has_numbers = any(isinstance(dim, int) and x.dim() == 1 for x, dim in pairs)
+    has_batched_scalar = any(isinstance(dim, int) and x.dim() == 1 for x, dim in pairs)
 
     def stack(*slices: Tensor) -> tuple[Tensor, int | None]:
-        is_shared = slices[0].dim() == 0 and not has_numbers
-        return (slices[0], None) if is_shared else (torch.stack(slices), 0)
+        is_scalar = slices[0].dim() == 0
+        if is_scalar and not has_batched_scalar:
+            return slices[0], None
+        return torch.stack(slices), 0
 
-    calls = (
-        [x.select(dim, i) if isinstance(dim, int) else x for x, dim in pairs]
-        for i in range(info.batch_size)
-    )
-    results = [operator(*call) for call in calls]
+    results = []
+    for index in range(info.batch_size):
+        slices = []
+        for x, dim in pairs:
+            slices.append(x.select(dim, index) if isinstance(dim, int) else x)
+        results.append(operator(*slices))
     if isinstance(results[0], Tensor):
         return stack(*results)
-    return tuple(zip(*map(stack, *results), strict=True))
+    # From a tuple of outputs for every slice to the slices of every output.
+    outputs = zip(*results, strict=True)
+    stacked, dims = zip(*[stack(*slices) for slices in outputs], strict=True)
+    return stacked, dims
 
 
 def _register(family: str, schema: str) -> None:
-    """Register an operator without its kernels."""
+    """Register an operator with torch: its schema, derivative, and rules for vmap and others.
+
+    Its kernels are not registered here: the first call imports the folder's module and loads a
+    compiled library, which registers them.
+    """
     name = schema.partition("(")[0]
     qualified = f"cem_tetris::{name}"
     _LIBRARY.define(schema)
     operator = getattr(torch.ops.cem_tetris, name).default
-    # A kernel for all devices has the lowest rank.
+    # A kernel for any device is only used where there is none for the device itself yet.
     _LIBRARY.impl(name, partial(_load_and_run, family, operator), "CompositeExplicitAutograd")
-    fake = lambda *arguments: _find_library(family).fake(name, *arguments)  # noqa: E731
-    torch.library.register_fake(qualified, fake, lib=_LIBRARY)
-    torch.library.register_vmap(operator, partial(vmap_in_a_loop, operator), lib=_LIBRARY)
     for key in ("AutocastCPU", "AutocastCUDA"):
         _LIBRARY.impl(name, partial(_promote, operator), key)
-    if name in FAMILIES[family].differentiable:
-        torch.library.register_autograd(
-            qualified,
-            lambda ctx, *gradients: (
-                _find_library(family).gradients[name].backward(ctx, *gradients)
-            ),
-            setup_context=lambda ctx, inputs, output: (
-                _find_library(family).gradients[name].save(ctx, inputs, output)
-            ),
-            lib=_LIBRARY,
-        )
-    elif not FAMILIES[family].differentiable:
+
+    def fake(*arguments: Any) -> Any:
+        return _find_library(family).fake(name, *arguments)
+
+    def save(ctx: Any, inputs: Any, output: Any) -> None:
+        _find_library(family).gradients[name].save(ctx, inputs, output)
+
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return _find_library(family).gradients[name].backward(ctx, *gradients)
+
+    torch.library.register_fake(qualified, fake, lib=_LIBRARY)
+    torch.library.register_vmap(operator, partial(vmap_in_a_loop, operator), lib=_LIBRARY)
+    differentiable = FAMILIES[family].differentiable
+    if name in differentiable:
+        torch.library.register_autograd(qualified, backward, setup_context=save, lib=_LIBRARY)
+    elif not differentiable:
+        # No operator of the folder has a derivative, so calls pass autograd by.
         _LIBRARY.impl(name, fallthrough_kernel, "Autograd")
 
 

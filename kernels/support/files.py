@@ -131,21 +131,27 @@ def _is_special(path: str | os.PathLike[str]) -> bool:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    """Write a file beside the target, and rename it to the target once it is on the disk."""
+    """Replace a file atomically: write a temporary file beside it, then rename that.
+
+    After a crash or a power cut the target has its old content or its new one. A target that
+    exists keeps its permissions.
+    """
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("xb") as file:  # fails where such a file or link exists
+        # Mode "x" fails if a file or a link of this name exists.
+        with temporary.open("xb") as file:
             if target.exists():
                 os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
-        # The rename is durable only once the folder is.
+        # The rename survives a power cut only once the folder itself is on the disk.
         folder = os.open(target.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
     finally:
-        temporary.unlink(missing_ok=True)  # it exists only after an error or Ctrl-C
+        # It only exists after an error or Ctrl-C.
+        temporary.unlink(missing_ok=True)

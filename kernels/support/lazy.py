@@ -10,29 +10,33 @@ from typing import Any
 
 
 def lazy_names(package: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package whose names are imported on first use.
+    """Return a ``__getattr__`` for a package that imports its public names on first use.
 
-    The names are those that the package imports ``if TYPE_CHECKING``.
+    Which names these are, and the modules that define them, is read from the ``from MODULE
+    import NAME`` statements under ``if TYPE_CHECKING`` in the package's ``__init__.py``.
     """
 
     @cache
-    def modules() -> dict[str, str]:
+    def read_modules() -> dict[str, str]:
+        """Return the module of every name."""
         source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
-        blocks = ast.parse(source).body
-        return {
-            alias.name: f"{imported.module}"
-            for block in blocks
-            if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
-            for imported in block.body
-            if isinstance(imported, ast.ImportFrom)
-            for alias in imported.names
-        }
+        modules = {}
+        for block in ast.parse(source).body:
+            if not isinstance(block, ast.If) or ast.unparse(block.test) != "TYPE_CHECKING":
+                continue
+            for statement in block.body:
+                if isinstance(statement, ast.ImportFrom):
+                    for alias in statement.names:
+                        modules[alias.name] = str(statement.module)
+        return modules
 
-    def get(name: str) -> Any:
-        if name not in modules():
+    def get_attribute(name: str) -> Any:
+        """Import a name, and store it in the package, so that this is not called again."""
+        modules = read_modules()
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(modules()[name]), name)
+        value = getattr(importlib.import_module(modules[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return get
+    return get_attribute

@@ -38,12 +38,10 @@ class RanksError(ConnectionError):
 
 @contextlib.contextmanager
 def joined() -> Iterator[None]:
-    """Join the other ranks, which share the work inside the block.
+    """Connect this process with the other ranks, which share the work inside the block.
 
-    One process alone has nothing to join. A process group that exists already is taken.
-    Otherwise one is made until the process ends: a rank takes the GPU of its number on the
-    host, and its share of the cores. NCCL joins GPUs, gloo all else. Ctrl-C while it is made
-    ends the process at once.
+    Without ``torchrun`` and without a process group this does nothing. A process group that
+    exists is used; otherwise one is made, and stays until the process ends.
 
     Raises:
         RanksError: If the others cannot be reached.
@@ -51,9 +49,11 @@ def joined() -> Iterator[None]:
     """
     global _joined
     has_group = dist.is_available() and dist.is_initialized()
+    # torchrun sets these variables.
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
-    is_launched = world_size > 1 and "RANK" in os.environ  # by torchrun
-    if _joined or not (has_group or is_launched):
+    is_launched = world_size > 1 and "RANK" in os.environ
+    has_others = has_group or is_launched
+    if _joined or not has_others:
         yield
         return
     if not has_group:
@@ -66,30 +66,37 @@ def joined() -> Iterator[None]:
 
 
 def _make_group() -> None:
-    """Make the process group of ``torchrun``'s variables, until the process ends."""
+    """Make a process group from ``torchrun``'s environment variables.
+
+    A rank takes a GPU of its host and its share of the cores. The group stays until the process
+    ends. Ctrl-C while the ranks wait for one another ends the process at once.
+    """
     seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
     if not 1 <= seconds <= 604_800:
         raise ValueError(
             f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to 604,800, got {seconds}"
         )
     timeout = datetime.timedelta(seconds=seconds)
-    local = int(os.environ.get("LOCAL_RANK", "0"))
-    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "0"))
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+    ranks_on_host = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "0")))
     gpus = torch.cuda.device_count()
     if gpus:
-        torch.cuda.set_device(local % gpus)
-    if os.environ.get("OMP_NUM_THREADS") == "1":  # torchrun's default
-        torch.set_num_threads(max(1, usable_cores() // max(1, local_size)))
-    backends = "cpu:gloo,cuda:nccl" if gpus >= max(1, local_size) else "gloo"
+        torch.cuda.set_device(local_rank % gpus)
+    # torchrun sets this variable to 1 unless the user has set it.
+    if os.environ.get("OMP_NUM_THREADS") == "1":
+        torch.set_num_threads(max(1, usable_cores() // ranks_on_host))
+    # NCCL needs a GPU of its own for every rank.
+    backends = "cpu:gloo,cuda:nccl" if gpus >= ranks_on_host else "gloo"
     from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 
-    # SIGINT ends the process: Python's handlers do not run while torch waits.
+    # Python's own handler of Ctrl-C would not run while torch waits.
     with _named_errors(), handler_of_interrupts(signal.SIG_DFL):
-        store, number, world_size = next(rendezvous("env://", timeout=timeout))
-        # Keys of this start, not those of ranks that were killed.
-        store = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        store, rank, world_size = next(rendezvous("env://", timeout=timeout))
+        # If torchrun restarts the ranks, they must not read what the killed ones have stored.
+        restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        store = PrefixStore(f"start {restarts}", store)
         dist.init_process_group(
-            backends, timeout=timeout, store=store, rank=number, world_size=world_size
+            backends, timeout=timeout, store=store, rank=rank, world_size=world_size
         )
     atexit.register(dist.destroy_process_group)
 
@@ -115,45 +122,50 @@ def share(total: int, of_rank: int | None = None) -> slice:
 def gather(rows: Tensor, total: int) -> Tensor:
     """Return the rows of all ranks in order, shape (total, ...), on the device of ``rows``.
 
+    Args:
+        rows: the rows of this rank, as many as its `share` of ``total``.
+        total: the number of rows on all ranks.
+
     Raises:
         RanksError: If other ranks are gone; so do all that follow.
     """
     if not _joined:
         return rows
-    largest = -(-total // count())  # the rows of rank 0
-    by_host = rows.is_cuda and "nccl" not in str(dist.get_backend_config())
-    padded = torch.zeros(
-        largest, *rows.shape[1:], dtype=rows.dtype, device="cpu" if by_host else rows.device
-    )
+    # Only NCCL can gather tensors of GPUs.
+    is_copied_to_cpu = rows.is_cuda and "nccl" not in str(dist.get_backend_config())
+    device = "cpu" if is_copied_to_cpu else rows.device
+    # All ranks send as many rows as rank 0, which has the most.
+    largest_share = share(total, 0).stop
+    padded = torch.zeros(largest_share, *rows.shape[1:], dtype=rows.dtype, device=device)
     padded[: len(rows)] = rows
     gathered = [torch.empty_like(padded) for _ in range(count())]
     with _named_errors():
         dist.all_gather(gathered, padded)
-    shares = (share(total, number) for number in range(count()))
-    parts = [
-        padded[: part.stop - part.start] for padded, part in zip(gathered, shares, strict=True)
-    ]
+    parts = []
+    for number, padded_part in enumerate(gathered):
+        part = share(total, number)
+        parts.append(padded_part[: part.stop - part.start])
     return torch.cat(parts).to(rows.device)
 
 
 def broadcast(make: Callable[[], _Result]) -> _Result:
-    """Return what rank 0 makes, on every rank.
+    """Call a function on rank 0 alone, and return its result on every rank.
 
     Raises:
-        Exception: What ``make`` raises, on every rank; on all but the first a `RanksError` is
-            the cause.
+        Exception: What the function raises, on every rank; on all but the first a `RanksError`
+            is the cause.
     """
     if not _joined:
         return make()
-    values: list[Any] = [None, None]  # the result, the error
+    result_and_error: list[Any] = [None, None]
     if rank() == 0:
         try:
-            values[0] = make()
+            result_and_error[0] = make()
         except Exception as error:
-            values[1] = error
+            result_and_error[1] = error
     with _named_errors():
-        dist.broadcast_object_list(values, src=0, device=torch.device("cpu"))
-    result, failure = values
+        dist.broadcast_object_list(result_and_error, src=0, device=torch.device("cpu"))
+    result, failure = result_and_error
     if failure is not None:
         if rank() > 0:
             failure.__cause__ = RanksError("rank 0 has raised it")
@@ -183,23 +195,28 @@ class Consensus(Protocol):
 
 
 def run_collective(work: Callable[[], _Result], consensus: Consensus | None = None) -> _Result:
-    """Do this rank's share of some work, wait for the others, and reach a consensus.
+    """Do this rank's share of some work, wait for the other ranks, and return the result.
+
+    With a consensus, all ranks agree on whether to stop: it has a reason and the number of a
+    signal, 0 for none, and gets the maximum of both over all ranks.
 
     Raises:
         Interrupted: On every rank, if ``work`` raised it on one.
     """
     if not _joined:
         return work()
-    done: list[_Result] = []
+    results: list[_Result] = []
+    # The others wait for this rank, so it raises the interrupt together with them below.
     with contextlib.suppress(Interrupted):
-        done.append(work())
-    reason = consensus.own_reason if consensus else (0, 0)
-    is_interrupted, *agreed = all_reduce_max([not done, *reason])
+        results.append(work())
+    own_reason = consensus.own_reason if consensus else (0, 0)
+    # Without a result this rank was interrupted; then so are all.
+    is_interrupted, reason, signum = all_reduce_max([not results, *own_reason])
     if consensus:
-        consensus.agree(*agreed)
+        consensus.agree(reason, signum)
     if is_interrupted:
         raise Interrupted("the work was asked to stop")
-    return done[0]
+    return results[0]
 
 
 @contextlib.contextmanager

@@ -39,10 +39,10 @@ def summary(module: ModuleType, name: str) -> str:
 
 
 def _documentation(module: ModuleType, name: str) -> str | None:
-    """Return the string below the assignment of a public value; None if there is none.
+    """Return the string literal below the assignment of a module's value, or None.
 
-    A package imports most of its values, so the search goes on in the module that an import
-    names, until it comes to the assignment.
+    Python does not store this text, so it is read from the module's source. If the module
+    imports the name, the search goes on in the module that it imports from.
     """
     statements = ast.parse(inspect.getsource(module)).body
     for statement, next_statement in pairwise(statements):
@@ -56,8 +56,8 @@ def _documentation(module: ModuleType, name: str) -> str | None:
                 target = statement.targets[0]
             else:
                 target = statement.target
-            is_value = ast.unparse(target) == name
-            if is_value and isinstance(next_statement, ast.Expr):
+            is_assigned = ast.unparse(target) == name
+            if is_assigned and isinstance(next_statement, ast.Expr):
                 return str(ast.literal_eval(next_statement.value))
     return None
 

@@ -36,16 +36,18 @@ NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 1
 
 
 def published() -> str:
-    """Return a table of the published controllers: our scores beside the papers' figures."""
+    """Return a Markdown table of published controllers: our scores beside those of the papers.
+
+    A row is a controller; a board has two columns, our lines per game and the paper's.
+    """
     result = load("h200/published")
     rows: dict[str, list[str]] = {}
-    # The measurements are those of all controllers on 10x10, and then those on 10x20, so each
-    # controller's row grows by two columns for each board.
+    # The file has the measurements of all controllers on 10x10, then of all on 10x20.
     for measurement in result.data["measurements"]:
         name = measurement["controller"]
-        paper = PUBLISHED_SCORES[name].get(measurement["board"], "-")
+        paper_score = PUBLISHED_SCORES[name].get(measurement["board"], "-")
         row = rows.setdefault(name, [name])
-        row += [score(measurement), str(paper)]
+        row += [score(measurement), str(paper_score)]
     header = [
         "controller",
         "lines per game on 10x10",
@@ -66,24 +68,25 @@ def others() -> str:
 
 
 def noisy_ce() -> str:
-    """Return a table of the noisy cross-entropy searches, beside the papers' best scores.
+    """Return a Markdown table of noisy cross-entropy searches, beside the papers' best scores.
 
-    A row has the searches with a feature set and a noise schedule, which differ in their seed.
+    A row has the searches with one feature set and one noise schedule. They differ in their
+    seeds: the row has their median and the best one.
     """
     results = load_all("noisy_ce_bertsekas_10x20") + load_all("noisy_ce_bcts_10x20")
     rows = []
     for result in results:
         features = result.data["plan"]["features"]
-        paper = str(LEARNED_SCORES[features, result.data["plan"]["board"]])
+        paper_score = str(LEARNED_SCORES[features, result.data["plan"]["board"]])
         for noise, label in NOISES.items():
             scores = []
             for search in result.data["searches"]:
                 if search["noise"].startswith(noise):
                     scores.append(search["score"])
             # If no game of a search ended, its score is the lower end of the interval.
-            median_lines = median(map(least_lines, scores))
+            median_lines = median([least_lines(measured) for measured in scores])
             best = max(scores, key=least_lines)
-            rows.append([features, label, format_lines(median_lines), score(best), paper])
+            rows.append([features, label, format_lines(median_lines), score(best), paper_score])
     header = [
         "features",
         "noise",

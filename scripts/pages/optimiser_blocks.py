@@ -1,7 +1,5 @@
 """Blocks of README and docs/optimiser.md: how well and how fast the optimiser searches."""
 
-import contextlib
-
 from pages.result_files import Result, crossed, each_machine, figures, load_all, with_provenance
 
 _DIMENSIONS = (2, 10, 20, 40)
@@ -47,7 +45,10 @@ _FAMILIES = {
 
 
 def optimiser_claim() -> str:
-    """Return README's paragraph on the quality and the speed of the optimiser and its peers."""
+    """Return README's paragraph on the quality and the speed of our optimiser and of others.
+
+    The numbers come from the result files of the measurements "bbob" and "generation".
+    """
     quality = load_all("bbob")[0]
     # The results are in the order of their dates, those of GPUs last.
     generations = load_all("generation")
@@ -59,6 +60,8 @@ def optimiser_claim() -> str:
         shares = [quality.figures[f"bbob.{name}.d{dim}.2000.solved"] for dim in _DIMENSIONS]
         return "{:.0%}, {:.0%}, {:.0%} and {:.0%}".format(*shares)
 
+    # Microseconds per generation: 12 candidates with 20 parameters and a full covariance, and
+    # 1,024 candidates with 100 parameters and a diagonal one.
     full = [on_cpu.us(name, "12x20") for name in _FULL]
     diagonal = [on_gpu.us(name, "1024x100") for name in _DIAGONAL]
     words = f"""On the 24 BBOB functions with 2, 10, 20 and 40 parameters \
@@ -80,9 +83,10 @@ def coco(*suites: str) -> str:
 
 
 def _coco_block(result: Result) -> str:
-    """Return the description of a suite and a table of searches and dimensions, best first.
+    """Return the description of a COCO suite, and a table of searches by number of parameters.
 
-    A cell has the shares of targets reached within a tenth of the budget and within all of it.
+    A cell has the share of targets that a search reached within a tenth of its budget of
+    evaluations, and within all of it. The searches that reach most come first.
     """
     data = result.data.get("quality", result.data)  # Some results have more details.
     searches = data["searches"]
@@ -94,7 +98,8 @@ def _coco_block(result: Result) -> str:
         cell = searches[name].get(dim, {})
         return [cell[str(count)][key] for count in checkpoints if str(count) in cell]
 
-    def shares(name: str, dim: str) -> str | None:
+    def solved_shares(name: str, dim: str) -> str | None:
+        """Return the text of a cell, or None if the search was not measured."""
         return " / ".join(f"{share:.2f}" for share in values(name, dim, "solved")) or None
 
     totals = dict.fromkeys(searches, 0.0)
@@ -110,7 +115,7 @@ def _coco_block(result: Result) -> str:
         f"(standard error up to {max(errors):.2f})",
         {dim: f"{dim[1:]} parameters" for dim in dims},
         {name: searches[name]["label"] for name in best_first},
-        shares,
+        solved_shares,
         result,
     )
     suite = result.name.partition("/")[2]
@@ -125,14 +130,20 @@ def discrete() -> str:
 
 
 def _discrete_block(result: Result) -> str:
-    """Return a table of searches: times on a GPU, or evaluations to the optimum on a CPU."""
+    """Return a table of searches over discrete parameters, from the result of one machine.
+
+    A result with a GPU has the times of a generation, by family of parameters. One without has
+    the evaluations that the searches needed for the optimum of a problem.
+    """
 
     def time(search: str, family: str) -> str | None:
         return result.us("discrete", search, family)
 
     if "gpu" in result.machine:
         return crossed("us per generation", _FAMILIES, _DISCRETE, time, result)
-    # The columns by the format of their cells, which has names of figures.
+
+    # The headings of the columns, by the format of their cells: {solved} is the figure
+    # "discrete.NAME.solved" of the search NAME.
     header = {
         "{solved:.0f} of {runs:.0f}": "found the optimum",
         "{median:,.0f} ({least:,.0f}-{most:,.0f})": "evaluations for it, median (range)",
@@ -140,9 +151,10 @@ def _discrete_block(result: Result) -> str:
     }
 
     def cell(search: str, cell_format: str) -> str | None:
-        # A search that never reached the optimum, or was not measured, lacks some figures.
-        with contextlib.suppress(KeyError):
+        try:
             return cell_format.format(**figures(result, f"discrete.{search}."))
-        return None
+        except KeyError:
+            # The search never found the optimum, or was not measured.
+            return None
 
     return crossed("40 parameters of 10 values", header, _DISCRETE, cell, result)

@@ -56,11 +56,12 @@ def draw_training(series: Path, run: Mapping[str, Any], picture: Path) -> None:
 def draw_choices(picture: Path) -> None:
     """Draw the probabilities of the values of 40 parameters, in five generations of a search.
 
-    A column of a panel is a parameter, beside its partner of the problem's pairs. The values of
-    a parameter are rotated so that the right one is at the bottom.
+    There is a panel for every generation. Its columns are the parameters, and its rows their
+    values; dark cells are probable. Values are rotated so that the right one is at the bottom.
     """
     problem = Pairs(seed=100)
     figure = new_figure(10.0, 2.1)
+    # The problem's cost depends on pairs of parameters, which are drawn side by side.
     parameters = problem.pairs.reshape(-1)
     right_values = torch.tensor(problem.right[parameters])
     rotated_values = (right_values.unsqueeze(1) + torch.arange(VALUES)) % VALUES
@@ -80,9 +81,10 @@ def draw_choices(picture: Path) -> None:
 
 
 def draw_route(picture: Path) -> None:
-    """Draw the probabilities of ways between 12 cities in five generations, and the best route.
+    """Draw how a search finds a short round trip of 12 cities, and the best one of all.
 
-    A route visits the cities in the order of a permutation, and returns to the first one.
+    There is a panel for each of five generations, in which a line between two cities is the
+    wider the more probable it is, and a last one with the best route.
     """
     cities = torch.rand(12, 2, generator=torch.Generator().manual_seed(1))
     x, y = cities.T
@@ -90,6 +92,7 @@ def draw_route(picture: Path) -> None:
     figure = new_figure(10.0, 1.3)
 
     def length(routes: Any) -> Any:
+        """Return the lengths of routes, which are permutations of the cities."""
         next_cities = routes.roll(-1, -1)
         return distance[routes.long(), next_cities.long()].sum(-1)
 
@@ -97,12 +100,12 @@ def draw_route(picture: Path) -> None:
     panels = figure.subplots(1, len(_GENERATIONS) + 1)
     for axes, generation, table in zip(panels[:-1], _GENERATIONS, tables, strict=True):
         axes.set_title(f"generation {generation}", loc="left", fontsize="medium")
-        # Row 0 of the table has the probabilities of the first city, row i + 1 those of the
-        # city after city i. A way is drawn once for both directions.
+        # Row 0 of the table has the probabilities of the first city, and row i + 1 those of the
+        # city after city i. A route may use a line in both directions.
         probability = table[1:] + table[1:].T
-        for way in torch.combinations(torch.arange(len(cities))):
-            strength = min(1.0, float(probability[tuple(way)]))
-            axes.plot(x[way], y[way], color=_BLUE, alpha=strength, linewidth=2.5 * strength)
+        for pair in torch.combinations(torch.arange(len(cities))):
+            strength = min(1.0, float(probability[tuple(pair)]))
+            axes.plot(x[pair], y[pair], color=_BLUE, alpha=strength, linewidth=2.5 * strength)
     best_axes = panels[-1]
     closed_route = torch.cat([best, best[:1]]).long()
     best_axes.plot(x[closed_route], y[closed_route], color=_VERMILION)
@@ -114,7 +117,7 @@ def draw_route(picture: Path) -> None:
 
 
 def draw_key_presses(picture: Path) -> None:
-    """Draw a movie of dt20, which places 40 pieces by pressing keys: turns, then moves."""
+    """Write a movie (GIF) of the controller dt20, which places 40 pieces by pressing keys."""
     env = KeyPressTetrisEnv(height=12, pieces_known=3, render_mode="rgb_array")
     player = published("dt20").player(env.rules)
     observation, _ = env.reset(seed=3)
@@ -122,15 +125,16 @@ def draw_key_presses(picture: Path) -> None:
     for _ in range(40):
         piece = int(observation["piece"])
         placement = choose(env.rows, piece, player, env.rules)
-        # A piece begins in the middle. If a turned one would stick out on the right, it moves
-        # left, and stays there.
+        # A piece begins in the middle. If one of its orientations would stick out on the right
+        # there, the piece moves left when it is turned, and stays there.
         shapes = PIECES[piece]
         middle = (env.rules.width - shapes[0].width) // 2
         column = min(middle, env.rules.width - max(shape.width for shape in shapes))
         sideways = RIGHT if placement.column > column else LEFT
         keys = [ROTATE] * placement.orientation
         keys += [sideways] * abs(placement.column - column)
-        for key in [*keys, DROP, NOTHING]:
+        keys += [DROP, NOTHING]
+        for key in keys:
             observation, *_ = env.step(key)
             frames.append(env.render())
     images = (Image.fromarray(frame).quantize(colors=64) for frame in frames)
@@ -144,11 +148,11 @@ def _shortest_path(x: Any) -> Any:
 
 
 def draw_levels(picture: Path) -> None:
-    """Draw how the search for a rare event, a shortest path of over 2, moves the distribution.
+    """Draw the iterations of a rare-event estimate: the probability of a shortest path over 2.
 
-    A panel has a histogram of the shortest path under the distribution of an iteration. The
-    part above the iteration's level is filled: the next distribution is fitted to it. The last
-    panel has the distribution of the final samples, which estimate the probability.
+    A panel is a histogram of the shortest path under an iteration's distribution. The part
+    above the iteration's level is filled: the next distribution is fitted to it. The last panel
+    is the distribution of the final samples, from which the probability is estimated.
     """
     bridge = Exponential([0.25, 0.4, 0.1, 0.3, 0.2])
     event = rare_event_probability(bridge, _shortest_path, level=2.0, seed=1)
@@ -163,8 +167,8 @@ def draw_levels(picture: Path) -> None:
         lengths = _shortest_path(distribution.sample(1 << 20, seed=1))
         density = lengths.histc(bins, 0.0, bins * bin_width) / (bin_width * len(lengths))
         axes.stairs(density, edges, color=_BLUE)
-        above = torch.where(edges[1:] > level, density, 0.0)
-        axes.stairs(above, edges, color=_VERMILION, fill=True, alpha=0.7)
+        density_above = torch.where(edges[1:] > level, density, 0.0)
+        axes.stairs(density_above, edges, color=_VERMILION, fill=True, alpha=0.7)
         axes.axvline(levels[-1], color=_BLACK, linestyle=":")
         axes.set_title(f"level {level:.2f}", loc="left", fontsize="medium")
         axes.set(xlabel="shortest path", xlim=(0, 4), yticks=[])
@@ -174,11 +178,16 @@ def draw_levels(picture: Path) -> None:
 
 
 def _search(family: Family, function: Any, population: int) -> tuple[list[Any], Any]:
-    """Minimise a function of a family's candidates, and watch the family's probabilities.
+    """Minimise a function of discrete parameters, and record their probabilities on the way.
+
+    Args:
+        family: The distribution of the candidates.
+        function: Returns the costs of candidates, shape (population,).
+        population: The number of candidates in a generation.
 
     Returns:
-        The table of probabilities in each of `_GENERATIONS`, with a row for each of the
-        family's rows, and the best candidate.
+        The family's tables of probabilities before each of `_GENERATIONS`, and the best
+        candidate.
     """
     no_normal_parameters = torch.zeros(0)
     config = CEMConfig.cma(families=[family])

@@ -34,19 +34,22 @@ def median_run(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def results() -> str:
-    """Return README's table of controllers: their lines per game on 10x20, beside dt20's."""
+    """Return README's Markdown table of controllers, with their lines per game on 10x20.
+
+    The last column compares their scores with that of dt20, a published controller.
+    """
     board = "10x20"
     runs = load(f"{_PROCESSOR}/training").data["runs"]
     best_training = load(f"{_GPU}/record_training")
     best_score = load(f"{_GPU}/record_score")
     best, dt20 = best_score.data["score"]
-    learned = _score_on(median_run(runs), LEARNED, board)
     for score in load("h100/next_piece").data["estimates"]:
-        is_best = (score["controller"], score["board"]) == ("best", board)
+        is_best = score["controller"] == "best" and score["board"] == board
         if is_best and score["lookahead"]:
             best_with_lookahead = score
     minutes = best_training.figures["record.training_seconds"] / 60
-    # The learned controller's score is an estimate, which is compared with one of dt20.
+    # The learned controller's score is an estimate, so it is compared with an estimate of dt20.
+    learned = _score_on(median_run(runs), LEARNED, board)
     dt20_estimate = _score_on(runs[0], "dt20", board)
     learned_ratio = learned["lines_per_game"] / dt20_estimate["lines_per_game"]
     rows = [
@@ -68,9 +71,8 @@ def results() -> str:
         ],
         ["`best` with `--lookahead`", f"{_lines(best_with_lookahead)}, estimated", "-"],
     ]
-    return markdown(
-        ["controller", "lines per game on 10x20 (95 % interval)", "times dt20"], rows
-    )
+    header = ["controller", "lines per game on 10x20 (95 % interval)", "times dt20"]
+    return markdown(header, rows)
 
 
 def _lines(score: Mapping[str, Any]) -> str:
@@ -80,7 +82,10 @@ def _lines(score: Mapping[str, Any]) -> str:
 
 
 def training() -> str:
-    """Return a paragraph on the training without flags: times and scores of its seeds."""
+    """Return a paragraph on training with the default settings: its time and its scores.
+
+    The result file has a run for every seed.
+    """
     result = load(f"{_PROCESSOR}/training")
     runs = result.data["runs"]
     lines_10x10 = [_score_on(run, LEARNED, "10x10")["lines_per_game"] for run in runs]

@@ -35,10 +35,11 @@ _COMMENT = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add files to the site; mkdocs calls this with those of docs/, and uses what it returns.
+    """Add generated pages and linked files to the site, and return all of its files.
 
-    They are the notebook, the pages of docstrings, the page to play on, the pages of the root,
-    and all files and folders outside docs/ that a page links to, also through other pages.
+    mkdocs calls this hook with the files of docs/. The generated pages are the notebook, the
+    docstrings, and the page to play on. The linked files are the pages of the repository's
+    root, and everything outside docs/ that a page links to, directly or through other pages.
     """
     docs = {f"docs/{name}" for name in files.src_uris if name.endswith(".md")}
     pages = {"tetris.md": notebook_page(ROOT / "docs" / NOTEBOOK)}
@@ -46,7 +47,8 @@ def on_files(files: Any, config: Any) -> Any:
     pages["play.html"] = play_page(published("best"), Rules())
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
-    # Follow the links from page to page; `seen` is what was in the queue at some time.
+
+    # Breadth-first search: from a page to everything that it links to.
     queue = [*sorted(docs), *PAGES]
     seen = set(queue)
     while queue:
@@ -110,13 +112,14 @@ def with_site_links(text: str, path: str) -> str:
 
 
 def api_pages(text: str) -> dict[str, str]:
-    """Return a page for each package of docs/api.md, by the page's path on the site.
+    """Return a page of documentation for each package of docs/api.md, by its path on the site.
 
-    A page has the package's section of docs/api.md, whose names are links, and the docstrings,
-    which mkdocstrings puts in the place of lines such as "::: cem.minimize". What several
-    packages export is documented on the page of the first of them, to which the others link.
+    ``text`` has a section for each package, under the heading ``## PACKAGE``, with a table
+    whose rows begin with a name that the package exports. A page has the section, where names
+    are links, and lines such as "::: cem.minimize", which mkdocstrings replaces by docstrings.
+    If several packages export an object, its docstring is on the page of the first one.
     """
-    # The parts between headings: what is before the first one, a package, its section, ...
+    # What is before the first heading, then package, section, package, section, ...
     parts = re.split(r"^## (\S+)$", text, flags=re.MULTILINE)
     packages = parts[1::2]
     sections = parts[2::2]

@@ -106,19 +106,22 @@ def sampling_claim() -> str:
 
 
 def sampling_worth() -> str:
-    """Return a sentence on how little of a training's time goes into drawing, on a CPU."""
+    """Return a sentence that compares the time of drawing candidates with that of training.
+
+    Both were measured on a CPU.
+    """
     sampling = load("epyc-2core/sampling")
     training = load("epyc-2core/training")
-    drawing_times = {
-        size["dim"]: median(size, "wall", "ours") for size in sampling.data["sizes"]
-    }
+    for size in sampling.data["sizes"]:
+        if size["dim"] == _DRAWN_DIM:
+            drawing_us = median(size, "wall", "ours")
     run = training.data["runs"][0]
     records = read_records(RESULTS / f"epyc-2core/training-seed{run['seed']}.jsonl")
-    seconds = statistics.median(record["seconds"] for record in records)
+    generation_seconds = statistics.median(record["seconds"] for record in records)
     words = f"""In training it is negligible: {sampling.data["samples"]:,} samples of \
-{_DRAWN_DIM} dimensions take {drawing_times[_DRAWN_DIM]:.0f} us on a CPU; a generation of \
+{_DRAWN_DIM} dimensions take {drawing_us:.0f} us on a CPU; a generation of \
 `quick`, which draws {run["config"]["population"]} of {len(run["weights"])}, takes \
-{seconds:.2f} s."""
+{generation_seconds:.2f} s."""
     return with_provenance(words, sampling, training)
 
 
@@ -139,10 +142,15 @@ def sampling_large() -> str:
 
 
 def sampling_steps() -> str:
-    """Return a table of the costs of a call of the article's kernel, and of our operators."""
+    """Return a Markdown table of the speed of the article's kernel and of our operators.
+
+    A row is a method. The columns are the time that a call keeps the CPU, and the speed for
+    large samples as a share of that of torch's ``fill_``.
+    """
     result = load(f"{_GPU}/sampling")
     measured = figures(result, "sampling.")
-    # The names of the figures, with the place of the method's name; ours is not named.
+    # The headings of the columns, by the name of the figure, in which the prefix of the row's
+    # method replaces {method}.
     columns = {
         "{method}host_us": "us that a call keeps the CPU",
         "large.{method}fraction_of_fill": "speed as a share of `fill_`'s, d = 1,000,000",
@@ -174,10 +182,10 @@ def generation_speed() -> str:
 
 
 def peers() -> str:
-    """Return a table of how many times as fast as its peers ours is, and the peers' versions.
+    """Return a Markdown table of how many times as fast as other programs ours is on one core.
 
-    The speeds are those of the processor time on one core. If several figures of a peer were
-    measured, the fastest one counts.
+    The programs' versions are below it. If several figures of a program were measured, the
+    fastest one counts. Speeds are placements per second of processor time.
     """
     result = load_all("peers")[0]
     speeds = {}
@@ -186,10 +194,14 @@ def peers() -> str:
         name = figure.removeprefix("peers.").rpartition(".")[0]
         speeds[name] = speed
     rows = []
-    for label, (our_name, pattern) in _PEERS.items():
-        peer_speeds = [speed for name, speed in speeds.items() if re.fullmatch(pattern, name)]
+    for label, (our_name, peer_pattern) in _PEERS.items():
+        peer_speeds = []
+        for name, speed in speeds.items():
+            if re.fullmatch(peer_pattern, name):
+                peer_speeds.append(speed)
         if peer_speeds:
-            rows.append([label, f"{speeds[our_name] / max(peer_speeds):.2g}"])
+            factor = speeds[our_name] / max(peer_speeds)
+            rows.append([label, f"{factor:.2g}"])
     versions = ", ".join(f"{name} {version}" for name, version in result.data["peers"].items())
     table = markdown(["one core", "ours is faster by a factor of"], rows)
     return with_provenance(f"{table}\n\n{versions}.", result)
@@ -212,9 +224,10 @@ def rollout() -> str:
 
 
 def equality() -> str:
-    """Return how many decisions CPU and GPU made alike, and how many errors sanitizers found.
+    """Return a paragraph on the differences between CPU and GPU, and on compute-sanitizer.
 
-    Of each measurement the last result counts.
+    It has the numbers of compared decisions and of differences, and the number of errors that
+    the sanitizer's tools have found. The newest result of each measurement counts.
     """
     result = load_all("equality")[-1]
     compared = figures(result, "equality.")
@@ -232,22 +245,24 @@ compute-sanitizer's {", ".join(TOOLS)} the GPU tests find {errors:.0f} errors in
 
 
 def environments() -> str:
-    """Return a table of the environments: placements per second of random play.
+    """Return a Markdown table of the environments: placements per second of random play.
 
-    A machine with a GPU was measured on its processor, too, but the table has only its GPU.
+    A machine with a GPU has rows for its GPU alone, although its CPU was measured, too.
     """
     results = load_all("env")
     rows = []
     for result in results:
         has_gpu = "gpu" in result.machine
-        for name, value in result.figures.items():
-            match = _ENVIRONMENT_FIGURE.fullmatch(name)
-            assert match is not None, name
+        for figure, speed in result.figures.items():
+            # A figure is named "env.cpu.torch.1024.placements_per_second".
+            match = _ENVIRONMENT_FIGURE.fullmatch(figure)
+            assert match is not None, figure
             engine = match["engine"]
             is_on_gpu = engine.startswith("cuda")
             if is_on_gpu == has_gpu:
-                games = f"{int(match['games'] or 1):,}"
-                spread = " to ".join(map(count, result.data["ranges"][name]))
-                rows.append([_ENVIRONMENTS[engine], games, count(value), spread])
+                games = int(match["games"] or 1)
+                slowest, fastest = result.data["ranges"][figure]
+                spread = f"{count(slowest)} to {count(fastest)}"
+                rows.append([_ENVIRONMENTS[engine], f"{games:,}", count(speed), spread])
     header = ["environment", "games", "placements/s, median", "range"]
     return with_provenance(markdown(header, rows), *results)

@@ -73,7 +73,11 @@ def test_the_reference_gives_the_same_bits(case: Any, kind: torch.dtype, device:
 
 @cuda
 def test_cuda_gives_the_bits_of_the_cpu() -> None:
-    for case in [*CASES, ((), [(50, 50, 10, None)], 1024), ((), [VARIABLES], rules._MOST + 1)]:
+    for case in [
+        *CASES,
+        ((), [(50, 50, 10, None)], 1024),
+        ((), [VARIABLES], rules._LARGEST_CUDA_POPULATION + 1),
+    ]:
         check_device(update_tables, *problem(*case), maximize=True)
 
 

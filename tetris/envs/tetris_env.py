@@ -128,7 +128,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
     metadata: dict[str, Any] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an option for each property of the game
         self,
         width: int = 10,
         height: int = 20,

@@ -114,7 +114,7 @@ class LinesPerGame:
 
     with_generation = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - an option for each property of the games
         self,
         features: str,
         rules: Rules | None = None,

@@ -29,7 +29,7 @@ from kernels.ops.library import Library
 Updated = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-def cem_update(
+def cem_update(  # noqa: PLR0913 - the state and the settings of an update
     fitness: Tensor,
     candidates: Tensor,
     distribution: Tensor,
@@ -47,20 +47,20 @@ def cem_update(
     mean_averaging: float = 0.0,
     ranked: bool = True,
 ) -> Updated:
-    """Move a normal distribution towards the elites of a generation.
+    """Move a normal distribution towards the elites of a generation, as the CEM does.
 
     The results have no gradients. Leading dimensions ``...`` are problems side by side. N is
-    the population, d the number of dimensions, K the number of elites. All tensors lie on one
-    device, CPU or CUDA; nothing waits for the device.
+    the population, d the number of dimensions, K the number of elites. All tensors are on one
+    device, CPU or CUDA, and the CPU never waits for it.
 
     The ranking is stable and in the fitness' own dtype: of equal fitness, -0 and 0 among them,
-    the lower index wins. NaN and the infinity on the bad side have failed: they rank last and
-    are never among the elites. Where fewer than K candidates are usable, these are the elites,
-    with the first of the weights. A generation without a usable candidate fails: distribution
-    and best fitness stay, and it counts.
+    the lower index wins. A candidate fails if its fitness is NaN or the infinity on the bad
+    side; it ranks last and is never an elite. If fewer than K candidates are usable, they are
+    the elites, with the first of the weights. If none is, the distribution and the best fitness
+    stay, and the generation counts as failed.
 
-    A dimension in which the mean or the variance of the elites is not finite keeps its
-    marginal. Results too large for the dtype become its largest number. Where ``1 - sum (w_k /
+    A dimension in which the mean or the variance of the elites is not finite keeps its old
+    mean and std. Results too large for the dtype become its largest number. If ``1 - sum (w_k /
     W)^2`` is 0, as for one elite, the unbiased variance is the old one.
 
     Examples:
@@ -82,27 +82,30 @@ def cem_update(
         candidates: shape (..., N, d), float32 or float64.
         distribution: shape (..., 4, d), dtype of the candidates. Rows: mean, std, averaged
             mean, best candidate so far.
-        record: shape (..., 5), float64: best fitness so far (NaN: none yet); of the last
-            generation the best fitness, the mean of the elites' and the worst elite's; the
-            number, from 1, of the last generation that failed, 0 if there is none.
+        record: shape (..., 5), float64: the best fitness so far (NaN if there is none yet); the
+            best, the mean and the worst fitness of the last generation's elites; the number,
+            from 1, of the last generation that failed, or 0.
         generation: shape (), int64: t, the number of generations before this one.
         num_elites: K, from 1 to N.
         maximize: True if a greater fitness is better.
-        extra_variance: shape (T,), float64, T >= 1: Z_t, the last one from t = T - 1 on. None:
-            0.
+        extra_variance: shape (T,), float64, T >= 1: what is added to the variance in generation
+            t; its last number is used from t = T - 1 on. None: 0.
         weights: shape (K,), float64, from the best elite to the worst. None: equal ones, for
             which no elite has to be ranked.
-        std_floor: shape (..., d) or (d,), dtype of the candidates. None: no floor.
-        variance_about: ``"new_mean"``, ``"new_mean_unbiased"`` or ``"old_mean"``.
-        smoothing: in (0, 1]; 1 gives the elites' mean itself.
-        std_smoothing: in (0, 1].
-        mean_averaging: at least 0; 0 gives mean' itself.
-        ranked: whether ``elites`` comes in rank order. In index order it costs nothing.
+        std_floor: the lowest std, shape (..., d) or (d,), dtype of the candidates. None: 0.
+        variance_about: about what the variance of the elites is computed: ``"new_mean"``,
+            ``"new_mean_unbiased"`` or ``"old_mean"``.
+        smoothing: the share of the way that the mean moves towards that of the elites, in
+            (0, 1].
+        std_smoothing: the same for std.
+        mean_averaging: a, at least 0: the averaged mean moves by 1 / (1 + a t) of the way to
+            the new mean. 0 gives the new mean, 1 the mean of all of them.
+        ranked: whether ``elites`` is in rank order. Index order costs nothing.
 
     Returns:
         Four new tensors: distribution, record and generation after this generation, and
-            ``elites``, shape (..., K), int64: the indices of the K best, in rank order or in
-            index order. Failed candidates, in index order, fill it up at the end.
+            ``elites``, shape (..., K), int64: the indices of the K best candidates, in rank
+            order or in index order. If fewer are usable, indices of failed ones follow.
 
     Raises:
         TypeError: a tensor has the wrong type.

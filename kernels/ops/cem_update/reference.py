@@ -17,7 +17,7 @@ VARIANCES = {"new_mean": 0, "new_mean_unbiased": 1, "old_mean": 2}
 
 
 @torch.no_grad()
-def cem_update_reference(
+def cem_update_reference(  # noqa: PLR0913 - the state and the settings of an update
     fitness: Tensor,
     candidates: Tensor,
     distribution: Tensor,
@@ -48,41 +48,23 @@ def cem_update_reference(
     scores = all_scores[..., :num_elites].double()
     order = all_order[..., :num_elites]
     # Candidates that failed are last, in the order of ranks and in that of indices.
-    live = scores > -math.inf if maximize else scores < math.inf
-    count = live.sum(-1, keepdim=True)
-    some = live[..., :1]
-    scores = torch.where(live, scores, math.nan)
-    total_score = scores.nan_to_num(0.0, math.inf, -math.inf)[..., None]
-    rank_weights = live.double() if weights is None else weights * live
-    by_rank = weight = rank_weights[..., None]
-    index = order
-    if fixed_order:
-        # `places` has the ranks of the elites in index order, then those that failed.
-        places = torch.sort(torch.where(live, order, order + fitness.shape[-1])).indices
-        index = order.gather(-1, places)
-        total_score = total_score.gather(-2, places[..., None])
-        weight = by_rank.gather(-2, places[..., None])
-    elites = select_rows(candidates, index)
-    top = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
-    base = top.double()
-    x = torch.where(live[..., None], elites - base, 0.0)
-    weighted = weight * x
-    terms = [weighted, weighted * x, total_score, by_rank]
-    if variance_about == "new_mean_unbiased":
-        terms.append(by_rank * by_rank)
-    columns = torch.cat(terms, -1)
-    sums = _sum_in_order(columns) if fixed_order else columns.sum(-2)
-    first, second, total_score, total, *squares = sums.split(
-        [term.shape[-1] for term in terms], -1
+    is_usable = scores > -math.inf if maximize else scores < math.inf
+    scores = torch.where(is_usable, scores, math.nan)
+    rank_weights = is_usable.double() if weights is None else weights * is_usable
+    has_squares = variance_about == "new_mean_unbiased"
+    sums, top, index = _sum_elites(
+        candidates, order, is_usable, scores, rank_weights, has_squares, fixed_order
     )
 
+    # The mean and the variance of the elites; x was measured from the best elite.
     mean, std, averaged, _ = distribution.double().unbind(-2)
-    share = total.reciprocal()
-    offset = first * share
-    new_mean = base[..., 0, :] + offset
-    variance = (second * share - offset * offset).clamp(min=0.0)
-    if squares:
-        scale = 1.0 - squares[0] / (total * total)
+    total_weight = sums["weight"]
+    share = total_weight.reciprocal()
+    offset = sums["x"] * share
+    new_mean = top[..., 0, :].double() + offset
+    variance = (sums["x^2"] * share - offset * offset).clamp(min=0.0)
+    if has_squares:
+        scale = 1.0 - sums["weight^2"] / (total_weight * total_weight)
         variance = torch.where(scale > 0.0, variance * (1.0 / scale), std * std)
     elif variance_about == "old_mean":
         step = new_mean - mean
@@ -91,8 +73,9 @@ def cem_update_reference(
         variance = variance + variance_of_generation(extra_variance, generation)
     # False where mean or variance is NaN, as both are where all candidates failed: the weights
     # sum to 0.
-    changed = torch.maximum(new_mean.abs(), variance) < math.inf
+    is_finite = torch.maximum(new_mean.abs(), variance) < math.inf
 
+    # The distribution moves towards these moments.
     new_std = variance.sqrt()
     if smoothing != 1.0:
         new_mean = mean + smoothing * (new_mean - mean)
@@ -100,34 +83,121 @@ def cem_update_reference(
         new_std = std + std_smoothing * (new_std - std)
     if std_floor is not None:
         new_std = torch.maximum(new_std, std_floor)
-    moved = new_mean
+    new_averaged = new_mean
     if mean_averaging != 0.0:
         newest = 1.0 / (1.0 + mean_averaging * generation.double())
-        moved = torch.where(newest == 1.0, new_mean, averaged + (new_mean - averaged) * newest)
+        new_averaged = torch.where(
+            newest == 1.0, new_mean, averaged + (new_mean - averaged) * newest
+        )
+    old_marginals, old_best = distribution.split([3, 1], -2)
+    marginals = round_to(
+        torch.stack([new_mean, new_std, new_averaged], -2), old_marginals.dtype
+    )
+    marginals = torch.where(is_finite[..., None, :], marginals, old_marginals)
 
-    known, _, failed = record.split([1, 3, 1], -1)
+    # The record, and the best candidate so far.
+    new_generation = generation + 1
+    new_record = _next_record(
+        record, is_usable, scores, sums["score"], new_generation, maximize
+    )
+    has_improved = is_usable[..., :1] & (new_record[..., :1] != record[..., :1])
+    best = torch.where(has_improved[..., None], top, old_best)
+    new_distribution = torch.cat([marginals, best], -2)
+    return new_distribution, new_record, new_generation, order if ranked else index
+
+
+def _next_record(
+    record: Tensor,
+    is_usable: Tensor,
+    scores: Tensor,
+    total_score: Tensor,
+    new_generation: Tensor,
+    maximize: bool,
+) -> Tensor:
+    """Return the record after a generation, shape (..., 5), float64.
+
+    It has the best fitness so far; the best, the mean and the worst fitness of this
+    generation's elites; and the number, from 1, of the last generation without a usable
+    candidate, or 0.
+
+    Args:
+        record: the record before, shape (..., 5).
+        is_usable: False for elites that failed, shape (..., K). They are last.
+        scores: the fitness of the elites, best first, shape (..., K); NaN if one failed.
+        total_score: the sum of the scores that are not NaN, shape (..., 1).
+        new_generation: the number of this generation, from 1, shape ().
+        maximize: True if a greater fitness is better.
+    """
+    best_so_far, _, last_failure = record.split([1, 3, 1], -1)
     top_score = scores[..., :1]
-    # Both return the number where the other argument is NaN.
+    # fmax and fmin return the number where the other argument is NaN.
     better_of = torch.fmax if maximize else torch.fmin
-    best_score = better_of(known, top_score)
-    better = some & (best_score != known)
-    old, best = distribution.split([3, 1], -2)
-    marginals = round_to(torch.stack([new_mean, new_std, moved], -2), old.dtype)
-    marginals = torch.where(changed[..., None, :], marginals, old)
-    best = torch.where(better[..., None], top, best)
+    count = is_usable.sum(-1, keepdim=True)
     threshold = scores.gather(-1, (count - 1).clamp(min=0))
-    after = generation + 1
     figures = [
-        best_score,
+        better_of(best_so_far, top_score),
         top_score,
         total_score / count,
         threshold,
-        torch.where(some, failed, after),
+        torch.where(is_usable[..., :1], last_failure, new_generation),
     ]
-    new_distribution = torch.cat([marginals, best], -2)
-    new_record = torch.cat(figures, -1)
-    elite_indices = order if ranked else index
-    return new_distribution, new_record, after, elite_indices
+    return torch.cat(figures, -1)
+
+
+def _sum_elites(
+    candidates: Tensor,
+    order: Tensor,
+    is_usable: Tensor,
+    scores: Tensor,
+    weights: Tensor,
+    has_squares: bool,
+    fixed_order: bool,
+) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    """Return sums over the elites, the best elite, and the elites' indices as they were added.
+
+    With x_k the k-th elite minus the best one, the sums over the K elites by name are
+
+        "x": sum of w_k x_k, shape (..., d)
+        "x^2": sum of w_k x_k^2, shape (..., d)
+        "score": sum of their fitness, shape (..., 1)
+        "weight": sum of w_k, shape (..., 1)
+        "weight^2": sum of w_k^2, shape (..., 1), only with ``has_squares``
+
+    Args:
+        candidates: shape (..., N, d).
+        order: the indices of the elites from the best to the worst, shape (..., K).
+        is_usable: False for elites that failed, in the same order. They are last, and add 0 to
+            all sums.
+        scores: the fitness of the elites in the same order; NaN for those that failed.
+        weights: w_k in the same order.
+        has_squares: whether the squares of the weights are summed, too.
+        fixed_order: whether to add in the order of the candidates' indices, as the operator in
+            C++ does, to get the same bits. Otherwise torch adds in any order.
+    """
+    index = order
+    rank_weight = weights[..., None]
+    weight = rank_weight
+    score = scores.nan_to_num(0.0, math.inf, -math.inf)[..., None]
+    if fixed_order:
+        # The ranks of the elites in the order of their indices; those that failed remain last.
+        sort_key = torch.where(is_usable, order, order + candidates.shape[-2])
+        ranks = torch.sort(sort_key).indices
+        index = order.gather(-1, ranks)
+        weight = rank_weight.gather(-2, ranks[..., None])
+        score = score.gather(-2, ranks[..., None])
+    elites = select_rows(candidates, index)
+    top = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
+    x = torch.where(is_usable[..., None], elites - top.double(), 0.0)
+    # The weights alone are added in rank order.
+    weighted = weight * x
+    terms = {"x": weighted, "x^2": weighted * x, "score": score, "weight": rank_weight}
+    if has_squares:
+        terms["weight^2"] = rank_weight * rank_weight
+    # One sum over the columns of all terms is faster than a sum for every term.
+    columns = torch.cat(list(terms.values()), -1)
+    sums = _sum_in_order(columns) if fixed_order else columns.sum(-2)
+    widths = [term.shape[-1] for term in terms.values()]
+    return dict(zip(terms, sums.split(widths, -1), strict=True)), top, index
 
 
 def variance_of_generation(extra_variance: Tensor, generation: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ def draw_correlated(
     return result
 
 
-def cma_update(
+def cma_update(  # noqa: PLR0913 - the state and the settings of an update
     fitness: Tensor,
     candidates: Tensor,
     distribution: Tensor,
@@ -89,31 +89,36 @@ def cma_update(
     smoothing: float = 1.0,
     mean_averaging: float = 0.0,
 ) -> Updated:
-    """Move mean, covariance, step size and evolution paths; the results have no gradients.
+    """Return the next state of CMA-ES: mean, covariance, step size and evolution paths.
 
-    ``cem_update`` says more of the arguments that both have, of the averaged mean, the best
-    candidate, the record, the ranking and the errors. Candidates that failed have weight 0; a
-    generation without a usable one keeps everything, and counts. Where the new covariance is
-    not finite or not positive definite, the factor stays; mean and paths stay where they are
-    not finite.
+    The covariance, step size included, is L L^T. The results have no gradients. The arguments
+    that ``cem_update`` has, too, mean the same here, and so do ranking and errors. Candidates
+    that failed have weight 0. A generation without a usable candidate changes nothing but
+    record and generation. If the new covariance is not finite or not positive definite, the
+    factor stays; where mean or paths are not finite, they stay.
 
     Args:
         fitness: shape (..., N), 1 <= N <= 2048.
         candidates: shape (..., N, d), float32 or float64, 1 <= d <= 64.
         distribution: shape (..., 4, d): mean, std, averaged mean, best candidate so far.
         record: shape (..., 5), float64.
-        generation: shape (), int64: t.
+        generation: shape (), int64: t, the number of generations before this one.
         factor: shape (..., d, d), dtype of the candidates: the lower triangular L, zeros above.
-        paths: shape (..., 2, d), dtype of the candidates: p and q.
+        paths: shape (..., 2, d), dtype of the candidates: the evolution path of the step size,
+            then that of the covariance.
         num_elites: K, from 1 to N.
         maximize: True if a greater fitness is better.
-        rates: mu_eff, c_s, d_s, c_c, c_1, c_mu and chi.
-        weights: shape (N,), float64, by rank: the first K positive, the elites'; the others 0
-            or negative.
-        extra_variance: shape (T,), float64, T >= 1: Z_t. None: 0.
-        std_floor: shape (..., d) or (d,), dtype of the candidates. None: no floor.
-        smoothing: in (0, 1].
-        mean_averaging: at least 0.
+        rates: (mu_eff, c_s, d_s, c_c, c_1, c_mu, chi), as in Hansen's tutorial,
+            arXiv:1604.00772; chi is the expected length of a standard normal vector.
+        weights: shape (N,), float64, by rank: positive for the K elites, 0 or negative for the
+            others.
+        extra_variance: shape (T,), float64, T >= 1: added to the variances in generation t.
+            None: 0.
+        std_floor: the lowest std, shape (..., d) or (d,), dtype of the candidates. None: 0.
+        smoothing: the share of the way that the mean moves towards that of the elites, in
+            (0, 1].
+        mean_averaging: a, at least 0: the averaged mean moves by 1 / (1 + a t) of the way to
+            the new mean.
 
     Returns:
         Six new tensors: distribution, whose std are the lengths of the factor's rows, record,

@@ -22,7 +22,7 @@ _TINY = torch.finfo(torch.float64).tiny
 
 
 @torch.no_grad()
-def cma_update_reference(
+def cma_update_reference(  # noqa: PLR0913 - the state and the settings of an update
     fitness: Tensor,
     candidates: Tensor,
     distribution: Tensor,
@@ -41,7 +41,8 @@ def cma_update_reference(
     mean_averaging: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return what ``cma_update`` returns, in plain PyTorch; nothing is checked."""
-    new, new_record, after, elites = cem_update_reference(
+    # The mean, the averaged mean, the best candidate and the record change as in CEM.
+    new, new_record, new_generation, elites = cem_update_reference(
         fitness,
         candidates,
         distribution,
@@ -57,26 +58,29 @@ def cma_update_reference(
         mean_averaging=mean_averaging,
         fixed_order=False,
     )
-    rows, weights, failed = rank_rows(fitness, candidates, weights, maximize)
+    rows, weights, is_failed = rank_rows(fitness, candidates, weights, maximize)
     mean = distribution[..., 0, :].double()
-    moved = new[..., 0, :].double()
-    covariance, next_paths = adapt_covariance(
-        factor.double(), rows, weights, mean, moved, paths.double(), generation, rates
+    new_mean = new[..., 0, :].double()
+    covariance, new_paths = adapt_covariance(
+        factor.double(), rows, weights, mean, new_mean, paths.double(), generation, rates
     )
     variances = covariance.diagonal(dim1=-2, dim2=-1)
-    more = extra_variances(variances, generation, extra_variance, std_floor)
-    next_factor, good = factorise(covariance + torch.diag_embed(more))
-    some = ~failed.all(-1, keepdim=True)
-    good = good.unsqueeze(-1) & some
+    added = extra_variances(variances, generation, extra_variance, std_floor)
+    new_factor, is_factorised = factorise(covariance + torch.diag_embed(added))
 
     def replace(where: Tensor, x: Tensor, old: Tensor) -> Tensor:
         return torch.where(where, round_to(x, old.dtype), old)
 
-    std = replace(good, next_factor.square().sum(-1).sqrt(), distribution[..., 1, :])
+    any_usable = ~is_failed.all(-1, keepdim=True)
+    is_updated = is_factorised.unsqueeze(-1) & any_usable
+    # A dimension's standard deviation is the length of its row in the factor.
+    std = new_factor.square().sum(-1).sqrt()
+    std = replace(is_updated, std, distribution[..., 1, :])
     new = torch.cat([new[..., :1, :], std.unsqueeze(-2), new[..., 2:, :]], dim=-2)
-    new_factor = replace(good.unsqueeze(-1), next_factor, factor)
-    new_paths = replace(some.unsqueeze(-1) & next_paths.isfinite(), next_paths, paths)
-    return new, new_record, after, new_factor, new_paths, elites
+    new_factor = replace(is_updated.unsqueeze(-1), new_factor, factor)
+    is_finite = any_usable.unsqueeze(-1) & new_paths.isfinite()
+    new_paths = replace(is_finite, new_paths, paths)
+    return new, new_record, new_generation, new_factor, new_paths, elites
 
 
 def rank_rows(
@@ -166,13 +170,24 @@ def extra_variances(
     extra_variance: Tensor | None,
     std_floor: Tensor | None,
 ) -> Tensor:
-    """Return what extra variance and floor add to variances, shape (..., d), float64."""
-    more = torch.zeros_like(variances)
+    """Return what has to be added to the variances of an update, shape (..., d), float64.
+
+    The noisy cross-entropy method adds a variance that depends on the generation. If the
+    standard deviations would still be below their floor, more is added.
+
+    Args:
+        variances: the diagonal of the covariance after the update, shape (..., d), float64.
+        generation: shape (), int64.
+        extra_variance: the added variance by generation, shape (T,), or None for 0.
+        std_floor: the lowest standard deviations, shape (..., d) or (d,), or None.
+    """
+    added = torch.zeros_like(variances)
     if extra_variance is not None:
-        more = more + variance_of_generation(extra_variance, generation)
+        added = added + variance_of_generation(extra_variance, generation)
     if std_floor is not None:
-        more = torch.maximum(more, std_floor.double().square() - variances)
-    return more
+        missing = std_floor.double().square() - variances
+        added = torch.maximum(added, missing)
+    return added
 
 
 def factorise(covariance: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ from torch import Tensor
 from kernels.ops.philox import WORD, philox4x32
 
 DOMAIN = int.from_bytes(b"discrete", "big")
-_ONE = 2.0**48  # the weight of probability 1
+_SCALE = 2.0**48  # the integer that represents probability 1
 
 
 def sample_categorical_reference(
@@ -17,13 +17,24 @@ def sample_categorical_reference(
     generation: Tensor,
     dtype: torch.dtype = torch.int64,
 ) -> Tensor:
-    """Return what ``sample_categorical`` returns, in plain PyTorch; nothing is checked."""
-    weights = (table * _ONE).round().long()
-    is_empty = (weights == 0).all(-1, keepdim=True)
-    sums = torch.where(is_empty, 1, weights).cumsum(-1)
-    words = random_words(seed, generation, num_samples, table.shape[-2], 0)
-    below = _multiply_high(words, sums[..., -1].unsqueeze(-2))
-    return torch.searchsorted(sums, below.mT.contiguous(), right=True).mT.to(dtype).contiguous()
+    """Return independent samples of categorical variables, shape (..., num_samples, variables).
+
+    Row v of the table, shape (..., variables, values), has the probabilities of the values of
+    variable v; a row of zeros is a uniform distribution. This is the operator
+    ``sample_categorical`` in plain PyTorch, bit for bit; nothing is checked.
+    """
+    # Probabilities become integers, so that their sums are exact on every device.
+    weights = (table * _SCALE).round().long()
+    is_zero_row = (weights == 0).all(-1, keepdim=True)
+    sums = torch.where(is_zero_row, 1, weights).cumsum(-1)
+    totals = sums[..., -1].unsqueeze(-2)
+
+    # bits * total / 2^64 is a uniform integer below the total. It selects the value in whose
+    # interval of the sums it lies.
+    bits = random_words(seed, generation, num_samples, table.shape[-2], is_permutation=False)
+    uniform = _multiply_high(bits, totals)
+    values = torch.searchsorted(sums, uniform.mT.contiguous(), right=True).mT
+    return values.to(dtype).contiguous()
 
 
 def sample_permutation_reference(
@@ -34,25 +45,36 @@ def sample_permutation_reference(
     generation: Tensor,
     dtype: torch.dtype = torch.int64,
 ) -> Tensor:
-    """Return what ``sample_permutation`` returns, in plain PyTorch; nothing is checked."""
-    weights = (table * _ONE).round().long()
-    words = random_words(seed, generation, num_samples, table.shape[-1], 1)
-    remaining = torch.ones_like(words)  # 1 for an item that was not drawn yet, else 0
+    """Return random permutations of n items, shape (..., num_samples, n).
+
+    Row 0 of the table, shape (..., n + 1, n), has the probabilities of the first item, and row
+    i + 1 those of the item after item i. Items that were drawn already have probability 0; if
+    no other is left with a positive one, the remaining items are equally likely. This is the
+    operator ``sample_permutation`` in plain PyTorch, bit for bit; nothing is checked.
+    """
+    # Probabilities become integers, so that their sums are exact on every device.
+    weights = (table * _SCALE).round().long()
+    bits = random_words(seed, generation, num_samples, table.shape[-1], is_permutation=True)
+    is_remaining = torch.ones_like(bits)  # 1 for an item that was not drawn yet, else 0
     row = weights[..., :1, :]
     items: list[Tensor] = []
-    for word in words.split(1, dim=-1):
-        row = row * remaining
-        is_empty = (row == 0).all(-1, keepdim=True)
-        sums = torch.where(is_empty, remaining, row).cumsum(-1)
-        item = (sums <= _multiply_high(word, sums[..., -1:])).sum(-1, keepdim=True)
+    for position_bits in bits.split(1, dim=-1):
+        row = row * is_remaining
+        is_zero_row = (row == 0).all(-1, keepdim=True)
+        sums = torch.where(is_zero_row, is_remaining, row).cumsum(-1)
+        # bits * total / 2^64 is a uniform integer below the total. It selects the item in whose
+        # interval of the sums it lies.
+        uniform = _multiply_high(position_bits, sums[..., -1:])
+        item = (sums <= uniform).sum(-1, keepdim=True)
         items.append(item)
-        remaining = remaining.scatter(-1, item, 0)
-        row = weights[..., 1:, :].take_along_dim(item.expand_as(remaining), dim=-2)
+        is_remaining = is_remaining.scatter(-1, item, 0)
+        next_row = item.expand_as(is_remaining)
+        row = weights[..., 1:, :].take_along_dim(next_row, dim=-2)
     return torch.cat(items, dim=-1).to(dtype)
 
 
 def random_words(
-    seed: Tensor, generation: Tensor, candidates: int, places: int, mark: int
+    seed: Tensor, generation: Tensor, candidates: int, places: int, is_permutation: bool
 ) -> Tensor:
     """Return 64 random bits for every candidate and place, shape (..., N, places), int64.
 
@@ -61,7 +83,7 @@ def random_words(
     key = (seed ^ DOMAIN)[..., None, None]
     pair = torch.arange((candidates + 1) // 2, device=seed.device).unsqueeze(-1)
     place = torch.arange(places, device=seed.device)
-    upper = generation >> 32 & WORD >> 1 | mark << 31
+    upper = generation >> 32 & WORD >> 1 | is_permutation << 31
     counter = pair, place, generation & WORD, upper
     a, b, c, d = philox4x32(counter, (key & WORD, key >> 32 & WORD))
     pairs = torch.stack([a | b << 32, c | d << 32], dim=-2)

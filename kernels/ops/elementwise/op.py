@@ -110,20 +110,27 @@ def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _apply(name: str, *tensors: Tensor) -> Tensor:
-    """Call an operator of ``REFERENCES`` by its name."""
+    """Call an elementwise operator by its name, the one without a derivative where possible.
+
+    ``NAME_forward`` computes what ``NAME`` does, but has no derivative, so that calls run less
+    Python. Only plain PyTorch, the reference, supports forward-mode AD and ``torch.func``.
+    """
     if is_transformed():
         return REFERENCES[name](*tensors)
     try:
         _LIBRARY.ensure(tensors[0])
+        # There are one or two tensors.
         wants_gradient = tensors[0].requires_grad or tensors[-1].requires_grad
         is_recorded = wants_gradient and torch.is_grad_enabled()
-        operator = getattr(torch.ops.cem_tetris, name if is_recorded else _UNRECORDED[name])
-        result: Tensor = operator.default(*tensors)
+        variant = name if is_recorded else _UNRECORDED[name]
+        result: Tensor = getattr(torch.ops.cem_tetris, variant).default(*tensors)
     except (AttributeError, RuntimeError) as error:
-        better = public_error(error)
-        if better is error:
-            torch.empty_like(tensors[0])  # where memory is short, torch has the better message
-        raise better from None
+        # A check in C++ that has failed becomes a TypeError or a ValueError.
+        clear_error = public_error(error)
+        if clear_error is error:
+            # If memory is short, torch fails here, too, and with a better message.
+            torch.empty_like(tensors[0])
+        raise clear_error from None
     return result
 
 

@@ -28,13 +28,15 @@ def lltm(
     old_h: Tensor,
     old_cell: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Take one step of the LLTM cell; differentiable in every argument, as often as wanted.
+    """Return the next state (h, cell) of an LLTM cell, an LSTM cell without a forget gate.
 
-    All tensors are on one device and of one type: float32, float64, float16 or bfloat16. The
-    16-bit types are multiplied as torch multiplies them; everything else is computed in
-    float32. Autocast changes neither the results nor their gradients, but for tensors of
-    several types up to float32, which it makes float32; what autograd derives further, and
-    ``torch.func``, it reaches.
+    It can be differentiated with respect to every argument, any number of times. All tensors
+    are on one device and of one type: float32, float64, float16 or bfloat16. The 16-bit types
+    are multiplied as torch multiplies them; everything else is computed in float32.
+
+    Autocast changes neither results nor first derivatives, except that it accepts tensors of
+    several types up to float32, and computes in float32. Higher derivatives and ``torch.func``
+    follow autocast as other operators of torch do.
 
     Args:
         input: (batch, inputs).
@@ -52,6 +54,7 @@ def lltm(
         TypeError: an argument is no tensor, or a type does not fit.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
+    # Only plain PyTorch supports forward-mode AD and torch.func.
     if is_transformed():
         with _without_autocast(input):
             return lltm_reference(input, weights, bias, old_h, old_cell)
@@ -66,18 +69,21 @@ def lltm(
             or input.requires_grad
         )
         is_recorded = wants_gradient and torch.is_grad_enabled()
+        # torch.compile and autocast need the operator for which their rules are registered.
         if torch.compiler.is_compiling() or (
             is_recorded and torch._C._is_any_autocast_enabled()
         ):
             run = operators.lltm.default
         elif is_recorded:
-            # _Cell runs much less Python than an operator whose autograd is registered.
+            # This autograd.Function runs much less Python than the operator `lltm`, whose
+            # derivative is registered with torch.library.
             run = _record
         else:
             run = operators.lltm_forward.default
-        new_h, new_cell, _ = run(input, weights, bias, old_h, old_cell)
+        new_h, new_cell, _gates = run(input, weights, bias, old_h, old_cell)
         return new_h, new_cell
     except (AttributeError, RuntimeError) as error:
+        # A check in C++ has failed: raise it as a TypeError or a ValueError.
         raise public_error(error) from None
 
 
@@ -95,7 +101,11 @@ def lltm_reference(
     old_h: Tensor,
     old_cell: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return what ``lltm`` computes, in plain PyTorch as in the tutorial."""
+    """Return the next (h, cell) of an LLTM cell, as ``lltm`` does, in plain PyTorch.
+
+    It is an LSTM cell without a forget gate, whose candidate goes through an ELU. The rows of
+    ``weights`` are the input gate, the output gate and the candidate.
+    """
     gates = F.linear(torch.cat([old_h, input], dim=1), weights, bias)
     input_gate, output_gate, candidate = gates.chunk(3, dim=1)
     new_cell = old_cell + F.elu(candidate) * torch.sigmoid(input_gate)
@@ -132,7 +142,8 @@ class LLTM(nn.Module):
         super().__init__()
         self.input_features = input_features
         self.state_size = state_size
-        rows, columns = 3 * state_size, input_features + state_size
+        rows = 3 * state_size
+        columns = state_size + input_features
         self.weights = nn.Parameter(torch.empty(rows, columns, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(rows, device=device, dtype=dtype))
         self.reset_parameters()
@@ -161,13 +172,17 @@ def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, .
 
 
 def _backward(
-    ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None, _of_gates: Tensor | None
+    ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None, _grad_gates: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    *saved, bias, old_cell = ctx.saved_tensors
-    of_input, of_weights, of_bias, of_old_h, _ = ctx.needs_input_grad
+    """Return the gradients of input, weights, bias, old_h and old_cell, None where not needed.
+
+    The arguments are the gradients of the forward pass's outputs (new_h, new_cell, gates); a
+    gradient of zeros may be None, and the gates have none.
+    """
+    input, weights, old_h, new_cell, gates, bias, old_cell = ctx.saved_tensors  # noqa: A001
     if torch.is_grad_enabled():
-        # create_graph=True asks for a derivative that has one itself: the reference's.
-        input, weights, old_h, new_cell, _ = saved  # noqa: A001
+        # With create_graph=True the gradients must be differentiable themselves. Those of the
+        # operator are not, those of the plain PyTorch reference are.
         if grad_h is None:
             grad_h = torch.zeros_like(new_cell)
         if grad_cell is None:
@@ -177,12 +192,21 @@ def _backward(
             _, pull_back = vjp(lltm_reference, input, weights, bias, old_h, old_cell)
             gradients = pull_back((grad_h, grad_cell))
     else:
-        of_parameters = of_weights or of_bias
+        needs_input, needs_weights, needs_bias, needs_old_h, _ = ctx.needs_input_grad
         gradients = torch.ops.cem_tetris.lltm_backward.default(
-            grad_h, grad_cell, *saved, of_input, of_parameters, of_old_h
+            grad_h,
+            grad_cell,
+            input,
+            weights,
+            old_h,
+            new_cell,
+            gates,
+            needs_input,
+            needs_weights or needs_bias,
+            needs_old_h,
         )
     pairs = zip(gradients, ctx.needs_input_grad, strict=True)
-    return tuple(gradient if is_wanted else None for gradient, is_wanted in pairs)
+    return tuple(gradient if is_needed else None for gradient, is_needed in pairs)
 
 
 class _Cell(torch.autograd.Function):
@@ -209,19 +233,23 @@ def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def _fake_backward(
-    grad_h: Tensor | None, grad_cell: Tensor | None, *others: Any
-) -> tuple[Tensor, ...]:
-    like, weights, old_h, _, _, of_input, of_parameters, of_old_h = others
+def _fake_backward(*arguments: Any) -> tuple[Tensor, ...]:
+    """Return unset results of ``lltm_backward``, with the right shapes, dtype and device.
 
-    def new(shape: Sequence[int], is_wanted: bool) -> Any:
-        return like.new_empty(shape if is_wanted else (0,))
+    They are the gradients of input, weights, bias, old_h and old_cell. One that is not needed
+    is empty; that of old_cell always is computed.
+    """
+    _, _, input, weights, old_h, _, _, *needs = arguments  # noqa: A001
+    needs_input, needs_parameters, needs_old_h = needs
+
+    def new(shape: Sequence[int], is_needed: bool) -> Any:
+        return input.new_empty(shape if is_needed else (0,))
 
     return (
-        new(like.shape, of_input),
-        new(weights.shape, of_parameters),
-        new(weights.shape[:1], of_parameters),
-        new(old_h.shape, of_old_h),
+        new(input.shape, needs_input),
+        new(weights.shape, needs_parameters),
+        new(weights.shape[:1], needs_parameters),
+        new(old_h.shape, needs_old_h),
         new(old_h.shape, True),
     )
 

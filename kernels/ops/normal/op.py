@@ -22,12 +22,12 @@ Bound = float | Tensor
 """One number, or one for each dimension."""
 
 _REAL: Any = numbers.Real  # NumPy's scalars among them
-_SEEDS = 2**63 - 1  # seeds that are drawn are below
+_LARGEST_SEED = 2**63 - 1  # seeds that are drawn are below
 # With it a generator's seed gives other numbers than an equal argument ``seed``.
 _UNSEEDED = int.from_bytes(b"unseeded", "big")
 
 
-def sample_normal(
+def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
     mean: Tensor,
     std: Tensor,
     num_samples: int,
@@ -146,12 +146,14 @@ def sample_normal_rows(
     generation: Tensor,
     bounds: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """Draw as ``sample_normal`` does, with mean and std in the first two rows.
+    """Draw ``mean + std * z`` from a tensor whose first two rows are mean and std.
 
-    No views of the rows are made. Errors are those of ``sample_normal``.
+    The numbers are those of ``sample_normal``. This is faster, because it makes no views of the
+    rows. Errors are those of ``sample_normal``.
 
     Args:
-        rows: shape (..., R, d), R >= 2; float64, float32, float16 or bfloat16; CPU or CUDA.
+        rows: shape (..., R, d), R >= 2; float64, float32, float16 or bfloat16; CPU or CUDA. Row
+            0 is the mean, row 1 the standard deviation; others are not read.
         num_samples: N, 0 or more.
         seed: shape (...), int64.
         generation: shape (), int64.
@@ -161,12 +163,15 @@ def sample_normal_rows(
         A new contiguous tensor, shape (..., N, d), dtype of ``rows``.
     """
     try:
-        if not (needs_dispatch() or (rows.requires_grad and torch.is_grad_enabled())):
-            return _direct["sample_normal_rows"](
-                rows, num_samples, seed, generation, *(bounds or ())
-            )
+        wants_gradient = rows.requires_grad and torch.is_grad_enabled()
+        if not wants_gradient and not needs_dispatch():
+            limits = bounds or ()
+            # Calling the loaded operator without torch.ops saves time.
+            return _direct["sample_normal_rows"](rows, num_samples, seed, generation, *limits)
     except (AttributeError, KeyError, RuntimeError, TypeError):
-        pass  # not loaded yet, or bounds of another type: sample_normal accepts more, or raises
+        # The operator is not loaded yet, or it does not take these arguments. The general path
+        # below loads it, accepts more types, or raises the error.
+        pass
     if rows.dim() < 2 or rows.shape[-2] < 2:
         raise ValueError(f"expected rows of shape (..., R, d), R >= 2, got {tuple(rows.shape)}")
     mean = rows[..., 0, :]
@@ -181,37 +186,40 @@ def _sample_unseeded(
     std: Tensor,
     num_samples: int,
     generator: torch.Generator | None,
-    *layout: bool,
+    dim_first: bool,
+    shared_noise: bool,
 ) -> Tensor | None:
-    """Return samples by a seed from torch's generator, or None.
+    """Draw samples with a seed from torch's generator, the default one for None.
 
-    Where it returns None the general operator has to draw them. ``layout`` is dim_first and
-    shared_noise.
+    Return None if the general operator has to draw them: for a batch of problems, while a CUDA
+    graph is captured, and if a dispatch mode or ``torch.jit.trace`` must see how the seed is
+    drawn.
     """
-    has_mode = torch._C._len_torch_dispatch_stack() > 0
-    if has_mode or torch._C._get_tracing_state() is not None:
-        return None  # a mode, or torch.jit.trace, has to see how the seed is drawn
-    if mean.dim() != 1:
-        return None  # each problem has a seed of its own
+    has_dispatch_mode = torch._C._len_torch_dispatch_stack() > 0
+    is_traced = torch._C._get_tracing_state() is not None
+    is_batch = mean.dim() != 1
+    if has_dispatch_mode or is_traced or is_batch:
+        return None
     if mean.is_cuda not in _ready:
         _LIBRARY.ensure(mean)
+    sample = _direct["sample_normal_seeded"]
     if not mean.is_cuda:
-        seed = torch.randint(_SEEDS, (), device="cpu", generator=generator).item()
-        return _direct["sample_normal_seeded"](mean, std, num_samples, seed, 0, *layout)
-    # On CUDA the seed is the generator's, and the generation is its offset, which advances as
-    # it does for torch's kernels: drawing a number there would take one more kernel.
+        seed = torch.randint(_LARGEST_SEED, (), device="cpu", generator=generator).item()
+        return sample(mean, std, num_samples, seed, 0, dim_first, shared_noise)
+    # Drawing a seed on CUDA would take one more kernel. So the seed is the generator's own, and
+    # the generation is its offset, which advances with every draw, as for torch's kernels.
     if generator is None:
         generator = torch.cuda.default_generators[mean.device.index]
-    with _drawing:
+    with _generator_lock:
         try:
             offset = generator.get_offset()
         except RuntimeError:
-            return None  # it has no offset while a CUDA graph is captured
-        seed = (generator.initial_seed() ^ _UNSEEDED) & _SEEDS
-        samples = _direct["sample_normal_seeded"](
-            mean, std, num_samples, seed, offset // 4, *layout
-        )
-        generator.set_offset(offset + 4)  # torch asks for a multiple of 4
+            return None  # A generator has no offset while a CUDA graph is captured.
+        # The numbers differ from those of an equal argument ``seed``.
+        seed = (generator.initial_seed() ^ _UNSEEDED) & _LARGEST_SEED
+        generation = offset // 4
+        samples = sample(mean, std, num_samples, seed, generation, dim_first, shared_noise)
+        generator.set_offset(offset + 4)  # torch demands a multiple of 4.
     return samples
 
 
@@ -223,16 +231,17 @@ def sample_normal_reference(
     bounds: tuple[Bound, Bound] | None = None,
     dim_first: bool = True,
 ) -> Tensor:
-    """Return what ``sample_normal`` computes from the noise z, in plain PyTorch.
+    """Return ``mean + std * z``, which is what ``sample_normal`` computes from the noise z.
 
-    torch differentiates it.
+    This is plain PyTorch, which can be differentiated.
 
     Args:
         mean: shape (..., d).
         std: shape (..., d).
         z: the noise, shape (..., d, N) if ``dim_first``, else (..., N, d).
-        bounds: as in ``sample_normal``.
-        dim_first: which of the two shapes.
+        bounds: (low, high), numbers or tensors of shape (d,) or (..., d); samples are clamped
+            to them.
+        dim_first: which of the two shapes z and the result have.
     """
     sample_dim = -1 if dim_first else -2
     samples = mean.unsqueeze(sample_dim) + std.unsqueeze(sample_dim) * z
@@ -251,20 +260,30 @@ def sample_normal_reference(
 def _resolve_noise(
     seed: Any, generation: Any, mean: Tensor, generator: torch.Generator | None
 ) -> tuple[int, int, Tensor | None, Tensor | None]:
-    """Return seed and generation as numbers, and then as tensors that stand in their place."""
+    """Return what the operator takes: (seed, generation, seed_tensor, generation_tensor).
+
+    A tensor that is not None replaces its number, which is then 0. Without a seed, the
+    generator draws one for each problem of the batch.
+    """
     if seed is not None and generator is not None:
         raise ValueError("expected a seed or a generator, got both")
-    if seed is None:  # drawn on the device that uses it: nothing is copied, nothing waits
-        seed = torch.randint(_SEEDS, mean.shape[:-1], device=mean.device, generator=generator)
-    seeds = generations = None
+    if seed is None:
+        # On the device that uses it: nothing is copied, and the CPU does not wait.
+        seed = torch.randint(
+            _LARGEST_SEED, mean.shape[:-1], device=mean.device, generator=generator
+        )
+    seed_tensor = None
     if isinstance(seed, Tensor):
-        seed, seeds = 0, seed
+        seed_tensor = seed
+        seed = 0
+    generation_tensor = None
     if isinstance(generation, Tensor):
-        generation, generations = 0, generation
-    number = _as_int(seed)
-    if not 0 <= number < 1 << 64:
+        generation_tensor = generation
+        generation = 0
+    unsigned_seed = _as_int(seed)
+    if not 0 <= unsigned_seed < 1 << 64:
         raise ValueError(f"expected 0 <= seed < 2**64, got {seed}")
-    return signed64(number), _as_int(generation), seeds, generations
+    return signed64(unsigned_seed), _as_int(generation), seed_tensor, generation_tensor
 
 
 def _as_int(value: Any) -> int:
@@ -276,7 +295,10 @@ def _as_int(value: Any) -> int:
 def _make_bounds(
     bounds: tuple[Bound, Bound] | None, mean: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return both bounds as tensors of a type, or None for each."""
+    """Return (low, high) as tensors of a dtype on the mean's device, or (None, None).
+
+    A number becomes a tensor of shape (d,), with as many dimensions as the mean.
+    """
     if bounds is None:
         return None, None
     low, high = bounds
@@ -309,45 +331,61 @@ def _draw_noise(
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    """Save what draws the noise again; mean, std and bounds only where samples were clamped."""
+    """Save what the backward pass needs: all that determines the noise z, which it draws again.
+
+    ``inputs`` are the arguments of the operator ``sample_normal``. Without bounds the gradients
+    depend on the noise alone; with bounds mean and std say which samples were clamped.
+    """
     (
         mean,
         std,
         ctx.num_samples,
         seed,
         generation,
-        seeds,
-        generations,
-        *flags,
+        seed_tensor,
+        generation_tensor,
+        shared_noise,
+        antithetic,
+        ctx.dim_first,
         dtype,
         low,
         high,
     ) = inputs
     ctx.numbers = seed, generation
-    ctx.flags = *flags, dtype
+    ctx.options = shared_noise, antithetic, ctx.dim_first, dtype
     ctx.mean_dtype = mean.dtype
-    if low is None:  # then the gradients depend on nothing but the noise
+    if low is None:
         mean = std = None
-    ctx.save_for_backward(mean, std, seeds, generations, low, high)
+    ctx.save_for_backward(mean, std, seed_tensor, generation_tensor, low, high)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """Return the sums of grad and of grad * z over the samples."""
-    mean, std, *seeds, low, high = ctx.saved_tensors
-    dim_first = ctx.flags[2]
-    sample_dim = -1 if dim_first else -2
-    shape = grad.shape[:-1] if dim_first else (*grad.shape[:-2], grad.shape[-1])
-    z = _draw_noise(shape, grad.device, ctx.num_samples, *ctx.numbers, *seeds, *ctx.flags)
+    """Return the gradients of ``mean + std * z`` with respect to the operator's arguments.
+
+    ``grad`` is the gradient of the samples, shape (..., d, N), or (..., N, d) if not dim_first.
+    Its sum over the samples is the gradient of the mean, and that of grad * z the gradient of
+    std; a sample that was clamped to its bounds counts as 0.
+    """
+    mean, std, *seed_tensors, low, high = ctx.saved_tensors
+    if ctx.dim_first:
+        sample_dim = -1
+        mean_shape: tuple[int, ...] = grad.shape[:-1]
+    else:
+        sample_dim = -2
+        mean_shape = (*grad.shape[:-2], grad.shape[-1])
+    # Seed and generation, the tensors that may replace them, and the options of the layout.
+    noise = (*ctx.numbers, *seed_tensors, *ctx.options)
+    z = _draw_noise(mean_shape, grad.device, ctx.num_samples, *noise)
     grad = grad.to(z.dtype)
     if mean is not None:
         with torch.no_grad():
             samples = mean.unsqueeze(sample_dim) + std.unsqueeze(sample_dim) * z
-            is_above = samples >= low.unsqueeze(sample_dim)
-            is_below = samples <= high.unsqueeze(sample_dim)
-        grad = torch.where(is_above & is_below, grad, 0)
+            is_above_low = samples >= low.unsqueeze(sample_dim)
+            is_below_high = samples <= high.unsqueeze(sample_dim)
+        grad = torch.where(is_above_low & is_below_high, grad, 0)
     d_mean = grad.sum(sample_dim).to(ctx.mean_dtype)
     d_std = (grad * z).sum(sample_dim).to(ctx.mean_dtype)
-    return (d_mean, d_std, *(None,) * 11)  # the other eleven arguments have no gradients
+    return (d_mean, d_std, *(None,) * 11)  # The other eleven arguments have no gradients.
 
 
 def _make_samples(
@@ -372,4 +410,4 @@ _FAKES |= {
 _LIBRARY = Library("normal", _FAKES, {"sample_normal": Gradient(_backward, _save_for_backward)})
 _ready = _LIBRARY.ready
 _direct: dict[str, Callable[..., Tensor]] = _LIBRARY.direct
-_drawing = threading.Lock()
+_generator_lock = threading.Lock()
