@@ -17,8 +17,10 @@ struct Block {
   uint32_t word[4];
 };
 
-// Returns the four words of the block `counter` (two 64-bit halves, low word first) under the
-// 64-bit `key`.
+// Returns four random words of Philox4x32-10 (Salmon et al., Parallel random numbers: as easy
+// as 1, 2, 3, SC 2011): a pure function of a 128-bit counter, given as two 64-bit halves, and a
+// 64-bit key. A round multiplies two of the counter's words and mixes the halves of the
+// products with the other two and with the key, which then increases by the Weyl constants.
 PHILOX_FUNCTION Block block(uint64_t counter_low, uint64_t counter_high, uint64_t key) {
   constexpr uint32_t MULTIPLIER_0 = 0xD2511F53u, MULTIPLIER_1 = 0xCD9E8D57u;
   constexpr uint32_t WEYL_0 = 0x9E3779B9u, WEYL_1 = 0xBB67AE85u;

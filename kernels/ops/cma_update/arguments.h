@@ -24,9 +24,10 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
     double mean_averaging, double mu_eff, double c_s, double d_s, double c_c, double c_1,
     double c_mu, double chi) {
   std::optional<Tensor> new_factor, new_paths;
-  // Completes a checked job, the update of the mean alone, by what CMA-ES needs besides, the
-  // factor, the paths and the learning rates, and runs both together. `problems` are the
-  // entries of the batch.
+  // Runs the update of CMA-ES; update::with_job() below calls it with the checked arguments of
+  // the mean's update (job) and the batch of problems. Checks the factor and the paths,
+  // allocates the new ones, and computes the constants of equations (43) to (47) of the
+  // tutorial from the learning rates. Tensors of the meta device have no data to run on.
   auto adapt = [&](const Job& job, const Problems& problems) {
     ScalarType type = candidates.scalar_type();
     int64_t d = job.settings.dimensions;

@@ -52,10 +52,12 @@ struct OneThread {
 // Ranks the candidates of one problem (an entry of the batch) by fitness, best first, and
 // updates its distribution by adapt(). order and value receive the candidates' indices and
 // fitness by rank; memory is scratch. A CPU thread reuses these buffers for all its problems. A
-// failed candidate, whose fitness is NaN, has the largest key: it comes last and is not usable.
+// failed candidate (its fitness is NaN or the worst infinity) comes last and is not usable.
 void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& order,
     std::vector<double>& value, double* memory) {
   int usable = 0;
+  // Writes the candidates' indices and fitness by rank, best first, and counts those that did
+  // not fail. `kind` stands for the type of the fitness: float, double or integer.
   update::visit_fitness(call.job.fitness_type, [&](auto kind) {
     using Type = decltype(kind);
     const auto* fitness = update::fitness_of<Type>(call.job, problem);

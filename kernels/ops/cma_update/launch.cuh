@@ -93,6 +93,9 @@ struct Block {
         if (m < 4 || pair * threads < entries) f(m);
       }
     };
+    // Finds the column own_k[m] and the row own_i[m] of the thread's entry m, and loads it. Row
+    // `row` of the rectangle is column `row` of the triangle, from the diagonal down, and then
+    // column d - 1 - row; in the middle row of an odd d both are the same column.
     for_each_entry([&](int m) {
       int number = thread + m * threads;
       int row = number / (d + 1);
@@ -141,8 +144,8 @@ CEM_TETRIS_FUNCTION int64_t sort_entries(int64_t population) {
 
 // Ranks the candidates of one problem, an entry of the batch, by their fitness. Writes their
 // indices to `order` and their fitness to `value`, best first; of candidates with equal fitness
-// the one with the lower index comes first. Returns how many did not fail: a failed candidate,
-// whose fitness is NaN, has the largest key and comes last.
+// the one with the lower index comes first. Returns how many did not fail: a failed candidate
+// (its fitness is NaN or the worst infinity) has the largest key and comes last.
 //
 // The threads of a block call it together. Up to kCounted candidates are ranked by comparing
 // each key with all others, more by a sort. memory: scratch of two doubles for each of

@@ -132,10 +132,16 @@ CEM_TETRIS_FUNCTION BlockPart block_part(
       high(round2_product0) ^ key.word1(2), low(round2_product0)};
 }
 
-// Returns the four random words of a dimension and a block of samples: joins what the first
-// rounds made of each, and computes the remaining rounds, 3 to 9.
+// Returns the four random words of Philox4x32-10 at the counter of one dimension and one block
+// of four samples. Most of rounds 0 to 2 depends on only one of the two; that was computed
+// before, in `dimension` and `block`. This joins both (exclusive or), and computes rounds 3 to
+// 9, whose keys are `keys`, two words for each round. A round takes the words (c0, c1, c2, c3)
+// to
+//
+//   (high(m1 c2) ^ c1 ^ key0, low(m1 c2), high(m0 c0) ^ c3 ^ key1, low(m0 c0)).
 CEM_TETRIS_FUNCTION Words words(
     const LateKeys& keys, DimensionPart dimension, BlockPart block) {
+  // What is left of round 2.
   uint64_t round2_product1 = multiply(kMultiplier1, dimension.high ^ block.round2_c2);
   uint32_t c0 = high(round2_product1) ^ block.round3_c0;
   uint32_t c1 = low(round2_product1);
