@@ -205,10 +205,11 @@ CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, u
   bool is_odd = quarters % 2 != 0;
   uint64_t cosine_bits = bit_cast<uint64_t>(is_odd ? sine : cosine);
   uint64_t sine_bits = bit_cast<uint64_t>(is_odd ? cosine : sine);
-  cosine_bits ^= uint64_t((quarters + 1) & 2) << 62;
-  sine_bits ^= uint64_t(quarters & 2) << 62;
+  uint64_t cosine_sign = uint64_t((quarters + 1) & 2) << 62;
+  uint64_t sine_sign = uint64_t(quarters & 2) << 62;
   double radius = sqrt(squared_radius > 0.0 ? squared_radius : 0.0);
-  return {radius, bit_cast<double>(cosine_bits), bit_cast<double>(sine_bits)};
+  return {radius, bit_cast<double>(cosine_bits ^ cosine_sign),
+      bit_cast<double>(sine_bits ^ sine_sign)};
 }
 
 }  // namespace cem_tetris::normal

@@ -74,8 +74,8 @@ struct alignas(16) Column {
 // Loads what a thread needs of the four dimensions `first` to `first` + 3 of a problem: mean,
 // standard deviation, bounds, and the part of the random words that depends on the dimension
 // but not on the sample (dimension_part). Missing bounds are infinite; a plain call has none.
-// If all dimensions share their noise, every column gets that of dimensions 0 to 3, of which
-// only the first is used. Dimensions beyond the last one repeat its parameters.
+// If all dimensions share their noise, the part is that of dimension 0, and only the first of
+// the four is used. Dimensions beyond the last one repeat its parameters.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION Column<Real, kPlain> load_column(
     Key key, const Call& call, int64_t first) {
