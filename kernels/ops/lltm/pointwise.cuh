@@ -40,7 +40,7 @@ struct Gradient {
 
   __device__ compute_t<T> at(int64_t row, int64_t column) const {
     if (!data) return compute_t<T>(0);
-    return static_cast<compute_t<T>>(data[row * row_stride + column * column_stride]);
+    return compute_t<T>(data[row * row_stride + column * column_stride]);
   }
 };
 

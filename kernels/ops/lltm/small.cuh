@@ -30,7 +30,7 @@ struct Joined {
   // Returns an element, or 0 outside of the matrix.
   __device__ compute_t<T> at(int64_t row, int64_t column) const {
     if (row >= batch || column >= states + inputs) return compute_t<T>(0);
-    return static_cast<compute_t<T>>(
+    return compute_t<T>(
         column < states ? old_h[row * states + column] : input[row * inputs + column - states]);
   }
 };

@@ -11,13 +11,13 @@
 #pragma once
 
 #include "host_device.h"
+#include "philox.h"
 
 namespace cem_tetris::normal {
 
-// The constants of Philox4x32, as in philox.h.
-constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u;
-constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
-constexpr int kFirstLateRound = 3, kRounds = 10;
+using philox::kMultiplier0, philox::kMultiplier1, philox::kRounds;
+using Words = philox::Block;  // four random words
+constexpr int kFirstLateRound = 3;
 
 // Word 3: bit 31 marks the words of doubles, bit 30 the second half of such a block of four
 // samples.
@@ -47,8 +47,12 @@ CEM_TETRIS_FUNCTION uint64_t multiply(uint32_t a, uint32_t b) {
 // The two words of a key, which every round increases.
 struct Key {
   uint32_t k0, k1;
-  CEM_TETRIS_FUNCTION uint32_t word0(uint32_t round) const { return k0 + round * kWeyl0; }
-  CEM_TETRIS_FUNCTION uint32_t word1(uint32_t round) const { return k1 + round * kWeyl1; }
+  CEM_TETRIS_FUNCTION uint32_t word0(uint32_t round) const {
+    return k0 + round * philox::kWeyl0;
+  }
+  CEM_TETRIS_FUNCTION uint32_t word1(uint32_t round) const {
+    return k1 + round * philox::kWeyl1;
+  }
 };
 
 // "normal z" in ASCII. Other users of Philox in this project (the pieces of
@@ -100,10 +104,6 @@ struct BlockPart {
   uint32_t round3_c0;  // lacks the high half of round 2's product m1 c2
   uint32_t round3_c2;  // lacks DimensionPart::low
   uint32_t round3_c3;
-};
-
-struct Words {
-  uint32_t word[4];
 };
 
 // Computes the first two rounds as far as they depend on the dimension. A name such as
