@@ -17,12 +17,15 @@ struct Block {
   uint32_t word[4];
 };
 
-// Returns the four words of the block `counter` (two 64-bit halves, low word first) under the
-// 64-bit `key`.
+constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u;
+constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
+constexpr int kRounds = 10;
+
+// Returns four random words of Philox4x32-10 (Salmon et al., Parallel random numbers: as easy
+// as 1, 2, 3, SC 2011): a pure function of a 128-bit counter, given as two 64-bit halves, and a
+// 64-bit key. A round multiplies two of the counter's words and mixes the halves of the
+// products with the other two and with the key, which then increases by the Weyl constants.
 PHILOX_FUNCTION Block block(uint64_t counter_low, uint64_t counter_high, uint64_t key) {
-  constexpr uint32_t MULTIPLIER_0 = 0xD2511F53u, MULTIPLIER_1 = 0xCD9E8D57u;
-  constexpr uint32_t WEYL_0 = 0x9E3779B9u, WEYL_1 = 0xBB67AE85u;
-  constexpr int ROUNDS = 10;
   uint32_t c0 = uint32_t(counter_low);
   uint32_t c1 = uint32_t(counter_low >> 32);
   uint32_t c2 = uint32_t(counter_high);
@@ -32,15 +35,15 @@ PHILOX_FUNCTION Block block(uint64_t counter_low, uint64_t counter_high, uint64_
 #if defined(__CUDA_ARCH__)
 #pragma unroll
 #endif
-  for (int round = 0; round < ROUNDS; ++round) {
-    uint64_t product_0 = uint64_t(MULTIPLIER_0) * c0;
-    uint64_t product_1 = uint64_t(MULTIPLIER_1) * c2;
+  for (int round = 0; round < kRounds; ++round) {
+    uint64_t product_0 = uint64_t(kMultiplier0) * c0;
+    uint64_t product_1 = uint64_t(kMultiplier1) * c2;
     c0 = uint32_t(product_1 >> 32) ^ c1 ^ k0;
     c1 = uint32_t(product_1);
     c2 = uint32_t(product_0 >> 32) ^ c3 ^ k1;
     c3 = uint32_t(product_0);
-    k0 += WEYL_0;
-    k1 += WEYL_1;
+    k0 += kWeyl0;
+    k1 += kWeyl1;
   }
   return {{c0, c1, c2, c3}};
 }

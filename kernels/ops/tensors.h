@@ -52,8 +52,9 @@ using compute_t =
     std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) < 4, uint32_t, T>,
         std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
-// Calls f(T{}) with the element type of a tensor, and raises an error if it is not a
-// floating-point type. name: of the operator; types: those that it takes, for the error.
+// Calls f(T{}) with the C++ type T for the element type of a tensor, and returns its result;
+// raises an error if that is not one of torch's four floating-point types. name: the operator,
+// and types: the types that it takes, as the error names them.
 template <typename F>
 void visit_floating(const char* name, ScalarType type, const F& f,
     const char* types = "Float, Double, Half or BFloat16") {
@@ -90,9 +91,9 @@ struct Device {
   }
 };
 
-// Returns an unset contiguous tensor; its sizes are the first `leading` of `sizes`, then
-// `more`. torch::stable::empty does the same through the dispatcher, which takes as long as a
-// small kernel.
+// Returns a contiguous tensor with unset elements, whose sizes are the first `leading` of
+// `sizes` followed by `more`. It calls torch's C interface: torch::stable::empty does the same
+// through the dispatcher, which takes as long as a small kernel.
 inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
     std::initializer_list<int64_t> more = {}) {
   int64_t count = int64_t(leading + more.size());
@@ -100,11 +101,12 @@ inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
       count <= kMaxDimensions, "expected at most ", kMaxDimensions, " dimensions, got ", count);
   int64_t size[kMaxDimensions];
   int64_t stride[kMaxDimensions];
-  int64_t step = 1;
-  std::copy(more.begin(), more.end(), std::copy_n(sizes.begin(), leading, size));
-  for (int64_t i = count; i-- > 0;) {
-    stride[i] = step;
-    step *= std::max<int64_t>(size[i], 1);
+  int64_t* size_end = std::copy_n(sizes.begin(), leading, size);
+  std::copy(more.begin(), more.end(), size_end);
+  int64_t next_stride = 1;
+  for (int64_t i = count - 1; i >= 0; --i) {
+    stride[i] = next_stride;
+    next_stride *= std::max<int64_t>(size[i], 1);
   }
   AtenTensorHandle result = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
@@ -179,15 +181,15 @@ struct Problems {
   Tensor empty(ScalarType type, std::initializer_list<int64_t> more) const {
     return cem_tetris::empty(device, type, sizes, sizes.size(), more);
   }
-  // Raises an error unless a tensor has the shape (batch dimensions, more) or, without
-  // has_batch, the shape `more`, and the right type and device. name: of the tensor, for the
-  // error.
+  // Raises an error unless a tensor has the expected shape, type and device: the shape is the
+  // batch dimensions of this call (`sizes`) followed by `more`, or only `more` without
+  // has_batch. name: what the error calls the tensor.
   void require(const Tensor& tensor, const char* name, ScalarType type,
       std::initializer_list<int64_t> more, bool has_batch = true) const {
     const Sizes got = tensor.sizes();
     const Sizes leading = has_batch ? sizes : Sizes();
-    bool has_shape = got.size() == leading.size() + more.size() &&
-                     std::equal(leading.begin(), leading.end(), got.begin()) &&
+    bool has_rank = got.size() == leading.size() + more.size();
+    bool has_shape = has_rank && std::equal(leading.begin(), leading.end(), got.begin()) &&
                      std::equal(more.begin(), more.end(), got.begin() + leading.size());
     STD_TORCH_CHECK(has_shape, "expected ", name, " of shape ",
         text_of(leading, {more.begin(), more.size()}), ", got ", text_of(got));

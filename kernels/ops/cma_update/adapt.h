@@ -57,20 +57,27 @@ struct Plan {
   int columns;  // of a vector: `padded`, then ExtraColumn
   int chunk;    // candidates at once, a multiple of kMostSlices
 
-  // Chooses the sizes for d dimensions. most: the most candidates in memory at once. There are
-  // as many slices as leave each at least 8 rows, candidates and columns of L, and kSums tiles
-  // in all.
-  Plan(int64_t d, int64_t population, int64_t most = 128)
+  // Chooses the sizes of the scratch memory for `population` candidates of d dimensions.
+  //
+  // The covariance is cut into tiles of 4 x 4 numbers (kSide); only the tiles on or below the
+  // diagonal are computed. The sum over the candidates is split into 1, 2, 4 or 8 partial sums,
+  // the slices. Their number is halved until all slices together have at most kSums tiles, and
+  // until a slice has at least 8 rows to add up; rows are the candidates and the columns of the
+  // old factor. `chunk` is how many candidates are in memory at once, at most `most_candidates`
+  // rounded up to a multiple of 8 (kMostSlices).
+  Plan(int64_t d, int64_t population, int64_t most_candidates = 128)
       : dimensions(int(d)),
         padded((dimensions + kSide - 1) / kSide * kSide),
         stride(padded + 2),
         columns(padded + 4) {
-    int64_t side = padded / kSide;
-    tiles = int(side * (side + 1) / 2);
+    constexpr int kLeastRows = 8;  // of a slice
+    int64_t tiles_across = padded / kSide;
+    tiles = int(tiles_across * (tiles_across + 1) / 2);
+    int64_t rows = population + d;
     slices = kMostSlices;
-    while (slices > 1 && (slices * tiles > kSums || slices * 8 > population + d)) slices /= 2;
-    int64_t wanted = population < most ? population : most;
-    chunk = int((wanted + kMostSlices - 1) / kMostSlices * kMostSlices);
+    while (slices > 1 && (slices * tiles > kSums || slices * kLeastRows > rows)) slices /= 2;
+    int64_t candidates = population < most_candidates ? population : most_candidates;
+    chunk = int((candidates + kMostSlices - 1) / kMostSlices * kMostSlices);
   }
   int64_t doubles() const {
     return int64_t{stride} * (padded + chunk) + (slices + 6) * columns + 2 * chunk +
@@ -149,28 +156,33 @@ CEM_TETRIS_FUNCTION Quad quad_at(const double* memory) {
   return *reinterpret_cast<const Quad*>(memory);
 }
 
-// Solves L white = y by forward substitution, and returns |white|^2: the squared length of y in
-// units of the distribution's factor L. `lower` holds L's columns one after the other, and
-// inverse_diagonal the numbers 1 / L_ii. Four rows are solved at a time: first what the columns
-// to the left contribute is subtracted from all four, then the 4 x 4 triangle is solved.
+// Solves L white = y by forward substitution, and returns |white|^2, the squared Mahalanobis
+// length of y under the covariance L L^T.
+//
+// L is lower triangular, plan.padded x plan.padded, a multiple of 4 (kSide). `lower` holds its
+// columns one after the other, plan.stride numbers apart, and inverse_diagonal the numbers
+// 1 / L_ii. Four rows of the solution are computed at a time: first the contributions of all
+// columns to the left are subtracted from the four rows of y, then the 4 x 4 triangle on the
+// diagonal is solved.
 CEM_TETRIS_FUNCTION double whiten(const Plan& plan, const double* lower,
     const double* inverse_diagonal, const double* y, double* white) {
   double squared_length = 0.0;
-  for (int left = 0; left < plan.padded; left += kSide) {
-    Quad sum = quad_at(y + left);
+  for (int first = 0; first < plan.padded; first += kSide) {
+    Quad rest = quad_at(y + first);
     CEM_TETRIS_FOUR
-    for (int j = 0; j < left; ++j) {
-      Quad column = quad_at(lower + j * plan.stride + left);
-      for (int c = 0; c < kSide; ++c) sum.value[c] -= white[j] * column.value[c];
+    for (int j = 0; j < first; ++j) {
+      Quad column = quad_at(lower + j * plan.stride + first);
+      for (int c = 0; c < kSide; ++c) rest.value[c] -= white[j] * column.value[c];
     }
     CEM_TETRIS_UNROLL
     for (int c = 0; c < kSide; ++c) {
-      double x = sum.value[c] * inverse_diagonal[left + c];
-      white[left + c] = x;
+      int i = first + c;
+      double x = rest.value[c] * inverse_diagonal[i];
+      white[i] = x;
       squared_length += x * x;
       CEM_TETRIS_UNROLL
-      for (int e = c + 1; e < kSide; ++e)
-        sum.value[e] -= x * lower[(left + c) * plan.stride + left + e];
+      for (int below = c + 1; below < kSide; ++below)
+        rest.value[below] -= x * lower[i * plan.stride + first + below];
     }
   }
   return squared_length;
@@ -236,6 +248,7 @@ struct Adaptation {
   // The rows of a distribution are those of update::Row. L has row i at factor + i * d; the
   // path p (of the step size) comes before the path q (of the covariance).
   const T* old_rows = of_problem(call.job.distribution, update::kRows* d);
+  const T* old_mean = old_rows + update::kMean * d;
   const T* factor = of_problem(call.factor, d* d);
   const T* paths = of_problem(call.paths, 2 * d);
   const T* candidates = of_problem(call.job.candidates, settings.population* d);
@@ -255,31 +268,39 @@ struct Adaptation {
     return static_cast<const T*>(data) + problem * size;
   }
 
-  // Loads what the last generation left, padded with zeros to whole tiles: the factor L, from
-  // rows in `factor` to columns in arrays.lower; 1 / L_ii; and the two paths.
+  // Loads the state that the last generation left into shared memory, padded with zeros from d
+  // to `padded` dimensions: the Cholesky factor L of the covariance, whose rows in `factor`
+  // become columns of arrays.lower; the numbers 1 / L_ii; and the two evolution paths.
+  // team.table<4>() calls store(i, k, load(i, k)) for all entries, spread over the threads of
+  // the team, with four loads in flight.
   CEM_TETRIS_DEVICE_FUNCTION void load_state() const {
-    team.template table<4>(
-        padded, padded,
-        [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; },
-        [&](int i, int k, T x) { arrays.lower[k * stride + i] = double(x); });
+    auto load = [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; };
+    auto store = [&](int i, int k, T x) { arrays.lower[k * stride + i] = double(x); };
+    team.template table<4>(padded, padded, load, store);
     for (int i = thread_from_last; i < padded; i += threads) {
-      double diagonal = i < d ? double(factor[i * d + i]) : 0.0;  // 0: x_i does not vary
+      double diagonal = i < d ? double(factor[i * d + i]) : 0.0;
+      // L_ii is 0 where dimension i does not vary; any divisor will do there.
+      double divisor = diagonal == 0.0 ? 1.0 : diagonal;
       arrays.path[i] = i < d ? double(paths[i]) : 0.0;
       arrays.long_path[i] = i < d ? double(paths[d + i]) : 0.0;
-      arrays.inverse_diagonal[i] = 1.0 / (diagonal == 0.0 ? 1.0 : diagonal);
+      arrays.inverse_diagonal[i] = 1.0 / divisor;
     }
     if (thread == 0) path_warmup = 1.0 - power(learning.path_decay, 2 * (generation + 1));
   }
 
-  // Loads the candidates of ranks `first` to `first` + `count` - 1. A row of arrays.rows is the
-  // candidate minus the old mean, padded with zeros, then 1 and the fitness (ExtraColumn).
+  // Loads a chunk of candidates, those of ranks `first` to `first` + `count` - 1 (best first),
+  // into the rows of arrays.rows. Row r is the candidate minus the old mean, padded with zeros
+  // from d to `padded` numbers; then come the constant 1 and the fitness. arrays.weight[r] is
+  // the candidate's recombination weight. team.table<8>() calls store(r, k, load(r, k)) for all
+  // numbers, spread over the threads of the team, with eight loads in flight.
   CEM_TETRIS_DEVICE_FUNCTION void load_rows(int first, int count) const {
-    team.template table<8>(
-        count, padded,
-        [&](int r, int k) { return k < d ? candidates[order[first + r] * d + k] : T{0}; },
-        [&](int r, int k, T x) {
-          arrays.rows[r * stride + k] = k < d ? double(x) - double(old_rows[k]) : 0.0;
-        });
+    auto load = [&](int r, int k) {
+      return k < d ? candidates[order[first + r] * d + k] : T{0};
+    };
+    auto store = [&](int r, int k, T x) {
+      arrays.rows[r * stride + k] = k < d ? double(x) - double(old_mean[k]) : 0.0;
+    };
+    team.template table<8>(count, padded, load, store);
     for (int r = thread; r < count; r += threads) {
       double* extra = arrays.rows + r * stride + padded;
       arrays.weight[r] = call.job.weights[first + r];
@@ -289,14 +310,18 @@ struct Adaptation {
     team.sync();
   }
 
-  // Adds the candidates of ranks `first` to `first` + `count` - 1 to the sums over the elites:
-  // of the weighted rows, the weights and the fitness, one sum for each column. The column
-  // kAllWeights is the sum of the weights of all candidates. A group of threads adds up one
-  // slice (the ranks r mod plan.slices), one column per thread.
+  // Adds a chunk of candidates, those of ranks `first` to `first` + `count` - 1, to the sums
+  // over the elites, one sum per column of arrays.rows. The columns are the dimensions
+  // (candidate minus old mean) and the constant 1, both weighted; then the fitness, unweighted.
+  // One more column, kAllWeights, adds up the weights of all candidates, not only the elites'.
+  //
+  // The sums are split into slices, which set_step() adds up: rank r belongs to slice
+  // r % plan.slices. A group of threads (a warp) adds up one slice, a lane of it one column.
   CEM_TETRIS_DEVICE_FUNCTION void add_moments(int first, int count) const {
     for (int slice = team.group; slice < plan.slices; slice += team.groups) {
       for (int k = team.lane; k < padded + kExtraColumns; k += team.lanes) {
         bool is_weight_sum = k == padded + kAllWeights;
+        bool is_weighted = k <= padded + kOne;
         int elites_left = usable_elites - first;
         int end = is_weight_sum || elites_left > count ? count : elites_left;
         const double* column = is_weight_sum ? arrays.weight : arrays.rows + k;
@@ -305,49 +330,61 @@ struct Adaptation {
         double sum = first > 0 ? moment : 0.0;
         CEM_TETRIS_FOUR
         for (int r = slice; r < end; r += plan.slices) {
-          // Rows and the constant 1 are weighted; the fitness and the weights are not.
-          sum += (k > padded ? 1.0 : arrays.weight[r]) * column[r * row_stride];
+          double weight = is_weighted ? arrays.weight[r] : 1.0;
+          sum += weight * column[r * row_stride];
         }
         moment = sum;
       }
     }
   }
 
-  // Adds up the slices' sums. arrays.step becomes the step of the mean, equation (42) of the
-  // tutorial with c_m = smoothing: the weighted mean of the elites about the old mean. The
-  // extra columns behind it hold the sums of the fitness and of all weights. A dimension whose
-  // new mean would not be finite does not move.
+  // Sets arrays.step to the step of the mean, equation (42) of Hansen's CMA-ES tutorial with
+  // c_m = smoothing: the weighted mean of the elites minus the old mean, times the smoothing. A
+  // dimension whose new mean would not be finite does not move.
+  //
+  // The sums over the elites come in plan.slices partial sums (arrays.moments), one column for
+  // each dimension; column padded + kOne is the sum of the weights. The columns behind it, the
+  // sums of the fitness and of all weights, are copied behind the step.
   CEM_TETRIS_DEVICE_FUNCTION void set_step() const {
     team.sync();
     for (int i = thread; i < padded + kExtraColumns; i += threads) {
       double sum = 0.0;
-      double total = 0.0;  // of the elites' weights
+      double total = 0.0;  // the elites' weights
       for (int slice = 0; slice < plan.slices; ++slice) {
         const double* moments = arrays.moments + slice * plan.columns;
         sum += moments[i];
         total += moments[padded + kOne];
       }
       double mean_step = sum * (1.0 / total);
-      bool moves = i < d && update::is_finite(double(old_rows[i < d ? i : 0]) + mean_step);
-      arrays.step[i] = i > padded ? sum : moves ? settings.smoothing * mean_step : 0.0;
+      double mean = double(old_mean[i < d ? i : 0]) + mean_step;
+      bool moves = i < d && update::is_finite(mean);
+      double smoothed_step = moves ? settings.smoothing * mean_step : 0.0;
+      arrays.step[i] = i > padded + kOne ? sum : smoothed_step;
     }
     team.sync();
   }
 
-  // Sets the share c_mu w of each of `count` candidates in the covariance, equation (46) of the
-  // tutorial. A negative weight is scaled by d / |L^-1 y|^2, with y the candidate minus the old
-  // mean, so that a far candidate cannot make the covariance negative. If `with_step`, also
-  // sets arrays.white = L^-1 step, as item 0 of the loop; items 1 to count are the candidates.
+  // Sets arrays.share[r] = c_mu w for the `count` candidates of the chunk: the factor of y y^T
+  // in the new covariance, equation (47) of Hansen's CMA-ES tutorial, with y the candidate
+  // minus the old mean. By equation (46), a negative weight w is first scaled by d / |L^-1
+  // y|^2, so that a candidate far away cannot make the covariance indefinite; L is the Cholesky
+  // factor of the old covariance.
+  //
+  // The threads of the team share `count` + 1 items. Item 0, which is left out unless
+  // `with_step`, sets arrays.white = L^-1 step, the whitened step of the mean. The other items
+  // are the candidates from the last rank on: negative weights, which take long, come first.
   CEM_TETRIS_DEVICE_FUNCTION void set_shares(int count, bool with_step) const {
-    for (int item = with_step ? thread : thread + 1; item <= count; item += threads) {
+    int first_item = with_step ? 0 : 1;
+    for (int item = first_item + thread; item <= count; item += threads) {
       bool is_step = item == 0;
-      int r = count - item;  // from the last rank: negative weights, which take long, first
+      int r = count - item;
       double w = is_step ? -1.0 : arrays.weight[r];
       double white[kMostDimensions];
       if (w < 0.0) {
-        const double* row = is_step ? arrays.step : arrays.rows + r * stride;
-        double squared_length = whiten(plan, arrays.lower, arrays.inverse_diagonal, row, white);
-        w = w * d / (squared_length < kTiny ? kTiny : squared_length);
+        const double* y = is_step ? arrays.step : arrays.rows + r * stride;
+        double squared_length = whiten(plan, arrays.lower, arrays.inverse_diagonal, y, white);
+        double divisor = squared_length < kTiny ? kTiny : squared_length;
+        w = w * d / divisor;
       }
       if (!is_step) arrays.share[r] = learning.c_mu * w;
       for (int i = 0; is_step && i < d; ++i) arrays.white[i] = white[i];
@@ -355,11 +392,15 @@ struct Adaptation {
     team.sync();
   }
 
-  // Adds to the sums of w y y^T over the candidates in arrays.rows, equation (47) of the
-  // tutorial; y is a candidate minus the old mean and w its share. A thread adds up one 4 x 4
-  // tile of one slice. In the first call (first == 0) there is one more slice: L L^T, the sum
-  // over L's columns of each column times itadaptation. Column r is zero above row r, so a tile
-  // needs the columns up to its last one only.
+  // Adds a chunk of `count` candidates to the sums of w y y^T in the new covariance, equation
+  // (47) of Hansen's CMA-ES tutorial: y is a row of arrays.rows, a candidate minus the old
+  // mean, and w is its share. `first` is the rank of the chunk's first candidate.
+  //
+  // A thread adds up one item, a 4 x 4 tile of the matrix for one slice of the candidates:
+  // ranks slice, slice + plan.slices, and so on. In the first call there is one more slice,
+  // which is L L^T with the old factor L: the sum of the products of L's columns with
+  // themselves. Column r of L is zero above row r, so a tile needs no columns of L behind its
+  // own last one.
   CEM_TETRIS_DEVICE_FUNCTION void add_products(int first, int count) const {
     int slices = plan.slices + (first == 0);
     for (int item = thread; item < slices * plan.tiles; item += threads) {
@@ -367,27 +408,34 @@ struct Adaptation {
       TileCorner corner(item - slice * plan.tiles);
       bool is_factor = slice == plan.slices;
       const double* rows = is_factor ? arrays.lower : arrays.rows;
-      int diagonal_end = corner.across + kSide < d ? corner.across + kSide : d;
-      int end = is_factor ? diagonal_end : count;
+      int tile_end = corner.across + kSide < d ? corner.across + kSide : d;
+      int end = is_factor ? tile_end : count;
+      int row_step = is_factor ? 1 : plan.slices;
       double* tile = arrays.sums + item * kTileStride;
       double sum[kCells];
       CEM_TETRIS_UNROLL
       for (int c = 0; c < kCells; ++c) sum[c] = first > 0 ? tile[c] : 0.0;
-      for (int r = is_factor ? 0 : slice; r < end; r += is_factor ? 1 : plan.slices) {
+      for (int r = is_factor ? 0 : slice; r < end; r += row_step) {
         double w = is_factor ? 1.0 : arrays.share[r];
-        Quad a = quad_at(rows + r * stride + corner.down);
-        Quad b = quad_at(rows + r * stride + corner.across);
+        Quad down = quad_at(rows + r * stride + corner.down);
+        Quad across = quad_at(rows + r * stride + corner.across);
         CEM_TETRIS_UNROLL
-        for (int c = 0; c < kCells; ++c) sum[c] += w * a.value[c / kSide] * b.value[c % kSide];
+        for (int c = 0; c < kCells; ++c)
+          sum[c] += w * down.value[c / kSide] * across.value[c % kSide];
       }
       CEM_TETRIS_UNROLL
       for (int c = 0; c < kCells; ++c) tile[c] = sum[c];
     }
   }
 
-  // Moves the path p of the step size, (43), and the path q of the covariance, (45), and sets
-  // the ratio of step sizes, (44), and the share of the old covariance in the new one. Group 0
-  // does it while the other threads write the means. q does not move while p is too long.
+  // Moves the two evolution paths of CMA-ES by equations (43) to (45) of Hansen's tutorial.
+  // arrays.path is the path of the step size, arrays.long_path that of the covariance;
+  // arrays.white is the whitened step of the mean, L^-1 step. While the first path is too long,
+  // the step size grows fast, and the second path only decays (h_sigma = 0).
+  //
+  // Also sets step_ratio, the new step size divided by the old one, and factor_share, the share
+  // of the old covariance in the new one. Group 0 (the first warp) does all this while the
+  // other threads write the means; its lanes share the dimensions.
   CEM_TETRIS_DEVICE_FUNCTION void move_paths() const {
     if (team.group != 0 || usable == 0) return;
     for (int i = team.lane; i < d; i += team.lanes) {
@@ -411,22 +459,27 @@ struct Adaptation {
     }
   }
 
-  // Writes the mean, the averaged mean, the best candidate so far, the list of elites and the
-  // record. The loops begin with the last threads, because the first ones move the paths.
+  // Writes the new mean, its average over the generations, the best candidate so far, the
+  // indices of the elites and the problem's record. `order` lists all candidates, best first,
+  // and `value` their fitness; the first `usable` of them did not fail. Rows of the
+  // distribution are d numbers long. The loops begin with the last thread, because the first
+  // ones are busy with move_paths().
   CEM_TETRIS_DEVICE_FUNCTION void write_means() const {
     double top = usable > 0 ? value[0] : 0.0;
     double known = call.job.record[problem * update::kFigures + update::kBestFitness];
+    // Adding 0 turns -0 into 0, as in the record.
     bool is_new_best = usable > 0 && update::is_better(top + 0.0, known, settings.maximize);
+    // The average moves by this share of the way to the new mean; 1 means no averaging.
     double mean_share = update::newest_share(settings, generation);
     for (int i = thread_from_last; i < d; i += threads) {
-      double averaged = double(old_rows[update::kAveragedMean * d + i]);
-      double mean = double(old_rows[i]) + arrays.step[i];
+      T old_average = old_rows[update::kAveragedMean * d + i];
+      double averaged = double(old_average);
+      double mean = double(old_mean[i]) + arrays.step[i];
       bool moves = usable > 0 && update::is_finite(mean);
-      new_rows[update::kMean * d + i] = moves ? update::rounded<T>(mean) : old_rows[i];
+      double average = mean_share == 1.0 ? mean : averaged + (mean - averaged) * mean_share;
+      new_rows[update::kMean * d + i] = moves ? update::rounded<T>(mean) : old_mean[i];
       new_rows[update::kAveragedMean * d + i] =
-          !moves ? old_rows[update::kAveragedMean * d + i]
-                 : update::rounded<T>(
-                       mean_share == 1.0 ? mean : averaged + (mean - averaged) * mean_share);
+          moves ? update::rounded<T>(average) : old_average;
       new_rows[update::kBest * d + i] =
           is_new_best ? candidates[order[0] * d + i] : old_rows[update::kBest * d + i];
     }
@@ -441,10 +494,15 @@ struct Adaptation {
     team.sync();
   }
 
-  // Replaces L in arrays.lower by the new covariance, (47), on and below the diagonal: the sums
-  // of the slices, the old L L^T and the path q, times the square of the step sizes' ratio. A
-  // diagonal entry, a variance, grows by the extra variance of the generation, or by more where
-  // it would be below the squared floor of the standard deviation. Also writes the new paths.
+  // Replaces the old factor L in arrays.lower by the new covariance, equation (47) of Hansen's
+  // CMA-ES tutorial, on and below the diagonal; also writes the new evolution paths.
+  //
+  // arrays.sums holds 4 x 4 tiles of sums: those over the candidates, in plan.slices slices,
+  // and in one more slice the old L L^T. The rank-one term of the path arrays.long_path is
+  // added, and the sum is scaled by the square of the new step size over the old one. A
+  // variance (on the diagonal) then grows by the generation's extra variance, or by more where
+  // the standard deviation would be below its floor. An item of the loop is one cell of one
+  // tile.
   CEM_TETRIS_DEVICE_FUNCTION void set_covariance() const {
     const T* floors =
         call.job.floors ? of_problem(call.job.floors, settings.floor_stride) : nullptr;
@@ -466,8 +524,8 @@ struct Adaptation {
       entry = (entry + learning.c_1 * arrays.long_path[i] * arrays.long_path[k]) * scale;
       if (i == k) {
         double least_std = floors ? double(floors[i]) : 0.0;
-        double below_floor = floors ? least_std * least_std - entry : extra;
-        entry += below_floor > extra ? below_floor : extra;
+        double missing = floors ? least_std * least_std - entry : extra;
+        entry += missing > extra ? missing : extra;
         arrays.variance[i] = entry;
         entry = inflated(entry);
       }
@@ -480,10 +538,13 @@ struct Adaptation {
     team.sync();
   }
 
-  // Factorises the covariance in arrays.lower by Team::eliminate, which leaves each column
-  // scaled by the numbers in arrays.white. Returns whether all pivots are positive and finite.
-  // If so, the columns of arrays.lower times arrays.inverse_diagonal are the new L, and
-  // arrays.step holds the standard deviations.
+  // Factorises the new covariance in arrays.lower in place, and returns whether it is positive
+  // definite: whether every pivot of the elimination is positive and finite. The threads of a
+  // team call it together, and all get the same answer.
+  //
+  // If it is, column k of arrays.lower times arrays.inverse_diagonal[k] is column k of the new
+  // Cholesky factor, and arrays.step holds the standard deviations. team.eliminate() leaves
+  // column k too large by the factor arrays.white[k], which the square root here takes out.
   CEM_TETRIS_DEVICE_FUNCTION bool factorise() const {
     if (usable > 0) team.eliminate(plan, arrays.lower, arrays.white);
     bool is_positive = usable > 0;
@@ -499,31 +560,35 @@ struct Adaptation {
     return team.all(is_positive);
   }
 
-  // Writes the standard deviations and the factor L, row by row and with zeros above the
-  // diagonal; the old ones if the covariance could not be factorised. The row of a dimension
-  // without variance is 0.
+  // Writes the new standard deviations and the new Cholesky factor, row by row and with zeros
+  // above the diagonal; or the old ones if the covariance could not be factorised. A dimension
+  // without variance has a row of zeros. Column k of arrays.lower has yet to be multiplied by
+  // arrays.inverse_diagonal[k]. team.table<4>() calls store(i, k, load(i, k)) for all entries,
+  // spread over the threads of the team.
   CEM_TETRIS_DEVICE_FUNCTION void write_factor(bool is_factorised) const {
     for (int i = thread; i < d; i += threads) {
       new_rows[update::kStd * d + i] =
           is_factorised ? update::rounded<T>(arrays.step[i]) : old_rows[update::kStd * d + i];
     }
-    team.template table<4>(
-        d, d, [&](int i, int k) { return is_factorised ? T{0} : factor[i * d + k]; },
-        [&](int i, int k, T x) {
-          bool has_variance = is_factorised && k <= i && arrays.variance[i] > 0.0;
-          double entry =
-              has_variance ? arrays.lower[k * stride + i] * arrays.inverse_diagonal[k] : 0.0;
-          new_factor[i * d + k] = is_factorised ? update::rounded<T>(entry) : x;
-        });
+    auto load = [&](int i, int k) { return is_factorised ? T{0} : factor[i * d + k]; };
+    auto store = [&](int i, int k, T old_entry) {
+      bool is_nonzero = is_factorised && k <= i && arrays.variance[i] > 0.0;
+      double entry =
+          is_nonzero ? arrays.lower[k * stride + i] * arrays.inverse_diagonal[k] : 0.0;
+      new_factor[i * d + k] = is_factorised ? update::rounded<T>(entry) : old_entry;
+    };
+    team.template table<4>(d, d, load, store);
   }
 };
 
-// Updates the distribution of one problem. All threads of a team call it, from adapt_kernel in
-// launch.cuh and update_problem in cpu.h.
+// Updates mean, step size, covariance and evolution paths of one problem (an entry of the
+// batch) by one generation of CMA-ES. All threads of a team call it: those of a CUDA block, or
+// one thread of a CPU.
 //
 // order, value: all candidates and their fitness, best first; the first `usable` did not fail.
-// memory: scratch of call.plan.doubles() numbers that the team shares. The candidates are
-// loaded in chunks of call.plan.chunk rows; what needs all of them follows the last chunk.
+// memory: scratch of call.plan.doubles() numbers that the team shares; a chunk of
+// call.plan.chunk candidates at a time fits into it. What needs all candidates follows the last
+// chunk.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team, const Call& call, int64_t problem,
     const uint16_t* order, const double* value, int usable, double* memory) {

@@ -10,9 +10,12 @@ namespace {
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-// The operator cma_update: checks the arguments, allocates the results, and calls the device's
-// run(). factor: L, and paths: p and q, of each problem (an entry of the batch). mu_eff to chi:
-// the learning rates, in the notation of the tutorial; chi is E|N(0, I)|.
+// The operator cma_update, a generation of CMA-ES for every entry of the batch: checks the
+// arguments, allocates the results, and calls the device's run(). Returns the new distribution,
+// record, generation, factor, paths and the indices of the elites. any_factor: the Cholesky
+// factor L of the covariance, (..., d, d); any_paths: the evolution paths, (..., 2, d); both
+// may be strided. mu_eff to c_mu: the learning rates in the notation of Hansen's CMA-ES
+// tutorial (c_s and d_s: of the step size); chi is E|N(0, I)|.
 template <void (&run)(const Call&, Device)>
 Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
     const Tensor& record, const Tensor& generation, const Tensor& any_factor,
@@ -21,8 +24,10 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
     double mean_averaging, double mu_eff, double c_s, double d_s, double c_c, double c_1,
     double c_mu, double chi) {
   std::optional<Tensor> new_factor, new_paths;
-  // Adds what CMA-ES has beside the update of the mean to a checked job, and runs both
-  // together.
+  // Runs the update of CMA-ES; update::with_job() below calls it with the checked arguments of
+  // the mean's update (job) and the batch of problems. Checks the factor and the paths,
+  // allocates the new ones, and computes the constants of equations (43) to (47) of the
+  // tutorial from the learning rates. Tensors of the meta device have no data to run on.
   auto adapt = [&](const Job& job, const Problems& problems) {
     ScalarType type = candidates.scalar_type();
     int64_t d = job.settings.dimensions;
@@ -57,10 +62,12 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
       std::move(*new_paths), std::move(elites)};
 }
 
-// The operator draw_correlated: draws `samples` candidates mean + L z for each problem (an
-// entry of the batch), limited to the bounds low and high if there are any; the result has the
-// shape (..., samples, d). Checks the arguments, and calls the device's run() unless the result
-// is empty.
+// The operator draw_correlated: draws `samples` candidates mean + L z for every problem (an
+// entry of the batch), clamped to the bounds low and high if there are any; the result has the
+// shape (..., samples, d). Row 0 of any_distribution, (..., 4, d), is the mean; any_factor,
+// (..., d, d), is L; any_seed has one seed for every problem. Checks the arguments, and calls
+// the device's run() unless the result is empty. A bound's stride is 0 if all problems share
+// it.
 template <void (&run)(const Draw&, Device)>
 Tensor draw_correlated(const Tensor& any_distribution, const Tensor& any_factor,
     int64_t samples, const Tensor& any_seed, const Tensor& generation,

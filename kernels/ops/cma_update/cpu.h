@@ -24,11 +24,12 @@ struct OneThread {
       for (int k = 0; k < columns; ++k) store(i, k, load(i, k));
     }
   }
-  // Factorises a symmetric matrix as L D L^T in place; `lower` holds its columns from the
-  // diagonal down. Step j subtracts from every later column k its multiple of column j. In
-  // place of a division by the pivot, the later columns are multiplied by its mantissa, so that
-  // in the end column j is too large by products[j], the product of the mantissas of all
-  // earlier pivots.
+  // Factorises a symmetric d x d matrix as L D L^T in place, by Gaussian elimination without
+  // divisions. `lower` holds the columns from the diagonal down, column k at lower + k *
+  // stride. Step j subtracts a multiple of column j from every later column. In place of a
+  // division by the pivot, the later columns are multiplied by the pivot's mantissa, so that in
+  // the end column j is too large by products[j], the product of the mantissas of all earlier
+  // pivots. A pivot is mantissa / scale, and scale is a power of two.
   void eliminate(const Plan& plan, double* lower, double* products) const {
     int d = plan.dimensions;
     int stride = plan.stride;
@@ -39,29 +40,34 @@ struct OneThread {
       products[j] = product;
       product *= pivot.mantissa;
       for (int k = j + 1; k < d; ++k) {
-        double scaled = column[k] * pivot.scale;
-        double* other = lower + k * stride;
+        double multiple = column[k] * pivot.scale;
+        double* later = lower + k * stride;
 #pragma GCC ivdep
-        for (int i = k; i < d; ++i) other[i] = other[i] * pivot.mantissa - column[i] * scaled;
+        for (int i = k; i < d; ++i) later[i] = later[i] * pivot.mantissa - column[i] * multiple;
       }
     }
   }
 };
 
-// Ranks the candidates of one problem, and updates its distribution by adapt(). order, value,
-// memory: buffers that adapt() uses, one of each per CPU thread, reused for its problems.
+// Ranks the candidates of one problem (an entry of the batch) by fitness, best first, and
+// updates its distribution by adapt(). order and value receive the candidates' indices and
+// fitness by rank; memory is scratch. A CPU thread reuses these buffers for all its problems. A
+// failed candidate (its fitness is NaN or the worst infinity) comes last and is not usable.
 void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& order,
     std::vector<double>& value, double* memory) {
   int usable = 0;
+  // Writes the candidates' indices and fitness by rank, best first, and counts those that did
+  // not fail. `kind` stands for the type of the fitness: float, double or integer.
   update::visit_fitness(call.job.fitness_type, [&](auto kind) {
     using Type = decltype(kind);
     const auto* fitness = update::fitness_of<Type>(call.job, problem);
     int rank = 0;
     for (const auto& [key, i] : update::ranking<Type>(call.job, problem)) {
-      bool failed = Type::kCanFail && key == Type::kFailed;
-      usable += failed ? 0 : 1;
+      bool has_failed = Type::kCanFail && key == Type::kFailed;
+      if (!has_failed) ++usable;
       order[rank] = uint16_t(i);
-      value[rank++] = Type::value(fitness[i]);
+      value[rank] = Type::value(fitness[i]);
+      ++rank;
     }
   });
   bool is_float = call.job.type == update::Number::Float;
@@ -69,7 +75,8 @@ void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& or
   adapt_as(OneThread{}, call, problem, order.data(), value.data(), usable, memory);
 }
 
-// Updates all problems; threads share them.
+// Updates the distributions of all problems (entries of the batch), which the threads of the
+// CPU share. If there are none, only the generation is counted.
 void run(const Call& call, Device) {
   const update::Settings& settings = call.job.settings;
   if (settings.problems == 0) *call.job.new_generation = *call.job.generation + 1;

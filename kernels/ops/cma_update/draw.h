@@ -28,9 +28,11 @@ struct Draw {
   int64_t doubles() const { return int64_t{padded} * (stride() + kGroup); }
 };
 
-// Sets the standard normal noise of a group of samples: z[dimension * kGroup + sample]. `first`
-// is the number of the group's first sample; `count` of its kGroup samples exist. A thread sets
-// four consecutive samples (a block of the sampler, normal::kTile) of one dimension at a time.
+// Sets z[dimension * kGroup + sample] to the standard normal noise of a group of kGroup samples
+// of one problem. `first` is the number of the group's first sample, and `count` says how many
+// of its samples exist. An item of a thread's work is four consecutive samples (a block of
+// samples, normal::kTile) of one dimension: two pairs of radius * (cosine, sine) by Box-Muller,
+// which takes its random words from Philox.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, normal::Key key,
     uint64_t generation, int64_t first, int count, double* z) {
@@ -40,29 +42,32 @@ CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, no
     int block = item % kSampleBlocks;
     int dimension = item / kSampleBlocks;
     if (block * normal::kTile >= count) continue;
-    normal::Polar<T> pair[normal::kTile / 2];  // samples 2 h and 2 h + 1 share one
+    normal::Polar<T> pairs[normal::kTile / 2];
     normal::set_pairs<T>(keys, normal::dimension_part(key, dimension, generation),
-        normal::samples_of<T>(key, generation, 0, first / normal::kTile + block), pair);
+        normal::samples_of<T>(key, generation, 0, first / normal::kTile + block), pairs);
     Quad& four = *reinterpret_cast<Quad*>(z + dimension * kGroup + block * normal::kTile);
     CEM_TETRIS_UNROLL
     for (int s = 0; s < normal::kTile; ++s) {
-      const normal::Polar<T>& polar = pair[s / 2];
-      four.value[s] = double(polar.radius * (s % 2 == 0 ? polar.cosine : polar.sine));
+      const normal::Polar<T>& pair = pairs[s / 2];
+      T direction = s % 2 == 0 ? pair.cosine : pair.sine;
+      four.value[s] = double(pair.radius * direction);
     }
   }
 }
 
-// Draws x = mean + L z, limited to the bounds, for one group of samples of one problem. All
-// threads of a team call it. item: the number of the group among those of all problems, problem
-// * call.groups + group. memory: scratch of call.doubles() numbers, for L by columns and then
-// z.
+// Draws x = mean + L z, clamped to the bounds, for one group of kGroup samples of one problem
+// (an entry of the batch); z is standard normal noise and L the Cholesky factor of the
+// covariance. All threads of a team call it: those of a CUDA block, or one thread of a CPU.
+//
+// item: the number of the group, problem * call.groups + group. memory: scratch of
+// call.doubles() numbers that the team shares: first L, column by column, then z.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void draw(
     const Team& team, const Draw& call, int64_t item, double* memory) {
   uint32_t groups = uint32_t(call.groups);
-  uint32_t group_of_all = uint32_t(item);
-  int64_t problem = group_of_all / groups;
-  int64_t first = int64_t{group_of_all % groups} * kGroup;
+  uint32_t group_number = uint32_t(item);
+  int64_t problem = group_number / groups;
+  int64_t first = int64_t{group_number % groups} * kGroup;  // sample
   int d = call.dimensions;
   int padded = call.padded;
   int stride = call.stride();
@@ -77,41 +82,42 @@ CEM_TETRIS_DEVICE_FUNCTION void draw(
 
   normal::Key key = normal::make_key(uint64_t(call.seed[problem]));
   uint64_t generation = uint64_t(*call.generation) % normal::kGenerations;
-  team.template table<4>(
-      padded, d, [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; },
-      [&](int i, int k, T x) { lower[k * stride + i] = double(x); });
+  auto load = [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; };
+  auto store = [&](int i, int k, T x) { lower[k * stride + i] = double(x); };
+  team.template table<4>(padded, d, load, store);
   set_noise<T>(team, call, key, generation, first, count, z);
   team.sync();
-  // A thread computes kSide dimensions of a sample, from `left` on. L is zero above its
-  // diagonal, so they depend on the columns up to the last of them only.
-  for (int u = team.thread; u < kGroup / kSide * padded; u += team.threads) {
-    int sample = u % kGroup;
-    int left = u / kGroup * kSide;
-    int end = left + kSide < d ? left + kSide : d;
+  // A piece of work is kSide dimensions of one sample, from `first_row` on. L is zero above its
+  // diagonal, so they need only the columns of L up to `end`.
+  for (int piece = team.thread; piece < kGroup / kSide * padded; piece += team.threads) {
+    int sample = piece % kGroup;
+    int first_row = piece / kGroup * kSide;
+    int end = first_row + kSide < d ? first_row + kSide : d;
     if (sample >= count) continue;
     Quad sum{};
     CEM_TETRIS_FOUR
     for (int j = 0; j < end; ++j) {
-      Quad column = quad_at(lower + j * stride + left);
+      Quad column = quad_at(lower + j * stride + first_row);
       CEM_TETRIS_UNROLL
       for (int c = 0; c < kSide; ++c) sum.value[c] += column.value[c] * z[j * kGroup + sample];
     }
     Four<T> four;
     CEM_TETRIS_UNROLL
     for (int c = 0; c < kSide; ++c) {
-      int i = left + c < d ? left + c : d - 1;
+      int i = first_row + c < d ? first_row + c : d - 1;
       T x = T(double(mean[i]) + sum.value[c]);
       if (call.low && x < low[i]) x = low[i];  // NaN stays
       if (call.high && x > high[i]) x = high[i];
       four.value[c] = x;
     }
-    T* to = out + sample * d + left;
+    // Four numbers are stored at once where their address allows it.
+    T* to = out + sample * d + first_row;
     bool is_aligned =
         d % kSide == 0 && reinterpret_cast<uintptr_t>(call.out) % sizeof(Four<T>) == 0;
     if (is_aligned) {
       *reinterpret_cast<Four<T>*>(to) = four;
     } else {
-      for (int c = 0; c < end - left; ++c) to[c] = four.value[c];
+      for (int c = 0; c < end - first_row; ++c) to[c] = four.value[c];
     }
   }
 }

@@ -17,8 +17,8 @@ constexpr int kMany = 8;
 constexpr int kFewThreads = 256;
 constexpr int kManyThreads = 288;
 constexpr int kDrawThreads = 160;
-constexpr int kCounted =
-    512;  // candidates whose ranks are counted; the ranks of more come from a sort
+// Up to this many candidates are ranked by counting the better ones, more by a sort.
+constexpr int kCounted = 512;
 
 // A block of CUDA as a team, as OneThread in cpu.h is one; its groups are warps. kOwned: kFew
 // or kMany, the most entries of a triangle that a thread owns.
@@ -34,9 +34,11 @@ struct Block {
   CEM_TETRIS_DEVICE_FUNCTION void sync() const { __syncthreads(); }
   CEM_TETRIS_DEVICE_FUNCTION void sync_lanes() const { __syncwarp(); }
   CEM_TETRIS_DEVICE_FUNCTION bool all(bool good) const { return !__syncthreads_or(!good); }
-  // Calls store(i, k, load(i, k)) for all i < rows and k < columns. A warp has a row, its lanes
-  // neighbouring columns. Each lane has kAtOnce loads in flight before its first store; beyond
-  // the last row they load that row again, so that no load waits for a comparison.
+  // Calls store(i, k, load(i, k)) for all rows i < rows and columns k < columns of a matrix,
+  // spread over the threads of the block: a warp works on one row at a time, its lanes on
+  // neighbouring columns. A lane issues kAtOnce loads, for rows that lie `groups` (the number
+  // of warps) apart, before it stores the first value. Beyond the last row it loads that row
+  // again, so that no load waits for a comparison.
   template <int kAtOnce, typename Load, typename Store>
   CEM_TETRIS_DEVICE_FUNCTION void table(
       int rows, int columns, const Load& load, const Store& store) const {
@@ -49,20 +51,27 @@ struct Block {
         for (int m = 0; m < kAtOnce; ++m) x[m] = load(min(first + m * groups, rows - 1), k);
         CEM_TETRIS_UNROLL
         for (int m = 0; m < kAtOnce; ++m) {
-          if (first + m * groups < rows) store(first + m * groups, k, x[m]);
+          int i = first + m * groups;
+          if (i < rows) store(i, k, x[m]);
         }
       }
     }
   }
-  // Factorises as OneThread::eliminate does, with the same rounding. Every thread keeps some
-  // entries (column k, row i), k <= i < d, in registers; a step updates all of them, and stores
-  // those of the next column, which is then complete.
+  // Factorises a symmetric d x d matrix as L D L^T in place, by Gaussian elimination without
+  // divisions. `lower` holds the columns from the diagonal down, column k at lower + k *
+  // stride. Step j subtracts a multiple of column j from every later column. In place of a
+  // division by the pivot, the later columns are multiplied by the pivot's mantissa, so that in
+  // the end column j is too large by products[j], the product of the mantissas of all earlier
+  // pivots.
   //
-  // The entries of the triangle are numbered as those of a rectangle: column k and column d - 1
-  // - k have d + 1 entries together, and make its row k: first the d - k of column k, then the
-  // k + 1 of the other one. Thread t owns the entries t, t + threads, ... The middle column of
-  // an odd d fills only a part of its row; what is left over there, and beyond the rectangle,
-  // is entry (0, 0) again, which changes nothing.
+  // Every thread keeps at most kOwned entries (column k, row i), k <= i, in registers. A step
+  // updates all of them, and stores those of the next column, which is then complete.
+  //
+  // The triangle is numbered as a rectangle of d + 1 columns, whose row k holds two columns of
+  // the triangle: the d - k entries of column k, then the k + 1 entries of column d - 1 - k.
+  // Thread t owns the numbers t, t + threads, t + 2 threads, and so on. Numbers without an
+  // entry (beyond the rectangle, and in the row of the middle column of an odd d) stand for
+  // entry (0, 0), whose repetition changes nothing.
   CEM_TETRIS_DEVICE_FUNCTION void eliminate(
       const Plan& plan, double* lower, double* products) const {
     int d = plan.dimensions;
@@ -72,6 +81,9 @@ struct Block {
     double product = 1.0;
     int own_k[kOwned];
     int own_i[kOwned];
+    // The address of an entry is computed once, before the loop: from its indices, ptxas would
+    // compute it again in every step, which is slow.
+    double* address[kOwned];
     // Calls f(m) for the thread's entries. The first four are always updated, as (0, 0) where
     // there are fewer; the others are compared in pairs, which saves half of the comparisons.
     auto for_each_entry = [&](const auto& f) {
@@ -81,6 +93,9 @@ struct Block {
         if (m < 4 || pair * threads < entries) f(m);
       }
     };
+    // Finds the column own_k[m] and the row own_i[m] of the thread's entry m, and loads it. Row
+    // `row` of the rectangle is column `row` of the triangle, from the diagonal down, and then
+    // column d - 1 - row; in the middle row of an odd d both are the same column.
     for_each_entry([&](int m) {
       int number = thread + m * threads;
       int row = number / (d + 1);
@@ -90,7 +105,8 @@ struct Block {
       own_i[m] = is_first_column ? row + across : across - 1;
       bool is_repeated = !is_first_column && own_k[m] == row;
       if (number >= entries || is_repeated) own_k[m] = own_i[m] = 0;
-      entry[m] = lower[own_k[m] * stride + own_i[m]];
+      address[m] = &lower[own_k[m] * stride + own_i[m]];
+      entry[m] = *address[m];
     });
     const double* column = lower;
 #pragma unroll 1
@@ -106,7 +122,7 @@ struct Block {
       product *= pivot.mantissa;
       for_each_entry([&](int m) {
         entry[m] = entry[m] * pivot.mantissa - row_i[m] * (row_k[m] * pivot.scale);
-        if (own_k[m] == j + 1) lower[own_k[m] * stride + own_i[m]] = entry[m];
+        if (own_k[m] == j + 1) *address[m] = entry[m];
       });
       __syncthreads();
     }
@@ -126,11 +142,14 @@ CEM_TETRIS_FUNCTION int64_t sort_entries(int64_t population) {
   return count;
 }
 
-// Writes the indices of a problem's candidates to `order` and their fitness to `value`, best
-// first, and of equal ones the lower index first; returns how many did not fail. Few candidates
-// are ranked by comparison with all others, many by a sort. Failed ones have the largest key,
-// so they come last. memory: scratch of two doubles for each of sort_entries() entries. The
-// threads of a block call it together.
+// Ranks the candidates of one problem, an entry of the batch, by their fitness. Writes their
+// indices to `order` and their fitness to `value`, best first; of candidates with equal fitness
+// the one with the lower index comes first. Returns how many did not fail: a failed candidate
+// (its fitness is NaN or the worst infinity) has the largest key and comes last.
+//
+// The threads of a block call it together. Up to kCounted candidates are ranked by comparing
+// each key with all others, more by a sort. memory: scratch of two doubles for each of
+// sort_entries(population) entries.
 CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
     const Job& job, int64_t problem, uint16_t* order, double* value, double* memory) {
   __shared__ int usable;
@@ -150,6 +169,7 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
       keys[i] = update::wide_key(job, first + i);
     __syncthreads();
     for (int i = thread; i < population; i += threads) {
+      // The rank is the number of better candidates: smaller keys, and equal ones before i.
       uint64_t key = keys[i];
       int rank = 0;
       int j = 0;
@@ -176,9 +196,10 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
   return usable;
 }
 
-// Updates one problem by one block: ranks its candidates, then adapts its distribution. kOwned:
-// the most entries of the triangle that a thread owns. The dynamic shared memory holds the
-// fitness and the order of the candidates, then adapt()'s scratch.
+// Updates the distribution of problem blockIdx.x, an entry of the batch, by one block: ranks
+// its candidates by fitness, then adapts mean, covariance and paths. kOwned: how many entries
+// of the covariance's triangle a thread owns at most. The dynamic shared memory holds the
+// fitness of the candidates, best first, then their indices, then scratch for both steps.
 template <typename T, int kOwned>
 __global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
     kOwned == kFew ? 4 : 2) adapt_kernel(const __grid_constant__ Call call) {
@@ -198,25 +219,28 @@ __global__ void __launch_bounds__(kDrawThreads) draw_kernel(const __grid_constan
   draw<T>(Block<kFew>(), call, blockIdx.x, update::dynamic_shared());
 }
 
-// Launches the update of all problems, one block each. A block loads as many candidates at once
-// as fit into its shared memory. Without problems only the generation is counted.
+// Launches the update of all problems, one block for each. A small covariance, of at most
+// kFewThreads entries in its triangle, has a kernel where a thread owns one entry; in the other
+// kernel it owns up to kMany. A block loads as many candidates at once as fit into its shared
+// memory. If there are no problems, only the generation is counted.
 template <typename Gpu>
 void launch(const Gpu& device, Call call, Device) {
   int64_t problems = call.job.settings.problems;
   int64_t population = call.job.settings.population;
   if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call.job);
   int d = call.plan.dimensions;
-  bool few = (d + 1) / 2 * (d + 1) <= kFewThreads;  // one thread per entry of the triangle
-  int threads = few ? kFewThreads : kManyThreads;
-  auto* kernel = few ? adapt_kernel<double, kFew> : adapt_kernel<double, kMany>;
+  int entries = (d + 1) / 2 * (d + 1);  // of the triangle, see Block::eliminate()
+  bool is_small = entries <= kFewThreads;
+  int threads = is_small ? kFewThreads : kManyThreads;
+  auto* kernel = is_small ? adapt_kernel<double, kFew> : adapt_kernel<double, kMany>;
   if (call.job.type == update::Number::Float) {
-    kernel = few ? adapt_kernel<float, kFew> : adapt_kernel<float, kMany>;
+    kernel = is_small ? adapt_kernel<float, kFew> : adapt_kernel<float, kMany>;
   }
   int64_t bytes = 0;
-  for (int most = threads; most >= kMostSlices; most -= kMostSlices) {
-    call.plan = Plan(d, population, most);
+  for (int at_once = threads; at_once >= kMostSlices; at_once -= kMostSlices) {
+    call.plan = Plan(d, population, at_once);
     int64_t scratch = std::max(call.plan.doubles(), 2 * sort_entries(population));
-    bytes = (list_doubles(population) + scratch) * 8;
+    bytes = (list_doubles(population) + scratch) * sizeof(double);
     if (bytes <= kPlainMemory || device.gives(kernel, bytes)) break;
   }
   device.launch_early(kernel, problems, threads, bytes, call);

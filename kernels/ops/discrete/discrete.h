@@ -81,41 +81,43 @@ CEM_TETRIS_FUNCTION uint64_t multiply_high(uint64_t a, uint64_t b) {
 #endif
 }
 
-// Draws one categorical variable for kCount candidates. The probabilities become integer
-// weights; a random number below their total falls into a category's share: the category is the
-// number of prefix sums at or below it. If no weight is positive, all categories are equally
-// likely.
+// Draws one categorical variable for kCount candidates, by inversion: the probabilities become
+// integer weights, and a random number below their total falls into the share of one category,
+// the number of prefix sums of the weights that are at most that number. If no weight is
+// positive, all categories are equally likely.
 //
-// p: the probabilities of the `size` categories, loaded kAtOnce at a time. set_words(words):
-// sets one random word of 64 bits for each candidate. categories: the result.
+// probabilities: of the `size` categories, loaded kAtOnce at a time. set_words(words): sets one
+// random word of 64 bits for each candidate. categories: the result, by candidate.
 template <int kAtOnce, int kCount, typename Set>
 CEM_TETRIS_FUNCTION void draw_category(
-    const double* p, int size, const Set& set_words, int (&categories)[kCount]) {
+    const double* probabilities, int size, const Set& set_words, int (&categories)[kCount]) {
   // Calls f for each weight, and with zeros behind the last one up to a multiple of kAtOnce.
   auto for_each_weight = [&](const auto& f) {
 #pragma unroll 1
     for (int first = 0; first < size; first += kAtOnce) {
 #pragma unroll
       for (int i = first; i < first + kAtOnce; ++i) {
-        uint64_t x = weight(p[i < size ? i : size - 1]);
+        uint64_t x = weight(probabilities[i < size ? i : size - 1]);
         f(i < size ? x : 0);
       }
     }
   };
-  uint64_t word[kCount];
+  uint64_t random[kCount];
   uint64_t total = 0;
-  set_words(word);
+  set_words(random);
   for_each_weight([&](uint64_t x) { total += x; });
-  uint64_t least = total == 0 ? 1 : 0;  // if no weight is positive, all are 1
+  // If no weight is positive, all are 1.
+  uint64_t least = total == 0 ? 1 : 0;
   if (least == 1) total = uint64_t(size);
+  // The upper half of the product with the total is a random number below the total.
   for (int c = 0; c < kCount; ++c) {
-    word[c] = multiply_high(word[c], total);
+    random[c] = multiply_high(random[c], total);
     categories[c] = 0;
   }
-  uint64_t sum = 0;
+  uint64_t prefix_sum = 0;
   for_each_weight([&](uint64_t x) {
-    sum += x | least;
-    for (int c = 0; c < kCount; ++c) categories[c] += (sum <= word[c]);
+    prefix_sum += x | least;
+    for (int c = 0; c < kCount; ++c) categories[c] += (prefix_sum <= random[c]);
   });
 }
 
@@ -189,10 +191,12 @@ CEM_TETRIS_FUNCTION double share(double p, double total) {
 // The operators, for a device whose run() does the work.
 namespace {
 
-// Draws `samples` candidates for each problem, an entry of the batch, from a table of
-// probabilities: one row for each variable, or, for permutations of n items, n + 1 rows of n.
-// The result has the shape (..., samples, variables or n). Checks the arguments; does not call
-// run() for an empty result.
+// The operator sample_discrete: draws `samples` candidates for each problem, an entry of the
+// batch, from tables of probabilities. any_table is (..., V, K) for V categorical variables
+// with K values, and the result (..., samples, V). For permutations of n items it is (..., n +
+// 1, n), a row for the first item and one for every item that may come before, and the result
+// is (..., samples, n). any_seed has one seed for each problem. Checks the arguments, and calls
+// the device's run() unless the result is empty or on the meta device.
 template <void (&run)(const Call&, Device)>
 Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& any_seed,
     const Tensor& generation, ScalarType type, bool is_permutation) {

@@ -18,19 +18,22 @@ CEM_TETRIS_DEVICE_FUNCTION uint32_t warp_of_grid() {
   return blockIdx.x * kWarps + threadIdx.x / kWarp;
 }
 
-// Draws categorical variables. A warp draws one variable of kDrawn candidates, and a block as
-// many variables as it has warps; the categories go through shared memory, so that neighbouring
-// threads write the neighbouring variables of a candidate.
+// Draws categorical variables: a block draws kWarps variables, one per warp, of a group of
+// kDrawn = 64 candidates, two per lane, which share a block of random bits. The categories go
+// through shared memory, so that neighbouring threads write neighbouring variables of a
+// candidate. call.table has a row of call.values probabilities for each variable, and the
+// result is problems x samples x variables.
 //
-// A problem (an entry of the batch) has `groups` groups of kDrawn candidates; for each group
-// there are `blocks` blocks, which share its variables.
+// A problem (an entry of the batch) has `groups` groups of candidates; for each group there are
+// `blocks` CUDA blocks, which share its variables.
 __global__ void __launch_bounds__(kThreads)
     categorical_kernel(const __grid_constant__ Call call, uint32_t blocks, uint32_t groups) {
   wait_for_kernel_before();
   let_kernel_after_begin();
-  // By candidate and variable; one more column, so that rows begin in different banks.
+  // The categories by candidate and variable. One more column lets rows begin in different
+  // banks of the shared memory.
   __shared__ int drawn[kDrawn][kWarps + 1];
-  uint32_t group = blockIdx.x / blocks;
+  uint32_t group = blockIdx.x / blocks;  // numbered through all problems
   uint32_t problem = group / groups;
   int thread = int(threadIdx.x);
   int warp = thread / kWarp;
@@ -51,8 +54,8 @@ __global__ void __launch_bounds__(kThreads)
     int64_t sample = first_sample + i / kWarps;
     int64_t variable = first_variable + i % kWarps;
     if (sample < call.samples && variable < call.rows) {
-      call.put((problem * call.samples + sample) * call.rows + variable,
-          drawn[i / kWarps][i % kWarps]);
+      int64_t position = (problem * call.samples + sample) * call.rows + variable;
+      call.put(position, drawn[i / kWarps][i % kWarps]);
     }
   }
 }
@@ -127,15 +130,19 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Launches a draw: one warp per permutation, or one per variable of kDrawn candidates.
+// Launches a draw for all problems (entries of the batch): one warp for each permutation, whose
+// shared memory has a bit for every item that is still free; or one warp for each categorical
+// variable of a group of kDrawn = 64 candidates, and a block for kWarps of these variables.
 template <typename Gpu>
 void launch(const Gpu& device, const Call& call, Device) {
   int64_t candidates = call.problems * call.samples;
   STD_TORCH_CHECK(candidates < int64_t{1} << 31, "expected fewer candidates");
   if (call.is_permutation) {
-    int64_t words = divide_up(divide_up(call.values, kWarp), 32);  // of a thread
-    return device.launch_early(permutation_kernel, divide_up(candidates, kWarps), kThreads,
-        words * kThreads * 4, call);
+    int64_t lane_items = divide_up(call.values, kWarp);
+    int64_t lane_words = divide_up(lane_items, 32);  // of 32 bits
+    int64_t bytes = lane_words * kThreads * 4;
+    return device.launch_early(
+        permutation_kernel, divide_up(candidates, kWarps), kThreads, bytes, call);
   }
   int64_t blocks = divide_up(call.rows, kWarps);
   int64_t groups = divide_up(call.samples, kDrawn);
@@ -274,9 +281,15 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   if (lane == 0) update::write_record(call, problem, places, top, sum, worst, *call.generation);
 }
 
-// Adds the weight of each candidate to the cells of a family's table that it used, one warp per
-// candidate; for tables that do not fit into the shared memory of move_kernel, or that have
-// transitions between items. sums: by problem, row and value; they are zero at first.
+// Adds the weight of every candidate to the cells of a family's table that it used, one warp
+// for each candidate, a lane for every 32nd of its columns. A family is a group of discrete
+// variables with equally many values. Its table has a row for each variable, which is a column
+// of the candidates; with transitions (a permutation), the row is 1 + the item in the column
+// before, and row 0 for the first column. value_of() is the index of a candidate's value in the
+// row.
+//
+// sums: by problem, row and value; they are zero before. The kernel is for tables that do not
+// fit into the shared memory of move_kernel, and for transitions.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) count_kernel(
     const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
@@ -288,19 +301,21 @@ __global__ void __launch_bounds__(kThreads) count_kernel(
   Sum weight = Sum(call.weights[i]);
 #pragma unroll 4
   for (int64_t column = threadIdx.x % kWarp; column < family.columns; column += kWarp) {
-    int64_t item_row = column == 0 ? 0 : 1 + value_of(family, x[column - 1]);
-    int64_t row = problem * family.rows + (family.has_transitions() ? item_row : column);
+    int64_t transition_row = column == 0 ? 0 : 1 + value_of(family, x[column - 1]);
+    int64_t table_row = family.has_transitions() ? transition_row : column;
+    int64_t row = problem * family.rows + table_row;
     atomicAdd(sums + row * family.values + value_of(family, x[column]), weight);
   }
 }
 
-// Adds up, in the rows of a block, the candidates' weights by value; move_kernel calls it. Each
-// thread has one row, t % kRowsOfBlock, and every kParts-th candidate, from t / kRowsOfBlock
-// on; so its sums are its own, and need no atomics. Threads of missing rows repeat the last
-// row.
+// Adds up the weights of a problem's candidates by the value that a candidate has, for some
+// discrete variables of a family: `rows` of them from `first` on, at most kRowsOfBlock = 8. All
+// threads of a block call it together. Thread t has one variable, t % kRowsOfBlock, and every
+// kParts-th candidate, from t / kRowsOfBlock on, and writes sums[value * kMoveThreads + t] in
+// shared memory. So a thread's sums are its own, and need no atomic additions; move_kernel adds
+// them up. Threads of missing variables repeat the last one.
 //
-// first: the block's first row; rows: how many it has, at most kRowsOfBlock. sums: in shared
-// memory, by value and thread.
+// A thread loads kLoads candidates before it uses the first.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION void count_values(
     const Move& call, const Family& family, uint32_t problem, int first, int rows, Sum* sums) {
@@ -390,30 +405,35 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
   }
 }
 
-// Launches the kernels that move the tables of a family. With the first family, each problem
-// has one more block, which writes its record and best candidate (finish()).
+// Launches the kernels that move the tables of a family (a group of discrete variables with
+// equally many values) towards the elites. A block of move_kernel moves kRowsOfBlock rows of a
+// problem's table. It adds up the candidates' weights in its shared memory if they fit;
+// otherwise count_kernel does that before, in the device's memory. With the first family, each
+// problem has one more block, which writes its record and best candidate.
 template <typename T, typename Gpu>
 void move(const Gpu& device, const Move& call, const Family& family, Device where) {
   int64_t problems = call.settings.problems;
   int64_t row_blocks = divide_up(family.rows, kRowsOfBlock);
   int64_t blocks = row_blocks + (family.first_column == 0 ? 1 : 0);
-  int64_t bytes = 8 * std::max<int64_t>(kPlaces, kMoveThreads * family.values);
+  int64_t bytes = sizeof(Sum) * std::max<int64_t>(kPlaces, kMoveThreads * family.values);
   std::optional<Tensor> zeros;
-  Sum* counted = nullptr;
+  Sum* counted = nullptr;  // the sums of count_kernel
   if (family.has_transitions() || !device.gives(move_kernel<T>, bytes)) {
     int64_t cells = problems * family.rows * family.values;
     zeros = empty(where, ScalarType::Long, {cells});
     counted = mutable_data<Sum>(*zeros);
-    device.zero(counted, 8 * cells);
+    device.zero(counted, sizeof(Sum) * cells);
     device.launch(count_kernel<T>, divide_up(problems * call.settings.population, kWarps),
         kThreads, 0, call, family, counted);
-    bytes = 8 * kPlaces;
+    bytes = sizeof(Sum) * kPlaces;
   }
   device.launch_early(move_kernel<T>, problems * blocks, kMoveThreads, bytes, call, family,
       uint32_t(blocks), counted);
 }
 
-// Launches an update: the ranks, then the tables of each family.
+// Launches an update of all problems (entries of the batch): a kernel that ranks the
+// candidates, one warp for each of them, then the kernels that move the table of every family
+// of discrete variables. If there are no problems, only the generation is counted.
 template <typename Gpu>
 void launch(const Gpu& device, const Move& call, Device where) {
   int64_t problems = call.settings.problems;
@@ -424,9 +444,8 @@ void launch(const Gpu& device, const Move& call, Device where) {
         rank_kernel<decltype(kind)>, problems * blocks, kThreads, 0, call, uint32_t(blocks));
   });
   bool is_double = call.type == update::Number::Double;
-  for (const Family& family : *call.families) {
-    (is_double ? move<double, Gpu> : move<float, Gpu>)(device, call, family, where);
-  }
+  auto* move_family = is_double ? move<double, Gpu> : move<float, Gpu>;
+  for (const Family& family : *call.families) move_family(device, call, family, where);
 }
 
 }  // namespace cem_tetris::discrete

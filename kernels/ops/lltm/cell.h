@@ -35,9 +35,13 @@ struct Gradients {
   A old_cell;
 };
 
-// Returns the gradients of one element, by the derivatives of forward(). input, output,
-// candidate: the sums that enter the gates; new_cell: the result of forward(); grad_h,
-// grad_cell: the gradients of its two results.
+// Returns the gradients of one element of the LLTM cell with respect to the sums that enter its
+// three gates and to the old cell, by the derivatives of the forward pass
+//
+//   cell' = cell + elu(candidate) sigmoid(input),   h' = tanh(cell') sigmoid(output).
+//
+// input, output, candidate: the sums that enter the gates; new_cell: cell'; grad_h, grad_cell:
+// the gradients with respect to h' and cell'.
 template <class Math, typename A>
 CEM_TETRIS_FUNCTION Gradients<A> backward(
     A input, A output, A candidate, A new_cell, A grad_h, A grad_cell) {
@@ -47,10 +51,10 @@ CEM_TETRIS_FUNCTION Gradients<A> backward(
   A cell_output = Math::tanh(new_cell);
   A d_cell = grad_cell + grad_h * output_gate * (1 - cell_output * cell_output);
   A slope = Math::elu_slope(candidate, activation);
-  return {{d_cell * activation * (input_gate * (1 - input_gate)),
-              grad_h * cell_output * (output_gate * (1 - output_gate)),
-              d_cell * input_gate * slope},
-      d_cell};
+  A d_input = d_cell * activation * (input_gate * (1 - input_gate));
+  A d_output = grad_h * cell_output * (output_gate * (1 - output_gate));
+  A d_candidate = d_cell * input_gate * slope;
+  return {{d_input, d_output, d_candidate}, d_cell};
 }
 
 struct CellSizes {

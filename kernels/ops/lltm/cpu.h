@@ -56,8 +56,8 @@ struct Matrix {
 };
 
 // Calls f(row, column, lanes) for every vector of kWide neighbouring states in a batch x states
-// matrix, on as many threads as the work is worth. lanes: how many of them exist, fewer than
-// kWide at the end of a row.
+// matrix; `lanes` says how many of them exist, fewer than kWide at the end of a row. The
+// vectors are shared by as many threads as the work is worth.
 template <int kWide, class F>
 void for_each_vector(const CellSizes& sizes, const F& f) {
   int64_t row_vectors = (sizes.states + kWide - 1) / kWide;
@@ -70,7 +70,11 @@ void for_each_vector(const CellSizes& sizes, const F& f) {
   parallel_for(0, sizes.batch * row_vectors, kGrainElements / kWide, work);
 }
 
-// Computes the new h and cell from the gates, which the BLAS has computed, a vector at a time.
+// The forward pass of the LLTM cell over its elements: computes the new h and cell, batch x
+// states, from the sums that enter the gates, batch x (3 * states), which the BLAS has
+// computed. The states of the input gate come first, then those of the output gate and of the
+// candidate. A step computes a vector of neighbouring states; `position` is its row, column and
+// number of lanes.
 template <typename T>
 void forward_elements(const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
@@ -89,7 +93,11 @@ void forward_elements(const CellSizes& sizes, const Forward& pass) {
   });
 }
 
-// Computes the gradients of the gates and of the old cell, a vector at a time.
+// The backward pass of the LLTM cell over its elements: computes the gradients of the sums that
+// enter the gates (d_gates, batch x (3 * states)) and of the old cell (batch x states), from
+// the gradients of the new h and cell. The columns of the input gate come first, then those of
+// the output gate and of the candidate. A step computes a vector of neighbouring states;
+// `position` is its row, column and number of lanes.
 template <typename T>
 void backward_elements(const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
@@ -101,8 +109,8 @@ void backward_elements(const CellSizes& sizes, const Backward& pass) {
   Matrix<T> grad_h(pass.grad_h);
   Matrix<T> grad_cell(pass.grad_cell);
   Matrix<T> d_cell(pass.d_old_cell);
-  const Matrix<T> d_gate[kGates] = {Matrix<T>(pass.d_gates), Matrix<T>(pass.d_gates, states),
-      Matrix<T>(pass.d_gates, 2 * states)};
+  const Matrix<T> d_gate[kGates] = {Matrix<T>(pass.d_gates, kInput * states),
+      Matrix<T>(pass.d_gates, kOutput * states), Matrix<T>(pass.d_gates, kCandidate * states)};
   for_each_vector<kLanes<A>>(sizes, [&](auto... position) {
     const auto d = backward<VectorMath<A>>(input.load(position...), output.load(position...),
         candidate.load(position...), cell.load(position...), grad_h.load(position...),
@@ -140,8 +148,10 @@ void share(int64_t count, int64_t multiply_adds, const F& f) {
   parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
 }
 
-// The forward pass of a small cell, products included; threads share the blocks of states.
-// There is none for the 16-bit types, see is_small().
+// The forward pass of a small LLTM cell in one go: the products of X = [old_h, input] with the
+// weights, and the new h and cell that follow from them. Threads share the blocks of
+// neighbouring states. Small cells have float32 or float64 numbers; for the 16-bit types this
+// is never called.
 template <typename T>
 void forward_small(const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
@@ -156,9 +166,14 @@ void forward_small(const CellSizes& sizes, const Forward& pass) {
   }
 }
 
-// The backward pass of a small cell: the gradients of the elements, then those of the
-// parameters, of old_h and of the input, as products with the gates' gradients d. X is [old_h,
-// input]. There is none for the 16-bit types, see is_small().
+// The backward pass of a small LLTM cell: first the gradients of the elements (gates and old
+// cell), then those of the parameters, of old_h and of the input, each only if it is wanted.
+// These are products with d, the gradients of the sums that enter the gates, batch x gates; the
+// weights are gates x columns, and X = [old_h, input] is batch x columns. Small cells have
+// float32 or float64 numbers; for the 16-bit types this is never called.
+//
+// A Product{rows, columns, depth, left, left_row, left_depth, right, right_depth, result,
+// result_row} is result = left * right, where the names after `left` are its strides.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   backward_elements<T>(sizes, pass);
@@ -166,13 +181,13 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
     int64_t rows = sizes.batch;
     int64_t gates = sizes.gates();
     int64_t columns = sizes.columns();
-    const T* d = const_data<T>(pass.d_gates);  // rows x gates
-    const T* w = const_data<T>(pass.weights);  // gates x columns
+    const T* d = const_data<T>(pass.d_gates);
+    const T* weights = const_data<T>(pass.weights);
     auto multiply = [](const Product<T>& product) {
       share(product.rows, product.columns * product.depth,
           [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
     };
-    // d^T times X for the weights, and the sum of d's rows for the bias.
+    // The gradient of the weights is d^T X, and that of the bias the sum of d's rows.
     if (pass.wants_parameters) {
       Tensor joined = join<T>(sizes, pass.input, pass.old_h);
       T* d_weights = mutable_data<T>(pass.d_weights);
@@ -184,10 +199,11 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
         for (int64_t gate = 0; gate < gates; ++gate) d_bias[gate] += d[row * gates + gate];
       }
     }
-    // Writes d times the weights' columns `first` to `first` + `count` - 1.
-    auto multiply_columns = [&](const Tensor& to, int64_t first, int64_t count) {
-      multiply(
-          {rows, count, gates, d, gates, 1, w + first, columns, mutable_data<T>(to), count});
+    // Writes d times the weights' columns `first` to `first` + `count` - 1, which belong to
+    // old_h (the first `states` columns) or to the input.
+    auto multiply_columns = [&](const Tensor& result, int64_t first, int64_t count) {
+      multiply({rows, count, gates, d, gates, 1, weights + first, columns,
+          mutable_data<T>(result), count});
     };
     if (pass.wants_old_h) multiply_columns(pass.d_old_h, 0, sizes.states);
     if (pass.wants_input) multiply_columns(pass.d_input, sizes.states, sizes.inputs);

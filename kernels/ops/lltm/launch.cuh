@@ -73,8 +73,10 @@ void backward_elements(const CellSizes& sizes, const Backward& pass) {
   for_elements(pass.gates, sizes, backward_kernel<T>, pointers_of<T>(pass));
 }
 
-// The backward pass of a small cell: one kernel for the elements and the parameters, and one
-// for old_h and input, each only if its results are wanted.
+// The backward pass of a small LLTM cell on a GPU. One kernel computes the gradients of the
+// elements (gates and old cell) and of the parameters; if the latter are not wanted, a kernel
+// for the elements alone does. A second kernel computes the gradients of old_h and the input as
+// one product with the weights, d_gates * weights; it leaves out what is not wanted.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   Gpu gpu{Device(pass.gates)};
@@ -86,16 +88,16 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
   } else {
     backward_elements<T>(sizes, pass);
   }
-  // old_h has the first columns of the result, input the others; those that are not wanted are
-  // left out.
-  int64_t first = pass.wants_old_h ? 0 : sizes.states;
-  int64_t last = pass.wants_input ? columns : sizes.states;
-  if (first >= last) return;
-  gpu.launch(small_inputs<T>, tiles(last - first, kResultColumns, sizes.batch, kTileRows),
-      kTileRows * kResultColumns, 0, const_data<T>(pass.d_gates), const_data<T>(pass.weights),
-      sizes.batch, sizes.inputs, sizes.states, first,
-      pass.wants_old_h ? mutable_data<T>(pass.d_old_h) : nullptr,
-      pass.wants_input ? mutable_data<T>(pass.d_input) : nullptr);
+  // The first `states` columns of the product belong to old_h, the others to the input.
+  int64_t first_column = pass.wants_old_h ? 0 : sizes.states;
+  int64_t end_column = pass.wants_input ? columns : sizes.states;
+  if (first_column >= end_column) return;
+  dim3 grid = tiles(end_column - first_column, kResultColumns, sizes.batch, kTileRows);
+  T* d_old_h = pass.wants_old_h ? mutable_data<T>(pass.d_old_h) : nullptr;
+  T* d_input = pass.wants_input ? mutable_data<T>(pass.d_input) : nullptr;
+  gpu.launch(small_inputs<T>, grid, kTileRows * kResultColumns, 0, const_data<T>(pass.d_gates),
+      const_data<T>(pass.weights), sizes.batch, sizes.inputs, sizes.states, first_column,
+      d_old_h, d_input);
 }
 
 }  // namespace

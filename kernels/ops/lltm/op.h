@@ -36,8 +36,11 @@ Tensor concatenate(const Tensor& old_h, const Tensor& input) {
   return call_into(joined, "aten::cat", std::vector<Tensor>{old_h, input}, int64_t{1});
 }
 
-// Computes, by torch's BLAS, the gradients of weights, bias, old_h and input as products with
-// the gradients of the gates; each only if it is wanted.
+// Computes by torch's BLAS the gradients of the LLTM cell's weights, bias, old_h and input from
+// d_gates, the gradients of the sums that enter the gates, batch x (3 * states); each only if
+// it is wanted. With X = [old_h, input], the weights' gradient is d_gates^T X and the gradient
+// of X is d_gates * weights. call_into(result, operator, arguments) calls an operator that
+// writes into the result.
 void multiply_gradients(const Backward& pass) {
   int64_t states = pass.old_h.size(1);
   int64_t batch_dimension = 0;
@@ -47,35 +50,39 @@ void multiply_gradients(const Backward& pass) {
     torch::stable::sum_out(
         const_cast<Tensor&>(pass.d_bias), pass.d_gates, Sizes(&batch_dimension, 1));
   }
-  // Two products with two results: one product's halves would share their memory.
-  auto multiply_columns = [&](const Tensor& to, int64_t first) {
-    call_into(to, "aten::mm", pass.d_gates,
-        torch::stable::narrow(const_cast<Tensor&>(pass.weights), 1, first, to.size(1)));
+  // Multiplies d_gates with the weights' columns from `first` on, as many as the result has.
+  // One product for all columns would leave two results that share their memory.
+  auto multiply_columns = [&](const Tensor& result, int64_t first) {
+    Tensor columns =
+        torch::stable::narrow(const_cast<Tensor&>(pass.weights), 1, first, result.size(1));
+    call_into(result, "aten::mm", pass.d_gates, columns);
   };
   if (pass.wants_old_h) multiply_columns(pass.d_old_h, 0);
   if (pass.wants_input) multiply_columns(pass.d_input, states);
 }
 
-// The forward pass: checks the arguments, and returns new_h, new_cell and, for the backward
-// pass, the gates before their activation functions. A small cell is computed in one go; for
-// others torch's BLAS computes the gates.
+// The forward pass of the LLTM cell: checks the arguments, and returns new_h and new_cell,
+// batch x states, and for the backward pass the gates before their activation functions, batch
+// x (3 * states). input is batch x inputs, old_h and old_cell are batch x states, and the
+// weights (3 * states) x (states + inputs). A small cell is computed in one go; for larger ones
+// torch's BLAS computes the gates, and one pass over the elements the rest.
 std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tensor& weights,
     const Tensor& bias, const Tensor& old_h, const Tensor& old_cell) {
   CellSizes sizes = sizes_of(input, old_h);
   int64_t batch = sizes.batch;
   int64_t states = sizes.states;
-  Problems rows{Device(input), {&batch, 1}};  // tensors with a batch dimension
-  Problems all{rows.device, {}};              // tensors without one
+  Problems batched{Device(input), {&batch, 1}};  // checks tensors with a batch dimension
+  Problems unbatched{batched.device, {}};        // checks tensors without one
   ScalarType type = input.scalar_type();
-  all.require(weights, "weights", type, {sizes.gates(), sizes.columns()});
-  all.require(bias, "bias", type, {sizes.gates()});
-  rows.require(old_h, "old_h", type, {states});
-  rows.require(old_cell, "old_cell", type, {states});
+  unbatched.require(weights, "weights", type, {sizes.gates(), sizes.columns()});
+  unbatched.require(bias, "bias", type, {sizes.gates()});
+  batched.require(old_h, "old_h", type, {states});
+  batched.require(old_cell, "old_cell", type, {states});
   Forward pass{input, weights, bias, old_h, dense(old_cell), empty(input, {batch, states}),
       empty(input, {batch, states}), empty(input, {batch, sizes.gates()})};
-  if (rows.device.is_meta()) return {pass.new_h, pass.new_cell, pass.gates};
-  bool small = is_small(sizes, type);
-  if (small) {
+  if (batched.device.is_meta()) return {pass.new_h, pass.new_cell, pass.gates};
+  bool cell_is_small = is_small(sizes, type);
+  if (cell_is_small) {
     for (Tensor* tensor : {&pass.input, &pass.weights, &pass.bias, &pass.old_h})
       *tensor = dense(*tensor);
   } else {
@@ -85,16 +92,18 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
   if (batch * states != 0) {
     visit_floating("lltm", type, [&](auto zero) {
       using T = decltype(zero);
-      (small ? forward_small<T> : forward_elements<T>)(sizes, pass);
+      auto* compute = cell_is_small ? forward_small<T> : forward_elements<T>;
+      compute(sizes, pass);
     });
   }
   return {pass.new_h, pass.new_cell, pass.gates};
 }
 
-// The backward pass: checks the arguments, and returns the gradients of input, weights, bias,
-// old_h and old_cell. grad_h, grad_cell: the gradients of the results, zeros if they are
-// missing. wants_input, wants_parameters, wants_old_h: which gradients are wanted; the others
-// are empty.
+// The backward pass of the LLTM cell: checks the arguments, and returns the gradients of input,
+// weights, bias, old_h and old_cell. grad_h, grad_cell: the gradients of the forward pass's
+// results, zeros if they are missing; gates: the sums that enter the gates, batch x (3 *
+// states), as the forward pass returned them. wants_input, wants_parameters, wants_old_h: which
+// gradients are wanted; the others are empty tensors.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(
     const std::optional<Tensor>& grad_h, const std::optional<Tensor>& grad_cell,
     const Tensor& input, const Tensor& weights, const Tensor& old_h, const Tensor& new_cell,
@@ -102,32 +111,34 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(
   CellSizes sizes = sizes_of(input, old_h);
   int64_t batch = sizes.batch;
   int64_t states = sizes.states;
-  Problems rows{Device(input), {&batch, 1}};
-  Problems all{rows.device, {}};
+  Problems batched{Device(input), {&batch, 1}};  // checks tensors with a batch dimension
+  Problems unbatched{batched.device, {}};        // checks tensors without one
   ScalarType type = input.scalar_type();
-  all.require(weights, "weights", type, {sizes.gates(), sizes.columns()});
-  rows.require(old_h, "old_h", type, {states});
-  rows.require(new_cell, "new_cell", type, {states});
-  rows.require(gates, "gates", type, {sizes.gates()});
-  if (grad_h) rows.require(*grad_h, "grad_h", type, {states});
-  if (grad_cell) rows.require(*grad_cell, "grad_cell", type, {states});
-  bool small = batch * states != 0 && is_small(sizes, type);
-  auto read = [&](const Tensor& tensor) { return small ? dense(tensor) : tensor; };
-  auto result = [&](bool is_wanted, const Tensor& like) {
+  unbatched.require(weights, "weights", type, {sizes.gates(), sizes.columns()});
+  batched.require(old_h, "old_h", type, {states});
+  batched.require(new_cell, "new_cell", type, {states});
+  batched.require(gates, "gates", type, {sizes.gates()});
+  if (grad_h) batched.require(*grad_h, "grad_h", type, {states});
+  if (grad_cell) batched.require(*grad_cell, "grad_cell", type, {states});
+  // A small cell reads contiguous tensors; the BLAS takes any strides.
+  bool cell_is_small = batch * states != 0 && is_small(sizes, type);
+  auto readable = [&](const Tensor& tensor) { return cell_is_small ? dense(tensor) : tensor; };
+  auto allocate = [&](bool is_wanted, const Tensor& like) {
     return is_wanted ? empty_as(like) : empty(like, {0});
   };
   const Backward pass{wants_input, wants_parameters, wants_old_h, grad_h, grad_cell,
-      read(input), read(weights), read(old_h), dense(new_cell), dense(gates), empty_as(gates),
-      result(wants_input, input), result(wants_parameters, weights),
-      empty(input, {wants_parameters ? sizes.gates() : 0}), result(wants_old_h, old_h),
+      readable(input), readable(weights), readable(old_h), dense(new_cell), dense(gates),
+      empty_as(gates), allocate(wants_input, input), allocate(wants_parameters, weights),
+      empty(input, {wants_parameters ? sizes.gates() : 0}), allocate(wants_old_h, old_h),
       empty_as(new_cell)};
-  if (rows.device.is_meta())
+  if (batched.device.is_meta())
     return {pass.d_input, pass.d_weights, pass.d_bias, pass.d_old_h, pass.d_old_cell};
   visit_floating("lltm", type, [&](auto zero) {
     using T = decltype(zero);
-    (small ? backward_small<T> : backward_elements<T>)(sizes, pass);
+    auto* compute = cell_is_small ? backward_small<T> : backward_elements<T>;
+    compute(sizes, pass);
   });
-  if (!small) multiply_gradients(pass);
+  if (!cell_is_small) multiply_gradients(pass);
   return {pass.d_input, pass.d_weights, pass.d_bias, pass.d_old_h, pass.d_old_cell};
 }
 

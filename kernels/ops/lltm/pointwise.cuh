@@ -40,7 +40,7 @@ struct Gradient {
 
   __device__ compute_t<T> at(int64_t row, int64_t column) const {
     if (!data) return compute_t<T>(0);
-    return static_cast<compute_t<T>>(data[row * row_stride + column * column_stride]);
+    return compute_t<T>(data[row * row_stride + column * column_stride]);
   }
 };
 
@@ -55,8 +55,9 @@ struct Element {
         state(blockIdx.y * int64_t(kWarp) + threadIdx.x) {}
 };
 
-// Computes the new h and cell from the gates, one thread per element, a batch row and a state.
-// gates: batch x (3 * states), the sums that enter the input, output and candidate gate.
+// Computes the new h and cell of the LLTM cell, batch x states, one thread for each batch row
+// and state. gates: batch x (3 * states), the sums that enter the input gate, the output gate
+// and the candidate, in this order.
 template <typename T>
 __global__ void forward_kernel(
     const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t batch, int64_t states) {
@@ -80,20 +81,23 @@ struct Pointers {
   T* d_gates;
   T* d_old_cell;
 
-  // Returns the gradients of one element, a batch row and a state; also writes them if
-  // `writes`.
+  // Returns the gradients of the LLTM cell for one batch row and state with respect to the sums
+  // that enter the three gates and to the old cell, and also writes them if `writes`. gates:
+  // batch x (3 * states), the sums for the input gate, the output gate and the candidate.
   __device__ Gradients<compute_t<T>> gradients(
       int64_t row, int64_t state, int64_t states, bool writes) const {
     using A = compute_t<T>;
     int64_t element = row * states + state;
-    int64_t gate = row * kGates * states + state;  // the first of three, `states` apart
-    const auto d = backward<DeviceMath>(A(gates[gate]), A(gates[gate + states]),
-        A(gates[gate + 2 * states]), A(new_cell[element]), grad_h.at(row, state),
-        grad_cell.at(row, state));
+    int64_t first_gate = row * kGates * states + state;
+    A input(gates[first_gate]);
+    A output(gates[first_gate + states]);
+    A candidate(gates[first_gate + 2 * states]);
+    const auto d = backward<DeviceMath>(input, output, candidate, A(new_cell[element]),
+        grad_h.at(row, state), grad_cell.at(row, state));
     if (writes) {
       d_old_cell[element] = T(d.old_cell);
       CEM_TETRIS_UNROLL
-      for (int g = 0; g < kGates; ++g) d_gates[gate + g * states] = T(d.gate[g]);
+      for (int g = 0; g < kGates; ++g) d_gates[first_gate + g * states] = T(d.gate[g]);
     }
     return d;
   }

@@ -30,7 +30,7 @@ struct Joined {
   // Returns an element, or 0 outside of the matrix.
   __device__ compute_t<T> at(int64_t row, int64_t column) const {
     if (row >= batch || column >= states + inputs) return compute_t<T>(0);
-    return static_cast<compute_t<T>>(
+    return compute_t<T>(
         column < states ? old_h[row * states + column] : input[row * inputs + column - states]);
   }
 };
@@ -195,11 +195,15 @@ __global__ void __launch_bounds__(kSmallThreads)
 
 constexpr int kResultColumns = 16;
 
-// The gradients of old_h and input in a small cell: d_gates times the weights, whose first
-// `states` columns belong to old_h and the others to input. Columns before `first` are left
-// out; a result that is not wanted is null. Grid: x over kResultColumns columns, y over
-// kTileRows batch rows; a thread owns one number. The weights are walked kDepth rows at a time,
-// through shared memory; the latency of their loads is the bound.
+// Computes the gradients of old_h and input in a small LLTM cell, the product of d_gates, batch
+// x (3 * states), with the weights, (3 * states) x (states + inputs). The first `states`
+// columns of the product belong to old_h, the others to the input. Columns before `first` are
+// left out, and a result that is not wanted is null.
+//
+// Grid: x over kResultColumns columns, y over kTileRows batch rows; a thread owns one number of
+// the product. The sum goes over the rows of the weights, kDepth at a time: the block loads a
+// tile of each operand into shared memory, with zeros beyond the matrices, and multiplies them.
+// The latency of the loads is the bound.
 template <typename T>
 __global__ void __launch_bounds__(kTileRows* kResultColumns)
     small_inputs(const T* d_gates, const T* weights, int64_t batch, int64_t inputs,
@@ -220,13 +224,13 @@ __global__ void __launch_bounds__(kTileRows* kResultColumns)
     CEM_TETRIS_UNROLL
     for (int r = 0; r < kDepth / kTileRows; ++r) {
       int k = r * kTileRows + own_row;
-      bool inside = start + k < rows && column < columns;
-      w[k][own_column] = inside ? A(weights[(start + k) * columns + column]) : A(0);
+      bool is_inside = start + k < rows && column < columns;
+      w[k][own_column] = is_inside ? A(weights[(start + k) * columns + column]) : A(0);
     }
     CEM_TETRIS_UNROLL
     for (int k = own_column; k < kDepth; k += kResultColumns) {
-      bool inside = row < batch && start + k < rows;
-      d[own_row][k] = inside ? A(d_gates[row * rows + start + k]) : A(0);
+      bool is_inside = row < batch && start + k < rows;
+      d[own_row][k] = is_inside ? A(d_gates[row * rows + start + k]) : A(0);
     }
     __syncthreads();
 #pragma unroll 16

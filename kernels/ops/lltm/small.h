@@ -33,8 +33,11 @@ struct SmallCell {
   }
 
  private:
-  // Computes the gates, the new h and the new cell of kWide states from `state` on (fewer at
-  // the end) in kCount batch rows from `row` on.
+  // Computes the gates, the new h and the new cell of the LLTM cell for kWide states (the lanes
+  // of a vector; fewer at the end) from `state` on, in kCount batch rows from `row` on. A gate
+  // is the product of a weight row with a row of X = [old_h, input], plus the bias; gates is
+  // batch x (3 * states). partial[gate][row][lane] is a vector of partial sums of one product,
+  // whose lanes lane_sums() adds up.
   template <int kCount>
   void forward_tile(int64_t state, int64_t row) const {
     int lanes = int(std::min<int64_t>(kWide, states - state));
@@ -42,10 +45,12 @@ struct SmallCell {
     for (int lane = 0; lane < lanes; ++lane) products<kCount>(state + lane, row, lane, partial);
     for (int b = 0; b < kCount; ++b) {
       int64_t element = (row + b) * states + state;
+      A* row_gates = gates + (row + b) * kGates * states;
       Vector<A> gate[kGates];
       for (int g = 0; g < kGates; ++g) {
-        gate[g] = lane_sums<A>(partial[g][b]) + load_lanes(bias + g * states + state, lanes);
-        store_lanes(gate[g], gates + (row + b) * kGates * states + g * states + state, lanes);
+        int64_t gate_column = g * states + state;
+        gate[g] = lane_sums<A>(partial[g][b]) + load_lanes(bias + gate_column, lanes);
+        store_lanes(gate[g], row_gates + gate_column, lanes);
       }
       const auto next = forward<VectorMath<A>>(
           gate[kInput], gate[kOutput], gate[kCandidate], load_lanes(old_cell + element, lanes));
@@ -54,24 +59,25 @@ struct SmallCell {
     }
   }
 
-  // Multiplies the three weight rows of one state, one for each gate, with kCount rows of
-  // `joined` from `row` on. partial[gate][row][lane] becomes a vector whose lanes still have to
-  // be added up: its lane l has the columns l, l + kWide, ... Not inlined, so that nothing but
-  // the sums competes for the registers.
+  // Multiplies the weights of one state with kCount rows of X = [old_h, input] (`joined`) from
+  // `row` on. A state has three rows of the weights, one for each gate, which are states *
+  // columns numbers apart. partial[gate][row][lane] becomes a vector whose lanes still have to
+  // be added up: its lane l has the sum over the columns l, l + kWide, l + 2 kWide, and so on.
+  // `lane` is the position of the state in its block of kWide states.
   //
-  // state: the row of the weights within each gate; lane: where the state is in its block.
+  // The function is not inlined, so that nothing but the sums competes for the registers.
   template <int kCount>
   __attribute__((noinline)) void products(
       int64_t state, int64_t row, int lane, Vector<A> (&partial)[kGates][kCount][kWide]) const {
     const A* weight = weights + state * columns;
     const A* rows = joined + row * columns;
-    int64_t weight_step = states * columns;
+    int64_t gate_stride = states * columns;
     int64_t vector_end = columns - columns % kWide;
     Vector<A> sums[kGates][kCount] = {};
     for (int64_t k = 0; k < vector_end; k += kWide) {
       Vector<A> w[kGates];
 #pragma GCC unroll 4
-      for (int g = 0; g < kGates; ++g) w[g] = load_lanes(weight + g * weight_step + k, kWide);
+      for (int g = 0; g < kGates; ++g) w[g] = load_lanes(weight + g * gate_stride + k, kWide);
 #pragma GCC unroll 4
       for (int b = 0; b < kCount; ++b) {
         Vector<A> x = load_lanes(rows + b * columns + k, kWide);
@@ -84,10 +90,11 @@ struct SmallCell {
 #pragma GCC unroll 4
       for (int b = 0; b < kCount; ++b) partial[g][b][lane] = sums[g][b];
     }
+    // The last columns, which do not fill a vector, are added to lane 0.
     for (int64_t k = vector_end; k < columns; ++k) {
       for (int g = 0; g < kGates; ++g) {
         for (int b = 0; b < kCount; ++b) {
-          partial[g][b][lane][0] += weight[g * weight_step + k] * rows[b * columns + k];
+          partial[g][b][lane][0] += weight[g * gate_stride + k] * rows[b * columns + k];
         }
       }
     }
@@ -134,7 +141,10 @@ struct Product {
     }
   }
 
-  // Computes a tile of the result: kCount rows by kAcross vectors, from `row` and `column` on.
+  // Computes a tile of the matrix product result = left * right: kCount rows from `row` on by
+  // kAcross vectors of kWide columns from `column` on. The tile's sums stay in registers while
+  // k runs over the depth. `left` has any strides (left_row, left_depth); the rows of `right`
+  // and `result` are contiguous, right_depth and result_row numbers apart.
   template <int kCount, int kAcross>
   void compute_tile(int64_t row, int64_t column) const {
     Vector<A> sums[kCount][kAcross] = {};

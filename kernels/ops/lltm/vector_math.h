@@ -82,13 +82,17 @@ inline V multiply_add(V a, V b, V c) {
 #endif
 }
 
-// Returns a vector whose lane i is the sum of the lanes of v[i].
+// Returns a vector whose lane i is the sum of the lanes of v[i]. With AVX, a vector has 8
+// floats or 4 doubles in two halves: hadd adds neighbouring lanes within each half, and the two
+// permutations put the lower and the upper halves of two vectors together, to be added.
 template <typename A>
 inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
 #ifdef __AVX__
   if constexpr (std::is_same_v<A, float>) {
     const __m256 a = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
     const __m256 b = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
+    // Lanes 0 to 3 of a have the sums of the lower halves of v[0] to v[3], lanes 4 to 7 the
+    // sums of their upper halves; b has the same of v[4] to v[7].
     return _mm256_permute2f128_ps(a, b, 0x20) + _mm256_permute2f128_ps(a, b, 0x31);
   } else {
     const __m256d a = _mm256_hadd_pd(v[0], v[1]);

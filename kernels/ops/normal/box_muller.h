@@ -48,18 +48,25 @@ constexpr float kLowered = 2e-7f;
 
 #if defined(__CUDA_ARCH__)
 
-// Returns a point whose coordinates radius * cosine and radius * sine are independent and
-// normal, from one random word for the radius and one for the angle, by the device's
-// special-function unit. The angle is uniform in (-pi, pi).
+// Returns a point of the plane whose coordinates radius * cosine and radius * sine are
+// independent standard normal numbers (Box-Muller), from one random word for the radius and one
+// for the angle. Logarithm, root, sine and cosine are those of the GPU's special-function unit.
+//
+// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). The logarithm's absolute error would
+// dominate near u = 1; there w^2 - 1, with w = 2 - u, is the better approximation. Both are a
+// little too small (the first one is lowered on purpose), so the greater one is taken. The
+// angle is uniform in (-pi, pi).
 CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   constexpr float kPi = 3.14159265f;
   constexpr float kMinusTwoLog2 = -1.38629436f;
   float u = open_unit(radius_word);
-  float w = 2.0f - u;  // 1 + v
+  float w = 2.0f - u;
   float log2, radius, cosine, sine;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(log2) : "f"(u));
-  float square = fmaxf(fmaf(log2, kMinusTwoLog2, -kLowered), fmaf(w, w, -1.0f));
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(radius) : "f"(square));
+  float by_logarithm = fmaf(log2, kMinusTwoLog2, -kLowered);
+  float near_one = fmaf(w, w, -1.0f);
+  float squared_radius = fmaxf(by_logarithm, near_one);
+  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(radius) : "f"(squared_radius));
   float signed_angle = float(int32_t(angle_word));
   float angle = fmaf(signed_angle, kPi * 0x1p-31f, kPi * 0x1p-32f);
   asm("cos.approx.ftz.f32 %0, %1;" : "=f"(cosine) : "f"(angle));
@@ -69,16 +76,15 @@ CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word
 
 #else
 
-// Returns -2 log(u) for normal floats u < 1, with a relative error of at most 3e-7. With u = m
-// 2^e and 1/2 <= m < 1 it is -2 log(2) e + (m - 1) Q(m - 1), where Q is a polynomial. Both
-// terms are positive or zero, so no digits cancel; near u = 1, e is 0 and the second term is
-// all.
+// Returns -2 log(u) for normal floats u < 1, with a relative error of at most 3e-7. With
+// u = m 2^e and 1/2 <= m < 1, that is -2 log(2) e + (m - 1) Q(m - 1), where Q is a polynomial
+// fitted to the logarithm. Both terms are positive or zero, so no digits cancel.
 //
-// The exponent becomes a float without a conversion, which would be slow in vectors: adding e
-// to the bits of kMagic, a float whose last place is worth 1, gives the float kMagic + e.
-// Shifted left by 23 bits, kMagicBits vanishes (its low 9 bits are 0), so that the same integer
-// also removes the exponent from the bits of u. The last fmaf but one subtracts
-// kMagic again, and gives -2 log(2) e with one rounding.
+// The exponent e becomes a float without a conversion, which would be slow in vectors. The
+// float kMagic is so large that its last bit is worth 1: adding e to its bits gives the float
+// kMagic + e, and kMagic is subtracted again after the multiplication by -2 log(2), in one
+// rounding. Shifted left by the 23 bits of the mantissa, the same integer takes the exponent
+// out of the bits of u: the bits of kMagic vanish in the shift, because its low 9 bits are 0.
 inline float minus_two_log(float u) {
   constexpr float kMagic = 12582912.0f;         // 1.5 * 2^23
   constexpr uint32_t kMagicBits = 0x4B400000u;  // the bits of kMagic
@@ -87,37 +93,44 @@ inline float minus_two_log(float u) {
   constexpr uint32_t kBias = 126;  // of an exponent where 1/2 <= m < 1
   uint32_t bits = bit_cast<uint32_t>(u);
   uint32_t exponent_bits = (bits >> kMantissa) + (kMagicBits - kBias);
-  float exponent = bit_cast<float>(exponent_bits);                        // kMagic + e
-  float f = bit_cast<float>(bits - (exponent_bits << kMantissa)) - 1.0f;  // m - 1
-  float q = polynomial(f, 0x1.2e4adcp+1f, 0x1.12e852p+1f, 0x1.8f31cep+0f, -0x1.496a24p-4f,
-      0x1.165388p-1f, -0x1.53e010p-1f, 0x1.000482p+0f, -0x1.fffffcp+0f);
-  float minus_two_log_power = fmaf(exponent, -kTwoLog2, kMagic * kTwoLog2);  // -2 log(2) e
-  return fmaf(f, q, minus_two_log_power);
+  float magic_plus_e = bit_cast<float>(exponent_bits);
+  float m = bit_cast<float>(bits - (exponent_bits << kMantissa));
+  float m_minus_1 = m - 1.0f;
+  float q = polynomial(m_minus_1, 0x1.2e4adcp+1f, 0x1.12e852p+1f, 0x1.8f31cep+0f,
+      -0x1.496a24p-4f, 0x1.165388p-1f, -0x1.53e010p-1f, 0x1.000482p+0f, -0x1.fffffcp+0f);
+  float minus_two_log2_e = fmaf(magic_plus_e, -kTwoLog2, kMagic * kTwoLog2);
+  return fmaf(m_minus_1, q, minus_two_log2_e);
 }
 
-// Returns a point whose coordinates radius * cosine and radius * sine are independent and
-// normal, from one random word for the radius and one for the angle, by polynomials.
+// Returns a point of the plane whose coordinates radius * cosine and radius * sine are
+// independent standard normal numbers (Box-Muller), from one random word for the radius and one
+// for the angle. Sine and cosine are polynomials; masks of bits take the place of branches, so
+// that a compiler can vectorise a loop over this function.
+//
+// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). The logarithm's absolute error would
+// dominate near u = 1; there w^2 - 1, with w = 2 - u, is the better approximation. Both are a
+// little too small (the first one is lowered on purpose), so the greater one is taken.
 CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   float u = open_unit(radius_word);
-  float w = 2.0f - u;  // 1 + v
-  float square = std::max(minus_two_log(u) - kLowered, fmaf(w, w, -1.0f));
-  // The angle is pi times `turns`, in (-1, 1) and never 0. Where it is in the left half plane
-  // (is_far), half a turn takes it to pi t with |t| <= 1/2, where the polynomials hold; then
-  // the signs of cosine and sine change. Masks take the place of branches, so that a loop over
-  // this function can be vectorised.
-  float turns = fmaf(float(int32_t(angle_word)), 0x1p-31f, 0x1p-32f);
-  uint32_t is_far = std::fabs(turns) <= 0.5f ? 0u : ~0u;
-  uint32_t half_turn = bit_cast<uint32_t>(std::copysign(1.0f, turns)) & is_far;
-  float t = turns - bit_cast<float>(half_turn);
+  float w = 2.0f - u;
+  float squared_radius = std::max(minus_two_log(u) - kLowered, fmaf(w, w, -1.0f));
+  // The angle is pi times half_turns, which is in (-1, 1). The polynomials hold for |t| <= 1/2:
+  // an angle in the left half plane is turned by half a turn, and then both sine and cosine
+  // change their signs.
+  float half_turns = fmaf(float(int32_t(angle_word)), 0x1p-31f, 0x1p-32f);
+  uint32_t left_mask = std::fabs(half_turns) <= 0.5f ? 0u : ~0u;
+  uint32_t turned_by = bit_cast<uint32_t>(std::copysign(1.0f, half_turns)) & left_mask;
+  float t = half_turns - bit_cast<float>(turned_by);
   float t2 = t * t;
-  uint32_t sign = is_far & 0x80000000u;
-  float cosine = polynomial(  // cos(pi t), to 6e-8
+  uint32_t sign = left_mask & 0x80000000u;
+  // These are cos(pi t), to 6e-8, and sin(pi t) / t, to 1e-8.
+  float cosine = polynomial(
       t2, 0x1.c02e2p-3f, -0x1.54dcb4p+0f, 0x1.03bc26p+2f, -0x1.3bd39cp+2f, 0x1.fffffep-1f);
-  float sine = polynomial(  // sin(pi t) / t, to 1e-8
+  float sine_by_t = polynomial(
       t2, 0x1.3912a8p-4f, -0x1.31fbf4p-1f, 0x1.466504p+1f, -0x1.4abba2p+2f, 0x1.921fb4p+1f);
   uint32_t cosine_bits = bit_cast<uint32_t>(cosine) ^ sign;
-  uint32_t sine_bits = bit_cast<uint32_t>(sine * t) ^ sign;
-  return {std::sqrt(square), bit_cast<float>(cosine_bits), bit_cast<float>(sine_bits)};
+  uint32_t sine_bits = bit_cast<uint32_t>(sine_by_t * t) ^ sign;
+  return {std::sqrt(squared_radius), bit_cast<float>(cosine_bits), bit_cast<float>(sine_bits)};
 }
 
 #endif
@@ -133,59 +146,70 @@ CEM_TETRIS_FUNCTION double plus_half(int32_t upper, uint32_t lower) {
   return fma(double(upper), 0x1p32, signed_lower + (0x1p31 + 0.5));
 }
 
-// Returns -2 log(u) for 2^-54 <= u <= 1. With u = m 2^e, sqrt(1/2) <= m < sqrt(2), and s = (m -
-// 1) / (m + 1), log(u) = e log(2) + log(m), and log(m) = 2 atanh(s) = 2 (s + s^3 / 3 + ...).
-// The exponent becomes a double by its bits: those of 2^52, with e + kBias in the lowest ones.
+// Returns -2 log(u) for 2^-54 <= u <= 1. With u = m 2^e and sqrt(1/2) <= m < sqrt(2), it is
+// log(u) = e log(2) + log(m), and log(m) = 2 atanh(s) = 2 (s + s^3 / 3 + s^5 / 5 + ...) with
+// s = (m - 1) / (m + 1).
+//
+// The exponent is computed on the bits of u. Subtracting the bits of sqrt(1/2) first makes the
+// mantissas begin there, and kBias keeps e positive. The integer e + kBias becomes a double
+// when it is written into the lowest bits of 2^52, whose last bit is worth 1; 2^52 and kBias
+// are then subtracted.
 CEM_TETRIS_FUNCTION double minus_two_log(double u) {
-  constexpr uint64_t kRootHalf = 0x3FE6A09E667F3BCDull;  // the bits of sqrt(1/2)
-  constexpr uint64_t kBias = 64;                         // makes e positive
-  constexpr uint64_t kMagic =
-      0x4330000000000000ull;  // the bits of 2^52, which then hold e + kBias
+  constexpr uint64_t kRootHalfBits = 0x3FE6A09E667F3BCDull;  // the bits of sqrt(1/2)
+  constexpr uint64_t kTwo52Bits = 0x4330000000000000ull;     // the bits of 2^52
+  constexpr uint64_t kBias = 64;
   constexpr double kTwoLog2 = 0x1.62e42fefa39efp+0;
   constexpr int kMantissa = 52;
   uint64_t bits = bit_cast<uint64_t>(u);
-  uint64_t biased = (bits - kRootHalf + (kBias << kMantissa)) >> kMantissa;
-  double exponent = bit_cast<double>(kMagic | biased) - (0x1p52 + double(kBias));
+  uint64_t biased = (bits - kRootHalfBits + (kBias << kMantissa)) >> kMantissa;
+  double exponent = bit_cast<double>(kTwo52Bits | biased) - (0x1p52 + double(kBias));
   double m = bit_cast<double>(bits - ((biased - kBias) << kMantissa));
-  double f = m - 1.0;
-  double s = f / (2.0 + f);
+  double m_minus_1 = m - 1.0;
+  double s = m_minus_1 / (2.0 + m_minus_1);
   double s2 = s * s;
   double series = polynomial(s2, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11,
       1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3);
   return fma(exponent, -kTwoLog2, -4.0 * fma(s * s2, series, s));
 }
 
-// Returns a point whose coordinates radius * cosine and radius * sine are independent and
-// normal, from four random words: the first two make the radius, the last two the angle.
+// Returns a point of the plane whose coordinates radius * cosine and radius * sine are
+// independent standard normal numbers (Box-Muller), from four random words: the upper 53 bits
+// of the first two make the radius, the upper 53 bits of the last two the angle. IEEE
+// operations alone, so that CPU and GPU give the same bits. plus_half(upper, lower) is upper *
+// 2^32 + lower + 1/2.
 CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
-  // u = (n + 1/2) 2^-53 with the upper 53 bits of the first two words: never 0, and 1 only by
-  // rounding.
-  double u = plus_half(int32_t(w0 >> 11), w0 << 21 | w1 >> 11) * 0x1p-53;
-  double square = minus_two_log(u);
-  // The angle is `quarter` quarters of a turn plus x, |x| <= pi / 4. The upper 3 bits, rounded,
-  // are the quarters; what is left of the 53 bits makes x, and is subtracted as an integer.
-  uint32_t quarter = ((w2 >> 29) + 1) / 2;
-  int32_t upper = int32_t((w2 >> 11) - (quarter << 19));
-  double x = plus_half(upper, w2 << 21 | w3 >> 11) * 0x1.921fb54442d18p-51;  // 2 pi 2^-53
+  constexpr double kTwoPi53 = 0x1.921fb54442d18p-51;  // 2 pi 2^-53
+  // The radius is sqrt(-2 log(u)), with u = (n + 1/2) 2^-53 and n the 53 bits.
+  uint32_t radius_lower = w0 << 21 | w1 >> 11;
+  double u = plus_half(int32_t(w0 >> 11), radius_lower) * 0x1p-53;
+  double squared_radius = minus_two_log(u);
+  // The angle is a number of quarter turns plus x, with |x| <= pi / 4. Its upper 3 bits,
+  // rounded, are the quarters; they are subtracted from the 53 bits, and the rest makes x.
+  uint32_t quarters = ((w2 >> 29) + 1) / 2;
+  int32_t angle_upper = int32_t((w2 >> 11) - (quarters << 19));
+  uint32_t angle_lower = w2 << 21 | w3 >> 11;
+  double x = plus_half(angle_upper, angle_lower) * kTwoPi53;
   double x2 = x * x;
   double sine_series = polynomial(x2, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800,
       1.0 / 362880, -1.0 / 5040, 1.0 / 120, -1.0 / 6);
   double cosine_series = polynomial(x2, 1.0 / 20922789888000, -1.0 / 87178291200,
       1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320, -1.0 / 720, 1.0 / 24);
   double sine = fma(x * x2, sine_series, x);
-  // cos(x) = rest + the rounding error of rest + x^4 (1/24 - ...), with rest = 1 - x^2 / 2.
-  double half = 0.5 * x2;
-  double rest = 1.0 - half;
-  double cosine = rest + fma(x2 * x2, cosine_series, (1.0 - rest) - half);
-  // An odd number of quarters exchanges the two; quarters 1 and 2 change the cosine's sign, 2
-  // and 3 the sine's.
-  bool odd = quarter % 2 != 0;
-  uint64_t along = bit_cast<uint64_t>(odd ? sine : cosine);
-  uint64_t across = bit_cast<uint64_t>(odd ? cosine : sine);
-  uint64_t along_sign = uint64_t((quarter + 1) & 2) << 62;
-  uint64_t across_sign = uint64_t(quarter & 2) << 62;
-  return {sqrt(square > 0.0 ? square : 0.0), bit_cast<double>(along ^ along_sign),
-      bit_cast<double>(across ^ across_sign)};
+  // cos(x) = (1 - x^2 / 2) + the rounding error of that difference + x^4 (1/24 - ...).
+  double half_square = 0.5 * x2;
+  double first_terms = 1.0 - half_square;
+  double rounding_error = (1.0 - first_terms) - half_square;
+  double cosine = first_terms + fma(x2 * x2, cosine_series, rounding_error);
+  // The quarter turns are added: an odd number exchanges sine and cosine; 1 and 2 quarters
+  // change the sign of the cosine (bit 63), 2 and 3 quarters that of the sine.
+  bool is_odd = quarters % 2 != 0;
+  uint64_t cosine_bits = bit_cast<uint64_t>(is_odd ? sine : cosine);
+  uint64_t sine_bits = bit_cast<uint64_t>(is_odd ? cosine : sine);
+  uint64_t cosine_sign = uint64_t((quarters + 1) & 2) << 62;
+  uint64_t sine_sign = uint64_t(quarters & 2) << 62;
+  double radius = sqrt(squared_radius > 0.0 ? squared_radius : 0.0);
+  return {radius, bit_cast<double>(cosine_bits ^ cosine_sign),
+      bit_cast<double>(sine_bits ^ sine_sign)};
 }
 
 }  // namespace cem_tetris::normal

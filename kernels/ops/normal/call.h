@@ -76,19 +76,21 @@ CEM_TETRIS_FUNCTION Samples<Real> samples_of(
   }
 }
 
-// Sets the noise of four samples of one dimension, one radius and direction for each pair of
-// samples. A pair of floats takes two random words, a pair of doubles four.
+// Sets the noise of four consecutive samples of one dimension: a radius, a cosine and a sine
+// for each of the two pairs of samples. The first sample of a pair is radius * cosine, the
+// second one radius * sine; both are standard normal. words() returns four random words of
+// Philox: for floats they make both pairs, for doubles a pair takes four words of its own.
 template <typename Real>
 CEM_TETRIS_FUNCTION void set_pairs(const LateKeys& keys, const DimensionPart& dimension,
-    const Samples<Real>& samples, Polar<Real> (&pair)[kTile / 2]) {
+    const Samples<Real>& samples, Polar<Real> (&pairs)[kTile / 2]) {
   if constexpr (kPhiloxBlocks<Real> == 1) {
     Words w = words(keys, dimension, samples.part[0]);
-    pair[0] = polar(w.word[0], w.word[1]);
-    pair[1] = polar(w.word[2], w.word[3]);
+    pairs[0] = polar(w.word[0], w.word[1]);
+    pairs[1] = polar(w.word[2], w.word[3]);
   } else {
-    for (int half = 0; half < 2; ++half) {
-      Words w = words(keys, dimension, samples.part[half]);
-      pair[half] = polar(w.word[0], w.word[1], w.word[2], w.word[3]);
+    for (int pair = 0; pair < 2; ++pair) {
+      Words w = words(keys, dimension, samples.part[pair]);
+      pairs[pair] = polar(w.word[0], w.word[1], w.word[2], w.word[3]);
     }
   }
 }

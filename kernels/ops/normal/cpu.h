@@ -28,8 +28,11 @@ struct ByLane {
   int64_t size = 0;  // of a problem
   std::vector<Real> values;
 
-  // Copies a vector's numbers into the order of the lanes, converted to the type of
-  // computation.
+  // Copies one number for each dimension of each problem (an entry of the batch), such as the
+  // means, into the order in which the lanes read them, converted to the type of computation.
+  // A tile is kTile = 4 dimensions, and lane l works on tile l of kLanes = 32: first comes
+  // dimension 0 of the 32 tiles, then dimension 1 of them, and so on; then the next 32 tiles.
+  // The last tiles are filled up with zeros. `vector` has no data where there are no bounds.
   ByLane(Vector vector, int64_t problems, int64_t dimensions) {
     if (!vector.data) return;
     size = divide_up(dimensions, kLaneDimensions) * kLaneDimensions;
@@ -38,7 +41,8 @@ struct ByLane {
       for (int64_t p = 0; p < problems; ++p) {
         const auto* data = static_cast<const decltype(zero)*>(vector.data) + p * vector.stride;
         for (int64_t i = 0; i < dimensions; ++i) {
-          values[p * size + start(i / kTile) + i % kTile * kLanes] = Real(data[i]);
+          int64_t lane_position = start(i / kTile) + i % kTile * kLanes;
+          values[p * size + lane_position] = Real(data[i]);
         }
       }
     });
@@ -64,33 +68,42 @@ struct Tiles {
   Real radius[kTile][kTile / 2][kLanes];
   Real direction[kTile][kTile][kLanes];
 
-  // Sets the noise of the tiles, from `tile` and `block` on. One block of four Philox words
-  // makes four samples of floats; doubles take two, one for each pair of samples.
+  // Sets the noise of kLanes tiles, one for each lane of the vectors: the radii and directions
+  // of four dimensions and a block of four samples. If `across`, lane l has the dimensions of
+  // tile `tile` + l and the samples of `block`; otherwise it has the dimensions of `tile` and
+  // the samples of `block` + l. If the dimensions share their noise, only dimension 0 is set.
+  //
+  // Four random words of Philox make the four samples of a dimension for floats; doubles take
+  // two times four words (parts 0 and 1), one part for each pair of samples. A mark in the
+  // counter's last word tells the parts apart.
   void fill(const Noise& noise, int64_t tile, int64_t block, bool across) {
+    constexpr bool kIsFloat = sizeof(Real) == sizeof(float);
     Key key = make_key(noise.seed);
     LateKeys keys = late_keys(key);
-    int64_t first = noise.shared ? 0 : tile * kTile;
-    uint32_t dimension_step = across && !noise.shared ? kTile : 0;
+    int64_t first_dimension = noise.shared ? 0 : tile * kTile;
+    uint32_t dimension_step = across && !noise.shared ? kTile : 0;  // from lane to lane
     uint32_t block_step = across ? 0 : 1;
     uint64_t generation = noise.generation;
-    // The same for all lanes, because a chunk starts at a multiple of kLanes.
-    uint32_t word3 = upper(generation, first, block);
+    // The counter's last word is the same for all lanes, because `tile` or `block`, whichever
+    // the lanes count, is a multiple of kLanes.
+    uint32_t word3 = upper(generation, first_dimension, block);
     for (int j = 0; j < (noise.shared ? 1 : kTile); ++j) {
       for (int part = 0; part < kPhiloxBlocks<Real>; ++part) {
-        uint32_t half_mark = part == 0 ? 0 : kSecondHalf;
-        uint32_t mark = sizeof(Real) == sizeof(float) ? 0 : kOfDouble | half_mark;
-        uint32_t w[4][kLanes];
+        uint32_t part_mark = part == 0 ? 0 : kSecondHalf;
+        uint32_t mark = kIsFloat ? 0 : kOfDouble | part_mark;
+        uint32_t random[4][kLanes];
         for (int l = 0; l < kLanes; ++l) {
-          uint32_t dimension = low(first) + j + l * dimension_step;
+          uint32_t dimension = low(first_dimension) + j + l * dimension_step;
           uint32_t lane_block = low(block) + l * block_step;
-          Words x = words(keys, dimension_part(key, dimension, generation),
+          Words lane_words = words(keys, dimension_part(key, dimension, generation),
               block_part(key, lane_block, generation, word3 | mark));
-          for (int i = 0; i < 4; ++i) w[i][l] = x.word[i];
+          for (int i = 0; i < 4; ++i) random[i][l] = lane_words.word[i];
         }
-        if constexpr (sizeof(Real) == sizeof(float)) {
-          for (int half = 0; half < 2; ++half) set(j, half, w[2 * half], w[2 * half + 1]);
+        if constexpr (kIsFloat) {
+          set_pair(j, 0, random[0], random[1]);
+          set_pair(j, 1, random[2], random[3]);
         } else {
-          set(j, part, w[0], w[1], w[2], w[3]);
+          set_pair(j, part, random[0], random[1], random[2], random[3]);
         }
       }
       if (noise.antithetic) mirror(j);
@@ -98,11 +111,11 @@ struct Tiles {
   }
 
  private:
-  // Sets the samples 2 half and 2 half + 1 of dimension j from the random words of each lane:
-  // two for float, four for double.
+  // Sets a pair of samples of dimension j, 2 pair and 2 pair + 1, from the random words of each
+  // lane: two for float, four for double.
   template <typename... Words>
-  void set(int j, int half, const Words*... words) {
-    polar_lanes(radius[j][half], direction[j][2 * half], direction[j][2 * half + 1], words...);
+  void set_pair(int j, int pair, const Words*... words) {
+    polar_lanes(radius[j][pair], direction[j][2 * pair], direction[j][2 * pair + 1], words...);
   }
 
   template <typename... Words>
@@ -134,23 +147,27 @@ struct Chunk {
   Tiles<Real> z;
   Real x[kCells][kLanes];  // by dimension * kTile + sample
 
-  // Computes x = mean + std * z within the bounds. kAcross: lanes have different dimensions, so
-  // each has its own mean, and so on; otherwise all lanes have those of lane 0.
+  // Computes x = mean + std * z, clamped to the bounds, for a tile of four dimensions j and
+  // four samples s in each of the kLanes lanes; x is indexed by j * kTile + s, then by lane.
+  // The standard normal z is radius * direction, and samples 2 h and 2 h + 1 share a radius. If
+  // kAcross, lanes have different dimensions, so every lane has its own mean, standard
+  // deviation and bounds; otherwise all lanes use those of lane 0.
   template <bool kAcross>
   void compute() {
     for (int j = 0; j < kTile; ++j) {
-      int source = noise.shared ? 0 : j;
+      int noise_dimension = noise.shared ? 0 : j;
       auto lane_value = [j](const Real* values, int l) {
         return values[j * kLanes + (kAcross ? l : 0)];
       };
       for (int s = 0; s < kTile; ++s) {
         Real* cell = x[j * kTile + s];
-        const Real* radius = z.radius[source][s / 2];
-        const Real* direction = z.direction[source][s];
+        const Real* radius = z.radius[noise_dimension][s / 2];
+        const Real* direction = z.direction[noise_dimension][s];
         for (int l = 0; l < kLanes; ++l) {
           cell[l] = std::fma(lane_value(std, l) * radius[l], direction[l], lane_value(mean, l));
         }
-        if (low) {  // NaN stays
+        // A NaN stays, because it compares false.
+        if (low) {
           for (int l = 0; l < kLanes; ++l) {
             cell[l] = cell[l] < lane_value(low, l) ? lane_value(low, l) : cell[l];
           }
@@ -164,10 +181,12 @@ struct Chunk {
     }
   }
 
-  // Stores the first `lanes` tiles if they are neighbours in memory, as rows of lanes * kTile
-  // numbers. The fast side of the layout is the one whose numbers are neighbours: dimensions in
-  // (..., N, d), which the lanes follow if `across`, and samples in (..., d, N). The last tile
-  // may extend beyond the fast side; its numbers within are stored one by one.
+  // Stores the tiles of the first `lanes` lanes into a problem's result, where they are
+  // neighbours in memory: kTile rows of lanes * kTile consecutive numbers. A row of the result
+  // has one sample's dimensions in the layout (N, d), where lanes have different dimensions
+  // (`across`), and one dimension's samples in the layout (d, N). Lane 0 begins at dimension
+  // tile * kTile and sample block * kTile. x is indexed by dimension * kTile + sample, then by
+  // lane. What extends beyond the result, at the end of a row or below, is left out.
   void store(int64_t tile, int64_t block, bool across, int lanes) {
     int64_t row_size = across ? noise.dimensions : noise.samples;
     int64_t rows = across ? noise.samples : noise.dimensions;
@@ -176,22 +195,27 @@ struct Chunk {
     int column_step = across ? kTile : 1;  // in x, from one number of a row to the next
     int row_step = across ? 1 : kTile;     // in x, from one row of a tile to the next
     int64_t count = std::min<int64_t>(lanes * kTile, row_size - column);
+    int64_t full_tiles = count / kTile;
     for (int r = 0; r < std::min<int64_t>(kTile, rows - row); ++r) {
       T* to = out + (row + r) * row_size + column;
-      for (int64_t l = 0; l < count / kTile; ++l) {
+      for (int64_t l = 0; l < full_tiles; ++l) {
         for (int c = 0; c < kTile; ++c) {
           to[l * kTile + c] = T(x[r * row_step + c * column_step][l]);
         }
       }
-      for (int64_t i = count / kTile * kTile; i < count; ++i) {
+      // The last tile may be only partly within the row.
+      for (int64_t i = full_tiles * kTile; i < count; ++i) {
         to[i] = T(x[r * row_step + i % kTile * column_step][i / kTile]);
       }
     }
   }
 
-  // Stores the first `lanes` tiles if they are not neighbours in memory, one number at a time.
-  // If `across`, lane l has the dimensions of tile `tile` + l and the samples of block `block`;
-  // otherwise the dimensions of `tile` and the samples of block `block` + l.
+  // Stores the tiles of the first `lanes` lanes into a problem's result one number at a time,
+  // where they are not neighbours in memory. A tile is kTile dimensions (j) and kTile samples
+  // (s), and x is indexed by j * kTile + s, then by lane. If `across`, lane l has the
+  // dimensions of tile `tile` + l and the samples of block `block`; otherwise the dimensions of
+  // `tile` and the samples of block `block` + l. The result has the layout (d, N) if
+  // noise.dim_first, otherwise (N, d); what extends beyond it is left out.
   void scatter(int64_t tile, int64_t block, bool across, int lanes) {
     int64_t sample_stride = noise.dim_first ? 1 : noise.dimensions;
     int64_t dimension_stride = noise.dim_first ? noise.samples : 1;
@@ -208,37 +232,44 @@ struct Chunk {
   }
 };
 
-// Draws all samples of a call; threads share the chunks of kLanes neighbouring tiles. Lanes
-// follow the layout, so that their results are neighbours in memory and are stored as vectors,
-// unless most of the lanes would be idle there.
+// Draws mean + std * z for all samples, dimensions and problems (entries of the batch) of a
+// call on the CPU. A tile is 4 dimensions (kTile) times a block of 4 samples; threads share
+// chunks of kLanes = 32 neighbouring tiles, which the lanes of vectors compute side by side.
+//
+// The lanes follow the fast side of the result, dimensions in the layout (..., N, d) and
+// samples in (..., d, N): then their results are neighbours in memory. Only if most lanes would
+// be idle, because the fast side is short, do they follow the other side (not follows_layout).
 template <typename T>
 void draw_as(const Call& call, T* out) {
   using Real = compute_t<T>;
   const Noise& noise = call.noise;
-  auto by_lane = [&](Vector vector) {
+  auto order_by_lane = [&](Vector vector) {
     return ByLane<Real>(vector, noise.problems, noise.dimensions);
   };
-  ByLane<Real> means = by_lane(call.mean);
-  ByLane<Real> stds = by_lane(call.std);
-  ByLane<Real> lows = by_lane(call.low);
-  ByLane<Real> highs = by_lane(call.high);
+  ByLane<Real> means = order_by_lane(call.mean);
+  ByLane<Real> stds = order_by_lane(call.std);
+  ByLane<Real> lows = order_by_lane(call.low);
+  ByLane<Real> highs = order_by_lane(call.high);
   int64_t tiles = divide_up(noise.dimensions, kTile);
   int64_t blocks = divide_up(noise.samples, kTile);
   int64_t fast_tiles = noise.dim_first ? blocks : tiles;
   int64_t slow_tiles = noise.dim_first ? tiles : blocks;
   bool follows_layout = fast_tiles >= std::min<int64_t>(slow_tiles, kLanes / 2);
-  bool across = follows_layout != noise.dim_first;  // lanes have different dimensions
-  int64_t columns = across ? tiles : blocks;        // tiles along the lanes
+  // Whether lanes have different dimensions; otherwise they have different samples.
+  bool across = follows_layout != noise.dim_first;
+  int64_t columns = across ? tiles : blocks;
   int64_t rows = across ? blocks : tiles;
-  int64_t chunks = divide_up(columns, kLanes);  // of a row
-  // Draws the chunks `begin` to `end` - 1. They are numbered along a row of tiles, then by row,
-  // then by problem; a row has the tiles along the lanes.
-  parallel_for(0, noise.problems * rows * chunks, 16, [&](int64_t begin, int64_t end) {
+  int64_t row_chunks = divide_up(columns, kLanes);
+  // Draws the chunks `begin` to `end` - 1, each of up to kLanes neighbouring tiles of a row.
+  // The tiles of a problem are a matrix whose rows lie along the lanes: a row is a block of
+  // samples and its columns are tiles of dimensions if `across`, otherwise the other way round.
+  // Chunks are numbered along a row, then by row, then by problem.
+  parallel_for(0, noise.problems * rows * row_chunks, 16, [&](int64_t begin, int64_t end) {
     Chunk<T, Real> chunk{};
     for (int64_t i = begin; i < end; ++i) {
-      int64_t problem = i / (rows * chunks);
-      int64_t row = i / chunks % rows;
-      int64_t column = i % chunks * kLanes;
+      int64_t problem = i / (rows * row_chunks);
+      int64_t row = i / row_chunks % rows;
+      int64_t column = i % row_chunks * kLanes;
       int64_t tile = across ? column : row;
       int64_t block = across ? row : column;
       chunk.noise = noise;
@@ -248,11 +279,18 @@ void draw_as(const Call& call, T* out) {
       chunk.low = lows.of(problem, tile);
       chunk.high = highs.of(problem, tile);
       chunk.out = out + problem * noise.dimensions * noise.samples;
-      int lanes = int(std::min<int64_t>(kLanes, columns - column));
       chunk.z.fill(chunk.noise, tile, block, across);
-      across ? chunk.template compute<true>() : chunk.template compute<false>();
-      follows_layout ? chunk.store(tile, block, across, lanes)
-                     : chunk.scatter(tile, block, across, lanes);
+      if (across) {
+        chunk.template compute<true>();
+      } else {
+        chunk.template compute<false>();
+      }
+      int lanes = int(std::min<int64_t>(kLanes, columns - column));
+      if (follows_layout) {
+        chunk.store(tile, block, across, lanes);
+      } else {
+        chunk.scatter(tile, block, across, lanes);
+      }
     }
   });
 }

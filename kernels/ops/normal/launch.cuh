@@ -6,20 +6,23 @@
 namespace cem_tetris::normal {
 namespace {
 
-// Returns the rectangles of tiles that the blocks of sample_kernel own, for a result of
-// fast_tiles by slow_tiles tiles. A rectangle is as wide as a block's threads and the result
-// allow. A thread takes one step per tile: more steps save work, but the number of steps
-// doubles only as long as at least sixteen blocks per multiprocessor are left.
+// Returns how a result of fast_tiles by slow_tiles tiles is divided among the CUDA blocks of
+// sample_kernel; a tile is four samples of four dimensions. A block owns a rectangle of tiles:
+// 2^log_width tiles along the fast side (the one whose numbers are neighbours in memory), as
+// many as its kThreads threads and the result allow; the threads that are left form more rows
+// below, `height` in all. Each thread computes `steps` tiles, one below the other. More steps
+// save work, but their number is doubled only as long as 16 blocks per multiprocessor remain.
 Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
   int log_width = 0;
   while ((1 << log_width) < kThreads && (int64_t{1} << log_width) < fast_tiles) ++log_width;
   int height = kThreads >> log_width;
   int64_t blocks_across = divide_up(fast_tiles, int64_t{1} << log_width);
-  int64_t wanted_blocks = 16 * multiprocessors;
+  int64_t least_blocks = 16 * multiprocessors;
   auto blocks_down = [&](int steps) { return divide_up(slow_tiles, steps * height); };
   int steps = 1;
+  // The block's table in shared memory has an entry for each of its steps * height rows.
   while (steps < kMaxSteps && 2 * steps * height <= kMaxEntries &&
-         blocks_across * blocks_down(2 * steps) >= wanted_blocks) {
+         blocks_across * blocks_down(2 * steps) >= least_blocks) {
     steps *= 2;
   }
   return {log_width, steps, uint32_t(blocks_across), uint32_t(blocks_down(steps)),
@@ -39,7 +42,12 @@ int rows_of(int64_t load) {
 }
 
 // Launches the kernel for small results if this call is small enough for it, and returns
-// whether it did. A thread has `rows` dimensions of one block of four samples.
+// whether it did. A thread of that kernel draws `rows` dimensions (1, 2 or 4) of one block of
+// four samples; the larger the call, the more rows. The result has the layout (..., d, N) if
+// kDimFirst, otherwise (..., N, d).
+//
+// The limit is the number of threads that the device can work on, times kSmallLoad: above it,
+// the general kernel is as fast. The comparisons divide, because products could overflow.
 template <typename T, bool kDimFirst>
 bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   const Noise& noise = call.noise;
@@ -54,9 +62,10 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   int64_t most = kDimFirst ? limit : std::max(limit, int64_t{1} << 30);
   if (noise.problems > most / (blocks * dimensions)) return false;
 
+  // In the layout (..., N, d) a thread's dimensions must not cross the end of a row.
   int rows = rows_of(noise.problems * blocks * dimensions / device_threads);
   while (kDimFirst ? rows > dimensions : dimensions % rows != 0) rows /= 2;
-  int64_t across = divide_up(dimensions, rows);
+  int64_t across = divide_up(dimensions, rows);  // threads for all dimensions
   int64_t threads = noise.problems * blocks * across;
   // If a row of the result is not a whole number of cache lines, a warp would write parts of
   // many lines: then the result goes through shared memory.
@@ -74,12 +83,15 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   return true;
 }
 
-// Launches a draw: by the kernel for small results where it is for the call, otherwise by the
-// general one, whose plain variant has no bounds and only whole tiles of independent noise.
+// Launches a draw of mean + std * z: small results of float32 parameters by a kernel of their
+// own (launch_small), all others by the general kernel. Its plain variant is faster; it needs
+// independent noise, no bounds, and numbers of samples and dimensions that are multiples of
+// kTile = 4. The grid has one problem (an entry of the batch) along y.
 template <typename T>
 void launch(const Gpu& gpu, Call call, T* out) {
   Noise& noise = call.noise;
-  if (noise.samples == 1 || noise.dimensions == 1) {  // both layouts are the same in memory
+  // With one sample or one dimension both layouts are the same in memory.
+  if (noise.samples == 1 || noise.dimensions == 1) {
     noise.dim_first = noise.dimensions == 1;
   }
   if constexpr (std::is_same_v<compute_t<T>, float>) {

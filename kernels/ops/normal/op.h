@@ -7,11 +7,15 @@
 namespace cem_tetris::normal {
 namespace {
 
-// Draws noise.samples samples for each problem, an entry of the batch; all operators call it.
-// Checks the arguments that they have in common, and calls the device's draw() unless the
-// result is empty. seeds: a tensor of one seed per problem, in place of noise.seed; it is
-// needed if there are batch dimensions. generations: a tensor of one number, in place of
-// noise.generation. low, high: bounds, one number per dimension, for each problem or for all.
+// Draws noise.samples samples of mean + std * z for each problem, an entry of the batch, and
+// returns them, with the layout (..., d, N) if noise.dim_first and otherwise (..., N, d).
+// Checks the arguments that all operators have in common, and calls the device's draw() unless
+// the result is empty or on the meta device.
+//
+// mean, std: one number for each dimension and problem. seeds: a tensor of one seed per problem
+// in place of noise.seed; required if there are batch dimensions. generations: a tensor of one
+// number in place of noise.generation. low, high: bounds, one number for each dimension, either
+// for each problem or for all problems.
 Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
     std::optional<Tensor> seeds, std::optional<Tensor> generations, ScalarType dtype,
     std::optional<Tensor> low, std::optional<Tensor> high) {
@@ -25,6 +29,8 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
   dispatch(mean.type, [](auto) {});  // raises an error if the type is not supported
   STD_TORCH_CHECK(problems.sizes.empty() || seeds.has_value(),
       "expected a tensor of seeds of the batch shape");
+  // Checks an optional tensor of one integer for each problem, or of one integer without
+  // has_batch, and returns its data, or null.
   auto check_numbers = [&](std::optional<Tensor>& tensor, const char* name,
                            bool has_batch) -> const int64_t* {
     if (tensor.has_value()) {
@@ -50,8 +56,14 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
   return out;
 }
 
-// The operator sample_normal: mean and std are tensors of the same shape (..., d). The result
-// has the shape (..., d, N) if dim_first, and otherwise (..., N, d).
+// The operator sample_normal: draws num_samples = N samples from normal distributions with
+// independent dimensions. mean and std are tensors of the same shape (..., d). The result has
+// the shape (..., d, N) if dim_first, and otherwise (..., N, d).
+//
+// Every number is a function of seed, generation, sample and dimension. seeds, one per entry of
+// the batch, and generations replace seed and generation. shared: all dimensions of a sample
+// have the same noise; antithetic: sample 2 i + 1 has the noise of sample 2 i, negated. low,
+// high: bounds to which the samples are clamped.
 Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
     int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations,
     bool shared, bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
@@ -85,8 +97,9 @@ Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_s
       dim_first, mean.scalar_type(), {}, {});
 }
 
-// The operator sample_normal_rows: the mean is row 0 and the standard deviation row 1 of a
-// distribution of shape (..., R, d). The result has the shape (..., N, d).
+// The operator sample_normal_rows: draws num_samples = N samples for each entry of the batch
+// from a normal distribution whose mean is row 0 and whose standard deviation is row 1 of
+// `distribution`, (..., R, d). Both are read in place. The result has the shape (..., N, d).
 Tensor sample_normal_rows(const Tensor& distribution, int64_t num_samples, const Tensor& seeds,
     const Tensor& generation, std::optional<Tensor> low, std::optional<Tensor> high) {
   Tensor rows = dense(distribution);
@@ -97,7 +110,7 @@ Tensor sample_normal_rows(const Tensor& distribution, int64_t num_samples, const
   int64_t dimensions = sizes.back();
   int64_t stride = sizes[sizes.size() - 2] * dimensions;  // from one problem to the next
   ScalarType type = rows.scalar_type();
-  const char* means = const_data<char>(rows);
+  const char* means = const_data<char>(rows);  // an address of bytes, for rows of any type
   const char* stds = means + dimensions * rows.element_size();
   Noise noise{};
   noise.problems = problems.count();

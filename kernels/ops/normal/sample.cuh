@@ -34,14 +34,16 @@ constexpr int kResident = sizeof(T) == sizeof(double) ? 2
                           : kPlain && !kDimFirst      ? 4
                                                       : 3;
 
-// Loads the elements `first` to `first` + 3 of a vector of `count` elements, of any of the four
-// types, into `to`; indices beyond the end load the last element again. All loads are issued
-// before the first value is used, because under a stream of stores a load takes microseconds.
+// Loads the elements `first` to `first` + 3 of a vector of `count` elements into `to`,
+// converted to Real; the vector has any of the four floating-point types. Indices beyond the
+// end load the last element again. All four loads are issued before the first value is
+// converted, because a load takes microseconds while the memory is busy with a stream of
+// stores.
 template <typename Real>
 CEM_TETRIS_DEVICE_FUNCTION void load_four(
     Vector vector, int64_t first, int64_t count, Real (&to)[kTile]) {
   auto load = [&](auto zero) {
-    using Stored = decltype(zero);
+    using Stored = decltype(zero);  // the type of the vector's elements
     Stored x[kTile];
     CEM_TETRIS_UNROLL
     for (int j = 0; j < kTile; ++j) {
@@ -69,8 +71,11 @@ struct alignas(16) Column {
   Real high[kPlain ? 1 : kTile];
 };
 
-// Returns the column of the dimensions `first` to `first` + 3 of a problem. Missing bounds are
-// infinite. Where all dimensions share their noise (noise.shared), it is that of dimension 0.
+// Loads what a thread needs of the four dimensions `first` to `first` + 3 of a problem: mean,
+// standard deviation, bounds, and the part of the random words that depends on the dimension
+// but not on the sample (dimension_part). Missing bounds are infinite; a plain call has none.
+// If all dimensions share their noise, the part is that of dimension 0, and only the first of
+// the four is used. Dimensions beyond the last one repeat its parameters.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION Column<Real, kPlain> load_column(
     Key key, const Call& call, int64_t first) {
@@ -115,32 +120,35 @@ inline dim3 grid_of(int64_t blocks, int64_t problems) {
   return dim3(unsigned(blocks), unsigned(of_layer), unsigned(layers));
 }
 
-// Computes a tile, x[dimension][sample] = mean + std * z within the bounds. Samples 2 h and 2 h
-// + 1 of a dimension are a pair: they share a radius, and take its cosine and its sine. An
-// antithetic pair has opposite noise: both take the cosine, with opposite signs. A plain call
-// has no bounds, and neither shared nor antithetic noise.
+// Computes a tile of four dimensions by four samples, x[dimension][sample] = mean + std * z,
+// clamped to the bounds. Two consecutive samples are a pair with one radius: the first is
+// radius * cosine, the second radius * sine. In an antithetic pair the second sample is the
+// opposite of the first. If the dimensions share their noise, the pairs of dimension 0 serve
+// all. A plain call (kPlain) has no bounds, and neither shared nor antithetic noise.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION void sample_tile(const LateKeys& keys, const Noise& noise,
     const Column<Real, kPlain>& column, const Samples<Real>& samples, Real (&x)[kTile][kTile]) {
+  // A NaN stays, because it compares false.
+  auto clamp_to = [](Real value, Real low, Real high) {
+    if (value < low) return low;
+    return value > high ? high : value;
+  };
   Polar<Real> pairs[kTile / 2];
   CEM_TETRIS_UNROLL
   for (int j = 0; j < kTile; ++j) {
     if (kPlain || !noise.shared || j == 0) set_pairs(keys, column.noise[j], samples, pairs);
     CEM_TETRIS_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      Polar<Real> z = pairs[half];
+    for (int pair = 0; pair < 2; ++pair) {
+      Polar<Real> z = pairs[pair];
       Real scale = column.std[j] * z.radius;
-      Real& even = x[j][2 * half];
-      Real& odd = x[j][2 * half + 1];
-      even = fma(scale, z.cosine, column.mean[j]);
-      odd = !kPlain && noise.antithetic ? fma(-scale, z.cosine, column.mean[j])
-                                        : fma(scale, z.sine, column.mean[j]);
+      Real& first = x[j][2 * pair];
+      Real& second = x[j][2 * pair + 1];
+      first = fma(scale, z.cosine, column.mean[j]);
+      second = !kPlain && noise.antithetic ? fma(-scale, z.cosine, column.mean[j])
+                                           : fma(scale, z.sine, column.mean[j]);
       if (!kPlain) {
-        // NaN stays.
-        even = even < column.low[j]    ? column.low[j]
-               : even > column.high[j] ? column.high[j]
-                                       : even;
-        odd = odd < column.low[j] ? column.low[j] : odd > column.high[j] ? column.high[j] : odd;
+        first = clamp_to(first, column.low[j], column.high[j]);
+        second = clamp_to(second, column.low[j], column.high[j]);
       }
     }
   }
@@ -173,8 +181,10 @@ CEM_TETRIS_DEVICE_FUNCTION Pack<T, kCount> packed(const Real (&x)[kCount]) {
   return pack;
 }
 
-// Stores a tile's row of four numbers, of which `count` lie within the result. Rows that are
-// not whole packs are not aligned: their numbers are stored one by one.
+// Stores four neighbouring numbers of a row of the result at `to`, converted to its type; only
+// the first `count` of them lie within the row, or all four if count >= 4. If is_aligned, all
+// rows begin at multiples of four numbers, so that the four are stored at once; otherwise they
+// are stored one by one.
 template <typename T, typename Real>
 CEM_TETRIS_DEVICE_FUNCTION void store(
     T* to, const Real (&x)[kTile], int64_t count, bool is_aligned) {

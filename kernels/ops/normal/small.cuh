@@ -64,9 +64,10 @@ CEM_TETRIS_DEVICE_FUNCTION void store_pack(T* to, const Pack<T, kCount>& x) {
   }
 }
 
-// Computes x[s][i], sample 4 * block + s of dimension `dimension` + i of a problem, before the
-// bounds are applied: mean + std * radius * (cosine or sine). Two samples share a radius: the
-// first of a pair takes the cosine, the second one the sine.
+// Computes x[s][i] = mean + std * z for the four samples 4 * block + s and kRows dimensions
+// `dimension` + i of a problem, before they are clamped to the bounds. Two consecutive samples
+// share a radius: the standard normal z of the first is radius * cosine, that of the second
+// radius * sine. If the dimensions share their noise, all of them have that of dimension 0.
 template <int kRows>
 CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
     int64_t dimension, uint32_t block, float (&x)[kTile][kRows]) {
@@ -87,7 +88,7 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
     }
   };
   Polar<float> pairs[kTile / 2];
-  if (noise.shared) {  // the noise of dimension 0 is that of all
+  if (noise.shared) {
     set_pairs(keys, dimension_part(key, 0, noise.generation), samples, pairs);
     CEM_TETRIS_UNROLL
     for (int i = 0; i < kRows; ++i) set_row(i, pairs);
@@ -100,9 +101,10 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
   }
 }
 
-// Replaces the numbers of x[sample][row] that lie beyond a bound by the bound; NaN stays.
-// bound: one number for each dimension, or without data where there is none. is_beyond(value,
-// limit): less for a lower bound, greater for an upper one.
+// Clamps the numbers x[sample][i] of dimensions `dimension` + i to one bound, lower or upper.
+// is_beyond(value, limit) is `less` for a lower bound and `greater` for an upper one; a NaN
+// stays, because it compares false. bound: a limit for each dimension of each problem, or no
+// data if there is no such bound.
 template <int kRows, typename IsBeyond>
 CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dimension,
     const IsBeyond& is_beyond, float (&x)[kTile][kRows]) {
@@ -116,22 +118,27 @@ CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dim
   }
 }
 
-// Stores the result of a CUDA block in the layout (..., N, d). It is one contiguous piece of
-// memory, but each thread has a pack in four rows of it. The block collects the piece in shared
-// memory, and then each thread writes packs at distances of the number of threads, so that a
-// warp writes whole lines. threads_before: how many threads the blocks before this one have.
+// Stores the result of a CUDA block in the layout (..., N, d) by way of shared memory, so that
+// a warp writes complete cache lines. The block's result is one contiguous piece of memory, but
+// a thread has a pack of kRows numbers in each of four rows of it (kTile samples), which are a
+// row length apart. So the block collects the piece in shared memory; then every thread stores
+// four packs that are blockDim.x apart, neighbouring threads neighbouring packs.
+//
+// x: the thread's numbers, by sample and dimension. threads_before: how many threads the blocks
+// before this one have.
 template <typename T, int kRows>
 CEM_TETRIS_DEVICE_FUNCTION void store_staged(
     const Small& job, uint32_t threads_before, const float (&x)[kTile][kRows], T* out) {
   __shared__ Pack<T, kRows> staged[kTile * kThreads];
-  uint32_t width = job.by_row_threads.divisor;  // packs of a row of the result
+  uint32_t row_packs = job.by_row_threads.divisor;  // packs of a row of the result
   uint32_t row_group = job.by_row_threads.quotient(threadIdx.x);  // of kTile rows
-  uint32_t own = threadIdx.x + row_group * (kTile - 1) * width;   // the thread's first pack
+  // The thread's first pack: the groups before have kTile rows of packs, not one.
+  uint32_t first_pack = threadIdx.x + row_group * (kTile - 1) * row_packs;
   CEM_TETRIS_UNROLL
-  for (int i = 0; i < kTile; ++i) staged[own + i * width] = packed<T>(x[i]);
+  for (int i = 0; i < kTile; ++i) staged[first_pack + i * row_packs] = packed<T>(x[i]);
   __syncthreads();
   auto* to = reinterpret_cast<Pack<T, kRows>*>(out) + kTile * int64_t(threads_before);
-  uint32_t packs = kTile * (job.threads - threads_before);
+  uint32_t packs = kTile * (job.threads - threads_before);  // up to the end of the result
   Pack<T, kRows> pack[kTile];
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kTile; ++i) pack[i] = staged[threadIdx.x + i * blockDim.x];
@@ -142,9 +149,12 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
   }
 }
 
-// Draws mean + std * z within the bounds; one thread per block of four samples and kRows
-// dimensions. The threads beyond the last one repeat its work: they write the same numbers, and
-// store_staged() needs all threads of a block at its barrier.
+// Draws mean + std * z, clamped to the bounds, for small results: a thread draws kRows
+// dimensions of one block of four samples (kTile). The result has the layout (..., d, N) if
+// kDimFirst, otherwise (..., N, d); its fast side is the one whose numbers are neighbours in
+// memory. Threads are numbered along the fast side, then along the slow side, then by problem
+// (an entry of the batch). Threads beyond the last one repeat its work and write the same
+// numbers, because all threads of a block must reach the barrier in store_staged().
 template <typename T, int kRows, bool kDimFirst>
 __global__ __launch_bounds__(kThreads) void small_kernel(
     const __grid_constant__ Small job, T* __restrict__ out) {
@@ -154,12 +164,13 @@ __global__ __launch_bounds__(kThreads) void small_kernel(
   uint32_t thread = min(threads_before + threadIdx.x, job.threads - 1);
   uint32_t problem = job.by_problem_threads.quotient(thread);
   uint32_t problem_thread = thread - problem * job.by_problem_threads.divisor;
-  // The thread's steps along the slow and the fast side: one counts dimensions, kRows at a
-  // time, the other one blocks of samples.
+  // Where the thread is along the slow and the fast side. One of the two counts dimensions,
+  // kRows at a time, the other one blocks of samples. `by_..._threads` divide by the number of
+  // threads of a problem, and of one row of the slow side.
   uint32_t slow = job.by_row_threads.quotient(problem_thread);
   uint32_t fast = problem_thread - slow * job.by_row_threads.divisor;
   uint32_t block = kDimFirst ? fast : slow;
-  // The last dimensions of (..., d, N) may be written twice, with the same numbers.
+  // In (..., d, N) the last thread may overlap the one before: both write the same numbers.
   int64_t dimension = kDimFirst ? min(slow * int64_t{kRows}, call.noise.dimensions - kRows)
                                 : fast * int64_t{kRows};
 

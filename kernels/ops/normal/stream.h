@@ -11,13 +11,13 @@
 #pragma once
 
 #include "host_device.h"
+#include "philox.h"
 
 namespace cem_tetris::normal {
 
-// The constants of Philox4x32, as in philox.h.
-constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u;
-constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
-constexpr int kFirstLateRound = 3, kRounds = 10;
+using philox::kMultiplier0, philox::kMultiplier1, philox::kRounds;
+using Words = philox::Block;  // four random words
+constexpr int kFirstLateRound = 3;
 
 // Word 3: bit 31 marks the words of doubles, bit 30 the second half of such a block of four
 // samples.
@@ -47,8 +47,12 @@ CEM_TETRIS_FUNCTION uint64_t multiply(uint32_t a, uint32_t b) {
 // The two words of a key, which every round increases.
 struct Key {
   uint32_t k0, k1;
-  CEM_TETRIS_FUNCTION uint32_t word0(uint32_t round) const { return k0 + round * kWeyl0; }
-  CEM_TETRIS_FUNCTION uint32_t word1(uint32_t round) const { return k1 + round * kWeyl1; }
+  CEM_TETRIS_FUNCTION uint32_t word0(uint32_t round) const {
+    return k0 + round * philox::kWeyl0;
+  }
+  CEM_TETRIS_FUNCTION uint32_t word1(uint32_t round) const {
+    return k1 + round * philox::kWeyl1;
+  }
 };
 
 // "normal z" in ASCII. Other users of Philox in this project (the pieces of
@@ -102,10 +106,6 @@ struct BlockPart {
   uint32_t round3_c3;
 };
 
-struct Words {
-  uint32_t word[4];
-};
-
 // Computes the first two rounds as far as they depend on the dimension. A name such as
 // round1_c0 is word c0 of the counter as round 1 begins with it; round1_product0 is round 1's
 // product m0 c0.
@@ -132,10 +132,16 @@ CEM_TETRIS_FUNCTION BlockPart block_part(
       high(round2_product0) ^ key.word1(2), low(round2_product0)};
 }
 
-// Returns the four random words of a dimension and a block of samples: joins what the first
-// rounds made of each, and computes the remaining rounds, 3 to 9.
+// Returns the four random words of Philox4x32-10 at the counter of one dimension and one block
+// of four samples. Most of rounds 0 to 2 depends on only one of the two; that was computed
+// before, in `dimension` and `block`. This joins both (exclusive or), and computes rounds 3 to
+// 9, whose keys are `keys`, two words for each round. A round takes the words (c0, c1, c2, c3)
+// to
+//
+//   (high(m1 c2) ^ c1 ^ key0, low(m1 c2), high(m0 c0) ^ c3 ^ key1, low(m0 c0)).
 CEM_TETRIS_FUNCTION Words words(
     const LateKeys& keys, DimensionPart dimension, BlockPart block) {
+  // What is left of round 2.
   uint64_t round2_product1 = multiply(kMultiplier1, dimension.high ^ block.round2_c2);
   uint32_t c0 = high(round2_product1) ^ block.round3_c0;
   uint32_t c1 = low(round2_product1);
