@@ -99,7 +99,7 @@ class Planner:
     tensors it uses are read at every replay; Python numbers stay as they were at the capture.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0915 - an option for each setting; temporary: too long
+    def __init__(  # noqa: PLR0913 - an option for each setting
         self,
         cost: Cost,
         horizon: int,
@@ -207,18 +207,9 @@ class Planner:
         if beta > 0:
             self._coloring = coloring_matrix(self.horizon, beta).to(self.device, dtype)
 
-        low, high = self._bounds = self._check_bounds(bounds)
-        is_finite = low.isfinite() & high.isfinite()
-        if std is None and not is_finite.all():
-            raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
-        middle = (low + high) / 2
-        nearest_to_zero = torch.zeros_like(middle).clamp(low, high)
-        self._first_mean = torch.where(is_finite, middle, nearest_to_zero)
-        self._first_std = (high - low) / 3
-        if std is not None:
-            self._first_std = self._repeat_action("std", std)
-        check_distribution(self._first_mean, self._first_std)
-
+        self._bounds = self._check_bounds(bounds)
+        self._first_mean, self._first_std = self._build_start(bounds, std)
+        low = self._bounds[0]
         count = self.num_envs or 1
         seeds = [mix_seed(self.seed, number) >> 1 for number in range(count)]
         self._seeds = torch.tensor(seeds, device=self.device)  # one per environment, unrelated
@@ -234,6 +225,23 @@ class Planner:
         self._uses_graph = self.backend == "cuda" if graph is None else graph
         # The graph, and the tensor from which it reads the state.
         self._captured: tuple[torch.cuda.CUDAGraph, Tensor] | None = None
+
+    def _build_start(self, bounds: Any, std: Any) -> tuple[Tensor, Tensor]:
+        """Return the mean and the standard deviation of a plan at the start of an episode.
+
+        Both have shape (horizon * action_dim,), and belong to one environment. ``bounds`` and
+        ``std`` are the arguments of the constructor.
+        """
+        low, high = self._bounds
+        is_finite = low.isfinite() & high.isfinite()
+        if std is None and not is_finite.all():
+            raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
+        middle = (low + high) / 2
+        nearest_to_zero = torch.zeros_like(middle).clamp(low, high)
+        mean = torch.where(is_finite, middle, nearest_to_zero)
+        first_std = (high - low) / 3 if std is None else self._repeat_action("std", std)
+        check_distribution(mean, first_std)
+        return mean, first_std
 
     @property
     def best_plan(self) -> Tensor:
