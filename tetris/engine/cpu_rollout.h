@@ -55,14 +55,14 @@ class LaneRollout {
     auto cells_above_limit = L::bits_everywhere(rows_above_limit) & geometry_.inside;
     auto cells_of_least_row = L::bits_everywhere(least_row) & geometry_.inside;
     auto cells = add_walls(geometry_, [&](int c) { return stored.columns[c]; });
-    auto fits_these_lanes = [&]() {
+    while (!goal.reached(pieces, totals)) {
       bool is_high = L::any(cells & cells_above_limit);
+      if (is_high != plays_high_stacks) break;
       // Row least_height - 1 has to be below the top of every column.
-      auto filled = cells | -cells;  // all rows from the topmost cell of a column down
+      auto filled = cells | -cells;  // all rows from a column's topmost cell down
       bool is_too_low = L::any(L::without(cells_of_least_row, filled));
-      return is_high == plays_high_stacks && !is_too_low;
-    };
-    while (!goal.reached(pieces, totals) && fits_these_lanes()) {
+      if (is_too_low) break;
+
       int piece = pieces.next();
       if constexpr (LOOKAHEAD == Lookahead::preview) {
         cells = decide(cells, totals, piece, pieces.known);

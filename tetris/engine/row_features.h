@@ -102,14 +102,19 @@ struct RowGaps {
     }
     return prepared;
   }
-  // Returns the number of empty cells in `rows` after drops: the number before the drop, which is
-  // kept in binary digits, minus the cells of the piece in these rows.
+  // Returns the number of empty cells in a set of rows after a drop, for every placement
+  // (lane). `rows` is the set, one bit per row.
+  //
+  // prepared.digit holds the numbers of empty cells of all rows before the drop, bit-sliced:
+  // bit r of digit[i] is binary digit i of the number of row r. The sum over the rows is
+  // therefore the sum of 2^i popcount(digit[i] & rows), computed by Horner's scheme. The cells
+  // that the piece has in these rows are subtracted.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto count(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, typename L::Bits rows) {
     auto gaps = L::ints(0);
     TETRIS_UNROLL for (int i = ROW_DIGITS - 1; i >= 0; --i) {
-      gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);  // from the highest digit on
+      gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);
     }
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
       gaps = gaps - L::popcount(drop.piece_rows(drop.shape.piece[k]) & rows);

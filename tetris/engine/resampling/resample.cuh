@@ -156,8 +156,8 @@ struct ResamplingBlock {
   // `source`, its board and the new weight.
   //
   // Imagine the copies of all streams on a line, in the order of `copies_up_to`. As many copies
-  // as there are streams are taken, at equal distances from a random first position. Stream i
-  // of the old ones is thus taken `copies / total_copies * streams` times on average, and its
+  // as there are streams are taken, at equal distances from a random first position. A stream
+  // is thus taken `copies / total_copies * streams` times on average, and its
   // weight is divided by that number. The weights are then scaled so that their sum is about
   // ALL_WEIGHT. stream_at(position) returns the index in `order` of the stream whose copies
   // cover a position; positions are multiplied by the number of streams, so that they are
