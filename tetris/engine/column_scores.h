@@ -67,7 +67,8 @@ struct ColumnScores {
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
       // A step inside the piece follows from its shape, and the last one from where it rests.
       bool is_inside_piece = k + 1 < WIDTH;
-      Ints new_size = is_inside_piece ? L::ints(drop.shape.inner_sizes[k]) : size(drop.last_step());
+      Ints new_size =
+          is_inside_piece ? L::ints(drop.shape.inner_sizes[k]) : size(drop.last_step());
       Ints step_growth = new_size - drop.at_offset(step_sizes, k);
       // A column grows by the piece's cells and by the empty cells that they cover.
       Ints height_growth = drop.gap(k) + L::ints(drop.shape.cells[k]);

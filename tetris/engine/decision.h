@@ -380,8 +380,8 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
     int piece, const PieceSource& source, const ScoreAlone& score_alone,
     const MakeSearch& make_search, const Choose& choose) {
   BestTwo best_two;
-  for_each_placement(board.geometry, piece,
-      [&](int placement) { best_two.consider(score_alone(placement)); });
+  for_each_placement(
+      board.geometry, piece, [&](int placement) { best_two.consider(score_alone(placement)); });
   Choice chosen = best_two.first;
   Prospect best_prospect;
   for (const Choice& first : {best_two.first, best_two.second}) {

@@ -126,7 +126,8 @@ struct PoolRollout {
     Decision decision(geometry, job.weights_of<List>(index));
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
     auto cells = with_walls(geometry, job.states[index].columns);
-    uint32_t ending_pieces = 0;  // bit p: next piece p finds no room to appear and ends the game
+    uint32_t ending_pieces =
+        0;                // bit p: next piece p finds no room to appear and ends the game
     int first_value = 0;  // the features that describe the first placement, weighted
     if (is_behind) {
       // Play this thread's placement.

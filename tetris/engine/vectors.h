@@ -187,8 +187,8 @@ TETRIS_FUNCTION R window(R low, R high) {
     // each of sixteen bytes. `middle` brings the half that follows to each half: it is the upper
     // half of `low` and then the lower half of `high`.
     constexpr int UPPER_OF_LOW_THEN_LOWER_OF_HIGH = 0x21;
-    auto middle = _mm256_permute2x128_si256(
-        (__m256i)low, (__m256i)high, UPPER_OF_LOW_THEN_LOWER_OF_HIGH);
+    auto middle =
+        _mm256_permute2x128_si256((__m256i)low, (__m256i)high, UPPER_OF_LOW_THEN_LOWER_OF_HIGH);
     if constexpr (BYTES < 16) return (R)_mm256_alignr_epi8(middle, (__m256i)low, BYTES);
     else return (R)_mm256_alignr_epi8((__m256i)high, middle, BYTES - 16);
   } else {

@@ -35,10 +35,11 @@ struct Resampling {
   // State, carried on from one resampling to the next.
   int64_t* games_before;  // `games` at the last resampling
   double* weight;
-  double* level_sums;   // (population, LEVELS): weight of each level, summed over the resamplings
-  double* unit;   // (population,): unit of the weights
-  double* ended;  // (population,): share of the weight that ended, summed over the resamplings
-  double resamplings;   // the number of resamplings, this one included
+  double*
+      level_sums;  // (population, LEVELS): weight of each level, summed over the resamplings
+  double* unit;    // (population,): unit of the weights
+  double* ended;   // (population,): share of the weight that ended, summed over the resamplings
+  double resamplings;    // the number of resamplings, this one included
   bool measures_rate;    // whether `ended` is summed
   int64_t bits, offset;  // random numbers: bits + offset * candidate
   // Results.
@@ -46,9 +47,9 @@ struct Resampling {
   uint32_t* boards;  // (population, streams, width): the columns of that stream
   // Scratch.
   int64_t* level;
-  int64_t* order;  // streams in the order of their levels
+  int64_t* order;         // streams in the order of their levels
   int64_t* copies_up_to;  // running sum of the streams' copies in this order
-  double* new_weight;   // new weights, before they are scaled
+  double* new_weight;     // new weights, before they are scaled
 
   // Returns a copy of this struct for one candidate: every pointer is moved from the first
   // candidate's data to the data of `candidate`. The arrays hold one candidate after the other,

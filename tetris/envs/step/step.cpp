@@ -52,8 +52,7 @@ void for_each_row(const L::ColumnBits& columns, int, int height, const Write& wr
     // Pack the numbers to 16 bits and then to bytes. There are 12 columns with those behind the
     // board, and packing takes 16, so the last four are taken twice.
     __m128i columns_8_to_11 = rows_of_four_columns(2);
-    __m128i columns_0_to_7 =
-        _mm_packs_epi32(rows_of_four_columns(0), rows_of_four_columns(1));
+    __m128i columns_0_to_7 = _mm_packs_epi32(rows_of_four_columns(0), rows_of_four_columns(1));
     __m128i eight_rows =
         _mm_packus_epi16(columns_0_to_7, _mm_packs_epi32(columns_8_to_11, columns_8_to_11));
     TETRIS_UNROLL for (int row = first; row < first + 8; ++row) {

@@ -326,7 +326,7 @@ struct Survive {
     uint32_t safe = 0, safe_in_mirror = 0;
     for (int piece = 0; piece < PIECES; ++piece) {
       if (!problem.draws(piece)) continue;
-      uint32_t safe_next = 0;       // the next pieces for which some placement is safe
+      uint32_t safe_next = 0;         // the next pieces for which some placement is safe
       bool has_safe_for_all = false;  // whether one placement is safe for all next pieces
       for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
         SmallLanding landing(problem, board, heights, problem.placements[p]);
