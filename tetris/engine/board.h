@@ -47,7 +47,7 @@ struct Geometry : GameRules {
   //
   //     inside           the columns of the board
   //     pairs            the columns that have a column of the board to their right
-  //     edges            the columns that have a column or a wall to their right, and the left wall
+  //     edges            as `pairs`, but also the last column and the left wall
   //     walls            the two side walls
   //     outside_heights  not a mask: a height that no board reaches outside the board, 0 inside
   //     rows_above_top   not in slots: in one column the bits of the rows above the board
@@ -78,8 +78,8 @@ struct Geometry : GameRules {
   }
 };
 
-// Returns the columns of a board in lanes L, with side walls. `column(c)` returns column c as 32
-// bits, with row r in bit 31 - r. In lanes L row r is in bit L::TOP - r, so that a column is
+// Returns the columns of a board in lanes L, with side walls. `column(c)` returns column c as
+// 32 bits, with row r in bit 31 - r. In lanes L row r is in bit L::TOP - r, so that a column is
 // shifted by the difference; rows that lanes of 16 bits cannot hold are dropped.
 template <class L, class Column>
 TETRIS_FUNCTION auto add_walls(const Geometry<L>& geometry, const Column& column) {
@@ -217,8 +217,8 @@ struct Landing {
 };
 
 // Returns whether a piece can appear inside the board, as `appears` of tetris/game/decisions.py
-// does: in the middle of the top rows, in its first orientation, all cells that it takes must be
-// empty.
+// does: in the middle of the top rows, in its first orientation, all cells that it takes must
+// be empty.
 template <class L>
 TETRIS_FUNCTION bool appears(
     const Geometry<L>& geometry, const typename L::ColumnBits& cells, int piece) {
@@ -283,8 +283,8 @@ struct Drop {
   // The number of empty cells between column k and the piece, and whether there are any.
   TETRIS_FUNCTION Ints gap(int k) const { return row - support[k]; }
   TETRIS_FUNCTION auto covers_gap(int k) const { return L::exceeds(row, support[k]); }
-  // Returns the rows that the piece completes. In such a row all columns of the piece are filled
-  // after the drop, and there is no gap in the columns left of the piece or right of it.
+  // Returns the rows that the piece completes. In such a row all columns of the piece are
+  // filled after the drop, and there is no gap in the columns left of the piece or right of it.
   TETRIS_FUNCTION Bits completed() const {
     Bits gaps_left = at_offset(ground.gaps_up_to, -1);
     Bits gaps_right = at_offset(ground.gaps_from, WIDTH);
@@ -303,8 +303,9 @@ struct Drop {
   TETRIS_FUNCTION Ints step_before(int k) const {
     return height_before(k + 1) - height_before(k) + L::ints(STEP);
   }
-  // Returns the height of column `board_column` of the board after the drop. If the piece covers
-  // the column with its column k, that is the top of the piece there; else the height before.
+  // Returns the height of column `board_column` of the board after the drop. If the piece
+  // covers the column with its column k, that is the top of the piece there; else the height
+  // before.
   TETRIS_FUNCTION Ints column_height(int board_column) const {
     int before = ground.heights[FIRST_COLUMN + board_column];
     Ints result = L::ints(before);

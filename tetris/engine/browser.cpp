@@ -46,8 +46,9 @@ TETRIS_OUTLINE int value(const Board<L>& after) {
 }
 
 // Completes the numerators of a pair of placements. On entry they are those of the board after
-// both placements, and of the second placement. Features that describe a placement, not a board,
-// count for both; this adds those of the first placement. `after_first` is the board after it.
+// both placements, and of the second placement. Features that describe a placement, not a
+// board, count for both; this adds those of the first placement. `after_first` is the board
+// after it.
 template <class... Features>
 void add_first_placement(FeatureList<Features...>, const Board<L>& after_first) {
   int i = 0;
@@ -87,8 +88,8 @@ TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
   auto score_alone = [&](int placement) {
     return engine->chooser.score_after_state(now, piece, placement);
   };
-  // choose_by_prospects lets a search prepare data for all next pieces. Here a search is only the
-  // address of the board, and `best` prepares the data for every piece.
+  // choose_by_prospects lets a search prepare data for all next pieces. Here a search is only
+  // the address of the board, and `best` prepares the data for every piece.
   auto make_search = [](const Board<L>& after) { return &after; };
   auto choose_next = [](const Board<L>* after, int next_piece) {
     return best(*after, next_piece);
@@ -98,9 +99,9 @@ TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
       .placement_to_play();
 }
 
-// Places a piece on the page's board; `next` is the piece after it. Returns three numbers in one:
-// the row of the piece's bottom in bits 0 to 7, the number of rows that it completes in bits 8 to
-// 15, and in bit 16 whether the game is over. If it is over, the board becomes empty.
+// Places a piece on the page's board; `next` is the piece after it. Returns three numbers in
+// one: the row of the piece's bottom in bits 0 to 7, the number of rows that it completes in
+// bits 8 to 15, and in bit 16 whether the game is over. If it is over, the board becomes empty.
 TETRIS_EXPORT(land) int land(int piece, int placement, int next) {
   const Geometry<L>& geometry = engine->geometry;
   Landing<L> landing = landed(board(), piece, placement);

@@ -80,9 +80,9 @@ class LaneRollout {
   }
 
  private:
-  // Makes one decision for `piece`, adds what it brings to `totals`, and returns the new columns,
-  // which are empty if the game has ended. `next` is nothing, the next piece (preview), or the
-  // source of all pieces that may come next (expectimax).
+  // Makes one decision for `piece`, adds what it brings to `totals`, and returns the new
+  // columns, which are empty if the game has ended. `next` is nothing, the next piece
+  // (preview), or the source of all pieces that may come next (expectimax).
   template <class... Next>
   TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells,
       Totals& totals, int piece, const Next&... next) const {
@@ -168,7 +168,8 @@ class StreamRollout {
   // left shift removes rows at the bottom, and `column | -column` fills a column from its top
   // down.
   bool play_upper(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
-    // The lanes hold one row more than usual: no column is empty here, and so no well has 16 rows.
+    // The lanes hold one row more than usual: no column is empty here, and so no well has 16
+    // rows.
     constexpr int MOST_ROWS = L::MAX_STACK + 1;
     constexpr uint32_t FLOOR = 1u << 31;  // row 0
 #if defined(TETRIS_FEATURE_HEADER)
@@ -188,8 +189,8 @@ class StreamRollout {
     StoredBoard upper{};  // the board without the buried rows
     for (int c = 0; c < rules_.width; ++c) {
       uint32_t column = board.columns[c];
-      // The rows below row removed + 3 are out of reach if every column has a cell above them that
-      // itself lies below the lowest top.
+      // The rows below row removed + 3 are out of reach if every column has a cell above them
+      // that itself lies below the lowest top.
       uint32_t rows_above_buried = ~0u >> (removed + 3);  // rows removed + 3 and higher
       bool stays_buried = (column & below_lowest_top & rows_above_buried) != 0;
       if (!stays_buried) return false;
@@ -213,9 +214,9 @@ class StreamRollout {
     return true;
   }
 
-  // Returns the height of the highest stack that lanes L can play. With a lookahead the next piece
-  // falls on a stack that may have risen by a piece, so that less height is left, unless the whole
-  // board fits the lanes.
+  // Returns the height of the highest stack that lanes L can play. With a lookahead the next
+  // piece falls on a stack that may have risen by a piece, so that less height is left, unless
+  // the whole board fits the lanes.
   int highest() const {
     bool one_piece = LOOKAHEAD == Lookahead::none || rules_.height <= L::MAX_STACK;
     return one_piece ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;

@@ -61,8 +61,8 @@ struct FeatureList {
       ((Features::denominator == 1 || std::is_same_v<Features, LandingHeight>) && ...),
       "expected a feature that is a whole number: double it here and in its reference in "
       "Python");
-  // Whether every feature has a function `after`, which computes it from what a drop changes. If
-  // one feature has none, all features are computed from the board after each placement.
+  // Whether every feature has a function `after`, which computes it from what a drop changes.
+  // If one feature has none, all features are computed from the board after each placement.
   static constexpr bool computable_from_drops = (follows_drops<Features>() & ...);
   // Features that ColumnScores scores.
   template <class F>
@@ -92,9 +92,9 @@ struct FeatureList {
   static constexpr int SUMMED = (0 + ... + (summed<Features> ? 1 : 0));
   static constexpr int PAIRS = SUMMED / 2 + 1;
 
-  // Loads the weights of the features that `values` adds up, in pairs. `weights` are those of all
-  // features of the list, in its order. The last pair may have one feature or none; the missing
-  // features get the weight 0. The constructor of a Chooser calls this.
+  // Loads the weights of the features that `values` adds up, in pairs. `weights` are those of
+  // all features of the list, in its order. The last pair may have one feature or none; the
+  // missing features get the weight 0. The constructor of a Chooser calls this.
   template <class L>
   TETRIS_FUNCTION static void load_weights(
       const int32_t* weights, typename L::Weights (&pairs)[PAIRS]) {
@@ -143,8 +143,8 @@ struct FeatureList {
     return sum;
   }
 
-  // Returns whether scores have upper bounds, which they do if no feature with a lower bound has
-  // a positive weight.
+  // Returns whether scores have upper bounds, which they do if no feature with a lower bound
+  // has a positive weight.
   TETRIS_FUNCTION static bool bounds(const int32_t* weights) {
     int i = 0;
     return ((weights[i++] <= 0 || !Features::has_lower_bound) && ...);
@@ -161,11 +161,12 @@ struct FeatureList {
     return sum;
   }
 
-  // Returns, for each lane, the weighted sum of the features for which `summed` is true, after a
-  // drop that completes no row. If `bound` is true, features with a lower bound enter with that
-  // bound, and the sum is an upper bound of the exact one, because their weights are not
-  // positive. `weights` are the pairs that load_weights made, and `prepared` is what the features
-  // computed from the board before the drop. ColumnScores and StepTable score the other features.
+  // Returns, for each lane, the weighted sum of the features for which `summed` is true, after
+  // a drop that completes no row. If `bound` is true, features with a lower bound enter with
+  // that bound, and the sum is an upper bound of the exact one, because their weights are not
+  // positive. `weights` are the pairs that load_weights made, and `prepared` is what the
+  // features computed from the board before the drop. ColumnScores and StepTable score the
+  // other features.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Scores values(const typename L::Weights* weights,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
@@ -315,8 +316,8 @@ TETRIS_FUNCTION Choice after_state_score(const Board<L>& board, const int32_t* w
 }
 
 // Calls visit(placement) for every placement of a piece: orientation after orientation, and for
-// each of them from the leftmost column to the rightmost one. Of equal scores the first placement
-// in this order wins.
+// each of them from the leftmost column to the rightmost one. Of equal scores the first
+// placement in this order wins.
 template <class L, class Visit>
 TETRIS_FUNCTION void for_each_placement(
     const Geometry<L>& geometry, int piece, const Visit& visit) {
@@ -429,8 +430,8 @@ struct Chooser {
   const bool bounds;  // `score_drops` computes upper bounds in place of scores
   // A piece whose top is below fitting_limit lies inside the board. A piece whose top is not
   // below survival_limit ends the game. The limits differ only under the rule
-  // clear_on_overflow: there a piece may reach above the top, up to MAX_PIECE_SIZE rows, and the
-  // game goes on if the removal of full rows brings it back inside.
+  // clear_on_overflow: there a piece may reach above the top, up to MAX_PIECE_SIZE rows, and
+  // the game goes on if the removal of full rows brings it back inside.
   typename L::Ints fitting_limit;
   typename L::Ints survival_limit;
 
@@ -578,8 +579,8 @@ struct Chooser {
   TETRIS_FUNCTION void score_groups(Search& search, const Groups& groups) const {
     for (int i = 0; i < groups.count; ++i) score_group(search, groups.group[i]);
   }
-  // Scores one group. In vectors the work is a function of its own, which is not inlined, because
-  // the compiler then keeps more of its values in registers.
+  // Scores one group. In vectors the work is a function of its own, which is not inlined,
+  // because the compiler then keeps more of its values in registers.
   template <int WIDTH>
   TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {
     unsigned lanes;

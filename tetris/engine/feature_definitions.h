@@ -275,7 +275,8 @@ struct WellFeature : FeatureBase {
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     using Bits = typename L::Bits;
     constexpr int CHANGED = WIDTH + 2;
-    // The changed columns with a neighbour on each side: element k + 2 is the column at offset k.
+    // The changed columns with a neighbour on each side: element k + 2 is the column at offset
+    // k.
     Bits columns[CHANGED + 2];
     TETRIS_UNROLL for (int k = -2; k < CHANGED; ++k) columns[k + 2] = drop.cells_after(k);
     // The well cells and the full cells of changed column i, which is at offset i - 1.

@@ -53,8 +53,8 @@ struct BestTwo {
   Choice second = NO_CHOICE;
   TETRIS_FUNCTION void clear() { first = second = NO_CHOICE; }
   // Inserts a placement, unless both conditions are false. `is_best` says that it exceeds the
-  // first placement, and `is_better` that it exceeds the second one. A new first placement moves
-  // the former one to the second place.
+  // first placement, and `is_better` that it exceeds the second one. A new first placement
+  // moves the former one to the second place.
   TETRIS_FUNCTION void insert(const Choice& other, bool is_best, bool is_better) {
     second.replace_if(is_better, other);
     second.replace_if(is_best, first);
@@ -147,11 +147,11 @@ TETRIS_FUNCTION void add_digits(Words (&sum)[ROW_DIGITS], const Words (&other)[C
   if constexpr (COUNT < ROW_DIGITS) sum[COUNT] = carry;
 }
 
-// Adds up the counts of sixteen lanes, and gives the sum to every lane. On entry each lane has a
-// count of one binary digit in digit[0]. There are four rounds, in which STEP is 8, 4, 2 and 1.
-// In each round a lane adds the count of the lane that is STEP lanes on, which
-// `rotate(STEP, word)` fetches, digit by digit; COUNT is the number of digits before the round.
-// The function calls itself for the next round.
+// Adds up the counts of sixteen lanes, and gives the sum to every lane. On entry each lane has
+// a count of one binary digit in digit[0]. There are four rounds, in which STEP is 8, 4, 2 and
+// 1. In each round a lane adds the count of the lane that is STEP lanes on, which `rotate(STEP,
+// word)` fetches, digit by digit; COUNT is the number of digits before the round. The function
+// calls itself for the next round.
 template <int STEP = 8, int COUNT = 1, class Words, class Rotate>
 TETRIS_FUNCTION void add_lanes(Words (&digit)[ROW_DIGITS], const Rotate& rotate) {
   Words other[COUNT];
@@ -375,7 +375,8 @@ struct ScalarLanes {
     return all;
   }
   TETRIS_FUNCTION static Word or_columns(const ColumnBits& columns) { return or_all(columns); }
-  // Return for each slot the union of the slots from the first one to it, or from it to the last.
+  // Return for each slot the union of the slots from the first one to it, or from it to the
+  // last.
   TETRIS_FUNCTION static ColumnBits prefix_or(const ColumnBits& columns) {
     ColumnBits result = columns;
     TETRIS_UNROLL for (int i = 1; i < SLOTS; ++i) result.slot[i] |= result.slot[i - 1];

@@ -131,8 +131,8 @@ struct VectorLanes {
     Ints all_second = as_ints(bits(weight_word(second)));
     return weights(all_first, all_second);
   }
-  // `interleave` puts the weight of the first feature into the lower half of a 32-bit number, and
-  // the weight of the second feature into its upper half, as add_products needs them.
+  // `interleave` puts the weight of the first feature into the lower half of a 32-bit number,
+  // and the weight of the second feature into its upper half, as add_products needs them.
   TETRIS_FUNCTION static Weights weights(Ints first, Ints second) {
     if constexpr (SHORT) return interleave(first, second);
     else return {first, second};
@@ -150,8 +150,8 @@ struct VectorLanes {
     else return map(add, map(add, sum, first, weights.first), second, weights.second);
   }
   // Returns a weight in the form in which lanes hold it: its lower 16 bits, and 0 above them.
-  // In 32-bit lanes multiply_add adds the products of both halves of a number, and an upper half
-  // of 0 leaves only the product of the lower halves.
+  // In 32-bit lanes multiply_add adds the products of both halves of a number, and an upper
+  // half of 0 leaves only the product of the lower halves.
   static constexpr int WEIGHT_MASK = 0xFFFF;
   TETRIS_FUNCTION static Word weight_word(int32_t weight) { return Word(weight & WEIGHT_MASK); }
   TETRIS_FUNCTION static int first_lane(Scores scores) { return scores[0]; }
@@ -190,9 +190,9 @@ struct VectorLanes {
     if constexpr (SHORT) return look_up(TRIANGLES, n);
     else return triangle_of(n);
   }
-  // Returns the number of bits of two words whose bits lie in the same four rows. The two halves
-  // of the second word change places, so that its bits do not meet those of the first word, and
-  // the bits of both are counted together.
+  // Returns the number of bits of two words whose bits lie in the same four rows. The two
+  // halves of the second word change places, so that its bits do not meet those of the first
+  // word, and the bits of both are counted together.
   TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {
     if constexpr (SHORT) return popcount(first | look_up(second, SWAPPED_BYTES));
     else return popcount(first | (second << 16) | (second >> 16));
@@ -223,8 +223,9 @@ struct VectorLanes {
   TETRIS_FUNCTION static Ints one_where(Mask condition) { return -condition; }
   TETRIS_FUNCTION static bool any(Bits value) { return any_bit(value); }
   // Returns what `rows` multiplies or shifts a pattern by to move it to a row; see
-  // ScalarLanes::row_unit. In words of 16 bits, rows go from 0 to 12. A look-up finds one byte at
-  // a time: the low byte of the word is entry `row` of the table, its high byte entry row + 8.
+  // ScalarLanes::row_unit. In words of 16 bits, rows go from 0 to 12. A look-up finds one byte
+  // at a time: the low byte of the word is entry `row` of the table, its high byte entry row +
+  // 8.
   TETRIS_FUNCTION static Unit row_unit(Ints row) {
     if constexpr (SHORT) {
       Ints index = row + ((row + ints(8)) << 8);
@@ -333,8 +334,8 @@ struct VectorLanes {
   }
 
   // The scores of all groups that have been recorded, from which first_best takes the best one.
-  // Lanes that are not candidates have the score NEVER. The two halves of a group, of eight lanes
-  // each, are numbered 2 * group and 2 * group + 1.
+  // Lanes that are not candidates have the score NEVER. The two halves of a group, of eight
+  // lanes each, are numbered 2 * group and 2 * group + 1.
   struct Best {
     Scores score[MAX_GROUPS];
     const int* first_placement[MAX_GROUPS];  // of the two halves
@@ -356,8 +357,9 @@ struct VectorLanes {
   TETRIS_FUNCTION static void record_scores(
       Best& best, Scores score, Mask is_candidate, const Group<VectorLanes, WIDTH>& group) {
     if constexpr (SHORT) {
-      // In 16-bit lanes the scores have 32 bits, and the mask has 16. Interleaved with itself, a
-      // number of the mask becomes 32 bits, all ones or all zeros, in the order of the scores.
+      // In 16-bit lanes the scores have 32 bits, and the mask has 16. Interleaved with itself,
+      // a number of the mask becomes 32 bits, all ones or all zeros, in the order of the
+      // scores.
       Scores wide_mask = interleave(is_candidate, is_candidate);
       score = choose(wide_mask, score, scores(NEVER));
     } else {
@@ -397,8 +399,8 @@ struct VectorLanes {
     while (unsigned(placement - best.first_of_half(half)) >= 8) ++half;
     int lane_of_half = placement - best.first_of_half(half);
     int lane = lane_of_half + 8 * (half % 2);
-    // `interleave` puts the scores of 16-bit lanes of one register in the order of lanes 0-3, 8-11,
-    // 4-7, 12-15. So bits 2 and 3 of the lane change places in the index.
+    // `interleave` puts the scores of 16-bit lanes of one register in the order of lanes 0-3,
+    // 8-11, 4-7, 12-15. So bits 2 and 3 of the lane change places in the index.
     bool is_interleaved = SHORT && !IS_PAIR<Ints>;
     int swapped = (lane & 3) | (lane & 8) >> 1 | (lane & 4) << 1;
     int index = is_interleaved ? swapped : lane;

@@ -80,7 +80,8 @@ struct alignas(16) PieceQueues {
     __threadfence_block();
     unsigned waiting = __ballot_sync(~0u, is_waiting);
     if (!is_waiting) return;
-    // The first lane with a piece reserves consecutive entries for all lanes with the same piece.
+    // The first lane with a piece reserves consecutive entries for all lanes with the same
+    // piece.
     int lane = threadIdx.x % 32;
     unsigned same_piece = __match_any_sync(waiting, piece);
     int leader = __ffs(same_piece) - 1;
@@ -89,8 +90,8 @@ struct alignas(16) PieceQueues {
     first_index = __shfl_sync(same_piece, first_index, leader);
     unsigned earlier_lanes = same_piece & ((1u << lane) - 1);
     uint16_t* reserved = entry(piece, first_index + __popc(earlier_lanes));
-    // The entry may still hold a game from the last round of the ring. Its taker has reserved it
-    // and empties it at once, so the wait is short.
+    // The entry may still hold a game from the last round of the ring. Its taker has reserved
+    // it and empties it at once, so the wait is short.
     while (atomicCAS(reserved, EMPTY, uint16_t(game)) != EMPTY) continue;
   }
 
@@ -103,9 +104,9 @@ struct alignas(16) PieceQueues {
   template <int THREADS>
   __device__ bool take(const WarpGroup& warps, int& game, int& piece) {
     const int lane = threadIdx.x % WARP;
-    // Lane 0 counts the arrivals of the group's warps. The last warp to arrive reserves batches for
-    // all of them. By then every warp of the group has put its games back, so that the group
-    // cannot wait for an entry that it has to empty itself.
+    // Lane 0 counts the arrivals of the group's warps. The last warp to arrive reserves batches
+    // for all of them. By then every warp of the group has put its games back, so that the
+    // group cannot wait for an entry that it has to empty itself.
     uint32_t size = warps.size;
     uint32_t arrival_of_lane_0 = lane == 0 ? atomicAdd(&arrivals[warps.number], 1u) : 0u;
     uint32_t arrival = __shfl_sync(~0u, arrival_of_lane_0, 0);
@@ -173,7 +174,8 @@ struct alignas(16) PieceQueues {
         __nanosleep(100);
         continue;
       }
-      // Reserve the entries, unless another group has reserved some of this queue in the meantime.
+      // Reserve the entries, unless another group has reserved some of this queue in the
+      // meantime.
       bool has_reserved =
           lane == piece && atomicCAS(&head[piece], first, first + count) == first;
       if (!__any_sync(~0u, has_reserved)) continue;

@@ -161,8 +161,8 @@ struct ShapeLanes {
   // which row j is bit 3 - j.
   //
   //     rows[n]     the rows that have n + 1 cells
-  //     contact[k]  the rows that have an end beside column k - 1: their first cell is in column
-  //                 k or their last cell in column k - 2
+  //     contact[k]  the rows that have an end beside column k - 1: their first cell is in
+  //                 column k or their last cell in column k - 2
   //
   // The cells of a row are consecutive, from column `first` to column `last`. WIDTH is the
   // number of columns of the shape.
@@ -221,8 +221,9 @@ struct ShapeLanes {
     last_step.set(lane, shape.top(WIDTH - 1) - STEP);
     inner_flags.set(lane, int(flags));
     inner_sum.set(lane, sum);
-    // A lane of a vector is a placement over a fixed column, and its sets are moved to that column
-    // here. Scalar code has one lane for all columns, and moves the sets when it needs them.
+    // A lane of a vector is a placement over a fixed column, and its sets are moved to that
+    // column here. Scalar code has one lane for all columns, and moves the sets when it needs
+    // them.
     int shift = L::LANES > 1 ? left : 0;
     for (int n = 0; n < INNER_STEPS; ++n) {
       uint32_t falls_here = falls[n] << shift;

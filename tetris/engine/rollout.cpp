@@ -34,10 +34,10 @@ struct Cpu {
   static void play(const RolloutArguments& all, const Tensor&) {
     std::atomic<int64_t> next_stream{0};
     // One thread's work: plays one stream after the other until none is left. Streams take
-    // unequally long, so a thread gets its next stream only when it is ready for it; next_stream++
-    // is atomic, so that no two threads get the same one. `games` holds a candidate's weights,
-    // prepared for play. The streams of a candidate are consecutive, so that a thread mostly
-    // prepares them once per candidate.
+    // unequally long, so a thread gets its next stream only when it is ready for it;
+    // next_stream++ is atomic, so that no two threads get the same one. `games` holds a
+    // candidate's weights, prepared for play. The streams of a candidate are consecutive, so
+    // that a thread mostly prepares them once per candidate.
     auto play_streams = [&](int64_t, int64_t) {
       std::optional<Games<List>> games;
       int64_t prepared_candidate = -1;

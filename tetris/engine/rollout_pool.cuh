@@ -61,8 +61,8 @@ struct PoolRollout {
     Board<L> board(geometry, with_walls(geometry, game.columns));
     ++game.made;
     game.best_two = next_best_two;
-    // With expectimax (two threads per game) a game may have waited in the queue of another piece.
-    // Its state says which piece falls.
+    // With expectimax (two threads per game) a game may have waited in the queue of another
+    // piece. Its state says which piece falls.
     int falling_piece = THREADS > 1 ? int(game.piece) : piece;
     return land(board, falling_piece, choice, game);
   }
@@ -90,11 +90,11 @@ struct PoolRollout {
   // Chooses as choose_by_prospects of decision.h does, by two threads a game, lanes 2 n and 2 n
   // + 1: each looks at all pieces that may come next behind one of the two best placements.
   //
-  // The search behind the chosen placement also yields the two best placements of the piece that
-  // does come next. They are returned in `next_best_two` and stored with the game, and the next
-  // decision begins with them. A game that has just begun has none. If the warp has such a game,
-  // all its threads first search the boards as they are, for `piece`, and then behind the two
-  // placements of each game.
+  // The search behind the chosen placement also yields the two best placements of the piece
+  // that does come next. They are returned in `next_best_two` and stored with the game, and the
+  // next decision begins with them. A game that has just begun has none. If the warp has such a
+  // game, all its threads first search the boards as they are, for `piece`, and then behind the
+  // two placements of each game.
   __device__ __forceinline__ Choice choose_ahead(
       uint32_t index, int piece, uint32_t& next_best_two) {
     int next = piece_of(index, job.states[index].made + 1);
@@ -160,10 +160,11 @@ struct PoolRollout {
     return is_behind;
   }
 
-  // Returns the placement of `best_two` with the better prospect, in both threads of a game. `own`
-  // is the prospect of this thread's placement; the even thread has the first placement. In both
-  // threads `next_best_two` becomes that of the thread whose placement is chosen. choose_ahead
-  // calls this after its searches. Only the placement of the result is set, not its score.
+  // Returns the placement of `best_two` with the better prospect, in both threads of a game.
+  // `own` is the prospect of this thread's placement; the even thread has the first placement.
+  // In both threads `next_best_two` becomes that of the thread whose placement is chosen.
+  // choose_ahead calls this after its searches. Only the placement of the result is set, not
+  // its score.
   __device__ __forceinline__ Choice better_of_two(
       uint32_t best_two, uint32_t& next_best_two, const Prospect& own) {
     int partner = lane ^ 1;
@@ -241,8 +242,8 @@ struct PoolRollout {
     game.piece = next;
     if (goes_on) job.states[index] = game;
     if (ends) write_result(job, index, game);
-    // With expectimax, a game whose two best placements are known needs searches for all pieces,
-    // so it may wait in any queue. Other games wait in the queue of their next piece.
+    // With expectimax, a game whose two best placements are known needs searches for all
+    // pieces, so it may wait in any queue. Other games wait in the queue of their next piece.
     int queue = game.best_two != 0 ? 0 : next;
     queues.put(goes_on, slot, queue);
     __syncwarp();

@@ -70,7 +70,8 @@ struct StepTable {
     }
     after[WIDTH - 1 + STEPS] = step_class<L>(drop.last_step());
 
-    // Subtract the old entry and add the new one; they are equal for a step that does not change.
+    // Subtract the old entry and add the new one; they are equal for a step that does not
+    // change.
     sums = sums + total;
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
       Ints slot = drop.column() + L::ints(k + FIRST_COLUMN);

@@ -31,9 +31,9 @@ struct Diversity : FeatureBase {
     return {
         cache<uint8_t>(board, L::prefix_or(flags)), cache<uint8_t>(board, L::suffix_or(flags))};
   }
-  // Returns the number of different steps after drops. They are the union of four sets: the steps
-  // left of the piece and right of it, which the drop does not change; the steps inside the
-  // piece, which its shape determines; and the two steps at its sides.
+  // Returns the number of different steps after drops. They are the union of four sets: the
+  // steps left of the piece and right of it, which the drop does not change; the steps inside
+  // the piece, which its shape determines; and the two steps at its sides.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto at_sides = L::step_flag(drop.first_step()) | L::step_flag(drop.last_step());
@@ -67,7 +67,8 @@ struct Bumpiness : BitCount<Bumpiness> {
   }
   // Returns the sum of sizes after drops. The steps from the columns at offsets -1 to WIDTH - 1
   // change: the sizes of the new ones are added, and the former sizes are subtracted, two
-  // neighbouring steps at a time. They are WIDTH + 1 steps, so that one is left if WIDTH is even.
+  // neighbouring steps at a time. They are WIDTH + 1 steps, so that one is left if WIDTH is
+  // even.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto sum = prepared.total + L::ints(drop.shape.inner_sum);
@@ -202,8 +203,8 @@ struct Steps {
     if constexpr (MOST == 1) return none(set & (set - L::bits(1)));
     else return none(set);
   }
-  // Returns the number of pieces that fit in more than MOST places, where MOST is 0 or 1. The I is
-  // never among the pieces that do not, because upright it rests on any column.
+  // Returns the number of pieces that fit in more than MOST places, where MOST is 0 or 1. The I
+  // is never among the pieces that do not, because upright it rests on any column.
   template <int MOST>
   TETRIS_FUNCTION Ints fitting() const {
     Ints unfitting = at_most<MOST>(fits_o()) + at_most<MOST>(fits_t()) +

@@ -89,8 +89,8 @@ struct ThreadLanes : ScalarLanes {
     }
     return row;
   }
-  // Records the score of this thread's placement if the placement is a candidate. Of equal scores
-  // the first one that is recorded stays: placements come in the order of the search.
+  // Records the score of this thread's placement if the placement is a candidate. Of equal
+  // scores the first one that is recorded stays: placements come in the order of the search.
   template <class Group>
   TETRIS_FUNCTION static void record_scores(
       Best& best, Scores score, bool is_candidate, const Group& group) {

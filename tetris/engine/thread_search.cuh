@@ -37,8 +37,8 @@ struct ThreadSearch {
   WarpMemory& memory;
   const int lane = threadIdx.x % WARP;
 
-  // Returns the best placement of a piece on this thread's board. All threads of the warp have to
-  // call this together, each with its own board and all with the same piece.
+  // Returns the best placement of a piece on this thread's board. All threads of the warp have
+  // to call this together, each with its own board and all with the same piece.
   __device__ __forceinline__ Choice choose(
       const Decision& decision, const Board<L>& board, int piece) {
     typename Decision::Search search(decision, board);
@@ -121,9 +121,9 @@ struct ThreadSearch {
     }
   }
 
-  // Writes those placements of this lane that belong to the current batch into its list of tasks.
-  // `index` is the place of the first one in the batch, which may be beyond its end. `unscored` is
-  // a copy: read_scores removes the placements once their scores have been read.
+  // Writes those placements of this lane that belong to the current batch into its list of
+  // tasks. `index` is the place of the first one in the batch, which may be beyond its end.
+  // `unscored` is a copy: read_scores removes the placements once their scores have been read.
   __device__ __forceinline__ void write_tasks(uint64_t unscored, int index) {
     for (; unscored != 0 && index < WARP; unscored &= unscored - 1, ++index) {
       memory.task[index] = uint16_t(lane << 8 | lowest_bit(unscored));
@@ -141,7 +141,8 @@ struct ThreadSearch {
     int task = exists ? memory.task[lane] : lane << 8;
     int owner = task >> 8;
     int placement = task & 255;
-    // All lanes have to take part in the shuffle, which gets the address of the owner's weights.
+    // All lanes have to take part in the shuffle, which gets the address of the owner's
+    // weights.
     auto own_address = reinterpret_cast<unsigned long long>(weights);
     auto address = __shfl_sync(~0u, own_address, owner);
     if (!exists) return;

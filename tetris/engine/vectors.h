@@ -184,8 +184,8 @@ TETRIS_FUNCTION R window(R low, R high) {
     return (R)_mm512_alignr_epi32((__m512i)high, (__m512i)low, BYTES / 4);
   } else if constexpr (sizeof(R) == 32) {
     // With AVX2 the instruction joins the lower halves of its arguments, and the upper halves,
-    // each of sixteen bytes. `middle` brings the half that follows to each half: it is the upper
-    // half of `low` and then the lower half of `high`.
+    // each of sixteen bytes. `middle` brings the half that follows to each half: it is the
+    // upper half of `low` and then the lower half of `high`.
     constexpr int UPPER_OF_LOW_THEN_LOWER_OF_HIGH = 0x21;
     auto middle =
         _mm256_permute2x128_si256((__m256i)low, (__m256i)high, UPPER_OF_LOW_THEN_LOWER_OF_HIGH);
@@ -289,8 +289,8 @@ struct alignas(32) Bytes {
 inline Bytes BIT_COUNTS = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
 inline Bytes NIBBLES = {15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15};
 inline Bytes ONES = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-// Returns, for every byte of `index`, the byte of a table of sixteen bytes at that index. Only the
-// lower four bits of the index count; an index above 127 gives 0.
+// Returns, for every byte of `index`, the byte of a table of sixteen bytes at that index. Only
+// the lower four bits of the index count; an index above 127 gives 0.
 template <class R>
 TETRIS_FUNCTION R bytes_at(R table, R index) {
   if constexpr (sizeof(R) == 32) {
@@ -316,8 +316,8 @@ template <class V>
 constexpr bool HAS_POPCOUNT = false;
 #endif
 // Returns how many bits of each number are set, if the processor has an instruction for it. If
-// it has none, returns how many bits of each byte are set, which a table says for four bits at a
-// time; count_bits_in then adds up the bytes of a number.
+// it has none, returns how many bits of each byte are set, which a table says for four bits at
+// a time; count_bits_in then adds up the bytes of a number.
 template <class R>
 TETRIS_FUNCTION R bit_counts(R words) {
 #if defined(__AVX512VPOPCNTDQ__)
@@ -333,14 +333,15 @@ TETRIS_FUNCTION R bit_counts(R words) {
 inline Bytes LAST_SHORT = {14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15};
 inline Bytes FIRST_SHORT = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
 
-// Returns for each of the sixteen numbers of a vector the bitwise OR of it and all numbers before
-// it: a prefix scan, in four steps that OR each number with the one 1, 2, 4 and 8 places before.
+// Returns for each of the sixteen numbers of a vector the bitwise OR of it and all numbers
+// before it: a prefix scan, in four steps that OR each number with the one 1, 2, 4 and 8 places
+// before.
 //
-// One AVX2 register holds sixteen 16-bit numbers, but its shifts move bytes only within each half
-// of sixteen bytes. The first three steps then scan both halves separately. The last number of
-// the lower half, which is the OR of that half, is finally ORed with every number of the upper
-// half. For other vectors window<N>(V{}, a) returns `a` moved by 16 - N places, with zeros in
-// front.
+// One AVX2 register holds sixteen 16-bit numbers, but its shifts move bytes only within each
+// half of sixteen bytes. The first three steps then scan both halves separately. The last
+// number of the lower half, which is the OR of that half, is finally ORed with every number of
+// the upper half. For other vectors window<N>(V{}, a) returns `a` moved by 16 - N places, with
+// zeros in front.
 template <class V>
 TETRIS_FUNCTION V prefix_union(V a) {
   if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
@@ -357,13 +358,15 @@ TETRIS_FUNCTION V prefix_union(V a) {
     return a | window<8>(V{}, a);
   }
 }
-// Returns for each of the sixteen numbers of a vector the bitwise OR of it and all numbers after
-// it: a suffix scan, in four steps that OR each number with the one 1, 2, 4 and 8 places after.
+// Returns for each of the sixteen numbers of a vector the bitwise OR of it and all numbers
+// after it: a suffix scan, in four steps that OR each number with the one 1, 2, 4 and 8 places
+// after.
 //
-// One AVX2 register holds sixteen 16-bit numbers, but its shifts move bytes only within each half
-// of sixteen bytes. The first three steps then scan both halves separately. The first number of
-// the upper half, which is the OR of that half, is finally ORed with every number of the lower
-// half. For other vectors window<N>(a, V{}) returns `a` moved by N places, with zeros at the end.
+// One AVX2 register holds sixteen 16-bit numbers, but its shifts move bytes only within each
+// half of sixteen bytes. The first three steps then scan both halves separately. The first
+// number of the upper half, which is the OR of that half, is finally ORed with every number of
+// the lower half. For other vectors window<N>(a, V{}) returns `a` moved by N places, with zeros
+// at the end.
 template <class V>
 TETRIS_FUNCTION V suffix_union(V a) {
   if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
@@ -381,8 +384,8 @@ TETRIS_FUNCTION V suffix_union(V a) {
   }
 }
 
-// Returns, for every 32-bit number of a and b, the product of their lower halves plus the product
-// of their upper halves, as signed numbers of 16 bits.
+// Returns, for every 32-bit number of a and b, the product of their lower halves plus the
+// product of their upper halves, as signed numbers of 16 bits.
 template <class R>
 TETRIS_FUNCTION R multiply_add(R a, R b) {
   if constexpr (sizeof(R) == 64) return (R)_mm512_madd_epi16((__m512i)a, (__m512i)b);
@@ -390,8 +393,8 @@ TETRIS_FUNCTION R multiply_add(R a, R b) {
   else return (R)_mm_madd_epi16((__m128i)a, (__m128i)b);
 }
 
-// Returns for every number the sum of its bytes. Numbers have 16 bits, or in registers of 32 bytes
-// also 32 bits.
+// Returns for every number the sum of its bytes. Numbers have 16 bits, or in registers of 32
+// bytes also 32 bits.
 template <class R>
 TETRIS_FUNCTION R add_bytes(R bytes) {
   if constexpr (sizeof(R) == 32) {
@@ -415,8 +418,8 @@ TETRIS_FUNCTION auto count_bits_in(const V (&words)[COUNT]) {
   };
   return as<std::make_signed_t<NumberOf<V>>>(map(of_numbers, counts));
 }
-// Returns how many bits of a vector are set. The count is in the first number of the result; the
-// others mean nothing.
+// Returns how many bits of a vector are set. The count is in the first number of the result;
+// the others mean nothing.
 template <class V>
 TETRIS_FUNCTION auto count_all_bits(V words) {
   using Counts = Register<std::make_signed_t<NumberOf<V>>, 16 / sizeof(NumberOf<V>)>;
@@ -483,8 +486,9 @@ TETRIS_FUNCTION Register<int32_t, 4> load_four(const int32_t* p) {
 template <class V>
 TETRIS_FUNCTION auto interleave(V a, V b) {
   // Interleaves the 16-bit numbers x0 x1 ... of one register with y0 y1 ... of another one, and
-  // returns 32-bit numbers x0 + 2^16 y0, x1 + 2^16 y1, ... in two registers. `unpacklo` takes the
-  // numbers from the lower eight bytes of every sixteen, `unpackhi` those from the upper eight.
+  // returns 32-bit numbers x0 + 2^16 y0, x1 + 2^16 y1, ... in two registers. `unpacklo` takes
+  // the numbers from the lower eight bytes of every sixteen, `unpackhi` those from the upper
+  // eight.
   auto interleave_registers = [](auto x, auto y) TETRIS_INLINE {
     using Wide = Register<int32_t, sizeof(x) / 4>;
     if constexpr (sizeof(x) == 32) {
@@ -499,8 +503,8 @@ TETRIS_FUNCTION auto interleave(V a, V b) {
   };
   return map(interleave_registers, a, b);
 }
-// Returns the 32-bit numbers of a pair that `interleave` ordered as 16-bit numbers, in the order
-// that they had before.
+// Returns the 32-bit numbers of a pair that `interleave` ordered as 16-bit numbers, in the
+// order that they had before.
 template <class R>
 TETRIS_FUNCTION auto pack(Pair<R> a) {
   using Narrow = Register<int16_t, sizeof(R) / 2>;

@@ -112,8 +112,8 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
     total += count[i];
     *bin = 0;
   }
-  // A prefix sum over the threads of the block. `below` becomes the number of candidates that are
-  // certainly smaller than those in this thread's first bin.
+  // A prefix sum over the threads of the block. `below` becomes the number of candidates that
+  // are certainly smaller than those in this thread's first bin.
   uint32_t below = warp_scan(total, lane);
   if (lane == kWarp - 1) sums[warp] = int(below);
   __syncthreads();
@@ -353,8 +353,8 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
   int sum = 0;
 #pragma unroll 1
   for (int from = first; from < last; from += kAtOnce) {
-    // The last slot of each tile that is known to be below the bound, at first the one before the
-    // tile.
+    // The last slot of each tile that is known to be below the bound, at first the one before
+    // the tile.
     int slot[kAtOnce];
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) slot[u] = min(from + u, last - 1) * size - 1;

@@ -77,8 +77,8 @@ void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device)
   // A is the type of computation: float if T is a 16-bit float, otherwise T itself.
   constexpr bool kConverts = std::is_same_v<A, float> && !std::is_same_v<T, float>;
   // One thread's work: applies f to the elements `begin` to `end` - 1 of kIn inputs and kOut
-  // outputs. 16-bit floats are converted to float in blocks of kBlock elements: `buffer` holds a
-  // block of every tensor, and `block` has pointers to them.
+  // outputs. 16-bit floats are converted to float in blocks of kBlock elements: `buffer` holds
+  // a block of every tensor, and `block` has pointers to them.
   parallel_for(0, tensors.size, kGrain, [&](int64_t begin, int64_t end) {
     if constexpr (!kConverts) {
       run(tensors, begin, end - begin, f);
@@ -130,8 +130,9 @@ CEM_TETRIS_FUNCTION A exponential(A x) {
         1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2,
         1.0, 1.0);
   }
-  // n goes down to -150 or -1076, where 2^n is no longer a normal number, so 2^n is multiplied in
-  // two factors. A power of two has only an exponent, with a bias, above the bits of the mantissa.
+  // n goes down to -150 or -1076, where 2^n is no longer a normal number, so 2^n is multiplied
+  // in two factors. A power of two has only an exponent, with a bias, above the bits of the
+  // mantissa.
   auto power_of_two = [](Bits exponent) {
     constexpr Bits kBias = std::numeric_limits<A>::max_exponent - 1;
     return bit_cast<A>((exponent + kBias) << kMantissa);

@@ -193,7 +193,8 @@ struct ResamplingBlock {
       int column = k % own.width;
       own.boards[k] = own.columns[own.source[stream] * own.width + column];
     }
-    // Scale the weights to the constant sum, rounded down to whole units, but at least one unit.
+    // Scale the weights to the constant sum, rounded down to whole units, but at least one
+    // unit.
     for (int i = thread; i < own.streams; i += threads) {
       double weight = floor(own.new_weight[i] * scale / unit) * unit;
       own.weight[i] = weight > unit ? weight : unit;
@@ -247,7 +248,8 @@ struct ResamplingBlock {
     int level = exists ? int(own.level[i]) : LEVELS;
     memory.warp_position[warp][lane] = 0;  // a lane clears the count of one level
     __syncthreads();
-    // Every warp counts its streams of each level. The first lane with a level writes the count.
+    // Every warp counts its streams of each level. The first lane with a level writes the
+    // count.
     unsigned same_level = __match_any_sync(~0u, level);
     unsigned earlier_lanes = (1u << lane) - 1u;
     int rank_in_warp = __popc(same_level & earlier_lanes);

@@ -132,11 +132,13 @@ TETRIS_FUNCTION double divided_weight(
   return weight * double(total) / double(copies * streams);
 }
 
-// Resamples the streams of one candidate on the CPU. `own` are the tensors of this candidate, as
-// of_candidate returns them. ResamplingBlock in resample.cuh does the same with a block of threads.
+// Resamples the streams of one candidate on the CPU. `own` are the tensors of this candidate,
+// as of_candidate returns them. ResamplingBlock in resample.cuh does the same with a block of
+// threads.
 inline void resample_candidate(const Resampling& own) {
   // Add up the weight of each level, and the weight of the games that have ended since the last
-  // resampling. Whole parts and fractional parts of weights are added on their own, as integers.
+  // resampling. Whole parts and fractional parts of weights are added on their own, as
+  // integers.
   int64_t whole[LEVELS] = {}, fraction[LEVELS] = {};
   int64_t all = 0, ended = 0, ended_fraction = 0;
   // Element level + 1 first counts the streams of `level`. The running sum then makes element
@@ -173,10 +175,10 @@ inline void resample_candidate(const Resampling& own) {
     own.copies_up_to[k] = total;
   }
 
-  // All copies of all streams lie on a line, in the order of the levels. Take as many of them as
-  // there are streams, at equal distances, and divide the weight of each stream by how often it is
-  // taken in the mean. Positions are multiplied by `streams`, to stay integers. k is the index in
-  // `order` of the stream whose copies cover the position.
+  // All copies of all streams lie on a line, in the order of the levels. Take as many of them
+  // as there are streams, at equal distances, and divide the weight of each stream by how often
+  // it is taken in the mean. Positions are multiplied by `streams`, to stay integers. k is the
+  // index in `order` of the stream whose copies cover the position.
   int64_t first_position = own.first_position(total);
   for (int i = 0, k = 0; i < own.streams; ++i) {
     int64_t position = i * total + first_position;
@@ -191,7 +193,8 @@ inline void resample_candidate(const Resampling& own) {
     if (own.new_weight[i] < 1) *own.unit = 1 / FRACTION_SCALE;
   }
 
-  // Scale the weights so that their sum is about ALL_WEIGHT, and round them down to whole units.
+  // Scale the weights so that their sum is about ALL_WEIGHT, and round them down to whole
+  // units.
   double unit = *own.unit;
   int64_t all_after = 0;
   for (int i = 0; i < own.streams; ++i) {

@@ -81,8 +81,9 @@ class Writer {
       const Ground<L>& ground, const Prepared& prepared, const Group<L, WIDTH>& group) {
     Drop<L, WIDTH> drop(ground, group.shapes);
     auto top = drop.top();
-    // A piece whose top is below fitting_limit lies inside the board. One whose top is not below
-    // survival_limit ends the game: full rows that are removed cannot bring it back inside.
+    // A piece whose top is below fitting_limit lies inside the board. One whose top is not
+    // below survival_limit ends the game: full rows that are removed cannot bring it back
+    // inside.
     int fitting_limit = rules_.height + 1;
     int rows_above_top = rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0;
     int survival_limit = fitting_limit + rows_above_top;
@@ -115,9 +116,9 @@ class Writer {
     return lowest_bit(group.placements_of_lanes(1u << lane));
   }
 
-  // Writes the features of a placement, and marks it as one that does not end the game. Feature f
-  // is numerators[f * stride] times the reciprocal of its denominator; `stride` is the number of
-  // lanes that the numerators were computed in.
+  // Writes the features of a placement, and marks it as one that does not end the game. Feature
+  // f is numerators[f * stride] times the reciprocal of its denominator; `stride` is the number
+  // of lanes that the numerators were computed in.
   void store(int placement, const int32_t* numerators, int stride) {
     int action = orientation_of(placement) * rules_.width + column_of(placement);
     float* row = features_ + action * List::COUNT;

@@ -97,9 +97,9 @@ struct PlacementWarp {
   }
 
  private:
-  // Prepares the results in shared memory: all features become 0, and every placement is marked as
-  // ending the game, which `store` changes. Actions that are no placement of their own, and all
-  // actions of a game that is over, are not marked.
+  // Prepares the results in shared memory: all features become 0, and every placement is marked
+  // as ending the game, which `store` changes. Actions that are no placement of their own, and
+  // all actions of a game that is over, are not marked.
   __device__ __forceinline__ void clear(bool is_over) {
     uint64_t mask = is_over ? 0 : mask_bits(piece, all.rules.width);
     for (int i = L::lane(); i < actions() * List::COUNT; i += WARP) memory.features[i] = 0.0f;

@@ -44,7 +44,7 @@ TETRIS_FUNCTION void visit_after_state(
 //     columns    (width, count) int32: the boards, row r of a column in bit 31 - r
 //     piece      (count,) uint8: the piece to be placed
 //     ended      (count,) uint8: not 0 if an episode is over
-//     features   (count, 4 * width, List::COUNT) float32, written; 4 * width is the number of actions
+//     features   (count, 4 * width, List::COUNT) float32, written; there are 4 * width actions
 //     ends_game  (count, 4 * width) int8, written
 template <class List, class Device>
 void placements(const Tensor& columns, const Tensor& piece, const Tensor& ended,

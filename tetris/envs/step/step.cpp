@@ -25,9 +25,9 @@ using L = ScalarLanes;
 constexpr int64_t GRAIN = 1024;
 constexpr int ROW_BYTES = 16;
 
-// for_each_row calls write(row, store) for every row of a board, from the bottom. `write` has to
-// call store(to) with the address of the row: this stores ROW_BYTES bytes there, first one byte
-// per column, 0 or 1, and behind them bytes without a meaning.
+// for_each_row calls write(row, store) for every row of a board, from the bottom. `write` has
+// to call store(to) with the address of the row: this stores ROW_BYTES bytes there, first one
+// byte per column, 0 or 1, and behind them bytes without a meaning.
 #if defined(__SSE2__)
 // Unpacks a board of bits to bytes, row by row, with SSE2: calls write(row, store) for every
 // row from the bottom up, where store(to) writes the row's bytes to the address `to`, one byte
@@ -123,9 +123,9 @@ class View {
   void write_board(const L::ColumnBits& columns, int8_t* to) const {
     for_each_row(columns, width(), height_, [&](int row, const auto& store) {
       int first = row * width();
-      // ROW_BYTES bytes are stored, more than the row has; the next row overwrites the rest. At the
-      // end of the board they would reach into the next board, which another thread may have
-      // written, so that only the bytes of the row are copied.
+      // ROW_BYTES bytes are stored, more than the row has; the next row overwrites the rest. At
+      // the end of the board they would reach into the next board, which another thread may
+      // have written, so that only the bytes of the row are copied.
       if (first + ROW_BYTES <= cells()) return store(to + first);
       int8_t bytes[ROW_BYTES];
       store(bytes);
@@ -153,9 +153,9 @@ struct Cpu {
   template <int WIDTH>
   static void step_on(const Environments& all, const StepTensors& tensors, const Task& task) {
     View<WIDTH> view(all, task.rules.width, task.rules.height);
-    // One thread's work: steps the environments `begin` to `end` - 1. `observed.cells` is the board
-    // to be observed. If the step has ended an episode and begun the next one, `observed.shown` is
-    // the last board of the old episode, which goes to final_board.
+    // One thread's work: steps the environments `begin` to `end` - 1. `observed.cells` is the
+    // board to be observed. If the step has ended an episode and begun the next one,
+    // `observed.shown` is the last board of the old episode, which goes to final_board.
     torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
       Geometry<L> geometry(task.rules);
       bool only_observes = tensors.actions == nullptr;

@@ -85,8 +85,8 @@ struct StepBlock {
     memory.piece[thread] = uint8_t(piece);
   }
 
-  // Returns 32 cells of the board of the block's environment number `environment`, from a cell on,
-  // one bit each. Bits beyond the end of the board mean nothing.
+  // Returns 32 cells of the board of the block's environment number `environment`, from a cell
+  // on, one bit each. Bits beyond the end of the board mean nothing.
   __device__ uint32_t bits_from(int environment, int cell) const {
     const uint32_t* words = memory.board + environment * StepMemory::STRIDE + cell / 32;
     uint64_t both = uint64_t(words[1]) << 32 | words[0];
@@ -122,8 +122,8 @@ struct StepBlock {
     }
   }
 
-  // Writes the masks of all environments of the block, one byte per action, four bytes at a time.
-  // An environment has 4 * width actions, which are `width` words of four bytes.
+  // Writes the masks of all environments of the block, one byte per action, four bytes at a
+  // time. An environment has 4 * width actions, which are `width` words of four bytes.
   __device__ void write_masks() const {
     int words = job.task.rules.width;
     auto* out = reinterpret_cast<uint32_t*>(job.all.mask + first * MAX_ORIENTATIONS * words);
@@ -165,8 +165,8 @@ __global__ void __launch_bounds__(STEP_THREADS)
   block.write_boards(all.board);
   block.write_masks();
   if (OBSERVES || tensors.final_board == nullptr) return;
-  // After this barrier all threads have read the boards in shared memory, and the boards that the
-  // placements led to replace them.
+  // After this barrier all threads have read the boards in shared memory, and the boards that
+  // the placements led to replace them.
   __syncthreads();
   if (has_environment) block.stage_board(shown);
   __syncthreads();

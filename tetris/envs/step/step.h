@@ -129,8 +129,8 @@ TETRIS_FUNCTION uint64_t mask_bits(int piece, int width) {
   return bits;
 }
 
-// Returns the cells of a row of the board: bit c is column c. The loop also reads the slots right
-// of the board, which hold a side wall, and the mask at the end removes them.
+// Returns the cells of a row of the board: bit c is column c. The loop also reads the slots
+// right of the board, which hold a side wall, and the mask at the end removes them.
 template <class L>
 TETRIS_FUNCTION uint32_t row_bits(const typename L::ColumnBits& cells, int row, int width) {
   uint32_t bits = 0;
@@ -141,17 +141,18 @@ TETRIS_FUNCTION uint32_t row_bits(const typename L::ColumnBits& cells, int row, 
   return bits & ((1u << width) - 1);
 }
 
-// Returns four bytes with the value 0 or 1 in one word: byte i, in the order of memory, is bit i
-// of `bits`. Bits from 4 on are ignored. The product is the sum of copies of the four bits that
-// are shifted by 0, 7, 14 and 21, so that bit i of copy i is bit 8 * i; the copies do not overlap.
+// Returns four bytes with the value 0 or 1 in one word: byte i, in the order of memory, is bit
+// i of `bits`. Bits from 4 on are ignored. The product is the sum of copies of the four bits
+// that are shifted by 0, 7, 14 and 21, so that bit i of copy i is bit 8 * i; the copies do not
+// overlap.
 TETRIS_FUNCTION uint32_t bytes_of(uint32_t bits) {
   constexpr uint32_t SHIFTED_BY_0_7_14_21 = 0x00204081u;
   constexpr uint32_t LOWEST_BIT_OF_BYTES = 0x01010101u;
   return (bits & 15u) * SHIFTED_BY_0_7_14_21 & LOWEST_BIT_OF_BYTES;
 }
 
-// Returns an environment's columns with side walls. `columns` is the address of its column 0; the
-// next columns lie `count` numbers apart each, so that neighbouring threads, which have
+// Returns an environment's columns with side walls. `columns` is the address of its column 0;
+// the next columns lie `count` numbers apart each, so that neighbouring threads, which have
 // neighbouring environments, read neighbouring numbers.
 template <class L>
 TETRIS_FUNCTION auto load_columns(
@@ -293,8 +294,8 @@ inline Environments environments_of(const Tensor& seed, const Tensor& stream,
 }
 
 // Checks the settings that all environments share, and returns them. `board` only says the size
-// of the board; `pieces`, `piece_count` and `bag` are those of PieceSource, and `reward_kind` is
-// a number of `Reward`.
+// of the board; `pieces`, `piece_count` and `bag` are those of PieceSource, and `reward_kind`
+// is a number of `Reward`.
 inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
     int64_t piece_count, bool bag, int64_t autoreset, int64_t limit, int64_t reward_kind) {
   STD_TORCH_CHECK(

@@ -247,8 +247,9 @@ struct Sweep {
     }
   }
 
-  // Writes the value of a board with a falling piece: the mean of best[next] over all next pieces.
-  // The mirror image of the board with the mirror image of the piece gets the same value.
+  // Writes the value of a board with a falling piece: the mean of best[next] over all next
+  // pieces. The mirror image of the board with the mirror image of the piece gets the same
+  // value.
   TETRIS_FUNCTION void write_mean(
       uint32_t board, uint32_t mirror, int piece, const double (&best)[KNOWN_PIECES]) const {
     double sum = 0.0;
@@ -285,8 +286,8 @@ struct Expand {
   const uint32_t* boards;
   uint8_t* marks;
 
-  // Marks the boards that one placement of any piece on board i leads to. A board and its mirror
-  // image share one mark, that of the lesser number.
+  // Marks the boards that one placement of any piece on board i leads to. A board and its
+  // mirror image share one mark, that of the lesser number.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint64_t heights = heights_of(problem, board);
