@@ -134,12 +134,13 @@ CEM_TETRIS_DEVICE_FUNCTION void in_index_order(
   __syncthreads();
   // The warp's first place is the sum of the counts of the warps before it.
   int place = warp_sum(lane < warp ? warp_counts[lane] : 0);
-  unsigned earlier_lanes = (1u << lane) - 1;
   CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item) {
     unsigned fulfilling = __ballot_sync(kAll, predicate(item));
-    bool fulfils = fulfilling >> lane & 1;
-    if (fulfils) use(item, place + __popc(fulfilling & earlier_lanes));
+    if (fulfilling >> lane & 1) {
+      unsigned in_earlier_lanes = fulfilling & ((1u << lane) - 1);
+      use(item, place + __popc(in_earlier_lanes));
+    }
     place += __popc(fulfilling);
   }
 }
@@ -375,8 +376,7 @@ struct SingleBlock {
   CEM_TETRIS_DEVICE_FUNCTION void find_range() {
     CEM_TETRIS_UNROLL
     for (int item = 0; item < kItems; ++item) {
-      bool has_failed = job.can_fail() && key[item] == kFailed;
-      bool has_passed = exists(item) && !has_failed;
+      bool has_passed = exists(item) && !(job.can_fail() && key[item] == kFailed);
       least = min(least, key[item]);
       limit = max(limit, has_passed ? key[item] : Key(0));
       passed += has_passed;
@@ -525,8 +525,8 @@ struct SingleBlock {
       int rank = int(arrays.count[bin]);
 #pragma unroll 1
       for (uint32_t other = arrays.head[bin]; other != kNone; other = arrays.next[other]) {
-        Key other_key = arrays.list_key[other];
-        bool comes_before = other_key < own_key || (other_key == own_key && other < place);
+        bool comes_before = arrays.list_key[other] < own_key ||
+                            (arrays.list_key[other] == own_key && other < place);
         rank += comes_before ? 1 : 0;
       }
       if (weighted) {
@@ -542,17 +542,16 @@ struct SingleBlock {
   // written them by rank. If too few candidates did not fail, the first ones that failed
   // follow. All threads of the block call it; a thread has kItems candidates.
   CEM_TETRIS_DEVICE_FUNCTION void write_elites() {
-    int64_t* elites = job.elites + problem * wanted;
     if (!settings.ranked) {
       for (int place = thread; place < usable; place += threads)
-        elites[place] = arrays.index[place];
+        job.elites[problem * wanted + place] = arrays.index[place];
     }
     if (usable < wanted) {
       in_index_order<kItems>(
           shared.warp_counts, [&](int item) { return exists(item) && !is_elite(item); },
           [&](int item, int number) {
-            int place = usable + number;
-            if (place < wanted) elites[place] = candidate(item);
+            bool has_room = usable + number < wanted;
+            if (has_room) job.elites[problem * wanted + usable + number] = candidate(item);
           });
     }
   }

@@ -166,6 +166,7 @@ struct ResamplingBlock {
     // Choose the source of every new stream. k is the index of the source in `order`.
     int64_t total_copies = own.copies_up_to[own.streams - 1];
     int64_t first_position = own.first_position(total_copies);
+    double unit = *own.unit;
     int64_t weights_below_one = 0;
     for (int i = thread; i < own.streams; i += threads) {
       int k = stream_at(i * total_copies + first_position);
@@ -178,7 +179,6 @@ struct ResamplingBlock {
       weights_below_one += weight < 1 ? 1 : 0;
     }
     // Weights are multiples of 1 until one of them is below 1, and of 2^-40 from then on.
-    double unit = *own.unit;
     if (sum(weights_below_one) > 0) unit = 1 / FRACTION_SCALE;
     if (thread == 0) *own.unit = unit;
     int64_t all_weight = 0;
@@ -214,17 +214,16 @@ struct ResamplingBlock {
     int64_t all_whole = 0, ended_whole = 0, ended_fraction = 0;
     for (int i = thread; i < own.streams; i += threads) {
       int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
-      own.level[i] = level;
       SplitWeight weight(own.weight[i]);
+      int64_t ended_games = own.games[i] - own.games_before[i];
+      own.level[i] = level;
       memory.whole_weight.add(level, weight.whole);
       if (weight.fraction != 0) memory.fraction.add(level, weight.fraction);
       atomicAdd(&memory.next_position[level], 1);
-
-      int64_t ended_games = own.games[i] - own.games_before[i];
-      own.games_before[i] = own.games[i];
       all_whole += weight.whole;
       ended_whole += weight.whole * ended_games;
       ended_fraction += weight.fraction * ended_games;
+      own.games_before[i] = own.games[i];
     }
     // From here on these are sums over the streams of all threads.
     all_whole = sum(all_whole);

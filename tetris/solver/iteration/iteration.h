@@ -216,8 +216,8 @@ struct Sweep {
     }
     if (known == 1) {
       double mean = sum / problem.count;
-      to[board] = mean;
       to[mirror] = mean;
+      to[board] = mean;
     }
   }
 
@@ -333,7 +333,7 @@ struct Survive {
         SmallLanding landing(problem, board, heights, problem.placements[p]);
         uint32_t mark = landing.over ? 0u : read(marks + landing.board);
         safe_next |= mark;
-        if (mark == problem.pieces) has_safe_for_all = true;
+        has_safe_for_all = has_safe_for_all || mark == problem.pieces;
       }
       bool is_safe = known == 1 ? has_safe_for_all : safe_next == problem.pieces;
       if (!is_safe) continue;
