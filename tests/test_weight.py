@@ -19,12 +19,12 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 36_700,
-    ("tetris", PYTHON): 40_700,
-    ("tetris", NATIVE): 52_330,
+    ("cem", PYTHON): 37_510,
+    ("tetris", PYTHON): 41_380,
+    ("tetris", NATIVE): 52_500,
     ("kernels", PYTHON): 17_910,
-    ("kernels", NATIVE): 45_100,
-    ("scripts", PYTHON): 21_370,
+    ("kernels", NATIVE): 45_480,
+    ("scripts", PYTHON): 21_870,
     ("tests", PYTHON + NATIVE): 118_400,
 }
 WORDS = 22_000  # of README and docs

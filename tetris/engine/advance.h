@@ -14,11 +14,19 @@ namespace tetris {
   "Tensor? known_in, int height, int rule, int pieces, int piece_count, bool bag, int seed, "  \
   "int first_stream, bool share_streams, int start, int decisions, int last_game) -> ()"
 
-// Checks the tensors; `Device::play<List>(arguments, boards)` plays.
+// Checks the tensors of a rollout, a batch of Tetris games, and lets `Device::play<List>` play
+// them. Every candidate (agent) plays `streams` games on boards of `width` columns.
 //
-//   boards  (population, streams, width) int32
-//   lines, games, made, known_in  (population, streams) int64
-//   weights  (population, List::WEIGHTS_PER_CANDIDATE) int32
+//     boards   (population, streams, width) int32: the columns, row r in bit r; updated
+//     weights  (population, List::WEIGHTS_PER_CANDIDATE) int32
+//     lines, games, made
+//              (population, streams) int64: removed rows, ended games and
+//              decisions, which are added to
+//     known_in (population, streams) int64, or none: the stream whose piece falls first
+//
+// Every game makes the decisions `start` to `start + decisions - 1`, or fewer if its stream has
+// reached `last_game` ended games. `rule` is 0, 1 or 2, an index of the rules by which a game
+// ends. `pieces`, `piece_count` and `bag` say how pieces are drawn.
 template <class List, class Device>
 void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made,
     std::optional<Tensor> known_in, int64_t height, int64_t rule, int64_t pieces,
@@ -28,7 +36,7 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
   int64_t population = boards.size(0);
   int64_t streams = boards.size(1);
   int64_t width = boards.size(2);
-  int64_t total = population * streams;
+  int64_t total = population * streams;  // games
   int64_t all_weights = population * List::WEIGHTS_PER_CANDIDATE;
   check_tensor(boards, ScalarType::Int, boards.numel(), boards, "boards");
   check_tensor(weights, ScalarType::Int, all_weights, boards, "weights, and tables of them,");

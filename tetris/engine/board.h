@@ -38,9 +38,22 @@ struct Geometry : GameRules {
       outside_heights;  // WALL_HEIGHT outside the board, where no piece fits; else 0
   Word rows_above_top;
 
-  // Makes the masks, slot by slot, and loads them as columns. Slot FIRST_COLUMN is column 0 of the
-  // board; columns -1 and `width` are the side walls. Arrays have MOST_SLOTS words because the
-  // vectors have so many lanes; `load` reads as many of them as it needs.
+  // Makes the masks of a board of the rules' width and height.
+  //
+  // A row of columns is an array of slots, one word per column, in the order: an unused slot,
+  // the left wall, the columns of the board, the right wall, unused slots. Slot FIRST_COLUMN is
+  // column 0, so the walls are columns -1 and `width`. A mask is all ones in the slots of
+  // certain columns:
+  //
+  //     inside           the columns of the board
+  //     pairs            the columns that have a column of the board to their right
+  //     edges            as `pairs`, but also the last column and the left wall
+  //     walls            the two side walls
+  //     outside_heights  not a mask: a height that no board reaches outside the board, 0 inside
+  //     rows_above_top   not in slots: in one column the bits of the rows above the board
+  //
+  // In a column, row r is bit L::TOP - r. The arrays have MOST_SLOTS words, and L::load reads
+  // as many as the lanes need.
   TETRIS_FUNCTION explicit Geometry(const GameRules& rules) : GameRules(rules) {
     Word inside_slots[MOST_SLOTS] = {}, pair_slots[MOST_SLOTS] = {};
     Word edge_slots[MOST_SLOTS] = {}, wall_slots[MOST_SLOTS] = {};
@@ -60,12 +73,13 @@ struct Geometry : GameRules {
     edges = L::load(edge_slots);
     walls = L::load(wall_slots);
     outside_heights = L::as_ints(L::load(outside_slots));
+    // The rows from `height` on are bit L::TOP - height and all lower bits.
     rows_above_top = height > L::TOP ? Word(0) : Word((Word(2) << (L::TOP - height)) - 1);
   }
 };
 
-// Returns the columns of a board in lanes L, with side walls. `column(c)` returns column c as 32
-// bits, with row r in bit 31 - r. In lanes L row r is in bit L::TOP - r, so that a column is
+// Returns the columns of a board in lanes L, with side walls. `column(c)` returns column c as
+// 32 bits, with row r in bit 31 - r. In lanes L row r is in bit L::TOP - r, so that a column is
 // shifted by the difference; rows that lanes of 16 bits cannot hold are dropped.
 template <class L, class Column>
 TETRIS_FUNCTION auto add_walls(const Geometry<L>& geometry, const Column& column) {
@@ -137,9 +151,11 @@ TETRIS_FUNCTION auto full_rows(
   return typename L::Word(~L::or_columns(empty));
 }
 
-// Returns the board without the rows whose bits are set in `full`. The rows are removed one by
-// one, topmost first, and the rows above each of them move down by one. All columns have a cell
-// in these rows. A row further up is a lower bit of a column.
+// Returns the columns of a board without full rows. `full` is the set of these rows, one bit
+// per row, in which every column has a cell.
+//
+// In a column the topmost row is the lowest bit, so moving rows down is a shift to the left.
+// The rows are removed one by one, topmost first, and all columns at once.
 template <class L>
 TETRIS_FUNCTION auto remove_rows(
     const Geometry<L>& geometry, typename L::ColumnBits cells, typename L::Word full) {
@@ -147,8 +163,8 @@ TETRIS_FUNCTION auto remove_rows(
   while (full != 0) {
     Word row = Word(full & (~full + 1));  // the topmost full row, which is the lowest bit set
     Word rows_above = Word(row - 1);
-    // As numbers, cells = below + row + above. Moving the rows above down by one doubles them, so
-    // that the result is below + 2 * above = (cells - row) + above.
+    // A column is the number below + row + above. Moving the rows above down by one row doubles
+    // them, so the new column is below + 2 * above = (cells - row) + above.
     auto without_row = cells - L::bits_everywhere(row);
     auto above = cells & L::bits_everywhere(rows_above);
     cells = without_row + above;
@@ -166,10 +182,13 @@ struct Landing {
   int eroded_cells = 0;  // lines times the number of the piece's cells in them
   bool over = false;     // the game has ended
 
-  // Drops a piece on a board, with the orientation and the column of `placement`, and removes full
-  // rows. If the piece reaches above the top of the board, the game ends and `cells` stay as they
-  // were. Under the rule clear_on_overflow full rows are removed first, and the game ends only if
-  // cells are then left above the top.
+  // Drops a piece straight down on a board and removes full rows. `placement` is a number that
+  // encodes the piece's orientation and the column of its left edge.
+  //
+  // Sets `cells` (the new columns), `row` (where the piece's bottom comes to rest), `lines`,
+  // `eroded_cells` and `over`. If the piece reaches above the top of the board, the game is
+  // over and `cells` stay as they were. Under the rule clear_on_overflow full rows are removed
+  // first, and the game is over only if cells are left above the top.
   TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int placement)
       : cells(board.cells) {
     const Geometry<L>& geometry = board.geometry;
@@ -182,7 +201,7 @@ struct Landing {
 
     auto dropped = L::piece_columns(piece, orientation, column, row);
     cells = cells | dropped;
-    const typename L::Word full = full_rows(geometry, cells);
+    const typename L::Word full = full_rows(geometry, cells);  // one bit per row
     if (full != 0) {
       int piece_cells_removed = L::count_bits(dropped & L::bits_everywhere(full));
       lines = popcount(full);
@@ -198,8 +217,8 @@ struct Landing {
 };
 
 // Returns whether a piece can appear inside the board, as `appears` of tetris/game/decisions.py
-// does: in the middle of the top rows, in its first orientation, all cells that it takes must be
-// empty.
+// does: in the middle of the top rows, in its first orientation, all cells that it takes must
+// be empty.
 template <class L>
 TETRIS_FUNCTION bool appears(
     const Geometry<L>& geometry, const typename L::ColumnBits& cells, int piece) {
@@ -264,8 +283,8 @@ struct Drop {
   // The number of empty cells between column k and the piece, and whether there are any.
   TETRIS_FUNCTION Ints gap(int k) const { return row - support[k]; }
   TETRIS_FUNCTION auto covers_gap(int k) const { return L::exceeds(row, support[k]); }
-  // Returns the rows that the piece completes. In such a row all columns of the piece are filled
-  // after the drop, and there is no gap in the columns left of the piece or right of it.
+  // Returns the rows that the piece completes. In such a row all columns of the piece are
+  // filled after the drop, and there is no gap in the columns left of the piece or right of it.
   TETRIS_FUNCTION Bits completed() const {
     Bits gaps_left = at_offset(ground.gaps_up_to, -1);
     Bits gaps_right = at_offset(ground.gaps_from, WIDTH);
@@ -284,8 +303,9 @@ struct Drop {
   TETRIS_FUNCTION Ints step_before(int k) const {
     return height_before(k + 1) - height_before(k) + L::ints(STEP);
   }
-  // Returns the height of column `board_column` of the board after the drop. If the piece covers
-  // the column with its column k, that is the top of the piece there; else the height before.
+  // Returns the height of column `board_column` of the board after the drop. If the piece
+  // covers the column with its column k, that is the top of the piece there; else the height
+  // before.
   TETRIS_FUNCTION Ints column_height(int board_column) const {
     int before = ground.heights[FIRST_COLUMN + board_column];
     Ints result = L::ints(before);

@@ -46,8 +46,9 @@ TETRIS_OUTLINE int value(const Board<L>& after) {
 }
 
 // Completes the numerators of a pair of placements. On entry they are those of the board after
-// both placements, and of the second placement. Features that describe a placement, not a board,
-// count for both; this adds those of the first placement. `after_first` is the board after it.
+// both placements, and of the second placement. Features that describe a placement, not a
+// board, count for both; this adds those of the first placement. `after_first` is the board
+// after it.
 template <class... Features>
 void add_first_placement(FeatureList<Features...>, const Board<L>& after_first) {
   int i = 0;
@@ -72,19 +73,23 @@ void prepare(int width, int height, int rule, uint32_t packed, int count, int ba
 // Returns piece t of the stream.
 TETRIS_EXPORT(piece_at) int piece_at(double t) { return pieces.piece(uint64_t(t)); }
 
-// Returns the placement that the agent chooses for `piece` on the page's board, numbered as in
-// plan.h. `lookahead` is a value of `Lookahead`. `next` is the next piece, which only
-// Lookahead::preview uses.
+// Returns the number of the placement that the agent chooses for `piece` on the page's board.
+//
+// `lookahead` is a value of the enum Lookahead: with `none` only the piece itself is
+// considered, with `preview` also the next piece, `next`, and otherwise (expectimax) all pieces
+// that may come next. `best(board, piece)` returns the best placement of one piece on a board.
 TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
   Board<L> now = board();
   if (lookahead == int(Lookahead::preview)) {
     return choose_by_pairs<List>(now, weights, piece, next, best).placement_to_play();
   }
   if (lookahead == int(Lookahead::none)) return best(now, piece).placement_to_play();
+
   auto score_alone = [&](int placement) {
     return engine->chooser.score_after_state(now, piece, placement);
   };
-  // A search is only the board: `best` computes everything anew for every piece.
+  // choose_by_prospects lets a search prepare data for all next pieces. Here a search is only
+  // the address of the board, and `best` prepares the data for every piece.
   auto make_search = [](const Board<L>& after) { return &after; };
   auto choose_next = [](const Board<L>* after, int next_piece) {
     return best(*after, next_piece);
@@ -94,9 +99,9 @@ TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
       .placement_to_play();
 }
 
-// Places a piece on the page's board; `next` is the piece after it. Returns three numbers in one:
-// the row of the piece's bottom in bits 0 to 7, the number of rows that it completes in bits 8 to
-// 15, and in bit 16 whether the game is over. If it is over, the board becomes empty.
+// Places a piece on the page's board; `next` is the piece after it. Returns three numbers in
+// one: the row of the piece's bottom in bits 0 to 7, the number of rows that it completes in
+// bits 8 to 15, and in bit 16 whether the game is over. If it is over, the board becomes empty.
 TETRIS_EXPORT(land) int land(int piece, int placement, int next) {
   const Geometry<L>& geometry = engine->geometry;
   Landing<L> landing = landed(board(), piece, placement);
@@ -110,10 +115,12 @@ TETRIS_EXPORT(land) int land(int piece, int placement, int next) {
   return landing.row | landing.lines << 8 | (over ? 1 << 16 : 0);
 }
 
-// Returns the score of a placement of `piece` on the page's board, or NEVER if the game ends, and
-// writes the numerators of its features. `next` is the next piece, or negative if it is not
-// known. If it is known, the score and the numerators are those of the best pair of placements
-// that this placement begins.
+// Returns the score of a placement of `piece` on the page's board, or NEVER if it ends the
+// game, and writes the numerators of its features to `numerators`. A feature's value is its
+// numerator divided by a constant.
+//
+// `next` is the next piece, or negative if it is not known. If it is known, the score and the
+// numerators are those of the best pair of placements that begins with this one.
 TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
   bool has_next = next >= 0;
   Board<L> now = board();
@@ -128,8 +135,10 @@ TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
   Choice second = best(after, next);
   if (second.placement == Choice::NONE) return NEVER;
   Landing<L> second_landing = landed(after, next, second.placement);
-  List::numerators(AfterState<L>(after, second_landing, next, second.placement), numerators);
+  AfterState<L> after_second(after, second_landing, next, second.placement);
+  List::numerators(after_second, numerators);
+  // Features that describe a placement, not a board, count for both placements. So far the
+  // numerators and second.score include only the second placement.
   add_first_placement(List(), after);
-  // second.score, too, lacks only the features of the first placement.
   return second.score + List::placement_value(weights, after);
 }

@@ -47,20 +47,30 @@ struct ColumnScores {
         L::sum_of_products(weights.height, board.heights, weights.step, sizes_of(board)));
   }
 
-  // Returns `sums` plus the sums of the features of columns after drops that complete no row: the
-  // sum before the drop, plus weight times growth for each height and each step size that the
-  // drop changes.
+  // Returns `sums` plus, for every placement, the weighted sum of column heights and step sizes
+  // after the drop.
+  //
+  // A step is the absolute difference between the heights of a column and the next one.
+  // `before` is the weighted sum of the board before the drop, and a drop changes only the
+  // heights of the columns under the piece and the steps from the column left of it (offset -1)
+  // to its last column (WIDTH - 1). For these, weight times growth is added. `drop` is a piece
+  // of WIDTH columns at rest that completes no row; at_offset(x, k) reads x at the column k
+  // columns right of the piece's left edge. add_products(sum, {a, b}, x, y) returns sum + a x +
+  // b y, and L::weights makes the pair {a, b}.
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
     sums = sums + before;
-    // The step from the column left of the piece changes; that column's height does not.
+    // Left of the piece only the step changes, not the height.
     Ints left_growth = size(drop.first_step()) - drop.at_offset(step_sizes, -1);
     auto left_weights = L::weights(drop.at_offset(step_weights, -1), L::ints(0));
     sums = L::add_products(sums, left_weights, left_growth, L::ints(0));
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-      bool is_inner = k + 1 < WIDTH;
-      Ints step = is_inner ? L::ints(drop.shape.inner_sizes[k]) : size(drop.last_step());
-      Ints step_growth = step - drop.at_offset(step_sizes, k);
+      // A step inside the piece follows from its shape, and the last one from where it rests.
+      bool is_inside_piece = k + 1 < WIDTH;
+      Ints new_size =
+          is_inside_piece ? L::ints(drop.shape.inner_sizes[k]) : size(drop.last_step());
+      Ints step_growth = new_size - drop.at_offset(step_sizes, k);
+      // A column grows by the piece's cells and by the empty cells that they cover.
       Ints height_growth = drop.gap(k) + L::ints(drop.shape.cells[k]);
       auto weights =
           L::weights(drop.at_offset(height_weights, k), drop.at_offset(step_weights, k));

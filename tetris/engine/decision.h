@@ -61,8 +61,8 @@ struct FeatureList {
       ((Features::denominator == 1 || std::is_same_v<Features, LandingHeight>) && ...),
       "expected a feature that is a whole number: double it here and in its reference in "
       "Python");
-  // Whether every feature has a function `after`, which computes it from what a drop changes. If
-  // one feature has none, all features are computed from the board after each placement.
+  // Whether every feature has a function `after`, which computes it from what a drop changes.
+  // If one feature has none, all features are computed from the board after each placement.
   static constexpr bool computable_from_drops = (follows_drops<Features>() & ...);
   // Features that ColumnScores scores.
   template <class F>
@@ -92,9 +92,9 @@ struct FeatureList {
   static constexpr int SUMMED = (0 + ... + (summed<Features> ? 1 : 0));
   static constexpr int PAIRS = SUMMED / 2 + 1;
 
-  // Loads the weights of the features that `values` adds up, in pairs. `weights` are those of all
-  // features of the list, in its order. The last pair may have one feature or none; the missing
-  // features get the weight 0. The constructor of a Chooser calls this.
+  // Loads the weights of the features that `values` adds up, in pairs. `weights` are those of
+  // all features of the list, in its order. The last pair may have one feature or none; the
+  // missing features get the weight 0. The constructor of a Chooser calls this.
   template <class L>
   TETRIS_FUNCTION static void load_weights(
       const int32_t* weights, typename L::Weights (&pairs)[PAIRS]) {
@@ -143,8 +143,8 @@ struct FeatureList {
     return sum;
   }
 
-  // Returns whether scores have upper bounds, which they do if no feature with a lower bound has
-  // a positive weight.
+  // Returns whether scores have upper bounds, which they do if no feature with a lower bound
+  // has a positive weight.
   TETRIS_FUNCTION static bool bounds(const int32_t* weights) {
     int i = 0;
     return ((weights[i++] <= 0 || !Features::has_lower_bound) && ...);
@@ -161,11 +161,12 @@ struct FeatureList {
     return sum;
   }
 
-  // Returns, for each lane, the weighted sum of the features for which `summed` is true, after a
-  // drop that completes no row. If `bound` is true, features with a lower bound enter with that
-  // bound, and the sum is an upper bound of the exact one, because their weights are not
-  // positive. `weights` are the pairs that load_weights made, and `prepared` is what the features
-  // computed from the board before the drop. ColumnScores and StepTable score the other features.
+  // Returns, for each lane, the weighted sum of the features for which `summed` is true, after
+  // a drop that completes no row. If `bound` is true, features with a lower bound enter with
+  // that bound, and the sum is an upper bound of the exact one, because their weights are not
+  // positive. `weights` are the pairs that load_weights made, and `prepared` is what the
+  // features computed from the board before the drop. ColumnScores and StepTable score the
+  // other features.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Scores values(const typename L::Weights* weights,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
@@ -253,10 +254,18 @@ struct FeatureList {
     typename L::Ints first_of_pair = {};
     int number = 0;  // of the next feature, among the summed ones
   };
-  // Adds the weighted value of feature F to a sum, if F is one of the summed features. `looped` is
-  // the value if F has a loop, and is not read otherwise. The first feature of a pair waits in
-  // first_of_pair; the second one, or the last of all features, adds the products of the pair.
-  // `values` calls this for one feature after the other.
+  // Adds weight * value of feature F to `sum`, for every placement (lane) at once, unless F is
+  // scored elsewhere.
+  //
+  // Vector instructions compute sum + weight_0 * value_0 + weight_1 * value_1 in one step
+  // (add_products). So features are added in pairs: the first value of a pair is stored in
+  // sum.first_of_pair, and the second one adds both products. If the number of summed features
+  // is odd, the last one is paired with 0. `sum.number` counts the features so far, and
+  // sum.weights holds the weights in pairs.
+  //
+  // `looped` is the value if F has a loop, computed in advance; otherwise it is not used, and
+  // the value is computed here from `drop`, the piece at rest, and from what was prepared for
+  // the board before the drop.
   template <class F, class L, int WIDTH>
   TETRIS_FUNCTION static void add(PairedSum<L>& sum, const typename L::Ints& looped,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
@@ -307,8 +316,8 @@ TETRIS_FUNCTION Choice after_state_score(const Board<L>& board, const int32_t* w
 }
 
 // Calls visit(placement) for every placement of a piece: orientation after orientation, and for
-// each of them from the leftmost column to the rightmost one. Of equal scores the first placement
-// in this order wins.
+// each of them from the leftmost column to the rightmost one. Of equal scores the first
+// placement in this order wins.
 template <class L, class Visit>
 TETRIS_FUNCTION void for_each_placement(
     const Geometry<L>& geometry, int piece, const Visit& visit) {
@@ -321,14 +330,14 @@ TETRIS_FUNCTION void for_each_placement(
   }
 }
 
-// Returns the placement to choose where the next piece is known. A placement of `piece` and the
-// best placement of `next` after it form a pair, whose score is the sum of two parts: the value
-// of the board after both placements together with the features of the second placement, and
-// the features of the first placement. The function returns the placement that begins the best
-// pair. If every pair ends the game, it returns the best placement of `piece` alone.
+// Chooses a placement when the next piece is known: returns the placement of `piece` that
+// begins the best pair of placements of `piece` and `next`. If every pair ends the game, it
+// returns the best placement of `piece` alone.
 //
-// `choose(board, piece)` returns the best placement of one piece on a board, or NO_CHOICE if
-// every placement ends the game.
+// The score of a pair is the weighted sum of the features of the board after both placements,
+// plus the weighted sums of the features that describe a placement itself, for both placements.
+// `choose(board, piece)` returns the best placement of one piece on a board, with its score, or
+// NO_CHOICE if every placement ends the game.
 template <class List, class L, class Choose>
 TETRIS_FUNCTION Choice choose_by_pairs(
     const Board<L>& board, const int32_t* weights, int piece, int next, const Choose& choose) {
@@ -339,8 +348,8 @@ TETRIS_FUNCTION Choice choose_by_pairs(
     AfterState<L> after(board, landing, piece, placement);
     Choice second = choose(after, next);
     if (second.placement == Choice::NONE) return;
-    // second.score covers the board after both placements, and the features of the second
-    // placement. Only the features of the first placement are missing from it.
+    // second.score covers the board after both placements and the features of the second
+    // placement. The features that describe the first placement are added here.
     int first_value = List::placement_value(weights, after);
     best.consider({second.score + first_value, placement});
   });
@@ -356,23 +365,27 @@ struct Prospect {
   }
 };
 
-// Returns the placement to choose in view of all pieces of `source` that may come next. It takes
-// the two placements of `piece` with the best scores, tries every next piece behind each of them,
-// and returns the one with the better prospect.
+// Expectimax over one unknown piece: chooses a placement of `piece` in view of all pieces of
+// `source` that may come next.
 //
-//   score_alone(placement)  returns the placement with its score, without a look at next pieces
+// Only the two placements with the best scores of their own are compared. For both, every
+// possible next piece is placed as well as possible, which gives a Prospect: with how many next
+// pieces the game goes on, and the sum of the scores of the best pairs. The placement with the
+// better prospect is returned.
+//
+//   score_alone(placement)  returns the placement with its score, ignoring the next piece
 //   make_search(board)      returns a search, which holds what is computed once for a board
 //   choose(search, next)    returns the best placement of a piece on the board of that search
 template <class List, class L, class ScoreAlone, class MakeSearch, class Choose>
 TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t* weights,
     int piece, const PieceSource& source, const ScoreAlone& score_alone,
     const MakeSearch& make_search, const Choose& choose) {
-  BestTwo two;
+  BestTwo best_two;
   for_each_placement(
-      board.geometry, piece, [&](int placement) { two.consider(score_alone(placement)); });
-  Choice chosen = two.first;
-  Prospect best;
-  for (const Choice& first : {two.first, two.second}) {
+      board.geometry, piece, [&](int placement) { best_two.consider(score_alone(placement)); });
+  Choice chosen = best_two.first;
+  Prospect best_prospect;
+  for (const Choice& first : {best_two.first, best_two.second}) {
     if (first.placement == Choice::NONE) break;
     Landing<L> landing(board, piece, first.placement);
     AfterState<L> after(board, landing, piece, first.placement);
@@ -384,11 +397,12 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
       if (second.placement == Choice::NONE) continue;
       if (next_piece_ends_game(board.geometry, landing.cells, next)) continue;
       ++prospect.survived;
-      // second.score lacks only the features of the first placement.
-      prospect.sum += second.score + List::placement_value(weights, after);
+      // second.score lacks the features that describe the first placement.
+      int first_value = List::placement_value(weights, after);
+      prospect.sum += second.score + first_value;
     }
-    if (prospect.exceeds(best)) {
-      best = prospect;
+    if (prospect.exceeds(best_prospect)) {
+      best_prospect = prospect;
       chosen = first;
     }
   }
@@ -416,8 +430,8 @@ struct Chooser {
   const bool bounds;  // `score_drops` computes upper bounds in place of scores
   // A piece whose top is below fitting_limit lies inside the board. A piece whose top is not
   // below survival_limit ends the game. The limits differ only under the rule
-  // clear_on_overflow: there a piece may reach above the top, up to MAX_PIECE_SIZE rows, and the
-  // game goes on if the removal of full rows brings it back inside.
+  // clear_on_overflow: there a piece may reach above the top, up to MAX_PIECE_SIZE rows, and
+  // the game goes on if the removal of full rows brings it back inside.
   typename L::Ints fitting_limit;
   typename L::Ints survival_limit;
 
@@ -456,23 +470,30 @@ struct Chooser {
     Search search(*this, board);
     return choose(search, piece);
   }
-  // Returns the best placement of a piece on the board of a search, or NO_CHOICE if every
-  // placement ends the game. Placements that complete no row are scored in groups, and the few
-  // others one by one.
+  // Returns the best placement of a piece on the board of a search, with its score, or
+  // NO_CHOICE if every placement ends the game.
+  //
+  // Placements that complete no row are scored in groups, in vectors; their scores are in
+  // search.best. search.unscored is the set of all others, a bit mask of placement numbers.
+  // They are scored one by one. With bounds, the scores of the groups are upper bounds, which
+  // consider_bounds replaces by exact scores where that can change the result.
+  // `choice.consider(c)` replaces `choice` by `c` if that is better.
   TETRIS_FUNCTION Choice choose(Search& search, int piece) const {
     score_all_groups(search, piece);
-    Choice best = L::first_best(search.best);
+    Choice best_of_groups = L::first_best(search.best);
     Choice choice = NO_CHOICE;
+    // unscored & (unscored - 1) removes the lowest bit, which is the placement just scored.
     for (uint64_t unscored = search.unscored; unscored != 0; unscored &= unscored - 1) {
-      choice.consider(score_after_state(search.board, piece, lowest_bit(unscored)));
+      int placement = lowest_bit(unscored);
+      choice.consider(score_after_state(search.board, piece, placement));
     }
     if constexpr (MAY_BOUND) {
-      if (bounds && best.exceeds(choice)) {
-        consider_bounds(search, piece, best, choice);
+      if (bounds && best_of_groups.exceeds(choice)) {
+        consider_bounds(search, piece, best_of_groups, choice);
         return choice;
       }
     }
-    choice.consider(best);
+    choice.consider(best_of_groups);
     return choice;
   }
 
@@ -503,24 +524,28 @@ struct Chooser {
     return after_state_score<List>(board, weights, piece, placement, column_weights);
   }
 
-  // Scores the placements of a group that lie inside the board and complete no row, one
-  // placement a lane, and records their scores in search.best.
+  // Scores a group of placements at once, one per lane, and records in search.best the scores
+  // of those that lie inside the board and complete no row. Their scores follow from what the
+  // drop changes.
   //
-  // Returns the lanes that are left for score_after_state, a bit a lane: those whose placements
-  // may let the game go on and complete a row. Every other lane needs no second look: its
-  // placement has been scored, or it ends the game, or the lane has no placement. If a feature
-  // of the list cannot be computed from drops, nothing is scored here, and every lane whose
-  // placement may let the game go on is left.
+  // Returns the set of lanes that the caller has to score one by one, as a bit mask: the
+  // placements that complete a row and may let the game go on. All other lanes are finished:
+  // they have been scored, they end the game, or they hold no placement. If some feature cannot
+  // be computed from what a drop changes, nothing is scored here, and all placements that may
+  // let the game go on are returned.
+  //
+  // The comparisons work lane by lane. A piece whose top is below fitting_limit lies inside the
+  // board; one whose top is not below survival_limit ends the game.
   template <int WIDTH>
   TETRIS_FUNCTION unsigned score_drops(Search& search, const Group<L, WIDTH>& group) const {
     Drop<L, WIDTH> drop(search.ground, group.shapes);
-    // The top is above every limit in a lane without a placement: its shape is too high, or it
-    // rests on a wall.
+    // In a lane without a placement the top is above both limits, because its shape is too high
+    // or rests on a wall.
     auto top = drop.top();
-    auto completed = drop.completed();
+    auto completed_rows = drop.completed();
     auto may_survive = top < survival_limit;
     if constexpr (List::computable_from_drops) {
-      auto completes_no_row = completed == L::bits(0);
+      auto completes_no_row = completed_rows == L::bits(0);
       auto is_scored = completes_no_row & (top < fitting_limit);
       if (L::is_worth_scoring(is_scored)) {
         typename L::Scores scores =
@@ -530,10 +555,9 @@ struct Chooser {
         if constexpr (HAS_TABLE<2>) scores = search.step_pairs.after(scores, drop);
         L::record_scores(search.best, scores, is_scored, group);
       }
-      // A piece that completes no row stays above the top if it reaches there, and ends the game.
-      auto is_left =
-          L::without(may_survive, completes_no_row);  // may_survive & ~completes_no_row
-      return L::lanes(is_left);
+      // Without a completed row nothing is removed, and a piece above the top ends the game.
+      auto is_unscored = L::without(may_survive, completes_no_row);
+      return L::lanes(is_unscored);
     } else {
       return L::lanes(may_survive);
     }
@@ -555,8 +579,8 @@ struct Chooser {
   TETRIS_FUNCTION void score_groups(Search& search, const Groups& groups) const {
     for (int i = 0; i < groups.count; ++i) score_group(search, groups.group[i]);
   }
-  // Scores one group. In vectors the work is a function of its own, which is not inlined, because
-  // the compiler then keeps more of its values in registers.
+  // Scores one group. In vectors the work is a function of its own, which is not inlined,
+  // because the compiler then keeps more of its values in registers.
   template <int WIDTH>
   TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {
     unsigned lanes;
@@ -570,16 +594,21 @@ struct Chooser {
     return score_drops(search, group);
   }
 
-  // Improves `choice` by the placements in search.best, whose recorded scores are only upper
-  // bounds. `best` is the placement with the highest bound. Its exact score is computed first.
-  // After that only placements whose bound is at least as high as the best exact score can still
-  // be better; there is seldom one, and the exact scores of all others are never computed.
+  // Replaces `choice` by the best of the placements in search.best if that is better than
+  // `choice`.
+  //
+  // The scores in search.best are only upper bounds of the exact scores, which are slow to
+  // compute. `best` is the placement with the highest bound; its exact score is computed first.
+  // After that only a placement whose bound is at least the best exact score so far can still
+  // be better, and usually there is none. A set of placements is a bit mask, and L::at_least
+  // returns the set of those with at least a score.
   TETRIS_FUNCTION void consider_bounds(
       const Search& search, int piece, const Choice& best, Choice& choice) const {
-    int difference = value_above_bound(search.board, piece, best.placement);
-    choice.consider({best.score + difference, best.placement});
-    if (difference == 0) return;
-    uint64_t others = L::at_least(search.best, choice.score) & ~(uint64_t{1} << best.placement);
+    int exact_minus_bound = value_above_bound(search.board, piece, best.placement);
+    choice.consider({best.score + exact_minus_bound, best.placement});
+    if (exact_minus_bound == 0) return;  // no other bound is higher than this exact score
+    uint64_t candidates = L::at_least(search.best, choice.score);
+    uint64_t others = candidates & ~(uint64_t{1} << best.placement);
     for (; others != 0; others &= others - 1) {
       int placement = lowest_bit(others);
       int bound = L::score_at(search.best, placement);

@@ -161,16 +161,21 @@ struct RowTransitions : BitCount<RowTransitions> {
   TETRIS_FUNCTION static int offset(const Geometry<L>& geometry) {
     return 2 * (geometry.height - (L::TOP + 1));
   }
-  // Returns the transitions after drops: the total before, plus two for every row of the piece,
-  // minus two for every full cell beside the end of a row. A row of the piece is one run of
-  // cells and has two ends; where a full cell touches an end, two transitions are missing.
+  // Returns the number of row transitions after a drop that completes no row, for every
+  // placement (lane). A row transition is a pair of horizontally neighbouring cells of which
+  // one is full and one is empty.
   //
-  // full_beside(k) marks the rows of the piece that end beside column k and meet a full cell
-  // there. The pieces are 1 to 4 columns wide. In a piece that is 1 or 4 columns wide all rows
-  // have the same ends, beside columns -1 and WIDTH. In other pieces a row may also end beside
-  // the first or the last column of the piece, or in the middle of three columns. popcount is
-  // slow, so that several columns share one: a row has only one left end and only one right end,
-  // hence the words of one side never have a bit in the same row, and their union has all bits.
+  // `total` is the number before the drop. The cells that a piece has in a row are consecutive,
+  // and have two ends. A row of the piece thus adds two transitions if it lies in empty space,
+  // none if a full cell touches one end, and takes two away if full cells touch both ends: two
+  // are added for the row, and two subtracted for every full cell at one of its ends.
+  //
+  // full_beside(k) returns the rows, one bit each, in which the piece ends beside column k and
+  // the cell in column k is full. k counts from the piece's left edge. If the piece is 1 or 4
+  // columns wide, all its rows end beside columns -1 and WIDTH; if it is 2 or 3 wide, some end
+  // beside its own first or last column, and if it is 3 wide, also beside its middle column.
+  // Counting bits is slow, so two words are joined before where they cannot have a bit in the
+  // same row: a row has one left end and one right end.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
     auto full_beside = [&](int k) {
@@ -178,16 +183,16 @@ struct RowTransitions : BitCount<RowTransitions> {
       auto rows_that_end_here = drop.piece_rows(drop.shape.contact[k + 1]);
       return cells & rows_that_end_here;
     };
-    auto pairs = L::ints(drop.shape.height);  // new transitions, divided by two
+    auto half_growth = L::ints(drop.shape.height);  // half of the new transitions
     if constexpr (WIDTH == 1 || WIDTH == 4) {
-      pairs = pairs - L::popcount_near(full_beside(-1), full_beside(WIDTH));
+      half_growth = half_growth - L::popcount_near(full_beside(-1), full_beside(WIDTH));
     } else {
-      auto left_side = full_beside(-1) | full_beside(0);
-      auto right_side = full_beside(WIDTH - 1) | full_beside(WIDTH);
-      pairs = pairs - L::popcount_near(left_side, right_side);
+      auto left_ends = full_beside(-1) | full_beside(0);
+      auto right_ends = full_beside(WIDTH - 1) | full_beside(WIDTH);
+      half_growth = half_growth - L::popcount_near(left_ends, right_ends);
     }
-    if constexpr (WIDTH == 3) pairs = pairs - L::popcount(full_beside(1));
-    return total + pairs + pairs;
+    if constexpr (WIDTH == 3) half_growth = half_growth - L::popcount(full_beside(1));
+    return total + half_growth + half_growth;
   }
 };
 
@@ -258,26 +263,40 @@ struct WellFeature : FeatureBase {
     auto pairs = depths + L::right(depths);
     return {L::total(depths), cache<uint16_t>(board, depths), cache<uint16_t>(board, pairs)};
   }
-  // Returns the sum of depths after drops. A drop changes the wells of the columns under the piece
-  // and of the two columns beside it, at offsets -1 to WIDTH. Their depths are computed again and
-  // added to those of all other columns. A well cell lies between two full cells, so that the
-  // columns at offsets -2 and WIDTH + 1 are needed, too.
+  // Returns the sum of the depths of all wells after a drop that completes no row, for every
+  // placement (lane). A well cell is an empty cell between two full cells.
+  //
+  // A drop changes the wells in the columns under the piece, at offsets 0 to WIDTH - 1, and in
+  // the columns beside it, at offsets -1 and WIDTH. These depths are computed again from the
+  // columns after the drop, which takes the neighbours at offsets -2 and WIDTH + 1 as well.
+  // lower_bound returns the depths of all other columns, which do not change. A column is a
+  // word with one bit per row; L::without(a, b) is a & ~b.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     using Bits = typename L::Bits;
     constexpr int CHANGED = WIDTH + 2;
-    // The changed columns and one more on each side; the column at offset k is element k + 2.
-    Bits column[CHANGED + 2];
-    Bits wells[CHANGED], changed[CHANGED];
-    TETRIS_UNROLL for (int k = -2; k < CHANGED; ++k) column[k + 2] = drop.cells_after(k);
+    // The changed columns with a neighbour on each side: element k + 2 is the column at offset
+    // k.
+    Bits columns[CHANGED + 2];
+    TETRIS_UNROLL for (int k = -2; k < CHANGED; ++k) columns[k + 2] = drop.cells_after(k);
+    // The well cells and the full cells of changed column i, which is at offset i - 1.
+    Bits wells[CHANGED], cells[CHANGED];
     TETRIS_UNROLL for (int i = 0; i < CHANGED; ++i) {
-      changed[i] = column[i + 1];
-      wells[i] = L::without(column[i] & column[i + 2], changed[i]);
+      Bits full_on_both_sides = columns[i] & columns[i + 2];
+      cells[i] = columns[i + 1];
+      wells[i] = L::without(full_on_both_sides, cells[i]);
     }
-    return lower_bound<L>(prepared, drop) + Self::template depths<L>(wells, changed);
+    auto unchanged_depths = lower_bound<L>(prepared, drop);
+    return unchanged_depths + Self::template depths<L>(wells, cells);
   }
-  // Returns the depths of the columns that do not change: the total minus those at offsets -1
-  // to WIDTH, which are subtracted in pairs.
+  // Returns the sum of the depths of the wells that a drop does not change, for every placement
+  // (lane).
+  //
+  // It is the total over the board minus the depths of the columns at offsets -1 to WIDTH from
+  // the piece's left edge. prepared.pairs holds for every column the sum of its depth and the
+  // next one's, so two columns are subtracted at a time. WIDTH + 2 columns change; if that
+  // number is odd, one is left over. at_offset(x, k) reads x at the column k columns right of
+  // the piece's left edge.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto lower_bound(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
@@ -285,7 +304,8 @@ struct WellFeature : FeatureBase {
     TETRIS_UNROLL for (int k = -1; k < WIDTH; k += 2) {
       unchanged = unchanged - drop.at_offset(prepared.pairs, k);
     }
-    if constexpr (WIDTH % 2 == 1) {
+    constexpr bool LAST_COLUMN_IS_LEFT = WIDTH % 2 == 1;
+    if constexpr (LAST_COLUMN_IS_LEFT) {
       unchanged = unchanged - drop.at_offset(prepared.depths, WIDTH);
     }
     return unchanged;
@@ -299,21 +319,26 @@ struct WellFeature : FeatureBase {
 
 struct Wells : WellFeature<Wells> {
   static constexpr bool has_lower_bound = true;
-  // Returns the depths of COUNT columns: every well cell counts the empty cells from itself
-  // downwards. All well cells fall together, one row at a time. A cell that meets a full cell
-  // disappears, and in every round each cell that still falls adds 1.
+
+  // Returns the depths of the wells in COUNT columns, summed, for every lane: every well cell
+  // counts the consecutive empty cells from itself downwards.
+  //
+  // wells[i] and cells[i] are the well cells and the full cells of column i, one bit per row; a
+  // shift to the left moves down by one row. All well cells fall at the same time, one row per
+  // round. A cell that reaches a full cell disappears, and every cell that still falls adds 1
+  // per round.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&cells)[COUNT]) {
     Bits falling[COUNT];
     TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) falling[i] = wells[i];
     auto total = L::popcount_sum(falling);
     for (;;) {
-      Bits still_falling = falling[0] ^ falling[0];  // 0
+      Bits falling_anywhere = falling[0] ^ falling[0];  // zeros in the type of Bits
       TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
         falling[i] = L::without(falling[i] << 1, cells[i]);
-        still_falling = still_falling | falling[i];
+        falling_anywhere = falling_anywhere | falling[i];
       }
-      if (!L::any(still_falling)) return total;
+      if (!L::any(falling_anywhere)) return total;
       total = total + L::popcount_sum(falling);
     }
   }
@@ -335,16 +360,21 @@ struct WellsFast : WellFeature<WellsFast> {
   }
 
  private:
-  // Takes the topmost run with a well cell in each column, and returns the sum of their depths.
-  // `rest` becomes the well cells of the other runs.
+  // In each of COUNT columns, removes the topmost run of empty cells that has a well cell, and
+  // returns the sum of the depths of these runs. A run of n cells from its topmost well cell
+  // down has the depth 1 + 2 + ... + n.
+  //
+  // wells[i] and cells[i] are the well cells and the full cells of column i. `rest` becomes the
+  // well cells that are not in these runs. A column is a word in which the topmost row is the
+  // lowest bit, so that `w & -w` is the topmost cell of w, and a subtraction borrows downwards.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depth_of_topmost_runs(
       const Bits (&wells)[COUNT], const Bits (&cells)[COUNT], Bits (&rest)[COUNT]) {
-    auto total = L::as_ints(wells[0] ^ wells[0]);  // 0
+    auto total = L::as_ints(wells[0] ^ wells[0]);  // zeros in the type of the sum
     TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
       Bits topmost = wells[i] & -wells[i];
-      // The subtraction borrows from the full cell below the run, and so sets the bits of the
-      // run.
+      // The subtraction borrows from the next full cell below. It clears that cell and sets all
+      // empty cells from `topmost` down to it, which are the run.
       Bits run = L::without(cells[i] - topmost, cells[i]);
       total = total + L::triangle(L::popcount(run));
       rest[i] = L::without(wells[i], run);
@@ -435,14 +465,20 @@ struct ThinCovers : FeatureBase {
   TETRIS_FUNCTION static auto prepare(const Board<L>& board) {
     return L::bits(typename L::Word(columns(board)));
   }
-  // Returns the number after drops. Columns that the piece does not touch count as before. A
-  // column of the piece counts if the piece has one cell there, and an empty cell is below it.
-  // `before` is the set of columns that counted before the drop.
+  // Returns, for every placement (lane), the number of columns whose topmost cell has an empty
+  // cell directly below it, after a drop that completes no row.
+  //
+  // `before` is the set of such columns before the drop; bit c + 1 is column c. Columns that
+  // the piece does not touch stay as they are. A column k of the piece counts if the piece has
+  // a single cell there (shape.lone[k] is 1, else 0) and covers an empty cell. A piece one
+  // column wide has four cells in it, and never counts.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
-    constexpr uint32_t COLUMNS_OF_PIECE = (2u << WIDTH) - 2;  // bits 1 .. WIDTH
+    // The piece's columns for a placement over column 0, bits 1 to WIDTH, moved to its column.
+    constexpr uint32_t COLUMNS_OF_PIECE = (2u << WIDTH) - 2;
     auto under_piece = L::template in_columns<COLUMNS_OF_PIECE>(drop.shape);
-    auto total = L::popcount(L::without(before, under_piece));
+    auto untouched = L::without(before, under_piece);
+    auto total = L::popcount(untouched);
     if constexpr (WIDTH > 1) {
       TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
         total = total + L::ints_where(drop.covers_gap(k), L::ints(drop.shape.lone[k]));

@@ -53,8 +53,8 @@ struct BestTwo {
   Choice second = NO_CHOICE;
   TETRIS_FUNCTION void clear() { first = second = NO_CHOICE; }
   // Inserts a placement, unless both conditions are false. `is_best` says that it exceeds the
-  // first placement, and `is_better` that it exceeds the second one. A new first placement moves
-  // the former one to the second place.
+  // first placement, and `is_better` that it exceeds the second one. A new first placement
+  // moves the former one to the second place.
   TETRIS_FUNCTION void insert(const Choice& other, bool is_best, bool is_better) {
     second.replace_if(is_better, other);
     second.replace_if(is_best, first);
@@ -127,10 +127,12 @@ TETRIS_FUNCTION Columns operator-(const Columns& a) {
 // once.
 constexpr int ROW_DIGITS = 4;
 
-// Adds the counts in `other` to those in `sum`, for all rows at once. Both counts have COUNT
-// binary digits on entry, lowest digit first. The sum has one digit more, which is written to
-// sum[COUNT] if there is room for it. The digits are added as in a ripple-carry adder: each
-// digit passes a carry to the next one.
+// Adds the counts `other` to the counts `sum`, for all rows of the board at once.
+//
+// The counts are bit-sliced: bit r of sum[i] is binary digit i of the count of row r. So one
+// bitwise operation handles a digit of all rows, and the additions are a ripple-carry adder.
+// Both counts have COUNT digits on entry, lowest digit first. The sum has one digit more, which
+// is stored in sum[COUNT] if that exists.
 template <int COUNT, class Words>
 TETRIS_FUNCTION void add_digits(Words (&sum)[ROW_DIGITS], const Words (&other)[COUNT]) {
   Words carry = sum[0] & other[0];
@@ -145,11 +147,11 @@ TETRIS_FUNCTION void add_digits(Words (&sum)[ROW_DIGITS], const Words (&other)[C
   if constexpr (COUNT < ROW_DIGITS) sum[COUNT] = carry;
 }
 
-// Adds up the counts of sixteen lanes, and gives the sum to every lane. On entry each lane has a
-// count of one binary digit in digit[0]. There are four rounds, in which STEP is 8, 4, 2 and 1.
-// In each round a lane adds the count of the lane that is STEP lanes on, which
-// `rotate(STEP, word)` fetches, digit by digit; COUNT is the number of digits before the round.
-// The function calls itself for the next round.
+// Adds up the counts of sixteen lanes, and gives the sum to every lane. On entry each lane has
+// a count of one binary digit in digit[0]. There are four rounds, in which STEP is 8, 4, 2 and
+// 1. In each round a lane adds the count of the lane that is STEP lanes on, which `rotate(STEP,
+// word)` fetches, digit by digit; COUNT is the number of digits before the round. The function
+// calls itself for the next round.
 template <int STEP = 8, int COUNT = 1, class Words, class Rotate>
 TETRIS_FUNCTION void add_lanes(Words (&digit)[ROW_DIGITS], const Rotate& rotate) {
   Words other[COUNT];
@@ -373,7 +375,8 @@ struct ScalarLanes {
     return all;
   }
   TETRIS_FUNCTION static Word or_columns(const ColumnBits& columns) { return or_all(columns); }
-  // Return for each slot the union of the slots from the first one to it, or from it to the last.
+  // Return for each slot the union of the slots from the first one to it, or from it to the
+  // last.
   TETRIS_FUNCTION static ColumnBits prefix_or(const ColumnBits& columns) {
     ColumnBits result = columns;
     TETRIS_UNROLL for (int i = 1; i < SLOTS; ++i) result.slot[i] |= result.slot[i - 1];
@@ -384,10 +387,12 @@ struct ScalarLanes {
     TETRIS_UNROLL for (int i = SLOTS - 2; i >= 0; --i) result.slot[i] |= result.slot[i + 1];
     return result;
   }
-  // Counts, for every row at once, the columns with a cell in it. The counts are written in
-  // binary to `digit`, as ROW_DIGITS describes. Two columns are added at a time: together with
-  // the lowest digit they give a new lowest digit and a carry, and the carry is then added to
-  // the higher digits one after the other.
+  // Counts, for every row of the board at once, the columns that have a cell in it.
+  //
+  // A column is a word with one bit per row. The counts are bit-sliced: bit r of digit[d]
+  // becomes binary digit d of the count of row r. Two columns are added at a time. Together
+  // with the lowest digit they give a new lowest digit and a carry (a full adder), and the
+  // carry is added to the higher digits one after the other.
   TETRIS_FUNCTION static void count_rows(const ColumnBits& columns, Bits (&digit)[ROW_DIGITS]) {
     TETRIS_UNROLL for (Bits& word : digit) word = 0;
     TETRIS_UNROLL for (int i = 0; i < SLOTS; i += 2) {
@@ -414,8 +419,12 @@ struct ScalarLanes {
   }
 
   // Returns the cells of a piece that rests with its bottom in `row` and its left edge over
-  // `column`, as columns of the board. A pattern of four bits says which rows of the piece a
-  // column holds, and the product of the pattern and row_unit(row) moves them to `row`.
+  // board column `column`, as columns of the board.
+  //
+  // `patterns` has four bits for each column of the piece, which say in which of its rows the
+  // column has cells. A column of the board is a word in which row r is bit TOP - r.
+  // Multiplying a pattern by row_unit(row), a power of two, shifts it to `row`. Board column c
+  // is in slot c + FIRST_COLUMN.
   TETRIS_FUNCTION static ColumnBits piece_columns(
       int piece, int orientation, int column, int row) {
     // The pattern of column c of the board is in bits 4 c to 4 c + 3.

@@ -50,18 +50,22 @@ TETRIS_FUNCTION V shift_left(V a, C n) {
   };
   return map(shift, a, n);
 }
-// Returns n (n + 1) / 2, number by number, for 32-bit numbers below 32.
+// Returns the triangular numbers n (n + 1) / 2 of a vector of 32-bit numbers below 32.
+//
+// With AVX-512 they are looked up in a table of 32 entries, which fills two registers. With
+// AVX2 they are computed. `map` applies a function to one register after the other.
 template <class V>
 TETRIS_FUNCTION V triangle_of(V n) {
   auto triangle = [](auto x) TETRIS_INLINE {
     using R = decltype(x);
     if constexpr (sizeof(R) == 64) {
-      auto low = _mm512_load_si512(small_numbers.triangle);
-      auto high = _mm512_load_si512(small_numbers.triangle + 16);
-      return (R)_mm512_permutex2var_epi32(low, (__m512i)x, high);
+      auto entries_0_to_15 = _mm512_load_si512(small_numbers.triangle);
+      auto entries_16_to_31 = _mm512_load_si512(small_numbers.triangle + 16);
+      return (R)_mm512_permutex2var_epi32(entries_0_to_15, (__m512i)x, entries_16_to_31);
     } else {
-      // The product fits the lower 16 bits of each number.
-      return (R)_mm256_madd_epi16((__m256i)x, (__m256i)(x + 1)) >> 1;
+      // madd multiplies 16-bit halves and adds their products; the upper halves are 0 here.
+      R product = (R)_mm256_madd_epi16((__m256i)x, (__m256i)(x + 1));
+      return product >> 1;
     }
   };
   return map(triangle, n);
@@ -127,8 +131,8 @@ struct VectorLanes {
     Ints all_second = as_ints(bits(weight_word(second)));
     return weights(all_first, all_second);
   }
-  // `interleave` puts the weight of the first feature into the lower half of a 32-bit number, and
-  // the weight of the second feature into its upper half, as add_products needs them.
+  // `interleave` puts the weight of the first feature into the lower half of a 32-bit number,
+  // and the weight of the second feature into its upper half, as add_products needs them.
   TETRIS_FUNCTION static Weights weights(Ints first, Ints second) {
     if constexpr (SHORT) return interleave(first, second);
     else return {first, second};
@@ -146,8 +150,8 @@ struct VectorLanes {
     else return map(add, map(add, sum, first, weights.first), second, weights.second);
   }
   // Returns a weight in the form in which lanes hold it: its lower 16 bits, and 0 above them.
-  // In 32-bit lanes multiply_add adds the products of both halves of a number, and an upper half
-  // of 0 leaves only the product of the lower halves.
+  // In 32-bit lanes multiply_add adds the products of both halves of a number, and an upper
+  // half of 0 leaves only the product of the lower halves.
   static constexpr int WEIGHT_MASK = 0xFFFF;
   TETRIS_FUNCTION static Word weight_word(int32_t weight) { return Word(weight & WEIGHT_MASK); }
   TETRIS_FUNCTION static int first_lane(Scores scores) { return scores[0]; }
@@ -158,8 +162,9 @@ struct VectorLanes {
     return repeat<Scores>(reduce(all, ADD)[0]);
   }
 
-  // Returns weight_word(table[index]) for each lane. AVX-512 gathers the entries with one
-  // instruction; on other processors each entry is loaded on its own.
+  // Returns a vector of the entries table[index], one for each lane, reduced to their lower 16
+  // bits, which is how lanes hold weights. AVX-512 gathers the entries with one instruction; on
+  // other processors they are loaded one after the other.
   TETRIS_FUNCTION static Ints weights_at(const int32_t* table, Ints index) {
 #if defined(__AVX512F__)
     if constexpr (sizeof(Ints) == 64 && !IS_PAIR<Ints>) {
@@ -185,9 +190,9 @@ struct VectorLanes {
     if constexpr (SHORT) return look_up(TRIANGLES, n);
     else return triangle_of(n);
   }
-  // Returns the number of bits of two words whose bits lie in the same four rows. The two halves
-  // of the second word change places, so that its bits do not meet those of the first word, and
-  // the bits of both are counted together.
+  // Returns the number of bits of two words whose bits lie in the same four rows. The two
+  // halves of the second word change places, so that its bits do not meet those of the first
+  // word, and the bits of both are counted together.
   TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {
     if constexpr (SHORT) return popcount(first | look_up(second, SWAPPED_BYTES));
     else return popcount(first | (second << 16) | (second >> 16));
@@ -218,8 +223,9 @@ struct VectorLanes {
   TETRIS_FUNCTION static Ints one_where(Mask condition) { return -condition; }
   TETRIS_FUNCTION static bool any(Bits value) { return any_bit(value); }
   // Returns what `rows` multiplies or shifts a pattern by to move it to a row; see
-  // ScalarLanes::row_unit. In words of 16 bits, rows go from 0 to 12. A look-up finds one byte at
-  // a time: the low byte of the word is entry `row` of the table, its high byte entry row + 8.
+  // ScalarLanes::row_unit. In words of 16 bits, rows go from 0 to 12. A look-up finds one byte
+  // at a time: the low byte of the word is entry `row` of the table, its high byte entry row +
+  // 8.
   TETRIS_FUNCTION static Unit row_unit(Ints row) {
     if constexpr (SHORT) {
       Ints index = row + ((row + ints(8)) << 8);
@@ -255,11 +261,14 @@ struct VectorLanes {
     return bits(pattern);
   }
 
-  // Returns for each placement the value of the column k columns right of its left edge; k is
-  // from -2 to 5. Lane x is the placement over column x, and needs slot x + k + FIRST_COLUMN. So
-  // the vector is moved by k + FIRST_COLUMN slots. The instructions have this number as an
-  // immediate, and each case below passes it on as a template argument. The compiler knows k
-  // wherever the function is inlined, and keeps one case.
+  // Returns for each lane the value of the board column at offset k from its placement: k
+  // columns right of the piece's left edge, with k from -2 to 5.
+  //
+  // `columns` has one value per slot, and board column c is in slot c + FIRST_COLUMN. Lane x
+  // holds the placement whose left edge is over column x, and so needs slot x + k +
+  // FIRST_COLUMN. That is `columns` moved by `first_slot` slots. Vector instructions need the
+  // distance as a constant, hence a case with a template argument for every distance. k is a
+  // constant wherever this function is inlined, and the compiler then keeps only one case.
   template <int WIDTH, class T>
   TETRIS_FUNCTION static T at_offset(T columns, const ShapeLanes<VectorLanes, WIDTH>&, int k) {
     const int first_slot = k + FIRST_COLUMN;  // the slot of lane 0
@@ -325,8 +334,8 @@ struct VectorLanes {
   }
 
   // The scores of all groups that have been recorded, from which first_best takes the best one.
-  // Lanes that are not candidates have the score NEVER. The two halves of a group, of eight lanes
-  // each, are numbered 2 * group and 2 * group + 1.
+  // Lanes that are not candidates have the score NEVER. The two halves of a group, of eight
+  // lanes each, are numbered 2 * group and 2 * group + 1.
   struct Best {
     Scores score[MAX_GROUPS];
     const int* first_placement[MAX_GROUPS];  // of the two halves
@@ -338,14 +347,19 @@ struct VectorLanes {
     }
   };
   TETRIS_FUNCTION static bool is_worth_scoring(Mask) { return true; }
-  // Records the scores of a group. Lanes that are not candidates get the score NEVER. Nothing is
-  // compared yet: first_best looks at all groups together.
+  // Appends the scores of a group of placements, one per lane, to `best`. Lanes that are not
+  // candidates get the score NEVER, the lowest one. The best score is not determined here:
+  // first_best does that once for all groups.
+  //
+  // `choose(mask, a, b)` selects number by number. `first_placement` holds the numbers of the
+  // placements in the first lane of each half of the group.
   template <int WIDTH>
   TETRIS_FUNCTION static void record_scores(
       Best& best, Scores score, Mask is_candidate, const Group<VectorLanes, WIDTH>& group) {
     if constexpr (SHORT) {
-      // Scores have 32 bits and the mask has 16. Interleaved with itself, each of its numbers
-      // becomes 32 bits, all ones or all zeros, in the order of the scores.
+      // In 16-bit lanes the scores have 32 bits, and the mask has 16. Interleaved with itself,
+      // a number of the mask becomes 32 bits, all ones or all zeros, in the order of the
+      // scores.
       Scores wide_mask = interleave(is_candidate, is_candidate);
       score = choose(wide_mask, score, scores(NEVER));
     } else {
@@ -385,8 +399,8 @@ struct VectorLanes {
     while (unsigned(placement - best.first_of_half(half)) >= 8) ++half;
     int lane_of_half = placement - best.first_of_half(half);
     int lane = lane_of_half + 8 * (half % 2);
-    // `interleave` puts the scores of 16-bit lanes of one register in the order of lanes 0-3, 8-11,
-    // 4-7, 12-15. So bits 2 and 3 of the lane change places in the index.
+    // `interleave` puts the scores of 16-bit lanes of one register in the order of lanes 0-3,
+    // 8-11, 4-7, 12-15. So bits 2 and 3 of the lane change places in the index.
     bool is_interleaved = SHORT && !IS_PAIR<Ints>;
     int swapped = (lane & 3) | (lane & 8) >> 1 | (lane & 4) << 1;
     int index = is_interleaved ? swapped : lane;

@@ -33,7 +33,8 @@ struct PlainBoard {
   int eroded_cells;          // as `eroded_cells` there
   int lines;                 // the number of rows that the placement removed
 
-  // Copies the columns of a board in lanes L, whose words have row r in bit L::TOP - r.
+  // Copies a board into plain numbers: bit r of columns_[c] becomes row r of column c, counted
+  // from the bottom. In the engine's board row r is bit L::TOP - r of a column.
   template <class L>
   TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
       : width(board.geometry.width),
@@ -43,8 +44,8 @@ struct PlainBoard {
         lines(board.lines) {
     using Word = typename L::Word;
     TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-      // Lanes may keep columns in a vector, which has no index. All columns but c are masked
-      // out, and the union of all is column c.
+      // The columns may lie in a vector register, which cannot be indexed. So all columns but c
+      // are masked out, and the bitwise OR of all columns is column c.
       Word only_column_c[MOST_SLOTS] = {};
       only_column_c[FIRST_COLUMN + c] = Word(~Word(0));
       auto mask = board.geometry.inside & L::load(only_column_c);

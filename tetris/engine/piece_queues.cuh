@@ -70,44 +70,53 @@ struct alignas(16) PieceQueues {
     if (threadIdx.x == 0) unfinished = games;
   }
 
-  // Puts the games of those lanes whose `is_waiting` is true into the queues of their pieces. All
-  // lanes of the warp have to call it; `game` and `piece` are the lane's own. The fence makes the
-  // state that a lane has written of its game visible to the warp that takes the game later.
+  // Puts games into the queues: every lane of a warp whose `is_waiting` is true adds its `game`
+  // to the queue of the `piece` that the game waits for. All lanes of the warp have to call it.
+  //
+  // A queue is a ring of entries in shared memory. tail[piece] counts the entries reserved so
+  // far, and a reserved entry is written once it is EMPTY. The fence makes what a lane has
+  // written of its game visible to the warp that takes the game later.
   __device__ void put(bool is_waiting, int game, int piece) {
     __threadfence_block();
     unsigned waiting = __ballot_sync(~0u, is_waiting);
     if (!is_waiting) return;
-    // The first lane with a piece reserves entries for all lanes with the same piece.
+    // The first lane with a piece reserves consecutive entries for all lanes with the same
+    // piece.
     int lane = threadIdx.x % 32;
     unsigned same_piece = __match_any_sync(waiting, piece);
     int leader = __ffs(same_piece) - 1;
-    uint32_t first = 0;
-    if (lane == leader) first = atomicAdd(&tail[piece], __popc(same_piece));
-    first = __shfl_sync(same_piece, first, leader);
-    unsigned lanes_before = same_piece & ((1u << lane) - 1);
-    uint16_t* reserved = entry(piece, first + __popc(lanes_before));
-    // The entry may still hold the game of the round before. That game has been taken, and its taker
-    // empties the entry at once, so that the wait is short.
+    uint32_t first_index = 0;
+    if (lane == leader) first_index = atomicAdd(&tail[piece], __popc(same_piece));
+    first_index = __shfl_sync(same_piece, first_index, leader);
+    unsigned earlier_lanes = same_piece & ((1u << lane) - 1);
+    uint16_t* reserved = entry(piece, first_index + __popc(earlier_lanes));
+    // The entry may still hold a game from the last round of the ring. Its taker has reserved
+    // it and empties it at once, so the wait is short.
     while (atomicCAS(reserved, EMPTY, uint16_t(game)) != EMPTY) continue;
   }
 
-  // Takes games that wait for a piece; all warps of a group call it together. It sets `piece` to the
-  // piece of the warp's games, and `game` to this thread's game: the same for THREADS neighbouring
-  // threads, and -1 for threads without one. Returns false when all games are finished.
+  // Takes a batch of games out of the queues for each warp of a group, and waits while there
+  // are none. All warps of the group call it together. Returns false when all games are
+  // finished.
+  //
+  // Sets `piece` to the piece that all games of this warp's batch wait for, and `game` to this
+  // thread's game, or -1 if there is none for it. THREADS neighbouring threads share a game.
   template <int THREADS>
   __device__ bool take(const WarpGroup& warps, int& game, int& piece) {
     const int lane = threadIdx.x % WARP;
-    // The last warp of the group to arrive reserves entries for all of them. By then no warp of
-    // the group has games left to put in, and none can wait for an entry that the group itself
-    // has to empty.
+    // Lane 0 counts the arrivals of the group's warps. The last warp to arrive reserves batches
+    // for all of them. By then every warp of the group has put its games back, so that the
+    // group cannot wait for an entry that it has to empty itself.
     uint32_t size = warps.size;
-    uint32_t own_arrival = lane == 0 ? atomicAdd(&arrivals[warps.number], 1u) : 0u;
-    uint32_t arrival = __shfl_sync(~0u, own_arrival, 0);
+    uint32_t arrival_of_lane_0 = lane == 0 ? atomicAdd(&arrivals[warps.number], 1u) : 0u;
+    uint32_t arrival = __shfl_sync(~0u, arrival_of_lane_0, 0);
     uint32_t round = arrival / size;
+    // There are two sets of batches: a slow warp may still read its batch of the last round.
     Batch* group_batches = batches[round % 2] + warps.number * warps.size;
     bool is_last = arrival % size == size - 1;
     if (is_last) reserve(warps, group_batches, WARP / THREADS);
     warps.wait();
+    // The first lanes take one entry each, and THREADS lanes then share each game.
     Batch batch = group_batches[warps.rank];
     piece = batch.piece;
     game = -1;
@@ -138,16 +147,21 @@ struct alignas(16) PieceQueues {
     return game;
   }
 
-  // Reserves a batch of games for each warp of a group, at most `most` games per batch; one whole
-  // warp calls it. The games come from the longest queue. If that queue has too few games for all
-  // warps and the group is the block's only one, the other warps get games of the next longest
-  // queue, and so on. While all queues are empty it waits; when all games are finished, it returns
-  // empty batches.
+  // Reserves a batch of games, consecutive entries of one queue, for each warp of a group, and
+  // writes the batches to `group_batches`. A batch has at most `most` games. All lanes of one
+  // warp call it together.
+  //
+  // The games come from the longest of the seven queues. If it has too few games for all warps,
+  // the remaining warps get empty batches, except if the group is the only one of the block:
+  // they then get games of the next longest queues. While all queues are empty it waits, and
+  // when all games are finished, all batches are empty. head[p] and tail[p] count the entries
+  // of queue p reserved so far for taking and for putting.
   __device__ void reserve(const WarpGroup& warps, Batch* group_batches, int most) {
     const int lane = threadIdx.x % WARP;
-    int filled = 0;  // how many warps have a batch
+    int filled = 0;  // the number of warps that have a batch
     while (filled < warps.size && (filled == 0 || warps.is_only_one())) {
-      // Lane p looks at queue p. The greatest of length * 8 + piece names the longest queue.
+      // Lane p < 7 looks at queue p. The maximum of 8 * length + p says which queue is longest.
+      // An atomic addition of 0 reads the newest value.
       bool has_queue = lane < PIECES;
       uint32_t first = has_queue ? atomicAdd(&head[lane], 0) : 0;
       uint32_t length = has_queue ? atomicAdd(&tail[lane], 0) - first : 0;
@@ -155,21 +169,21 @@ struct alignas(16) PieceQueues {
       int piece = int(longest & 7);
       uint32_t wanted = (warps.size - filled) * most;
       int count = int(min(longest >> 3, wanted));
-      if (count == 0) {
+      if (count == 0) {  // all queues are empty
         if (filled > 0 || !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0)) break;
         __nanosleep(100);
         continue;
       }
-      // Another group may have reserved entries of this queue in the meantime; then all is
-      // looked at again.
+      // Reserve the entries, unless another group has reserved some of this queue in the
+      // meantime.
       bool has_reserved =
           lane == piece && atomicCAS(&head[piece], first, first + count) == first;
       if (!__any_sync(~0u, has_reserved)) continue;
-      // Lane i writes the batch of the i-th of the warps that get games.
-      uint32_t begin = __shfl_sync(~0u, first, piece) + lane * most;
+      // Lane i writes the batch of the i-th warp that has none yet.
+      uint32_t first_of_batch = __shfl_sync(~0u, first, piece) + lane * most;
       int batch_size = min(count - lane * most, most);
       if (batch_size > 0) {
-        group_batches[filled + lane] = {begin, uint16_t(batch_size), uint16_t(piece)};
+        group_batches[filled + lane] = {first_of_batch, uint16_t(batch_size), uint16_t(piece)};
       }
       filled += (count + most - 1) / most;
     }

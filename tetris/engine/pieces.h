@@ -44,18 +44,26 @@ struct Shape {
   TETRIS_FUNCTION constexpr int top(int k) const { return nth_field(tops, k); }
 };
 
-// Returns a shape of `width` columns. `bottoms` and `tops` have one hexadecimal digit per column,
-// from left to right: column k holds rows bottom to top - 1.
+// Returns the shape of a piece in one orientation, from the outline of its columns.
+//
+// `bottoms` and `tops` have one hexadecimal digit per column, leftmost column first: column k
+// has cells in rows `bottom` to `top - 1` of the bounding box. A T that points up is
+// make_shape(3, 0x000, 0x121).
+//
+// The fields of Shape have four bits per column instead, with column k in bits 4 k to 4 k + 3.
+// A field of `patterns` is a bit mask of the column's rows. `first_row` repeats the bottoms as
+// an array; beyond the width it is NO_ROW, above every height.
 constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
   Shape shape{width, 0, 0, 0, 0, {NO_ROW, NO_ROW, NO_ROW, NO_ROW}};
   for (int k = 0; k < width; ++k) {
     int digit = width - 1 - k;  // the leftmost column is the most significant digit
     uint32_t bottom = nth_field(bottoms, digit);
     uint32_t top = nth_field(tops, digit);
-    uint32_t rows = pattern_of_rows(bottom, top);
-    shape.bottoms |= bottom << (4 * k);
-    shape.tops |= top << (4 * k);
-    shape.patterns |= rows << (4 * k);
+    uint32_t row_mask = pattern_of_rows(bottom, top);
+    int first_bit = 4 * k;
+    shape.bottoms |= bottom << first_bit;
+    shape.tops |= top << first_bit;
+    shape.patterns |= row_mask << first_bit;
     shape.first_row[k] = int8_t(bottom);
     if (int(top) > shape.height) shape.height = top;
   }
@@ -149,39 +157,58 @@ struct ShapeLanes {
     }
   }
 
-  // Sets what follows from single rows of the shape: `rows`, its rows by their number of cells,
-  // and `contact`, for each column the rows whose leftmost or rightmost cell is next to it. The
-  // cells of a row are consecutive, from column `first` to column `last`.
+  // Stores in lane `lane` two tables about the rows of a shape. A set of rows is a bit mask in
+  // which row j is bit 3 - j.
+  //
+  //     rows[n]     the rows that have n + 1 cells
+  //     contact[k]  the rows that have an end beside column k - 1: their first cell is in
+  //                 column k or their last cell in column k - 2
+  //
+  // The cells of a row are consecutive, from column `first` to column `last`. WIDTH is the
+  // number of columns of the shape.
   constexpr void set_rows(int lane, const Shape& shape) {
-    int beside[WIDTH + 2] = {};      // element k + 1: the rows that end beside column k
-    int with_cells[WIDTH + 1] = {};  // element n: the rows with n cells
+    int ends_beside[WIDTH + 2] = {};  // element k + 1: the rows that end beside column k
+    int with_cells[WIDTH + 1] = {};   // element n: the rows with n cells
     for (int row = 0; row < shape.height; ++row) {
       int first = WIDTH, last = 0, count = 0;
       for (int k = 0; k < WIDTH; ++k) {
-        if (row < shape.bottom(k) || row >= shape.top(k)) continue;
+        bool has_cell = row >= shape.bottom(k) && row < shape.top(k);
+        if (!has_cell) continue;
         first = first < k ? first : k;
         last = k;
         ++count;
       }
-      int pattern = 8 >> row;       // bit 3 - row
-      beside[first] |= pattern;     // column first - 1
-      beside[last + 2] |= pattern;  // column last + 1
-      with_cells[count] |= pattern;
+      int row_bit = 8 >> row;  // bit 3 - row
+      int left_neighbour = first - 1;
+      int right_neighbour = last + 1;
+      ends_beside[left_neighbour + 1] |= row_bit;
+      ends_beside[right_neighbour + 1] |= row_bit;
+      with_cells[count] |= row_bit;
     }
-    for (int k = 0; k < WIDTH + 2; ++k) contact[k].set(lane, beside[k]);
+    for (int k = 0; k < WIDTH + 2; ++k) contact[k].set(lane, ends_beside[k]);
     for (int n = 0; n < WIDTH; ++n) rows[n].set(lane, with_cells[n + 1]);
   }
 
-  // Sets what follows from the tops of the columns: the step from each column to the next one, in
-  // several forms, and the heights at both ends of the shape. `left` is the board column of the
-  // shape's left edge.
+  // Stores in lane `lane` what features need of the upper surface of a shape. A step is the
+  // difference between the tops of two neighbouring columns, the right one minus the left one.
+  // `left` is the board column of the shape's left edge.
+  //
+  //     inner_sizes    absolute value of the step after each column of the shape
+  //     inner_classes  this step plus STEP, which makes it an index of a table from 0 on
+  //     inner_sum      sum of the sizes
+  //     inner_flags    set of the steps that occur, with step s in bit s + 2
+  //     inner_steps    for each n two sets of columns, in which bit k is the step from column
+  //                    k - 1 to column k: the steps that fall by more than n, and those that
+  //                    rise by more than n
+  //     first_step     height of the leftmost column plus STEP
+  //     last_step      height of the rightmost column minus STEP
   constexpr void set_steps(int lane, const Shape& shape, int left) {
     uint32_t flags = 0, falls[INNER_STEPS] = {}, rises[INNER_STEPS] = {};
     int sum = 0;
     for (int k = 1; k < WIDTH; ++k) {
       int step = shape.top(k) - shape.top(k - 1);
       int size = step < 0 ? -step : step;
-      if (size <= 2) flags |= 1u << (step + 2);
+      if (size <= 2) flags |= 1u << (step + 2);  // larger steps have no flag
       inner_sizes[k - 1].set(lane, size);
       inner_classes[k - 1].set(lane, step + STEP);
       sum += size;
@@ -194,13 +221,20 @@ struct ShapeLanes {
     last_step.set(lane, shape.top(WIDTH - 1) - STEP);
     inner_flags.set(lane, int(flags));
     inner_sum.set(lane, sum);
-    // A lane of a vector is a placement over a fixed column, and its sets of steps are stored for
-    // that column. A single lane serves all columns, and `in_columns` moves its sets later.
+    // A lane of a vector is a placement over a fixed column, and its sets are moved to that
+    // column here. Scalar code has one lane for all columns, and moves the sets when it needs
+    // them.
     int shift = L::LANES > 1 ? left : 0;
     for (int n = 0; n < INNER_STEPS; ++n) {
-      uint32_t upper_half = STEP_WORDS == 1 ? rises[n] << 16 : 0u;
-      inner_steps[n][0].set(lane, int((falls[n] | upper_half) << shift));
-      if (STEP_WORDS > 1) inner_steps[n][STEP_WORDS - 1].set(lane, int(rises[n] << shift));
+      uint32_t falls_here = falls[n] << shift;
+      uint32_t rises_here = rises[n] << shift;
+      if (STEP_WORDS == 1) {
+        // Words of 32 bits hold both sets, the rises in the upper half.
+        inner_steps[n][0].set(lane, int(falls_here | rises_here << 16));
+      } else {
+        inner_steps[n][0].set(lane, int(falls_here));
+        inner_steps[n][STEP_WORDS - 1].set(lane, int(rises_here));
+      }
     }
   }
 };

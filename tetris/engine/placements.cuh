@@ -39,19 +39,21 @@ __constant__ const Widths WIDTHS = Widths();
 
 constexpr int NO_ORIENTATION = 15;
 
-// Returns, in one number, which orientations of each piece are WIDTH columns wide. A piece has
-// eight bits: at most two orientations of four bits each, and NO_ORIENTATION fills the rest. A
-// number needs no load from memory, for which a warp that is alone on its multiprocessor would
-// wait.
+// Returns a constant that says which orientations of every piece are WIDTH columns wide: byte p
+// belongs to piece p, and holds up to two orientations, four bits each, the first one in the
+// lower bits. The rest of a byte is filled with NO_ORIENTATION, which is 15.
+//
+// A constant in the code needs no load from memory. When a warp is alone on its multiprocessor,
+// no other warp would hide the wait for a load.
 template <int WIDTH>
 constexpr uint64_t packed_orientations() {
   uint64_t all_pieces = 0;
   for (int piece = 0; piece < PIECES; ++piece) {
-    uint64_t of_piece = 0xFF;
+    uint64_t piece_byte = 0xFF;  // NO_ORIENTATION twice
     for (int i = ORIENTATIONS[piece] - 1; i >= 0; --i) {
-      if (SHAPES.shape[piece][i].width == WIDTH) of_piece = (of_piece << 4 | i) & 0xFF;
+      if (SHAPES.shape[piece][i].width == WIDTH) piece_byte = (piece_byte << 4 | i) & 0xFF;
     }
-    all_pieces |= of_piece << (8 * piece);
+    all_pieces |= piece_byte << (8 * piece);
   }
   return all_pieces;
 }
@@ -67,15 +69,18 @@ __device__ inline bool has_width(int piece) {
   return nth_orientation<WIDTH>(piece, 0) != NO_ORIENTATION;
 }
 
-// Distributes the placements of those orientations of a piece that are WIDTH columns wide over the
-// threads of a warp, orientation after orientation. Returns this thread's placement as a group of
-// one. A thread without a placement gets a shape that is higher than any board.
+// Returns the placement that this thread of a warp has to score, as a group of one lane.
+//
+// A warp scores all placements of those orientations of a piece that are WIDTH columns wide, at
+// most two of them: the placements of the first orientation, column after column, are given to
+// the first threads, those of the second orientation to the next ones. A thread for which none
+// is left gets a shape that is higher than any board, so that it fits nowhere.
 template <class L, int WIDTH>
 __device__ inline Group<L, WIDTH> group_of_thread(int piece) {
   constexpr int COLUMNS = MAX_WIDTH - WIDTH + 1;  // placements of one orientation
   int nth = L::lane() / COLUMNS;
   int orientation = nth < 2 ? nth_orientation<WIDTH>(piece, nth) : NO_ORIENTATION;
-  Group<L, WIDTH> group;
+  Group<L, WIDTH> group;  // its shape is too high until it is set
   if (orientation != NO_ORIENTATION) {
     group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];
     group.shapes.column.value = L::lane() % COLUMNS;

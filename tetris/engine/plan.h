@@ -71,24 +71,32 @@ struct Groups {
   Group<L, WIDTH> group[CAPACITY];
   int count = 0;
 
-  // Adds the placements of one orientation of a piece. They become one group, or one group per
-  // column in single lanes. Two orientations that are three columns wide share a group: the
-  // second one `joins` the group of the first one, in its upper half of the lanes.
+  // Adds all placements of one orientation of a piece, which is WIDTH columns wide, to the
+  // groups. A group is a set of placements that are scored at once, one per lane.
+  //
+  // In vectors of 16 lanes one group holds all columns of an orientation. Pieces three columns
+  // wide have at most eight placements per orientation, so that two orientations share a group:
+  // the second one `joins` the group of the first one and takes the upper eight lanes. With one
+  // lane every placement is a group. CHUNK is the number of lanes for one orientation.
+  //
+  // first_placement[h] is the number of the placement in the first lane of half h of a group; 0
+  // in [1] means that the upper half is still free.
   constexpr void add(const Shape& shape, int orientation) {
     constexpr int CHUNK = Group<L, WIDTH>::CHUNK;
     constexpr int LAST_COLUMN = MAX_WIDTH - WIDTH;
-    for (int first = 0; first <= LAST_COLUMN; first += CHUNK) {
-      bool has_halves = CHUNK < L::LANES;
-      bool joins = has_halves && count > 0 && group[count - 1].first_placement[1] == 0;
+    constexpr bool HAS_FREE_HALF = CHUNK < L::LANES;
+    for (int first_column = 0; first_column <= LAST_COLUMN; first_column += CHUNK) {
+      bool joins = HAS_FREE_HALF && count > 0 && group[count - 1].first_placement[1] == 0;
       if (!joins) ++count;  // begin another group
       Group<L, WIDTH>& target = group[count - 1];
       int first_lane = joins ? CHUNK : 0;
-      for (int i = 0; i < CHUNK && first + i <= LAST_COLUMN; ++i) {
-        target.shapes.set(first_lane + i, shape, first + i);
+      for (int i = 0; i < CHUNK && first_column + i <= LAST_COLUMN; ++i) {
+        target.shapes.set(first_lane + i, shape, first_column + i);
       }
-      int placement = placement_number(orientation, first);
-      target.first_placement[joins ? 1 : 0] = placement;
-      if (!has_halves) target.first_placement[1] = placement + Group<L, WIDTH>::HALF;
+      int placement = placement_number(orientation, first_column);
+      int half = joins ? 1 : 0;
+      target.first_placement[half] = placement;
+      if (!HAS_FREE_HALF) target.first_placement[1] = placement + Group<L, WIDTH>::HALF;
     }
   }
 };

@@ -28,14 +28,16 @@ template <class List>
 using Games = StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD>;
 
 struct Cpu {
-  // Plays all streams, spread over torch's threads.
+  // Plays all streams of games, spread over torch's threads. Stream i belongs to the candidate
+  // (agent) candidate_of(i).
   template <class List>
   static void play(const RolloutArguments& all, const Tensor&) {
-    // Streams are handed out one by one: they take unequally long, and a fixed share would wait
-    // for the slowest. Streams of a candidate follow one another, so that a thread prepares its
-    // weights once.
-    // `next_stream++` is one atomic operation, so that no two threads get the same stream.
     std::atomic<int64_t> next_stream{0};
+    // One thread's work: plays one stream after the other until none is left. Streams take
+    // unequally long, so a thread gets its next stream only when it is ready for it;
+    // next_stream++ is atomic, so that no two threads get the same one. `games` holds a
+    // candidate's weights, prepared for play. The streams of a candidate are consecutive, so
+    // that a thread mostly prepares them once per candidate.
     auto play_streams = [&](int64_t, int64_t) {
       std::optional<Games<List>> games;
       int64_t prepared_candidate = -1;
@@ -52,8 +54,13 @@ struct Cpu {
     torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, play_streams);
   }
 
-  // Plays stream i, writes its board back, and adds its lines, games and decisions to the tensors.
-  // In tensors row r of a column is bit r, in the engine it is bit 31 - r; hence reversed_bits.
+  // Plays stream i, a sequence of games on one board, until it has made all decisions or ended
+  // as many games as it may. Writes its board back, and adds its lines, games and decisions to
+  // the tensors.
+  //
+  // In tensors row r of a column is bit r, and in the engine it is bit 31 - r, hence
+  // reversed_bits. `t` of a PieceReader is the number of the next piece, and so of the next
+  // decision. `known_in` may name another stream whose piece falls first.
   template <class List>
   static void play_stream(const RolloutArguments& all, int64_t i, Games<List>& games) {
     PieceReader pieces(all.pieces_of(i), all.start);

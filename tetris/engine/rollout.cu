@@ -14,7 +14,10 @@ namespace {
 using namespace tetris;
 
 struct Cuda {
-  // Launches the kernel that is fastest for so many games of this width.
+  // Plays all games of a rollout on the GPU of `boards`, with the kernel that is fastest for
+  // this number of games and width: play_few gives each game a warp, and returns false if there
+  // are too many games for that; play_side_by_side gives each game a thread. The usual width is
+  // a template argument, and 0 means any width.
   template <class List>
   static void play(const RolloutArguments& all, const Tensor& boards) {
     constexpr int64_t LIMIT = int64_t{1} << 31;

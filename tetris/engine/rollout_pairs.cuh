@@ -22,9 +22,12 @@ struct PairsRollout {
   ThreadSearch<List, BOARD_WIDTH> search;
   const int lane = threadIdx.x % WARP;
 
-  // Plays game `index` by all threads of a warp, until it has made as many decisions or ended as
-  // many games as the job asks for. All threads have the same state of the game; they differ only
-  // in the placements that they score.
+  // Plays game `index` by all threads of a warp, with the next piece known, until the game has
+  // made `decisions` decisions or as many games have ended on its board as the job allows. When
+  // a game ends, the next one begins on an empty board.
+  //
+  // All threads hold the same state of the game; they differ only in the placements that they
+  // score. `made` counts decisions.
   __device__ void play(uint32_t index) {
     int64_t games_left = job.games_left(index);
     if (games_left <= 0) return;
@@ -51,25 +54,30 @@ struct PairsRollout {
     return {search.memory.cached_columns(), lane};
   }
 
-  // Returns the placement of `piece` that begins the best pair, as choose_by_pairs of decision.h
-  // does, or NO_CHOICE if every pair ends the game. Each thread takes one placement of `piece` at a
-  // time and searches the board after it for the best placement of `next`.
+  // Returns the placement of `piece` that begins the best pair of placements of `piece` and
+  // `next`, or NO_CHOICE if every pair ends the game. All threads of a warp call it and get the
+  // same result.
+  //
+  // Each thread takes one placement of `piece` at a time, and searches the board after it for
+  // the best placement of `next`. The score of a pair is that of the second placement plus the
+  // features that describe the first placement.
   __device__ Choice best_pair(
       const Decision& decision, const Board<L>& board, int piece, int next) {
     const Geometry<L>& geometry = board.geometry;
     int count = count_placements(piece, geometry.width);
     Choice best = NO_CHOICE;
     for (int base = 0; base < count; base += WARP) {
-      // The whole warp has to search. A thread without a placement takes the first one and
-      // ignores the result.
+      // search.choose has to be called by the whole warp. A thread without a placement searches
+      // behind that of the first thread, and ignores the result.
       bool exists = base + lane < count;
-      int placement = nth_placement(piece, geometry.width, exists ? base + lane : base);
+      int number = exists ? base + lane : base;
+      int placement = nth_placement(piece, geometry.width, number);
       Landing<L> landing(board, piece, placement);
       AfterState<L> after(board, landing, piece, placement, column_cache());
       Choice second = search.choose(decision, after, next);
       bool survives = !landing.over && !next_piece_ends_game(geometry, landing.cells, next);
       if (exists && survives && second.placement != Choice::NONE) {
-        // second.score lacks only the features of the first placement.
+        // second.score lacks the features that describe the first placement.
         int first_value = List::placement_value(decision.weights, after);
         best.consider({second.score + first_value, placement});
       }

@@ -44,10 +44,13 @@ struct PoolRollout {
     return *reinterpret_cast<WarpMemory*>(first + warp * job.warp_bytes);
   }
 
-  // Makes one decision of game `index`: chooses a placement and plays it. `game` becomes the state
-  // after it. Returns whether the placement ends the game. `piece` is the piece that the warp's
-  // games wait for. The state is read only after the search, because the search needs the
-  // registers that would hold it.
+  // Makes one decision in game `index`: chooses a placement of the falling piece and plays it.
+  // Sets `game` to the state after it, and returns whether the placement ends the game.
+  //
+  // `piece` is the piece that the games of this warp wait for. `best_two` of a state are the
+  // two best placements of the next piece, packed in one number, if the search has computed
+  // them, and 0 otherwise. The state is read after the search, because the search needs all
+  // registers.
   __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
     uint32_t next_best_two = 0;
     Choice choice;
@@ -58,8 +61,8 @@ struct PoolRollout {
     Board<L> board(geometry, with_walls(geometry, game.columns));
     ++game.made;
     game.best_two = next_best_two;
-    // With two threads a game may have waited in the queue of another piece, and has its own one in
-    // its state.
+    // With expectimax (two threads per game) a game may have waited in the queue of another
+    // piece. Its state says which piece falls.
     int falling_piece = THREADS > 1 ? int(game.piece) : piece;
     return land(board, falling_piece, choice, game);
   }
@@ -87,11 +90,11 @@ struct PoolRollout {
   // Chooses as choose_by_prospects of decision.h does, by two threads a game, lanes 2 n and 2 n
   // + 1: each looks at all pieces that may come next behind one of the two best placements.
   //
-  // The search behind the chosen placement also yields the two best placements of the piece that
-  // does come next. They are returned in `next_best_two` and stored with the game, and the next
-  // decision begins with them. A game that has just begun has none. If the warp has such a game,
-  // all its threads first search the boards as they are, for `piece`, and then behind the two
-  // placements of each game.
+  // The search behind the chosen placement also yields the two best placements of the piece
+  // that does come next. They are returned in `next_best_two` and stored with the game, and the
+  // next decision begins with them. A game that has just begun has none. If the warp has such a
+  // game, all its threads first search the boards as they are, for `piece`, and then behind the
+  // two placements of each game.
   __device__ __forceinline__ Choice choose_ahead(
       uint32_t index, int piece, uint32_t& next_best_two) {
     int next = piece_of(index, job.states[index].made + 1);
@@ -105,21 +108,29 @@ struct PoolRollout {
     return better_of_two(best_two, next_best_two, prospect);
   }
 
-  // Makes one of the searches of choose_ahead and returns `is_behind`.
+  // Makes one of the two searches of an expectimax decision in game `index`, and returns
+  // `is_behind`. The first search finds the two best placements of the piece that falls; the
+  // second one looks at all pieces that may come next behind both of them. Two threads share a
+  // game, one for each of the two placements.
   //
-  // If `is_behind` is false, it searches the board of game `index` as it is, for `piece`, and sets
-  // `best_two` of a game that has none. If it is true, it searches the board after this thread's
-  // placement of `best_two`, for every piece that may come next: it adds them up in `prospect`,
-  // and sets `next_best_two` to the two best placements of `next`, the piece that does come.
+  // If `is_behind` is false, it searches the present board for the best placements of `piece`,
+  // and stores them in `best_two`, packed in one number, unless that is known already (not 0).
+  //
+  // If `is_behind` is true, it searches the board after this thread's placement of `best_two`,
+  // for every piece that may come next, and adds the results to `prospect`. The best placements
+  // of `next`, the piece that will in fact come, become `next_best_two`, so that the next
+  // decision can skip the first search.
   __device__ __forceinline__ bool search_once(uint32_t index, int piece, int next,
       bool is_behind, uint32_t& best_two, uint32_t& next_best_two, Prospect& prospect) {
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
     auto cells = with_walls(geometry, job.states[index].columns);
-    uint32_t ending = 0;  // the set of next pieces that cannot appear, which ends the game
-    int first_value = 0;  // the part of a pair's score that belongs to the first placement
+    uint32_t ending_pieces =
+        0;                // bit p: next piece p finds no room to appear and ends the game
+    int first_value = 0;  // the features that describe the first placement, weighted
     if (is_behind) {
+      // Play this thread's placement.
       Board<L> before(geometry, cells);
       int placement = Choice{0, unpack(best_two, lane % 2)}.placement_to_play();
       int falling_piece = job.states[index].piece;
@@ -128,7 +139,7 @@ struct PoolRollout {
       first_value = List::placement_value(decision.weights, after);
       cells = landing.cells;
       for (int i = 0; geometry.original && i < PIECES; ++i) {
-        ending |= (appears(geometry, cells, i) ? 0u : 1u) << i;
+        ending_pieces |= (appears(geometry, cells, i) ? 0u : 1u) << i;
       }
     }
     Board<L> board(geometry, cells, {search.memory.cached_columns(), lane});
@@ -139,8 +150,9 @@ struct PoolRollout {
       BestTwo best = search.best_two(decision, board_search, falling_piece);
       if (!is_behind && best_two == 0) best_two = pack(best);
       if (is_behind && falling_piece == next) next_best_two = pack(best);
-      bool goes_on = best.first.placement != Choice::NONE && (ending >> falling_piece & 1) == 0;
-      if (is_behind && goes_on) {
+      bool can_appear = (ending_pieces >> falling_piece & 1) == 0;
+      bool survives = best.first.placement != Choice::NONE && can_appear;
+      if (is_behind && survives) {
         ++prospect.survived;
         prospect.sum += best.first.score + first_value;
       }
@@ -148,10 +160,11 @@ struct PoolRollout {
     return is_behind;
   }
 
-  // Returns the placement of `best_two` with the better prospect, in both threads of a game. `own`
-  // is the prospect of this thread's placement; the even thread has the first placement. In both
-  // threads `next_best_two` becomes that of the thread whose placement is chosen. choose_ahead
-  // calls this after its searches. Only the placement of the result is set, not its score.
+  // Returns the placement of `best_two` with the better prospect, in both threads of a game.
+  // `own` is the prospect of this thread's placement; the even thread has the first placement.
+  // In both threads `next_best_two` becomes that of the thread whose placement is chosen.
+  // choose_ahead calls this after its searches. Only the placement of the result is set, not
+  // its score.
   __device__ __forceinline__ Choice better_of_two(
       uint32_t best_two, uint32_t& next_best_two, const Prospect& own) {
     int partner = lane ^ 1;
@@ -180,8 +193,10 @@ struct PoolRollout {
   }
 
  private:
-  // Puts games first to first + count - 1 into the queues of the pieces that they wait for. In the
-  // queues the games are numbered from 0. A stream that may begin no more games counts as finished.
+  // Puts the games `first` to `first + count - 1` of the job into the queues of the pieces that
+  // they wait for, by all threads of a block. In the queues the games are numbered from 0. A
+  // game that may not be played, because its stream has reached the limit of ended games,
+  // counts as finished.
   __device__ __forceinline__ void queue_games(uint32_t first, uint32_t count) {
     for (uint32_t base = 0; base < count; base += blockDim.x) {
       uint32_t i = base + threadIdx.x;
@@ -199,34 +214,40 @@ struct PoolRollout {
     }
   }
 
-  // Makes one decision of each game of a warp, and puts the games that are not finished back into
-  // the queues. All games of the warp wait for `piece`. `slot` is the number of this thread's game
-  // in the queues; it means nothing if `has_game` is false. `first` is the index of game 0.
+  // Makes one decision in each game of a warp, and puts the games that go on back into the
+  // queues of the pieces that they now wait for. All games of the warp wait for `piece`.
+  //
+  // `slot` is the number of this thread's game in the queues, which count from game `first` of
+  // the job. It is valid only if `has_game` is true. THREADS neighbouring threads share a game,
+  // and the first of them writes its state.
   __device__ __forceinline__ void advance(uint32_t first, int slot, int piece, bool has_game) {
-    // Lanes without a game compute the first game of the warp as well, but write nothing.
-    slot = __shfl_sync(~0u, slot, has_game ? lane : lane % THREADS);
+    // Threads without a game compute the first game of the warp too, but write nothing.
+    int source_lane = has_game ? lane : lane % THREADS;
+    slot = __shfl_sync(~0u, slot, source_lane);
     uint32_t index = first + slot;
     GameState game;
     bool over = decide(game, index, piece);
     int next = piece_of(index, game.made);
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     if (end_if_next_does_not_appear(geometry, next, game)) over = true;
-    if (over) game.best_two = 0;
-    // How many games a stream may still end is looked up only when one has ended, so that it takes
-    // no register during the search.
+    if (over) game.best_two = 0;  // those were placements on the old board
+    // games_left is read only when a game has ended, and not before the search, where it would
+    // take a register.
     bool is_finished = game.made == uint32_t(job.decisions) ||
                        (over && has_game && game.games >= job.games_left(index));
-    __syncwarp();  // By now the lanes without a game have read the state that is written below.
+    __syncwarp();  // The threads without a game have read the state that is now overwritten.
     bool writes = has_game && lane % THREADS == 0;
+    bool goes_on = writes && !is_finished;
+    bool ends = writes && is_finished;
     game.piece = next;
-    if (writes && !is_finished) job.states[index] = game;
-    if (writes && is_finished) write_result(job, index, game);
-    // A game whose two best placements are known is searched behind these, for all pieces, and may
-    // wait in any queue. Others have to wait in the queue of their next piece.
+    if (goes_on) job.states[index] = game;
+    if (ends) write_result(job, index, game);
+    // With expectimax, a game whose two best placements are known needs searches for all
+    // pieces, so it may wait in any queue. Other games wait in the queue of their next piece.
     int queue = game.best_two != 0 ? 0 : next;
-    queues.put(writes && !is_finished, slot, queue);
+    queues.put(goes_on, slot, queue);
     __syncwarp();
-    queues.finish(__popc(__ballot_sync(~0u, writes && is_finished)));
+    queues.finish(__popc(__ballot_sync(~0u, ends)));
   }
 };
 
@@ -256,7 +277,9 @@ __device__ __forceinline__ uint32_t begin_of_part(uint64_t count, uint32_t i, ui
   return count * i / parts;
 }
 
-// A block plays its share of the games, in as few batches of equal size as its memory allows.
+// Kernel: plays all games of a job, one block per multiprocessor. The games are divided evenly
+// among the blocks. A block plays its share in batches of nearly equal size, because its queues
+// hold at most `capacity` games.
 template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD>
 __global__ void __launch_bounds__(POOL_WARPS<List, LOOKAHEAD>* WARP, 1)
     rollout_pool(const __grid_constant__ PoolJob job) {

@@ -59,23 +59,28 @@ struct WarpRollout {
     return choice;
   }
 
-  // Plays game `index` by all threads of a warp, until it has made as many decisions or ended as
-  // many games as the job asks for. Thread FIRST_COLUMN + c holds column c of the board.
+  // Plays game `index` by all threads of a warp, until it has made `decisions` decisions or as
+  // many games have ended on its board as the job allows. When a game ends, the next one begins
+  // on an empty board.
+  //
+  // The warp holds one board: thread FIRST_COLUMN + c has column c, and geometry.walls are the
+  // columns of an empty board. Everything else is the same in all threads.
   __device__ void play(uint32_t index) {
     int64_t games_left = job.games_left(index);
     if (games_left <= 0) return;
     PieceStream stream = job.pieces_of(index);
     Geometry<L> geometry(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
-    // This thread's column. In tensors row r of it is bit r, and __brev turns it round.
+    // Load this thread's column. In tensors row r is bit r; __brev reverses the bits.
     int column = L::lane() - FIRST_COLUMN;
     bool is_inside = column >= 0 && column < job.rules.width;
     uint32_t* stored = job.boards + int64_t(index) * job.rules.width + column;
     L::ColumnBits cells = geometry.walls;
     if (is_inside) cells.own = __brev(*stored);
     uint32_t made = 0, lines = 0, ended = 0;
-    int pieces = 0;  // of 32 decisions, one in each thread
+    int pieces = 0;  // the pieces of 32 decisions, one in each thread
     for (; made < job.decisions && ended < games_left; ++made) {
+      // Draw the pieces of the next 32 decisions.
       if (made % WARP == 0) {
         pieces = stream.piece(job.start + made + L::lane());
         if (made == 0 && L::lane() == 0) pieces = job.first_piece(index);
@@ -87,7 +92,7 @@ struct WarpRollout {
       lines += landing.lines;
       ended += landing.over ? 1 : 0;
       cells = landing.over ? geometry.walls : landing.cells;
-      // The next piece is drawn only under the rule by which it can end the game.
+      // Under the rule `original` a game also ends if its next piece finds no room to appear.
       if (geometry.original &&
           next_piece_ends_game(geometry, cells, stream.piece(job.start + made + 1))) {
         ++ended;

@@ -15,10 +15,11 @@ struct HoleRows {
   TETRIS_FUNCTION static auto prepare(const Board<L>& board) {
     return L::or_all(board.holes());
   }
-  // Returns the rows that hold a hole after drops: those before, and in each column under the piece
-  // the rows between the column's topmost cell and the piece. `floor` is the row just below the
-  // piece, and `topmost - floor` sets the bits from the floor down to the row above the topmost
-  // cell. If the piece rests on the column, the two are the same row and no bit is set.
+  // Returns the rows that hold a hole after drops: those before, and in each column under the
+  // piece the rows between the column's topmost cell and the piece. `floor` is the row just
+  // below the piece, and `topmost - floor` sets the bits from the floor down to the row above
+  // the topmost cell. If the piece rests on the column, the two are the same row and no bit is
+  // set.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits rows, const Drop<L, WIDTH>& drop) {
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
@@ -102,14 +103,19 @@ struct RowGaps {
     }
     return prepared;
   }
-  // Returns the number of empty cells in `rows` after drops: the number before the drop, which is
-  // kept in binary digits, minus the cells of the piece in these rows.
+  // Returns the number of empty cells in a set of rows after a drop, for every placement
+  // (lane). `rows` is the set, one bit per row.
+  //
+  // prepared.digit holds the numbers of empty cells of all rows before the drop, bit-sliced:
+  // bit r of digit[i] is binary digit i of the number of row r. The sum over the rows is
+  // therefore the sum of 2^i popcount(digit[i] & rows), computed by Horner's scheme. The cells
+  // that the piece has in these rows are subtracted.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto count(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, typename L::Bits rows) {
     auto gaps = L::ints(0);
     TETRIS_UNROLL for (int i = ROW_DIGITS - 1; i >= 0; --i) {
-      gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);  // from the highest digit on
+      gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);
     }
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
       gaps = gaps - L::popcount(drop.piece_rows(drop.shape.piece[k]) & rows);
@@ -174,18 +180,18 @@ struct GapsOverHighestHole : GapsOverHoleRows<GapsOverHighestHole> {
 struct NearlyFullRows : FeatureBase {
   using Source = RowGaps;
   template <class L>
-  // Returns the number of such rows: those with an empty cell, except those in which an empty cell
-  // has another one to its left.
+  // Returns the number of such rows: those with an empty cell, except those in which an empty
+  // cell has another one to its left.
   TETRIS_FUNCTION static int of(const Board<L>& board) {
     auto empty = L::without(board.geometry.inside, board.cells);
     auto empty_to_the_left = L::left(L::prefix_or(empty));
     auto with_several = L::or_columns(empty & empty_to_the_left);
     return popcount(L::or_columns(empty) & ~with_several);
   }
-  // Returns the number of such rows after drops. A row that the piece does not reach must have one
-  // empty cell, and a row to which the piece adds n cells must have n + 1 empty cells before. The
-  // loop starts at n = WIDTH for the only piece that is four columns wide: it adds four cells to
-  // one row, and fewer to none.
+  // Returns the number of such rows after drops. A row that the piece does not reach must have
+  // one empty cell, and a row to which the piece adds n cells must have n + 1 empty cells
+  // before. The loop starts at n = WIDTH for the only piece that is four columns wide: it adds
+  // four cells to one row, and fewer to none.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(
       const RowGaps::Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {

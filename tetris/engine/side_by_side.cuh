@@ -23,28 +23,33 @@ void launch_pairs(const PairsJob& job, const Launcher& gpu) {
       rollout_pairs<List, BOARD_WIDTH>, blocks, warps * WARP, warps * job.warp_bytes, job);
 }
 
-// Launches a thread per game, in one block per multiprocessor with as many warps as there is
-// memory for. The memory is shared between queues for `capacity` games and the warps: the
-// capacity is halved as long as that makes room for more warps.
+// Launches the kernel that plays many games with one thread per game, in one block per
+// multiprocessor.
+//
+// The block's shared memory holds queues of games and `warp_bytes` for each warp. Smaller
+// queues leave room for more warps, but a block then plays its games in more batches. So the
+// capacity of the queues, in games, is halved as long as that gives the block more warps.
 template <class List, int BOARD_WIDTH>
 void launch_pool(PoolJob job, const Launcher& gpu) {
   constexpr int MOST_WARPS = POOL_WARPS<List, Lookahead::TETRIS_LOOKAHEAD>;
   int memory = gpu.block_memory();
-  int least = PieceQueues::bytes(LEAST_CAPACITY) + job.warp_bytes;
-  STD_TORCH_CHECK(
-      memory >= least, "expected a GPU with ", least, " bytes of shared memory a block");
+  int least_memory = PieceQueues::bytes(LEAST_CAPACITY) + job.warp_bytes;
+  STD_TORCH_CHECK(memory >= least_memory, "expected a GPU with ", least_memory,
+      " bytes of shared memory a block");
+  // Returns how many warps a block has if its queues hold `capacity` games, and their groups.
   auto warps_beside_queues = [&](int capacity) {
-    int room = std::max(0, (memory - PieceQueues::bytes(capacity)) / job.warp_bytes);
+    int bytes_for_warps = memory - PieceQueues::bytes(capacity);
+    int fitting_warps = std::max(0, bytes_for_warps / job.warp_bytes);
     int64_t games = job.total / gpu.multiprocessors;
-    return block_warps<List>(std::min(MOST_WARPS, room), games);
+    return block_warps<List>(std::min(MOST_WARPS, fitting_warps), games);
   };
   job.capacity = MOST_CAPACITY;
   BlockWarps warps = warps_beside_queues(job.capacity);
   while (job.capacity > LEAST_CAPACITY) {
-    BlockWarps with_half = warps_beside_queues(job.capacity / 2);
-    if (warps.count > 0 && with_half.count <= warps.count) break;
+    BlockWarps with_half_capacity = warps_beside_queues(job.capacity / 2);
+    if (warps.count > 0 && with_half_capacity.count <= warps.count) break;
     job.capacity /= 2;
-    warps = with_half;
+    warps = with_half_capacity;
   }
   job.groups = warps.groups;
   int bytes = PieceQueues::bytes(job.capacity) + warps.count * job.warp_bytes;

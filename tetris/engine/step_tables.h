@@ -42,30 +42,44 @@ struct StepTable {
   TETRIS_FUNCTION StepTable(const Board<L>& board, const int32_t* weights)
       : table(weights), total(total_of(board, weights)) {}
 
-  // Returns `sums` plus the sums of table entries after drops that complete no row: the total before
-  // the drop, minus the entries of the steps near the piece before the drop, plus their entries
-  // after it. Steps that the drop does not change cancel out. With STEPS = 2 an entry belongs to a
-  // pair of consecutive steps.
+  // Returns `sums` plus, for every placement, the table's part of its score after the drop.
+  //
+  // A step is the difference between the heights of two neighbouring columns, clamped to a
+  // class from 0 to 6. `table` holds the weight of every class at every slot; slot FIRST_COLUMN
+  // + c belongs to the step from column c to column c + 1. With STEPS = 1 an entry's index is
+  // slot * 8 + class; with STEPS = 2 an entry belongs to two consecutive steps, and its index
+  // is slot * 64 + class * 8 + class of the next step.
+  //
+  // `total` is the sum over the board before the drop. A drop changes only the steps at offsets
+  // -1 to WIDTH - 1 from the piece's left edge, so their old entries are subtracted and their
+  // new entries added. With STEPS = 2 the pair that begins at offset -2 changes, too. `drop` is
+  // a piece of WIDTH columns that completes no row; Ints and Scores hold one number per
+  // placement.
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
-    // Classes of the step at offset k, in element k + STEPS.
+    // Element k + STEPS is the class of the step at offset k, before and after the drop.
     Ints before[WIDTH + 2 * STEPS], after[WIDTH + 2 * STEPS];
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH + STEPS - 1; ++k) {
-      before[k + STEPS] = after[k + STEPS] = step_class<L>(drop.step_before(k));
+      before[k + STEPS] = step_class<L>(drop.step_before(k));
+      after[k + STEPS] = before[k + STEPS];
     }
-    after[STEPS - 1] = step_class<L>(drop.first_step());
+    // The drop replaces the step onto the piece, the steps within it, and the step off it.
+    after[-1 + STEPS] = step_class<L>(drop.first_step());
     TETRIS_UNROLL for (int k = 0; k + 1 < WIDTH; ++k) {
       after[k + STEPS] = L::ints(drop.shape.inner_classes[k]);
     }
     after[WIDTH - 1 + STEPS] = step_class<L>(drop.last_step());
 
+    // Subtract the old entry and add the new one; they are equal for a step that does not
+    // change.
     sums = sums + total;
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
       Ints slot = drop.column() + L::ints(k + FIRST_COLUMN);
-      Ints first = slot << BITS;
-      int next = STEPS == 2 ? k + STEPS + 1 : 0;
-      Ints index_after = first + join(after[k + STEPS], after[next]);
-      Ints index_before = first + join(before[k + STEPS], before[next]);
+      Ints first_of_slot = slot << BITS;
+      int element = k + STEPS;
+      int next = STEPS == 2 ? element + 1 : 0;  // `join` ignores it with one step
+      Ints index_after = first_of_slot + join(after[element], after[next]);
+      Ints index_before = first_of_slot + join(before[element], before[next]);
       Ints weight_after = L::weights_at(table, index_after);
       Ints weight_before = L::weights_at(table, index_before);
       auto entries = L::weights(weight_after, weight_before);

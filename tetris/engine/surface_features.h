@@ -31,9 +31,9 @@ struct Diversity : FeatureBase {
     return {
         cache<uint8_t>(board, L::prefix_or(flags)), cache<uint8_t>(board, L::suffix_or(flags))};
   }
-  // Returns the number of different steps after drops. They are the union of four sets: the steps
-  // left of the piece and right of it, which the drop does not change; the steps inside the
-  // piece, which its shape determines; and the two steps at its sides.
+  // Returns the number of different steps after drops. They are the union of four sets: the
+  // steps left of the piece and right of it, which the drop does not change; the steps inside
+  // the piece, which its shape determines; and the two steps at its sides.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto at_sides = L::step_flag(drop.first_step()) | L::step_flag(drop.last_step());
@@ -67,7 +67,8 @@ struct Bumpiness : BitCount<Bumpiness> {
   }
   // Returns the sum of sizes after drops. The steps from the columns at offsets -1 to WIDTH - 1
   // change: the sizes of the new ones are added, and the former sizes are subtracted, two
-  // neighbouring steps at a time. They are WIDTH + 1 steps, so that one is left if WIDTH is even.
+  // neighbouring steps at a time. They are WIDTH + 1 steps, so that one is left if WIDTH is
+  // even.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto sum = prepared.total + L::ints(drop.shape.inner_sum);
@@ -202,8 +203,8 @@ struct Steps {
     if constexpr (MOST == 1) return none(set & (set - L::bits(1)));
     else return none(set);
   }
-  // Returns the number of pieces that fit in more than MOST places, where MOST is 0 or 1. The I is
-  // never among the pieces that do not, because upright it rests on any column.
+  // Returns the number of pieces that fit in more than MOST places, where MOST is 0 or 1. The I
+  // is never among the pieces that do not, because upright it rests on any column.
   template <int MOST>
   TETRIS_FUNCTION Ints fitting() const {
     Ints unfitting = at_most<MOST>(fits_o()) + at_most<MOST>(fits_t()) +
@@ -219,49 +220,64 @@ struct StepSets {
   TETRIS_FUNCTION static Steps<L> prepare(const Board<L>& board) {
     return make<L>(board);
   }
-  // Returns the steps after drops. A drop replaces the steps from the columns at offsets -1 to
-  // WIDTH - 1. The new steps inside the piece are known from its shape, and the new steps at its
-  // two sides follow from the row in which it rests. For each size the set of steps is therefore
-  // the set before, without the replaced steps, together with the new steps of that size.
+  // Returns the steps of the surface after a drop that completes no row, for every placement.
+  //
+  // A step leads from the top of a column to the top of the next one. `at_least[n]` is the set
+  // of the columns at which a step of size n + 1 or more begins, one set for falling steps and
+  // one for rising steps. A set is a bit mask, in one word of 32 bits or two words of 16
+  // (Sets::WORDS). Written for a piece over column 0, bit 0 is the column left of the piece and
+  // bit k + 1 the piece's column k; in_columns moves such a set to the columns of every
+  // placement.
+  //
+  // A drop replaces the steps that begin left of the piece, inside it, and at its last column.
+  // So every new set is the old one without these columns, plus the steps inside the piece,
+  // which its shape says, plus the steps at its two sides, which depend on the row in which it
+  // rests.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static Steps<L> after(const Steps<L>& before, const Drop<L, WIDTH>& drop) {
     using Sets = FallsAndRises<L>;
-    constexpr uint32_t REPLACED =
-        (2u << WIDTH) - 1;  // bits 0 to WIDTH: offsets -1 to WIDTH - 1
+    constexpr uint32_t LEFT_OF_PIECE = 1u;
+    constexpr uint32_t LAST_OF_PIECE = 1u << WIDTH;
+    constexpr uint32_t REPLACED = 2 * LAST_OF_PIECE - 1;  // bits 0 to WIDTH
     Sets replaced;
     TETRIS_UNROLL for (int i = 0; i < Sets::WORDS; ++i) {
       replaced.word[i] = L::template in_columns<REPLACED * Sets::IN_BOTH_HALVES>(drop.shape);
     }
-    constexpr uint32_t LEFT_OF_PIECE = 1u;
-    constexpr uint32_t LAST_OF_PIECE = 1u << WIDTH;
-    SideStep<L, LEFT_OF_PIECE, WIDTH> first(drop.first_step(), drop.shape);
-    SideStep<L, LAST_OF_PIECE, WIDTH> last(drop.last_step(), drop.shape);
+    SideStep<L, LEFT_OF_PIECE, WIDTH> left_side(drop.first_step(), drop.shape);
+    SideStep<L, LAST_OF_PIECE, WIDTH> right_side(drop.last_step(), drop.shape);
     Steps<L> steps;
     TETRIS_UNROLL for (int n = 0; n < Steps<L>::SIZES; ++n) {
       Sets sets = before.at_least[n].without(replaced);
+      // The steps inside a piece have at most the size INNER_STEPS.
       if (WIDTH > 1 && n < INNER_STEPS) {
         TETRIS_UNROLL for (int i = 0; i < Sets::WORDS; ++i) {
-          auto inner = L::in_columns(drop.shape.inner_steps[n][i], drop.shape);
-          sets.word[i] = sets.word[i] | inner;
+          auto inside_piece = L::in_columns(drop.shape.inner_steps[n][i], drop.shape);
+          sets.word[i] = sets.word[i] | inside_piece;
         }
       }
-      first.add(sets, n + 1);
-      last.add(sets, n + 1);
+      left_side.add(sets, n + 1);
+      right_side.add(sets, n + 1);
       steps.at_least[n] = sets;
     }
     steps.pairs = before.pairs;
     return steps;
   }
-  // Returns the steps of a board, for lanes To. The board may be in other lanes L: the scalar
-  // value of a feature is computed from a board of vectors as well.
+  // Returns the steps of a board's surface as sets of columns, in lane type `To`.
+  //
+  // A step is the height of a column's right neighbour minus its own height. For n = 0, 1, 2,
+  // at_least[n] holds the columns whose step falls by more than n and those whose step rises by
+  // more than n. `pairs` holds the columns that have a right neighbour on the board. A set is a
+  // bit mask, which L::negative makes of the columns whose number is negative. The board may be
+  // in other lanes L than the result, because features are also computed as one scalar from a
+  // board in vectors.
   template <class To, class L>
   TETRIS_FUNCTION static Steps<To> make(const Board<L>& board) {
     auto step = L::right(board.heights) - board.heights;
     Steps<To> steps;
     TETRIS_UNROLL for (int n = 0; n < Steps<To>::SIZES; ++n) {
-      auto size = L::ints_everywhere(n);
-      uint32_t falls = L::negative(step + size);  // step < -n
-      uint32_t rises = L::negative(size - step);  // step > n
+      auto limit = L::ints_everywhere(n);
+      uint32_t falls = L::negative(step + limit);  // step < -n
+      uint32_t rises = L::negative(limit - step);  // step > n
       steps.at_least[n] = FallsAndRises<To>::make(falls, rises);
     }
     uint32_t pairs = L::negative(L::as_ints(board.geometry.pairs));

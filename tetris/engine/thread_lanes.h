@@ -66,10 +66,14 @@ struct ThreadLanes : ScalarLanes {
   }
   // Threads that branch apart wait for each other, so that all of them score.
   TETRIS_FUNCTION static bool is_worth_scoring(bool) { return true; }
-  // Returns the row in which the bottom of a shape comes to rest with its left edge over column
-  // x. The heights of all columns are packed into one number, six bits each, because a variable
-  // cannot index an array that lies in registers, but it can shift a register. Beyond the width
-  // of the shape, first_row is so large that its columns do not count.
+  // Returns the row in which the bottom of a shape comes to rest if it is dropped with its left
+  // edge over column x: the maximum, over its columns k, of the height of the board column
+  // below minus the bottom of column k.
+  //
+  // The heights are first packed into one 64-bit number, six bits per column, and shifted by x
+  // columns. A variable index into an array would force it out of the registers of the GPU, and
+  // a shift does not. Beyond the width of the shape first_row is so large that the difference
+  // is negative.
   TETRIS_FUNCTION static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
     constexpr int BITS = 6;
     constexpr int MASK = (1 << BITS) - 1;
@@ -77,7 +81,7 @@ struct ThreadLanes : ScalarLanes {
     TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) {
       packed |= uint64_t(heights.slot[FIRST_COLUMN + i] & MASK) << (BITS * i);
     }
-    packed >>= BITS * x;
+    packed >>= BITS * x;  // the height below column k of the shape now begins at bit BITS * k
     int row = 0;
     TETRIS_UNROLL for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
       int height = int(packed >> (BITS * k) & MASK);
@@ -85,8 +89,8 @@ struct ThreadLanes : ScalarLanes {
     }
     return row;
   }
-  // Records the score of this thread's placement if the placement is a candidate. Of equal scores
-  // the first one that is recorded stays: placements come in the order of the search.
+  // Records the score of this thread's placement if the placement is a candidate. Of equal
+  // scores the first one that is recorded stays: placements come in the order of the search.
   template <class Group>
   TETRIS_FUNCTION static void record_scores(
       Best& best, Scores score, bool is_candidate, const Group& group) {

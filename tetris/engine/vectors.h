@@ -121,7 +121,9 @@ TETRIS_FUNCTION V repeat(NumberOf<V> value) {
     return value - V{};
   }
 }
-// Returns a vector that has the first number of `a`, a register of sixteen bytes, in every place.
+// Broadcasts: returns a vector in which every number is the first number of `a`, a register of
+// sixteen bytes. The numbers have 16 or 32 bits. A vector V is one register of 16, 32 or 64
+// bytes, or a Pair of two registers.
 template <class V, class Bytes16>
 TETRIS_FUNCTION V repeat_first(Bytes16 a) {
   if constexpr (IS_PAIR<V>) {
@@ -130,13 +132,13 @@ TETRIS_FUNCTION V repeat_first(Bytes16 a) {
   } else if constexpr (sizeof(V) == 64) {
     return (V)_mm512_broadcastd_epi32((__m128i)a);
   } else if constexpr (sizeof(V) == 32) {
-    constexpr bool SHORT = sizeof(a[0]) == 2;
-    return (
-        V)(SHORT ? _mm256_broadcastw_epi16((__m128i)a) : _mm256_broadcastd_epi32((__m128i)a));
+    constexpr bool IS_16_BIT = sizeof(a[0]) == 2;
+    if constexpr (IS_16_BIT) return (V)_mm256_broadcastw_epi16((__m128i)a);
+    else return (V)_mm256_broadcastd_epi32((__m128i)a);
   } else {
-    // A shuffle takes bytes by their indices: here bytes 0 and 1, again and again.
-    auto first_two_bytes = _mm_set1_epi16(0x0100);
-    return (V)_mm_shuffle_epi8((__m128i)a, first_two_bytes);
+    // SSE has no broadcast, but a shuffle by byte indices: here 0, 1, 0, 1, ...
+    auto bytes_0_and_1 = _mm_set1_epi16(0x0100);
+    return (V)_mm_shuffle_epi8((__m128i)a, bytes_0_and_1);
   }
 }
 // Returns the same bits as numbers of another type.
@@ -167,8 +169,12 @@ TETRIS_FUNCTION V and_not(V a, V b) {
   return map(without, a, b);
 }
 
-// Returns the part of two vectors, `low` followed by `high`, that begins with number N and is as
-// long as one vector. So the last numbers of `low` come first, then the first numbers of `high`.
+// Returns as many consecutive numbers as one register holds, from number N on of the
+// concatenation of `low` and `high`. For registers of eight numbers, window<3> is low[3] ...
+// low[7], high[0], high[1], high[2].
+//
+// A register has 16, 32 or 64 bytes. `alignr` shifts the concatenation of two registers to the
+// right by a constant number of bytes, or of 32-bit numbers with AVX-512.
 template <int N, class R>
 TETRIS_FUNCTION R window(R low, R high) {
   constexpr int BYTES = N * sizeof(NumberOf<R>);
@@ -177,9 +183,12 @@ TETRIS_FUNCTION R window(R low, R high) {
   } else if constexpr (sizeof(R) == 64) {
     return (R)_mm512_alignr_epi32((__m512i)high, (__m512i)low, BYTES / 4);
   } else if constexpr (sizeof(R) == 32) {
-    // The instruction shifts bytes within each half of 16. It therefore needs the half that
-    // follows each half: `middle` is the upper half of `low` and then the lower half of `high`.
-    auto middle = _mm256_permute2x128_si256((__m256i)low, (__m256i)high, 0x21);
+    // With AVX2 the instruction joins the lower halves of its arguments, and the upper halves,
+    // each of sixteen bytes. `middle` brings the half that follows to each half: it is the
+    // upper half of `low` and then the lower half of `high`.
+    constexpr int UPPER_OF_LOW_THEN_LOWER_OF_HIGH = 0x21;
+    auto middle =
+        _mm256_permute2x128_si256((__m256i)low, (__m256i)high, UPPER_OF_LOW_THEN_LOWER_OF_HIGH);
     if constexpr (BYTES < 16) return (R)_mm256_alignr_epi8(middle, (__m256i)low, BYTES);
     else return (R)_mm256_alignr_epi8((__m256i)high, middle, BYTES - 16);
   } else {
@@ -203,17 +212,23 @@ struct alignas(64) WindowIndices {
   }
 };
 inline constexpr WindowIndices WINDOW_INDICES;
-// Returns numbers N to N + 7 of a vector of sixteen, in the lower half of the result and again
-// in its upper half. The lanes of a group of pieces three columns wide read columns so.
+
+// Returns the numbers N to N + 7 of a vector of sixteen numbers, twice: in the lower half of
+// the result and again in the upper half. N is from 0 to 7.
+//
+// A vector of placements of a piece three columns wide holds two orientations, both over
+// columns 0 to 7, and so reads the same eight columns in both halves.
 template <int N, class R>
 TETRIS_FUNCTION R window_in_both_halves(R a) {
   if constexpr (sizeof(R) == 64) {
     auto indices = _mm512_load_si512(WINDOW_INDICES.from[N]);
     return (R)_mm512_permutexvar_epi32(indices, (__m512i)a);
   } else if constexpr (sizeof(R) == 32) {
-    auto low = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x00);
-    auto high = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x11);
-    return (R)_mm256_alignr_epi8(high, low, 2 * N);
+    // Copy the lower eight 16-bit numbers to both halves, and the upper eight. The shift by N
+    // numbers of two bytes works on both halves at once.
+    auto lower_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x00);
+    auto upper_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x11);
+    return (R)_mm256_alignr_epi8(upper_twice, lower_twice, 2 * N);
   } else {
     return a;
   }
@@ -274,8 +289,8 @@ struct alignas(32) Bytes {
 inline Bytes BIT_COUNTS = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
 inline Bytes NIBBLES = {15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15};
 inline Bytes ONES = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-// Returns, for every byte of `index`, the byte of a table of sixteen bytes at that index. Only the
-// lower four bits of the index count; an index above 127 gives 0.
+// Returns, for every byte of `index`, the byte of a table of sixteen bytes at that index. Only
+// the lower four bits of the index count; an index above 127 gives 0.
 template <class R>
 TETRIS_FUNCTION R bytes_at(R table, R index) {
   if constexpr (sizeof(R) == 32) {
@@ -301,8 +316,8 @@ template <class V>
 constexpr bool HAS_POPCOUNT = false;
 #endif
 // Returns how many bits of each number are set, if the processor has an instruction for it. If
-// it has none, returns how many bits of each byte are set, which a table says for four bits at a
-// time; count_bits_in then adds up the bytes of a number.
+// it has none, returns how many bits of each byte are set, which a table says for four bits at
+// a time; count_bits_in then adds up the bytes of a number.
 template <class R>
 TETRIS_FUNCTION R bit_counts(R words) {
 #if defined(__AVX512VPOPCNTDQ__)
@@ -314,25 +329,28 @@ TETRIS_FUNCTION R bit_counts(R words) {
     return look_up(BIT_COUNTS, map(lower, words)) + look_up(BIT_COUNTS, map(lower, words >> 4));
   }
 }
-// prefix_union returns for each number its bitwise union with all numbers before it, and
-// suffix_union that with all numbers after it. There are four steps: they join each number with
-// the one that is 1, 2, 4 and 8 places away.
-//
-// In a register of 32 bytes an instruction shifts bytes only within each half of 16. So the steps
-// of 1, 2 and 4 places first make the unions of each half on its own. Then the last number of
-// the lower half, which is the union of that half, is joined with every number of the upper half;
-// for suffix_union the first number of the upper half with every number of the lower half.
+// Indices for look_up that repeat the last 16-bit number of sixteen bytes, or the first one.
 inline Bytes LAST_SHORT = {14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15};
 inline Bytes FIRST_SHORT = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
+
+// Returns for each of the sixteen numbers of a vector the bitwise OR of it and all numbers
+// before it: a prefix scan, in four steps that OR each number with the one 1, 2, 4 and 8 places
+// before.
+//
+// One AVX2 register holds sixteen 16-bit numbers, but its shifts move bytes only within each
+// half of sixteen bytes. The first three steps then scan both halves separately. The last
+// number of the lower half, which is the OR of that half, is finally ORed with every number of
+// the upper half. For other vectors window<N>(V{}, a) returns `a` moved by 16 - N places, with
+// zeros in front.
 template <class V>
 TETRIS_FUNCTION V prefix_union(V a) {
   if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
     a = a | (V)_mm256_slli_si256((__m256i)a, 2);
     a = a | (V)_mm256_slli_si256((__m256i)a, 4);
     a = a | (V)_mm256_slli_si256((__m256i)a, 8);
-    auto last = (__m256i)look_up(a, LAST_SHORT);  // the last number of each half, in all of it
-    constexpr int LOWER_TO_UPPER_HALF = 0x08;     // and 0 to the lower half
-    return a | (V)_mm256_permute2x128_si256(last, last, LOWER_TO_UPPER_HALF);
+    auto or_of_half = (__m256i)look_up(a, LAST_SHORT);  // in every number of the half
+    constexpr int LOWER_TO_UPPER_HALF = 0x08;           // and zeros to the lower half
+    return a | (V)_mm256_permute2x128_si256(or_of_half, or_of_half, LOWER_TO_UPPER_HALF);
   } else {
     a = a | window<15>(V{}, a);
     a = a | window<14>(V{}, a);
@@ -340,17 +358,24 @@ TETRIS_FUNCTION V prefix_union(V a) {
     return a | window<8>(V{}, a);
   }
 }
-// Returns for each number the union of it and all numbers after it; see prefix_union.
+// Returns for each of the sixteen numbers of a vector the bitwise OR of it and all numbers
+// after it: a suffix scan, in four steps that OR each number with the one 1, 2, 4 and 8 places
+// after.
+//
+// One AVX2 register holds sixteen 16-bit numbers, but its shifts move bytes only within each
+// half of sixteen bytes. The first three steps then scan both halves separately. The first
+// number of the upper half, which is the OR of that half, is finally ORed with every number of
+// the lower half. For other vectors window<N>(a, V{}) returns `a` moved by N places, with zeros
+// at the end.
 template <class V>
 TETRIS_FUNCTION V suffix_union(V a) {
   if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
     a = a | (V)_mm256_srli_si256((__m256i)a, 2);
     a = a | (V)_mm256_srli_si256((__m256i)a, 4);
     a = a | (V)_mm256_srli_si256((__m256i)a, 8);
-    auto first =
-        (__m256i)look_up(a, FIRST_SHORT);      // the first number of each half, in all of it
-    constexpr int UPPER_TO_LOWER_HALF = 0x81;  // and 0 to the upper half
-    return a | (V)_mm256_permute2x128_si256(first, first, UPPER_TO_LOWER_HALF);
+    auto or_of_half = (__m256i)look_up(a, FIRST_SHORT);  // in every number of the half
+    constexpr int UPPER_TO_LOWER_HALF = 0x81;            // and zeros to the upper half
+    return a | (V)_mm256_permute2x128_si256(or_of_half, or_of_half, UPPER_TO_LOWER_HALF);
   } else {
     a = a | window<1>(a, V{});
     a = a | window<2>(a, V{});
@@ -359,8 +384,8 @@ TETRIS_FUNCTION V suffix_union(V a) {
   }
 }
 
-// Returns, for every 32-bit number of a and b, the product of their lower halves plus the product
-// of their upper halves, as signed numbers of 16 bits.
+// Returns, for every 32-bit number of a and b, the product of their lower halves plus the
+// product of their upper halves, as signed numbers of 16 bits.
 template <class R>
 TETRIS_FUNCTION R multiply_add(R a, R b) {
   if constexpr (sizeof(R) == 64) return (R)_mm512_madd_epi16((__m512i)a, (__m512i)b);
@@ -368,8 +393,8 @@ TETRIS_FUNCTION R multiply_add(R a, R b) {
   else return (R)_mm_madd_epi16((__m128i)a, (__m128i)b);
 }
 
-// Returns for every number the sum of its bytes. Numbers have 16 bits, or in registers of 32 bytes
-// also 32 bits.
+// Returns for every number the sum of its bytes. Numbers have 16 bits, or in registers of 32
+// bytes also 32 bits.
 template <class R>
 TETRIS_FUNCTION R add_bytes(R bytes) {
   if constexpr (sizeof(R) == 32) {
@@ -393,8 +418,8 @@ TETRIS_FUNCTION auto count_bits_in(const V (&words)[COUNT]) {
   };
   return as<std::make_signed_t<NumberOf<V>>>(map(of_numbers, counts));
 }
-// Returns how many bits of a vector are set. The count is in the first number of the result; the
-// others mean nothing.
+// Returns how many bits of a vector are set. The count is in the first number of the result;
+// the others mean nothing.
 template <class V>
 TETRIS_FUNCTION auto count_all_bits(V words) {
   using Counts = Register<std::make_signed_t<NumberOf<V>>, 16 / sizeof(NumberOf<V>)>;
@@ -407,11 +432,18 @@ TETRIS_FUNCTION auto count_all_bits(V words) {
   }
 }
 
-// Returns a word with one bit per number of a vector: bit i is 1 if number i is negative.
+// Returns the signs of the sixteen numbers of a vector as a bit mask: bit i is 1 if number i is
+// negative.
+//
+// Sixteen 16-bit numbers are first packed into bytes, which keeps their signs, because movemask
+// exists for bytes but not for 16-bit numbers. Sixteen 32-bit numbers lie in one register of 64
+// bytes, or in a Pair of registers of 32 bytes, of which each gives eight bits.
 template <class R>
 TETRIS_FUNCTION unsigned signs(R a) {
   if constexpr (sizeof(a[0]) == 2) {
-    auto bytes = _mm_packs_epi16((__m128i)half<0>(a), (__m128i)half<1>(a));
+    auto lower_half = (__m128i)half<0>(a);
+    auto upper_half = (__m128i)half<1>(a);
+    auto bytes = _mm_packs_epi16(lower_half, upper_half);
     return unsigned(_mm_movemask_epi8(bytes));
   } else if constexpr (IS_PAIR<R>) {
     return signs(a.low) | signs(a.high) << 8;
@@ -444,13 +476,20 @@ TETRIS_FUNCTION Register<int32_t, 4> load_four(const int32_t* p) {
   return load<Register<int32_t, 4>>(p);
 }
 
-// Returns 32-bit numbers whose lower halves are the 16-bit numbers of `a`, and whose upper halves
-// are those of `b`. They fill two registers for each register of `a`. The instructions work on 16
-// bytes at a time: `low` has the numbers from the lower eight bytes of every 16, `high` the
-// numbers from the upper eight bytes.
+// Returns 32-bit numbers whose lower halves are the 16-bit numbers of the vector `a` and whose
+// upper halves are the 16-bit numbers of `b`: a0 + 2^16 b0, a1 + 2^16 b1, and so on.
+//
+// The result is twice as long as `a`, so it is a Pair of two registers for each register of
+// `a`, which `map` goes through. The order is that of the x86 unpack instructions, which work
+// on sixteen bytes at a time: first the numbers from the lower eight bytes of every sixteen,
+// then the others. `pack` restores the original order.
 template <class V>
 TETRIS_FUNCTION auto interleave(V a, V b) {
-  auto both = [](auto x, auto y) TETRIS_INLINE {
+  // Interleaves the 16-bit numbers x0 x1 ... of one register with y0 y1 ... of another one, and
+  // returns 32-bit numbers x0 + 2^16 y0, x1 + 2^16 y1, ... in two registers. `unpacklo` takes
+  // the numbers from the lower eight bytes of every sixteen, `unpackhi` those from the upper
+  // eight.
+  auto interleave_registers = [](auto x, auto y) TETRIS_INLINE {
     using Wide = Register<int32_t, sizeof(x) / 4>;
     if constexpr (sizeof(x) == 32) {
       auto low = (Wide)_mm256_unpacklo_epi16((__m256i)x, (__m256i)y);
@@ -462,10 +501,10 @@ TETRIS_FUNCTION auto interleave(V a, V b) {
       return Pair<Wide>{low, high};
     }
   };
-  return map(both, a, b);
+  return map(interleave_registers, a, b);
 }
-// Returns the 32-bit numbers of a pair that `interleave` ordered as 16-bit numbers, in the order
-// that they had before.
+// Returns the 32-bit numbers of a pair that `interleave` ordered as 16-bit numbers, in the
+// order that they had before.
 template <class R>
 TETRIS_FUNCTION auto pack(Pair<R> a) {
   using Narrow = Register<int16_t, sizeof(R) / 2>;

@@ -81,8 +81,8 @@ struct WarpLanes : ThreadLanes {
     return columns;
   }
   __device__ static void count_rows(const ColumnBits& columns, Bits (&digit)[ROW_DIGITS]) {
-    // The sixteen slots are in the lower half of the warp. The upper half gets a copy of them, so
-    // that both halves add up the same counts.
+    // The sixteen slots are in the lower half of the warp. The upper half gets a copy of them,
+    // so that both halves add up the same counts.
     Bits from_other_half = __shfl_sync(~0u, columns.own, lane() ^ 16);
     digit[0] = columns.own | from_other_half;
     add_lanes(digit, [](int step, Bits word) { return __shfl_sync(~0u, word, lane() ^ step); });

@@ -21,8 +21,9 @@ static_assert(Number(ScalarType::Long) == Number::Long &&
               Number(ScalarType::Float) == Number::Float &&
               Number(ScalarType::Double) == Number::Double);
 
-// Returns a fitness as a contiguous tensor of Float, Double or Long, the types that the kernels
-// rank. Narrower types are converted to one of these, which keeps their order.
+// Returns the fitness as a contiguous tensor of type Float, Double or Long, the types that the
+// kernels can rank. Half and BFloat16 become Float, and Bool and smaller integers become Long,
+// which keeps the order of the values.
 inline Tensor ranked_fitness(const Tensor& fitness) {
   ScalarType type = fitness.scalar_type();
   switch (type) {
@@ -103,9 +104,11 @@ Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
   return outputs;
 }
 
-// The operator cem_update on a device: checks the arguments, allocates the results, and calls
-// run() unless the tensors are on the meta device. Returns the new distribution, record and
-// generation, and the elites.
+// The operator cem_update, the update of a cross-entropy method's distribution from a
+// generation's fitness: checks the arguments, allocates the results, and calls run() to compute
+// them, unless the tensors are on the meta device, which only has shapes. Returns the new
+// distribution, record and generation number, and the indices of the elites. `false` says that
+// `weights` has one weight per elite.
 template <void (&run)(const Job&, Device)>
 Outputs cem_update(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
     const Tensor& record, const Tensor& generation, std::optional<Tensor> extra_variance,

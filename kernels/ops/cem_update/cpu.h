@@ -82,11 +82,19 @@ class Selector {
   Selector(int64_t population, int64_t wanted)
       : keys(population), rank(wanted), wanted_(wanted) {}
 
-  // Writes the K elites to `index` (K + 1 places, of which the last is scratch) by the keys in
-  // `keys`, and sets `usable` and `best`. can_fail: whether the largest key marks a candidate
-  // that failed; integers cannot fail.
+  // Selects the elites, the `wanted_` candidates with the smallest keys, and writes their
+  // indices to `index`: in index order, followed by the first candidates that failed, if too
+  // few did not fail. Also sets `usable`, the number of elites that did not fail, and `best`,
+  // the index of the best candidate.
+  //
+  // keys[i] is the key of candidate i, an unsigned integer; a smaller key is better. If
+  // can_fail is true, the largest key marks a candidate that failed, whose fitness is NaN or
+  // infinitely bad; a fitness of integers cannot fail. `index` has one place more than there
+  // are elites, which is scratch.
   void select(bool can_fail, int64_t* index) {
-    Key least = ~Key(0), most = 0, failures = 0;  // the population is below 2^31
+    Key least = ~Key(0);
+    Key most = 0;      // the largest key that did not fail
+    Key failures = 0;  // the population is below 2^31
     for (Key key : keys) {
       bool failed = can_fail && key == kFailed;
       least = std::min(least, key);
@@ -96,9 +104,14 @@ class Selector {
     const auto passed = int64_t(keys.size() - failures);
     usable = std::min(passed, wanted_);
     best = std::find(keys.begin(), keys.end(), least) - keys.begin();
-    take(passed > wanted_ ? threshold(least, most) : most, index);
-    for (int64_t i = 0, place = usable; place < wanted_; ++i) {
-      if (keys[i] == kFailed) index[place++] = i;
+    Key limit = passed > wanted_ ? threshold(least, most) : most;
+    take(limit, index);
+    // Fill up with failed candidates.
+    int64_t place = usable;
+    for (int64_t i = 0; place < wanted_; ++i) {
+      if (keys[i] != kFailed) continue;
+      index[place] = i;
+      ++place;
     }
   }
 
@@ -121,8 +134,9 @@ class Selector {
     return int64_t(count);
   }
 
-  // Returns, by bisection between two keys, the least key that at least K keys are at or below.
-  // If exactly K keys are at or below a key that was tried, that key will do.
+  // Returns a key that separates the elites: exactly `wanted_` keys are at or below it, or if
+  // ties make that impossible, it is the smallest key with at least that many at or below it.
+  // It is found by bisection between the keys `low` and `high`.
   Key threshold(Key low, Key high) const {
     while (low < high) {
       Key middle = low + (high - low) / 2;
@@ -173,18 +187,23 @@ void fold(double (*sums)[kColumns], int residues, int width) {
 // Returns how many residue classes of `count` numbers are not empty.
 int residues_of(int64_t count) { return int(std::min<int64_t>(count, kResidues)); }
 
-// Returns the sum of number(p) over the places p = 0 to `count` - 1, in the order of update.h:
-// each chunk is folded (residue classes, then a tree), then the chunks' sums are folded in the
-// same way.
+// Returns the sum of number(p) for p = 0 to `count` - 1, added in an order that the GPU kernels
+// use as well, so that all devices get the same bits.
+//
+// The numbers are split into chunks of kChunk. In a chunk, those with the same residue r = p
+// mod kResidues are added one after the other, and then `fold` adds the sums of the residues as
+// a binary tree. The sums of the chunks are added in the same way.
 template <typename Number>
 double ordered_sum(int64_t count, const Number& number) {
   double chunks[kResidues][1] = {};
   for (int64_t first = 0; first < count; first += kChunk) {
     int64_t last = std::min(count, first + kChunk);
-    double part[kResidues][1] = {};
-    for (int64_t p = first; p < last; ++p) part[p % kResidues][0] += number(p);
-    fold(part, kResidues, 1);
-    chunks[first / kChunk % kResidues][0] += part[0][0];
+    double residues[kResidues][1] = {};
+    for (int64_t p = first; p < last; ++p) residues[p % kResidues][0] += number(p);
+    fold(residues, kResidues, 1);
+    double chunk_sum = residues[0][0];
+    int64_t chunk = first / kChunk;
+    chunks[chunk % kResidues][0] += chunk_sum;
   }
   fold(chunks, kResidues, 1);
   return chunks[0][0];
@@ -199,24 +218,33 @@ struct Tile {
 
   Moments moments(int j) const { return {chunks[0][0][j], chunks[1][0][j]}; }
 
-  // Computes the moments, in the order of update.h: chunk by chunk, and in a chunk one residue
-  // class after the other.
+  // Computes the first two moments of the elites, the sums of w x and w x^2, in each of `width`
+  // <= kTile dimensions, with x counted from the best candidate. The results are chunks[0][0]
+  // and chunks[1][0].
   //
-  // rows: the candidates of the problem, from the tile's first dimension on; `stride` apart.
-  // width: dimensions of the tile. index, weight: the candidate and the weight at each place of
-  // the list of elites; weight may be null. usable: elites that did not fail. best: the best
-  // candidate.
+  // The order of the additions is the same on all devices, so that they get the same bits. The
+  // list of elites is split into chunks of kChunk. In a chunk the elites whose places have the
+  // same residue mod kResidues are added one after the other (`add`), and then the sums of the
+  // residues as a binary tree (`fold`). The sums of the chunks are added in the same way.
+  //
+  //     rows    the candidates' coordinates, from the first of these dimensions on;
+  //             candidate i begins at rows + i * stride
+  //     index   the candidate at each place of the list of elites
+  //     weight  the weight w at each place; null means that all are 1
+  //     usable  how many elites did not fail and are added
+  //     best    the best candidate
   void sum(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight,
       int64_t usable, int64_t best) {
     for (int j = 0; j < width; ++j) base[j] = rows[best * stride + j];
-    int chunk_classes = residues_of((usable + kChunk - 1) / kChunk);
+    // The residues mod kResidues that the numbers of chunks take.
+    int chunk_residues = residues_of((usable + kChunk - 1) / kChunk);
     for (auto& sums : chunks) {
-      for (int r = 0; r < chunk_classes; ++r) std::fill(sums[r], sums[r] + width, 0.0);
+      for (int r = 0; r < chunk_residues; ++r) std::fill(sums[r], sums[r] + width, 0.0);
     }
     for (int64_t begin = 0; begin < usable; begin += kChunk) {
       int64_t end = std::min(usable, begin + kChunk);
       int residues = residues_of(end - begin);
-      int chunk = int(begin / kChunk % kResidues);
+      int chunk_residue = int(begin / kChunk % kResidues);
       for (int r = 0; r < residues; ++r) {
         if (width == kTile) {
           add<kTile>(rows, stride, kTile, index, weight, begin + r, end, r);
@@ -226,46 +254,56 @@ struct Tile {
       }
       for (int moment = 0; moment < 2; ++moment) {
         fold(part[moment], residues, width);
-        for (int j = 0; j < width; ++j) chunks[moment][chunk][j] += part[moment][0][j];
+        const double* chunk_sum = part[moment][0];
+        for (int j = 0; j < width; ++j) chunks[moment][chunk_residue][j] += chunk_sum[j];
       }
     }
-    for (auto& sums : chunks) fold(sums, chunk_classes, width);
+    for (auto& sums : chunks) fold(sums, chunk_residues, width);
   }
 
  private:
-  // Adds up w x and w x^2 over residue class r of a chunk, the places p, p + kResidues, ...
-  // below `end`, in each dimension of the tile. kWidth: the width, where the compiler knows it
-  // and can keep the sums in registers, or 0.
+  // Adds up w x and w x^2 over every kResidues-th elite, from place p to `end` - 1 of the list
+  // of elites, in each of `width` dimensions, and stores the sums in part[0][r] and part[1][r].
+  //
+  // x is a candidate's coordinate minus the best candidate's, base[j]. index[p] is the
+  // candidate at place p, whose coordinates begin at rows + index[p] * stride. weight[p] is its
+  // weight w; null means that all are 1. If the compiler knows the width, as kWidth > 0, it
+  // keeps the sums in registers.
   template <int kWidth>
   void add(const T* rows, int64_t stride, int width, const int64_t* index, const double* weight,
       int64_t p, int64_t end, int r) {
-    int count = kWidth > 0 ? kWidth : width;
-    double first[kTile] = {}, second[kTile] = {};  // moments
+    int columns = kWidth > 0 ? kWidth : width;
+    double first_moment[kTile] = {}, second_moment[kTile] = {};
     for (; p < end; p += kResidues) {
-      const T* row = rows + index[p] * stride;
+      const T* candidate = rows + index[p] * stride;
       if (!weight) {
-        for (int j = 0; j < count; ++j) {
-          double x = double(row[j]) - base[j];
-          first[j] += x;
-          second[j] += x * x;
+        for (int j = 0; j < columns; ++j) {
+          double x = double(candidate[j]) - base[j];
+          first_moment[j] += x;
+          second_moment[j] += x * x;
         }
       } else {
-        for (int j = 0; j < count; ++j) {
-          double x = double(row[j]) - base[j];
+        for (int j = 0; j < columns; ++j) {
+          double x = double(candidate[j]) - base[j];
           double weighted = weight[p] * x;
-          first[j] += weighted;
-          second[j] += weighted * x;
+          first_moment[j] += weighted;
+          second_moment[j] += weighted * x;
         }
       }
     }
-    std::copy(first, first + count, part[0][r]);
-    std::copy(second, second + count, part[1][r]);
+    std::copy(first_moment, first_moment + columns, part[0][r]);
+    std::copy(second_moment, second_moment + columns, part[1][r]);
   }
 };
 
-// Selects the elites of a problem, and writes them and the record. Sets job.selection,
-// job.index and job.weight of the problem, which update_tile() needs. selector: scratch of a
-// CPU thread.
+// Selects the elites of a problem, an entry of the batch, and writes their indices and the
+// problem's record (best fitness and so on).
+//
+// Also sets what the update of the distribution needs: job.selection, job.index, the candidate
+// at each place of the list of elites, and job.weight, the weight at each place. The list is in
+// index order; the result `elites` is ordered by rank instead, best first, if settings.ranked
+// is true. `selector` is scratch memory of the CPU thread. A key is an unsigned integer that
+// ranks a fitness, smallest first.
 template <typename Type>
 void select_elites(Work& job, int64_t problem, Selector<typename Type::Key>& selector) {
   const Settings& settings = job.settings;
@@ -275,13 +313,15 @@ void select_elites(Work& job, int64_t problem, Selector<typename Type::Key>& sel
     selector.keys[i] = Type::key(fitness[i], settings.maximize);
   }
   selector.select(Type::kCanFail, index);
-  int64_t usable = selector.usable;
+  int64_t usable = selector.usable;  // the elites that did not fail
+
   Selection& selection = job.selection[problem];
   selection.usable = usable;
   selection.best = selector.best;
   selection.weight = make_weight(settings, double(usable), double(usable));
   if (settings.ranked || job.weights) selector.set_ranks(index);
   if (job.weights) {
+    // Weights come by rank. Every place of the list gets the weight of its rank.
     double* weight = job.weight.data() + problem * job.places();
     for (int64_t p = 0; p < usable; ++p) weight[p] = job.weights[selector.rank[p]];
     const double* w = job.weights;
@@ -291,25 +331,35 @@ void select_elites(Work& job, int64_t problem, Selector<typename Type::Key>& sel
   }
   int64_t* elites = job.elites + problem * settings.elites;
   for (int64_t p = 0; p < settings.elites; ++p) {
-    elites[settings.ranked ? selector.rank[p] : p] = index[p];
+    int64_t position = settings.ranked ? selector.rank[p] : p;
+    elites[position] = index[p];
   }
+
+  // The fitness of the best and of the worst elite, and the sum over all elites.
   auto value = [&](int64_t i) { return Type::value(fitness[i]); };
-  auto by_key = [&](int64_t a, int64_t b) { return selector.keys[a] < selector.keys[b]; };
+  auto is_better_key = [&](int64_t a, int64_t b) {
+    return selector.keys[a] < selector.keys[b];
+  };
   double top = 0.0;
   double threshold = 0.0;
   if (usable > 0) {
+    int64_t worst = *std::max_element(index, index + usable, is_better_key);
     top = value(selector.best);
-    threshold = value(*std::max_element(index, index + usable, by_key));
+    threshold = value(worst);
   }
-  double known = job.record[problem * kFigures + kBestFitness];
-  selection.is_new_best = is_better(top, known, settings.maximize);
+  double best_known = job.record[problem * kFigures + kBestFitness];
+  selection.is_new_best = is_better(top, best_known, settings.maximize);
   double sum = ordered_sum(usable, [&](int64_t p) { return value(index[p]); });
   write_record(job, problem, usable, top, sum, threshold, *job.generation);
 }
 
-// Updates the marginals of a tile: dimensions `left` to `left` + `width` - 1 of a problem.
-// tile: scratch. mean_share: the share of the new mean in the averaged one. extra_variance:
-// what the generation adds to every variance.
+// Updates the distribution of a problem in the dimensions `left` to `left + width - 1`.
+//
+// A distribution is a matrix of kRows x dimensions: the rows are mean, standard deviation,
+// averaged mean and best candidate so far. tile.sum computes the moments of the elites, and
+// write_marginal a column of the new distribution from them. `tile` is scratch, `mean_share`
+// the share of the new mean in the averaged one, and `extra_variance` is added to every
+// variance. `floors` are the smallest standard deviations, if there are any.
 template <typename T>
 void update_tile(const Work& job, Tile<T>& tile, int64_t problem, int64_t left, int width,
     double mean_share, double extra_variance) {
@@ -318,19 +368,20 @@ void update_tile(const Work& job, Tile<T>& tile, int64_t problem, int64_t left, 
   const Selection& selection = job.selection[problem];
   int64_t offset = problem * kRows * dimensions + left;
   const T* distribution = static_cast<const T*>(job.distribution) + offset;
-  const T* rows =
+  const T* candidates =
       static_cast<const T*>(job.candidates) + problem * settings.population * dimensions + left;
-  tile.sum(rows, dimensions, width, job.index.data() + problem * job.places(),
-      job.weights_of(problem), selection.usable, selection.best);
+  const int64_t* index = job.index.data() + problem * job.places();
+  tile.sum(candidates, dimensions, width, index, job.weights_of(problem), selection.usable,
+      selection.best);
   const auto* floors = static_cast<const T*>(job.floors);
   const T* floor = floors ? floors + problem * settings.floor_stride + left : nullptr;
   for (int j = 0; j < width; ++j) {
     T old[kRows];
     for (int row = 0; row < kRows; ++row) old[row] = distribution[row * dimensions + j];
     double least_std = floor ? double(floor[j]) : -std::numeric_limits<double>::infinity();
+    T best_coordinate = candidates[selection.best * dimensions + j];
     write_marginal(job, offset + j, selection.usable > 0, selection.weight, tile.moments(j),
-        rows[selection.best * dimensions + j], selection.is_new_best, old, extra_variance,
-        least_std, mean_share);
+        best_coordinate, selection.is_new_best, old, extra_variance, least_std, mean_share);
   }
 }
 
@@ -346,7 +397,9 @@ void select(Work& job) {
   });
 }
 
-// Updates the marginals of all problems; threads share the tiles.
+// Updates the marginals (mean, standard deviation and so on of every dimension) of all
+// problems, the entries of the batch. The dimensions of each problem are split into tiles of
+// kTile, and the CPU threads share the tiles of all problems.
 template <typename T>
 void update(const Work& job) {
   const Settings& settings = job.settings;
@@ -358,9 +411,10 @@ void update(const Work& job) {
   share(settings.problems * tiles, tile_cost, [&](int64_t begin, int64_t end) {
     Tile<T> tile;
     for (int64_t item = begin; item < end; ++item) {
-      int64_t left = item % tiles * kTile;
+      int64_t problem = item / tiles;
+      int64_t left = item % tiles * kTile;  // the first dimension of the tile
       int width = int(std::min<int64_t>(kTile, dimensions - left));
-      update_tile(job, tile, item / tiles, left, width, mean_share, extra_variance);
+      update_tile(job, tile, problem, left, width, mean_share, extra_variance);
     }
   });
 }

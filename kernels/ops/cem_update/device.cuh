@@ -101,11 +101,13 @@ struct alignas(2 * sizeof(Key)) Entry {
   }
 };
 
-// Sorts entries in shared memory by key, then by place: a bitonic sort, `count` is a power of
-// two. The threads of a block call it together. A round merges sequences of `size` entries, by
-// steps that compare entries at a distance of `step`. Up to a distance of 32 the pairs of a
-// warp's threads are in entries that no other warp touches, so that a barrier of the warp is
-// enough.
+// Sorts `count` entries, a power of two, in shared memory by key and then by place, with a
+// bitonic sort. All threads of the block call it together.
+//
+// A round merges sequences of size / 2 entries into sorted ones of `size` entries, in
+// alternating directions. A step of it compares, and if necessary swaps, entries that are
+// `step` apart. Up to a distance of 32 the pairs of a warp lie in entries that no other warp
+// touches, so that a barrier of the warp is enough before the next step.
 template <typename Key>
 CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
 #pragma unroll 1
@@ -114,6 +116,7 @@ CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
     for (int step = size / 2; step > 0; step /= 2) {
 #pragma unroll 1
       for (int pair = threadIdx.x; pair < count / 2; pair += blockDim.x) {
+        // The first entry of the pair; bit `step` of its index is 0.
         int low = 2 * pair - (pair & (step - 1));
         int high = low + step;
         Entry<Key> a = entry[low];
@@ -124,6 +127,7 @@ CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
           entry[high] = a;
         }
       }
+      // After the last step of a large round, the next round begins with a large distance.
       if (step > kWarp || (step == 1 && size > kWarp)) {
         __syncthreads();
       } else {

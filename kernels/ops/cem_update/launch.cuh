@@ -7,26 +7,31 @@
 
 namespace cem_tetris::update {
 
-// Launches the merge sort that ranks a list of elites: writes the elites by rank to job.elites,
-// if they should be ranked, and the weight of each place to `weight`, if it is not null. index:
-// the elites of every problem (an entry of the batch) in index order.
+// Launches a merge sort that ranks the elites of every problem (entry of the batch) by fitness,
+// best first. If settings.ranked is true, it writes the elites by rank to job.elites; if
+// `weight` is not null, it writes the weight of each place of the list of elites. `index` holds
+// the elites in index order.
+//
+// tile_kernel sorts tiles of kTile elites, and each merge_kernel joins up to kMerged tiles into
+// one. A slot is an entry of the sorted sequence; slots without an elite fill the last tile of
+// a problem.
 template <typename Key, typename Gpu>
 void launch_ranks(
     const Gpu& device, const Job& job, const int64_t* index, Device where, double* weight) {
   int64_t elites = job.settings.elites;
-  int64_t largest = kTile;  // slots of a tile in the last pass
-  while (largest * kMerged < elites) largest *= kMerged;
-  int64_t count = divide_up(elites, largest) * largest;  // slots of a problem
+  int64_t largest_tile = kTile;  // the slots of a tile in the last merge
+  while (largest_tile * kMerged < elites) largest_tile *= kMerged;
+  int64_t count = divide_up(elites, largest_tile) * largest_tile;  // slots of a problem
   int64_t slots = job.settings.problems * count;
   STD_TORCH_CHECK(slots < int64_t{1} << 30, "cem_update: expected fewer elites");
-  // Each pass reads one half and writes the other.
+  // Every merge reads one half of these tensors and writes the other.
   ScalarType key_type = sizeof(Key) == 8 ? ScalarType::Long : ScalarType::Int;
   Tensor keys = empty(where, key_type, {2, slots});
   Tensor places = empty(where, ScalarType::Int, {2, slots});
   Slots<Key> from{mutable_data<Key>(keys), mutable_data<int32_t>(places), int32_t(count)};
   Slots<Key> to{from.key + slots, from.place + slots, from.count};
   device.launch(tile_kernel<Key>, slots / kTile, kTile, 0, job, index, from);
-  for (int64_t size = kTile; size <= largest; size *= kMerged) {
+  for (int64_t size = kTile; size <= largest_tile; size *= kMerged) {
     device.launch(merge_kernel<Key>, slots / kRankThreads, kRankThreads, 0, job, index, from,
         to, int32_t(size), weight);
     std::swap(from, to);
@@ -100,16 +105,17 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
 // An update of no problems only counts the generation.
 __global__ void count_kernel(Job job) { *job.new_generation = *job.generation + 1; }
 
-// Launches an update: one kernel if a block can hold the population, otherwise several. Gpu:
-// launches kernels, zeroes memory, and knows the number of multiprocessors; tests have one that
-// emulates it.
+// Launches the kernels of an update: a single kernel if one block can hold the population and
+// the elites, otherwise several. `Gpu` launches kernels, zeroes memory, and knows the number of
+// multiprocessors; tests have one that emulates it on the CPU. Without problems (entries of the
+// batch) only the generation is counted.
 template <typename Gpu>
 void launch(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
   if (settings.problems == 0) return device.launch(count_kernel, 1, 1, 0, job);
-  bool wide = is_wide(job);
-  bool doubles = job.type == Number::Double;
-  bool ranks = settings.ranked || job.weights;
+  bool wide = is_wide(job);                     // the fitness has 64 bits
+  bool doubles = job.type == Number::Double;    // so have the candidates
+  bool ranks = settings.ranked || job.weights;  // the ranks of the elites are needed
   int64_t most_ranked = wide ? kSingleRanked<uint64_t> : kSingleRanked<uint32_t>;
   int64_t most_elites = ranks ? most_ranked : kSingleElites;
   if (settings.population <= kSinglePopulation && settings.elites <= most_elites) {

@@ -86,41 +86,47 @@ CEM_TETRIS_DEVICE_FUNCTION int block_sum(int x, int (&sums)[kMaxWarps]) {
   return warp_sum(lane < int(blockDim.x) / kWarp ? sums[lane] : 0);
 }
 
-// Finds the next digit of the last elite's key (search.limit), after a pass of the radix search
-// has counted in search.bins how many candidates have each digit. The bin that holds the
-// candidate number `wanted`, counted from the best one, is the digit. The block that finishes a
-// pass last calls it. Each of its threads has some neighbouring bins, and empties them for the
-// next pass.
+// One step of a radix search for the key of the worst elite, the candidate number `wanted` in
+// the order of the keys: determines the next digit of this key and adds it to search.limit.
 //
-// is_first: whether this is the pass of the upper digit. shift: the lowest bit of the digit in
-// the key. wanted: the number of elites. sums: scratch, one number per warp.
+// search.bins[d] is the number of candidates whose key has digit d and agrees with search.limit
+// in the higher digits. search.before is the number of candidates with smaller higher digits.
+// The digit is the bin in which the running sum of the counts reaches `wanted`. All threads of
+// the block that finishes a pass last call this function. Each of them has kOwn neighbouring
+// bins, and empties them for the next pass.
+//
+//     is_first  whether this is the highest digit
+//     shift     the lowest bit of the digit in the key
+//     sums      scratch, one number per warp
 CEM_TETRIS_DEVICE_FUNCTION void add_digit(
     Search& search, bool is_first, int shift, int64_t wanted, int (&sums)[kMaxWarps]) {
   constexpr int kOwn = kBins / kSearchThreads;  // bins of a thread
   int thread = threadIdx.x;
   int lane = thread % kWarp;
   int warp = thread / kWarp;
-  uint32_t own[kOwn];
+  uint32_t count[kOwn];
   uint32_t total = 0;
   for (int i = 0; i < kOwn; ++i) {
     volatile uint32_t* bin = &search.bins[thread * kOwn + i];
-    total += own[i] = *bin;
+    count[i] = *bin;
+    total += count[i];
     *bin = 0;
   }
-  // The candidates in bins below the thread's first one, and with smaller digits before this
-  // one.
+  // A prefix sum over the threads of the block. `below` becomes the number of candidates that
+  // are certainly smaller than those in this thread's first bin.
   uint32_t below = warp_scan(total, lane);
   if (lane == kWarp - 1) sums[warp] = int(below);
   __syncthreads();
   below += uint32_t(warp_sum(lane < warp ? sums[lane] : 0)) + search.before - total;
-  WideKey digits = is_first ? 0 : search.limit;
-  __syncthreads();  // all have read what one of them now writes
+  WideKey higher_digits = is_first ? 0 : search.limit;
+  __syncthreads();  // All threads have read what one of them now writes.
   for (int i = 0; i < kOwn; ++i) {
-    if (below < wanted && wanted <= below + int64_t(own[i])) {
-      search.limit = digits | WideKey(thread * kOwn + i) << shift;
+    bool is_digit = below < wanted && wanted <= below + int64_t(count[i]);
+    if (is_digit) {
+      search.limit = higher_digits | WideKey(thread * kOwn + i) << shift;
       search.before = below;
     }
-    below += own[i];
+    below += count[i];
   }
   if (thread == 0) search.done = 0;
 }
@@ -198,12 +204,15 @@ struct EliteRule {
   }
 };
 
-// Replaces a block's numbers of sure candidates and of ties (see EliteRule) by those of all
-// earlier blocks of its problem: the block publishes its own numbers, then waits for those of
-// the earlier blocks, which began before it. All threads of the block call it.
+// Exclusive prefix sum over the blocks of a problem, of two counts per block: replaces `sure`
+// and `ties` by their sums over all earlier blocks. `sure` counts candidates that are elites
+// for sure, and `ties` those at the limit, of which the first ones are elites.
 //
-// counts: one word for each block of the problem, first 0: a bit that marks it as published, 31
-// bits of ties, and 32 bits of sure candidates. sums: scratch for two block_sum().
+// A block publishes its counts in counts[block], then waits for those of the earlier blocks,
+// which have begun before it. All threads of the block call this function, and each of them
+// reads some of the earlier blocks. A word of `counts`, 0 at first, consists of a bit that
+// marks it as published, 31 bits of ties, and 32 bits of sure candidates. `sums` is scratch for
+// two block_sum().
 CEM_TETRIS_DEVICE_FUNCTION void share_counts(
     volatile WideKey* counts, int64_t block, int& sure, int& ties, int (&sums)[2][kMaxWarps]) {
   constexpr WideKey kPublished = 1ull << 63;
@@ -211,11 +220,13 @@ CEM_TETRIS_DEVICE_FUNCTION void share_counts(
   constexpr WideKey kMask = 0x7fffffff;
   if (threadIdx.x == 0)
     counts[block] = kPublished | WideKey(ties) << kTieShift | uint32_t(sure);
-  sure = ties = 0;  // each thread has some of the earlier blocks
+  sure = 0;
+  ties = 0;
   for (int64_t earlier = threadIdx.x; earlier < block; earlier += kSearchThreads) {
     WideKey word;
-    while (((word = counts[earlier]) & kPublished) == 0) {
-    }
+    do {
+      word = counts[earlier];
+    } while ((word & kPublished) == 0);
     sure += int(word & kMask);
     ties += int(word >> kTieShift & kMask);
   }
@@ -300,9 +311,13 @@ struct Slots {
   int32_t count;  // of a problem
 };
 
-// Sorts each tile of kTile elites by key, the first step of a merge sort of the list; one block
-// per tile. index: the elites of every problem (entry of the batch) in index order; as the sort
-// is by key and place, equal keys keep that order. Slots beyond the list get the largest key.
+// Kernel: sorts tiles of kTile elites by key, one block per tile, as the first step of a merge
+// sort of every problem's elites. A key is an unsigned integer that ranks a fitness, best
+// first.
+//
+// index[problem * elites + place] is the candidate at a place of the list of elites, which is
+// in index order. Entries are sorted by key and then by place, so that equal keys keep their
+// order. Slots behind the end of a list get the largest key.
 template <typename Key>
 __global__ void __launch_bounds__(kTile)
     tile_kernel(Job job, const int64_t* index, Slots<Key> slots) {
@@ -312,21 +327,25 @@ __global__ void __launch_bounds__(kTile)
   int slot = blockIdx.x * kTile + thread;
   int64_t problem = slot / slots.count;
   int64_t place = slot % slots.count;
-  int64_t candidate = place < elites ? index[problem * elites + place] : 0;
+  bool has_elite = place < elites;
+  int64_t candidate = has_elite ? index[problem * elites + place] : 0;
   int64_t i = problem * job.settings.population + candidate;
-  entry[thread].key = place < elites ? key_at<Key>(job, i) : ~Key{0};
+  entry[thread].key = has_elite ? key_at<Key>(job, i) : ~Key{0};
   entry[thread].place = Key(thread);
   __syncthreads();
   sort(entry, kTile);
   __syncthreads();
   slots.key[slot] = entry[thread].key;
-  slots.place[slot] = int32_t(place) - thread + int(entry[thread].place);
+  int32_t first_place = int32_t(place) - thread;  // the place of the tile's first slot
+  slots.place[slot] = first_place + int(entry[thread].place);
 }
 
-// Returns how many keys in the tiles `first` to `last` - 1 are below a bound, by a binary
-// search in each tile. keys: sorted tiles of `size` slots each, `size` a power of two, one
-// after the other. kAtOnce tiles are searched together; where fewer are left, the last one is
-// searched again and not counted.
+// Returns how many keys in the sorted tiles `first` to `last - 1` are smaller than `bound`, by
+// a binary search in each tile. The tiles lie one after the other in `keys`, and have `size`
+// keys each, a power of two.
+//
+// kAtOnce tiles are searched in lockstep, so that their loads from memory are in flight
+// together. If fewer are left, the last tile is searched several times, and counted once.
 template <typename Key>
 CEM_TETRIS_DEVICE_FUNCTION int count_below(
     const Key* keys, int size, int first, int last, Key bound) {
@@ -334,9 +353,12 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
   int sum = 0;
 #pragma unroll 1
   for (int from = first; from < last; from += kAtOnce) {
-    int slot[kAtOnce];  // the last slot known to be below the bound, or the one before the tile
+    // The last slot of each tile that is known to be below the bound, at first the one before
+    // the tile.
+    int slot[kAtOnce];
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) slot[u] = min(from + u, last - 1) * size - 1;
+    // Moves each slot on by `step` if the key there is below the bound as well.
     auto advance = [&](int step) {
       Key key[kAtOnce];
       CEM_TETRIS_UNROLL
@@ -346,20 +368,25 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
     };
 #pragma unroll 1
     for (int step = size >> 1; step > 0; step >>= 1) advance(step);
-    advance(1);  // the steps so far add up to size - 1
+    advance(1);  // The steps so far add up to size - 1.
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
-      sum += from + u < last ? slot[u] + 1 - (from + u) * size : 0;
+      int first_slot = (from + u) * size;
+      sum += from + u < last ? slot[u] + 1 - first_slot : 0;
     }
   }
   return sum;
 }
 
-// Merges every kMerged sorted tiles of `size` slots, a power of two, into one; one thread per
-// slot. A slot's new position is its own plus the number of smaller keys in the other tiles.
-// When one merge joins all tiles of a problem, that position is the rank: then the kernel
-// writes the elites by rank, and their weights by place in the list (if `weight` is not null),
-// in place of slots.
+// Kernel of a merge sort: merges every kMerged sorted tiles of `size` slots, a power of two,
+// into one tile, one thread per slot. A slot holds the key of an elite, and its place in the
+// list of elites, which is in index order.
+//
+// The new position of a slot is its position in its own tile plus the number of smaller keys in
+// the other tiles, found by binary search. Of equal keys, those of earlier tiles come first. If
+// this merge joins all tiles of a problem, the position is the elite's rank. The kernel then
+// writes the elites by rank and, if `weight` is not null, their weights by place, instead of
+// slots.
 template <typename Key>
 __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int64_t* index,
     Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {
@@ -367,21 +394,22 @@ __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int6
   int tile = slot / size;
   int problem = slot / from.count;
   int tiles = from.count / size;  // of a problem
-  int left = problem * tiles;     // its first one
-  int first = tile - (tile - left) % kMerged;
-  int last = min(first + kMerged, left + tiles);
+  int first_of_problem = problem * tiles;
+  // The tiles first to last - 1 are merged.
+  int first = tile - (tile - first_of_problem) % kMerged;
+  int last = min(first + kMerged, first_of_problem + tiles);
   Key key = from.key[slot];
   int place = from.place[slot];
   bool is_final = tiles <= kMerged;
-  if (place >= job.settings.elites) {  // slots that are left over are last already
+  if (place >= job.settings.elites) {  // a slot without an elite is in its position already
     if (!is_final) {
       to.key[slot] = key;
       to.place[slot] = place;
     }
     return;
   }
-  // Equal keys of earlier tiles come first; all keys there do if this one is the largest there
-  // is.
+  // In earlier tiles, keys that are equal or smaller come first: those below key + 1. If that
+  // overflows, all keys do.
   bool is_largest = key == ~Key{0};
   int before = is_largest ? (tile - first) * size
                           : count_below<Key>(from.key, size, first, tile, key + 1);

@@ -113,26 +113,34 @@ CEM_TETRIS_DEVICE_FUNCTION int bit_length(uint64_t x) {
 }
 
 // Calls use(item, place) for every candidate of the block that fulfils a predicate, where
-// `place` numbers these candidates in index order, from 0 on. A thread has kItems candidates,
-// and asks predicate(item) for each; a warp has kItems * 32 candidates in a row, so a warp's
-// first place is the count of the warps before it. warp_counts: scratch, one number per warp.
-// All threads of the block call it, because it has a barrier.
+// `place` numbers these candidates from 0 in the order of their indices.
+//
+// A thread has kItems candidates, and predicate(item) says whether one of them qualifies. A
+// warp has 32 * kItems consecutive candidates, a lane every 32nd of them. So a place is the
+// number of such candidates in earlier warps, plus those in earlier items of this warp, plus
+// those in earlier lanes of the same item. All threads of the block have to call it, because it
+// has a barrier. `warp_counts` is scratch.
 template <int kItems, typename Predicate, typename Use>
 CEM_TETRIS_DEVICE_FUNCTION void in_index_order(
     int (&warp_counts)[kMaxWarps], const Predicate& predicate, const Use& use) {
   int lane = threadIdx.x % kWarp;
   int warp = threadIdx.x / kWarp;
-  int place = 0;
+  // Count the candidates of every warp.
+  int count = 0;
   CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item)
-    place += __popc(__ballot_sync(kAll, predicate(item)));
-  if (lane == 0) warp_counts[warp] = place;
+    count += __popc(__ballot_sync(kAll, predicate(item)));
+  if (lane == 0) warp_counts[warp] = count;
   __syncthreads();
-  place = warp_sum(lane < warp ? warp_counts[lane] : 0);
+  // The warp's first place is the sum of the counts of the warps before it.
+  int place = warp_sum(lane < warp ? warp_counts[lane] : 0);
   CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item) {
     unsigned fulfilling = __ballot_sync(kAll, predicate(item));
-    if (fulfilling >> lane & 1) use(item, place + __popc(fulfilling & ((1u << lane) - 1)));
+    if (fulfilling >> lane & 1) {
+      unsigned in_earlier_lanes = fulfilling & ((1u << lane) - 1);
+      use(item, place + __popc(in_earlier_lanes));
+    }
     place += __popc(fulfilling);
   }
 }
@@ -152,15 +160,19 @@ CEM_TETRIS_DEVICE_FUNCTION int hidden(int x) {
   return x;
 }
 
-// Returns the sums of w x and w x^2 over one residue class of a chunk of elites, in one
-// dimension; x is a candidate's coordinate minus the best candidate's. A residue class has
-// every kResidues-th place of the list of elites, from `first` on and below `end` (see
-// update.h).
+// Returns the sums of w x and w x^2 over every kResidues-th elite, from place `first` to `end`
+// - 1 of the list of elites, in one dimension. x is a candidate's coordinate minus `best`, the
+// best candidate's.
 //
-// rows: the coordinate of candidate 0; those of the others follow at distances of `stride`.
-// index: the candidate at each place. weight: the weight at each place, or null if all are 1.
-// few: the list is so short that each class has one elite at most; then the thread adds up a
-// quad, the four classes first, first + 8, first + 16 and first + 24, in the order of the tree.
+//     rows    the coordinate of candidate 0; that of candidate i is rows[i * stride]
+//     index   the candidate at each place of the list of elites
+//     weight  the weight w at each place; null means that all are 1
+//     few     the list has at most kResidues places, so there is one elite per residue; the
+//             thread then adds up the places first, first + 8, first + 16 and first + 24
+//
+// All devices add up the elites in the same order: a sum for each residue mod kResidues = 32,
+// then a binary tree over these sums, r += r + 16, then r += r + 8, and so on. Four elites are
+// loaded at a time; places behind the end load the last elite and add 0.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T best, int first,
     int end, bool few, const uint16_t* index, const double* weight) {
@@ -184,11 +196,14 @@ CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T 
       weighted[u] = weight ? weight[min(place, end - 1)] * x : x;
       square[u] = weighted[u] * x;
     }
-    // Four sums, each of which begins at 0, then the tree's steps r += r + 16 and r += r + 8.
+    // Four sums of one elite each, then the steps r += r + 16 and r += r + 8 of the tree. Sums
+    // begin at 0, which turns -0 into +0.
     if (few) {
-      return {((0.0 + weighted[0]) + (0.0 + weighted[2])) +
-                  ((0.0 + weighted[1]) + (0.0 + weighted[3])),
-          ((0.0 + square[0]) + (0.0 + square[2])) + ((0.0 + square[1]) + (0.0 + square[3]))};
+      double first_moment = ((0.0 + weighted[0]) + (0.0 + weighted[2])) +
+                            ((0.0 + weighted[1]) + (0.0 + weighted[3]));
+      double second_moment =
+          ((0.0 + square[0]) + (0.0 + square[2])) + ((0.0 + square[1]) + (0.0 + square[3]));
+      return {first_moment, second_moment};
     }
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
@@ -298,17 +313,19 @@ struct SingleBlock {
     return i < population && (key[item] < limit || (key[item] == limit && i < bound));
   }
 
-  // Loads the keys of the thread's candidates; behind the population there are keys of failed
-  // ones.
+  // Loads the fitness of this thread's kItems candidates and converts it to keys, unsigned
+  // integers that rank it, best first. Beyond the population the key is that of a candidate
+  // that failed. `visit` calls the lambda with the type of the fitness.
   CEM_TETRIS_DEVICE_FUNCTION void load_keys() {
     visit<Key>(job.fitness_type, [&](auto type) {
       CEM_TETRIS_UNROLL
       for (int item = 0; item < kItems; ++item) {
         int i = candidate(item);
-        key[item] = i < population
-                        ? Key(type.key(load<decltype(type)>(job.fitness, first_candidate + i),
-                              settings.maximize))
-                        : kFailed;
+        key[item] = kFailed;
+        if (i < population) {
+          auto fitness = load<decltype(type)>(job.fitness, first_candidate + i);
+          key[item] = Key(type.key(fitness, settings.maximize));
+        }
       }
     });
   }
@@ -330,8 +347,10 @@ struct SingleBlock {
     if (thread_row == 0) shared.floor[own_column] = floor;
   }
 
-  // Loads what does not depend on the fitness, while the fitness is on its way from memory, and
-  // clears the bins.
+  // Loads what does not depend on the fitness, which is on its way from memory in the meantime:
+  // the number of the generation, the best fitness of earlier generations, the old marginals of
+  // this block's first tile of dimensions, and the first weights. Also clears the bins (count
+  // and linked list) that find_limit and rank_elites use.
   CEM_TETRIS_DEVICE_FUNCTION void prepare() {
     generation = *job.generation;
     best_known = job.record[problem * kFigures + kBestFitness];
@@ -346,22 +365,27 @@ struct SingleBlock {
     if (thread == 0) shared.best = population;
   }
 
-  // Finds, over all candidates of the problem, the least key (`least`), the greatest key that
-  // did not fail (`limit`), and how many candidates did not fail (`passed`): first in each
-  // warp, then across the warps. Also shares the old marginals.
+  // Finds over all candidates of the problem the smallest key, `least`, the largest key of a
+  // candidate that did not fail, `limit`, and the number of those that did not fail, `passed`.
+  // `usable` becomes the number of elites that did not fail.
+  //
+  // A key ranks a candidate's fitness, smallest first, and the largest key marks one that
+  // failed. A thread reduces its own kItems keys, then the warp's, and after a barrier those of
+  // all warps. While the data are on their way, it also does two unrelated tasks: it stores the
+  // old marginals in shared memory, and the last warp loads the extra variance.
   CEM_TETRIS_DEVICE_FUNCTION void find_range() {
     CEM_TETRIS_UNROLL
     for (int item = 0; item < kItems; ++item) {
-      bool good = exists(item) && !(job.can_fail() && key[item] == kFailed);
+      bool has_passed = exists(item) && !(job.can_fail() && key[item] == kFailed);
       least = min(least, key[item]);
-      limit = max(limit, good ? key[item] : Key(0));
-      passed += good;
+      limit = max(limit, has_passed ? key[item] : Key(0));
+      passed += has_passed;
     }
     least = warp_min(least);
     limit = warp_max(limit);
     passed = warp_sum(passed);
     keep_marginals();
-    // Loaded here, because there is time; the last warp keeps it until share_scalars().
+    // The last warp writes it to shared memory in share_scalars().
     if (warp == warps - 1) extra_variance = extra_variance_of(job, generation);
     if (lane == 0) {
       shared.least[warp] = least;
@@ -387,25 +411,33 @@ struct SingleBlock {
     return up_to - within + warp_sum(lane < warp ? shared.warp_counts[lane] : 0);
   }
 
-  // Finds the key of the last elite (`limit`) and, among candidates with that very key, the
-  // bound below which an index must be (`bound`). It is a radix search: the keys of a range are
-  // counted in bins of equal width, and the bin that holds the last elite becomes the next
-  // range, until it holds exactly as many candidates as are needed, or one key.
+  // Finds which candidates are elites, the `wanted` ones with the smallest keys: sets `limit`,
+  // the key of the worst elite, and `bound`. A candidate is an elite if its key is below
+  // `limit`, or equal to it with an index below `bound`.
+  //
+  // It is a radix search. On entry all keys that did not fail lie between `least` and `limit`.
+  // The keys of a range [low, limit] are counted in bins of equal width, a power of two, one
+  // bin per thread. The bin in which the running sum of the counts reaches the number of elites
+  // that are needed becomes the next range. The search ends when that bin holds exactly as many
+  // candidates as are needed, or a single key. All threads of the block call this function;
+  // each has kItems keys.
   CEM_TETRIS_DEVICE_FUNCTION void find_limit() {
     bound = population;
     if (passed <= wanted) return;
     Key low = least;
-    int needed = wanted;  // elites in the range
-    int shift = 0;
+    int needed = wanted;  // how many candidates of the range are elites
+    int shift = 0;        // a bin has 2^shift keys
     do {
       Key range = limit - low;
       shift = max(0, bit_length(range) - grid.log_bins);
       CEM_TETRIS_UNROLL
       for (int item = 0; item < kItems; ++item) {
-        Key above = key[item] - low;
-        if (above <= range && exists(item)) atomicAdd(&arrays.count[above >> shift], 1u);
+        Key above_low = key[item] - low;  // a key below `low` wraps around to a large number
+        bool is_in_range = above_low <= range && exists(item);
+        if (is_in_range) atomicAdd(&arrays.count[above_low >> shift], 1u);
       }
       __syncthreads();
+      // This thread's bin has `within` candidates, and the bins below it have `below`.
       int within = 0;
       int below = take_bin(within);
       if (below < needed && needed <= below + within) {
@@ -420,8 +452,8 @@ struct SingleBlock {
       needed -= shared.below;
     } while (shared.within != needed && shift != 0);
     if (shared.within == needed) return;
-    // More candidates than are needed have the key `limit`: those with the lowest indices are
-    // elites.
+    // More candidates than are needed have the key `limit`. Those with the smallest indices are
+    // elites, and the first one that is not needed is the bound.
     in_index_order<kItems>(
         shared.warp_counts, [&](int item) { return exists(item) && key[item] == limit; },
         [&](int item, int place) {
@@ -431,8 +463,12 @@ struct SingleBlock {
     bound = shared.bin;
   }
 
-  // Lists the elites that did not fail in index order, and finds the best candidate and, for
-  // the record, each warp's worst key.
+  // Writes the list of the elites that did not fail to shared memory, in the order of their
+  // indices: the candidate and, if ranks are needed, the key at each place of the list. Also
+  // finds `shared.best`, the best candidate (the first one with the smallest key), and, in the
+  // block that writes the record, the worst key among the elites of each warp. All threads of
+  // the block call it. A thread has kItems candidates, and is_elite(item) says which are
+  // elites.
   CEM_TETRIS_DEVICE_FUNCTION void list_elites() {
     Key worst = 0;
     in_index_order<kItems>(
@@ -459,13 +495,18 @@ struct SingleBlock {
         static_cast<const T*>(job.candidates)[(first_candidate + best) * dimensions + column];
   }
 
-  // Finds the rank of each elite, by key and then by place. The range of keys is cut into bins,
-  // each with a linked list of its elites; a rank is the number of elites in lower bins, plus
-  // those in the same bin that come before. Then writes the weights by place, and the elites by
-  // rank.
+  // Determines the rank of every elite, best first: by key, and for equal keys by place in the
+  // list of elites, which is in index order.
+  //
+  // The range of keys is divided into bins of equal width. Each bin has a linked list of its
+  // elites (`head` of a bin, `next` of a place) and a count. A prefix sum turns the counts into
+  // the numbers of elites in lower bins. An elite's rank is that number, plus the number of
+  // elites of its own bin that come before it. Finally it writes the weight of each place, and
+  // job.elites by rank. All threads of the block call it.
   CEM_TETRIS_DEVICE_FUNCTION void rank_elites() {
     int shift = max(0, bit_length(Key(limit - least)) - grid.log_bins);
     auto bin_of = [&](Key key) { return int((key - least) >> shift); };
+    // Put every elite at the front of its bin's list.
 #pragma unroll 1
     for (int place = thread; place < usable; place += threads) {
       int bin = bin_of(arrays.list_key[place]);
@@ -484,10 +525,9 @@ struct SingleBlock {
       int rank = int(arrays.count[bin]);
 #pragma unroll 1
       for (uint32_t other = arrays.head[bin]; other != kNone; other = arrays.next[other]) {
-        rank += arrays.list_key[other] < own_key ||
-                        (arrays.list_key[other] == own_key && other < place)
-                    ? 1
-                    : 0;
+        bool comes_before = arrays.list_key[other] < own_key ||
+                            (arrays.list_key[other] == own_key && other < place);
+        rank += comes_before ? 1 : 0;
       }
       if (weighted) {
         arrays.weight[place] =
@@ -498,8 +538,9 @@ struct SingleBlock {
     __syncthreads();
   }
 
-  // Writes the elites that have no ranks, and behind all elites the first candidates that
-  // failed.
+  // Writes the indices of the elites to job.elites in index order, unless rank_elites() has
+  // written them by rank. If too few candidates did not fail, the first ones that failed
+  // follow. All threads of the block call it; a thread has kItems candidates.
   CEM_TETRIS_DEVICE_FUNCTION void write_elites() {
     if (!settings.ranked) {
       for (int place = thread; place < usable; place += threads)
@@ -508,19 +549,24 @@ struct SingleBlock {
     if (usable < wanted) {
       in_index_order<kItems>(
           shared.warp_counts, [&](int item) { return exists(item) && !is_elite(item); },
-          [&](int item, int place) {
-            if (usable + place < wanted)
-              job.elites[problem * wanted + usable + place] = candidate(item);
+          [&](int item, int number) {
+            bool has_room = usable + number < wanted;
+            if (has_room) job.elites[problem * wanted + usable + number] = candidate(item);
           });
     }
   }
 
-  // Adds up the fitness of the elites, one warp per chunk, and writes the problem's record.
-  // Warp 0 is the last to get a chunk, because it has the marginals to write. chunks: of kChunk
-  // elites.
+  // Adds up the fitness of the elites and writes the problem's record: best, mean and worst
+  // fitness of the generation. All threads of the block call it; lane 0 of warp 1 writes.
+  //
+  // The list of elites is split into `chunks` chunks of kChunk. One warp adds up a chunk, one
+  // residue mod 32 per lane, and warp_fold adds the 32 sums as a binary tree. Chunk 0 belongs
+  // to warp 1, so that it has the result even if there is only one chunk. Warp 0 is the last to
+  // get a chunk, because it has the marginals to write.
   CEM_TETRIS_DEVICE_FUNCTION void write_record_of_problem(int chunks) {
     double sum = 0.0;
-    for (int chunk = warp == 0 ? warps - 1 : warp - 1; chunk < chunks; chunk += warps) {
+    int first_chunk = warp == 0 ? warps - 1 : warp - 1;
+    for (int chunk = first_chunk; chunk < chunks; chunk += warps) {
       int end = min(usable, (chunk + 1) * kChunk);
       sum = 0.0;
 #pragma unroll 1
@@ -535,23 +581,31 @@ struct SingleBlock {
     if (chunks > 1) sum = warp_fold(lane < chunks ? shared.fitness[lane] : 0.0);
     Key worst = warp_max(lane < warps ? shared.greatest[lane] : Key(0));
     if (lane == 0) {
-      bool any = usable > 0;
-      write_record(job, problem, usable,
-          any ? key_value(job.fitness_type, least, settings.maximize) : 0.0, sum,
-          any ? key_value(job.fitness_type, worst, settings.maximize) : 0.0, generation);
+      double best_fitness = 0.0;
+      double worst_fitness = 0.0;
+      if (usable > 0) {
+        best_fitness = key_value(job.fitness_type, least, settings.maximize);
+        worst_fitness = key_value(job.fitness_type, worst, settings.maximize);
+      }
+      write_record(job, problem, usable, best_fitness, sum, worst_fitness, generation);
     }
   }
 
-  // Adds up the weights of the elites (`total`) and their squares (`squares`) in the order of
-  // ranks: first one warp per chunk, then every warp adds the chunks' sums. Lane 0 of the last
-  // warp ends up with both in any case, because the last warp has chunk 0. chunks: of kChunk
-  // elites.
+  // Computes `total` and `squares`, the sums of the elites' weights and of their squares, in
+  // the order of the ranks. The results are valid in lane 0 of the last warp.
+  //
+  // The ranks are split into `chunks` chunks of kChunk. One warp adds up a chunk, one residue
+  // mod 32 per lane, and warp_fold adds the 32 sums as a binary tree. Then, after a barrier,
+  // every warp adds the sums of the chunks. The last warp has chunk 0, so it has the result
+  // even if there is only one chunk. Without weights all are 1.
   CEM_TETRIS_DEVICE_FUNCTION void sum_weights(int chunks) {
-    total = squares = double(usable);
+    total = double(usable);
+    squares = total;
     if (!weighted) return;
     for (int chunk = warps - 1 - warp; chunk < chunks; chunk += warps) {
       int end = min(usable, (chunk + 1) * kChunk);
-      total = squares = 0.0;
+      total = 0.0;
+      squares = 0.0;
 #pragma unroll 1
       for (int rank = chunk * kChunk + lane; rank < end; rank += kWarp) {
         double w = job.weights[rank];
@@ -586,8 +640,12 @@ struct SingleBlock {
     }
   }
 
-  // Updates the marginals of a tile, `width` dimensions. All threads of the block call it,
-  // after share_scalars().
+  // Updates the distribution in one tile, which is `width` dimensions. All threads of the block
+  // call it, after share_scalars().
+  //
+  // It adds up the moments of the elites, chunk by chunk, combines the chunks, and writes the
+  // new marginals. `prepare` has already loaded the old marginals of the block's first tile,
+  // whose number is `block`.
   CEM_TETRIS_DEVICE_FUNCTION void update_tile(int tile) {
     const TileThread mine{*this, tile};
     if (tile != block) {
@@ -595,14 +653,15 @@ struct SingleBlock {
       keep_marginals();
       load_best(tile);
     }
-    if (usable == 0)
-      __syncthreads();  // otherwise a barrier of the sums comes before the marginals are read
+    // Without elites no barrier of the sums comes before the old marginals are read.
+    if (usable == 0) __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < mine.chunks; chunk += mine.chunks_at_once)
       sum_chunks(mine, chunk);
     if (mine.chunks > 1) fold_chunks(mine);
     write_marginals(mine);
-    if (tile + grid.blocks < grid.tiles) __syncthreads();
+    bool is_last_tile = tile + grid.blocks >= grid.tiles;
+    if (!is_last_tile) __syncthreads();
   }
 
  private:
@@ -634,22 +693,32 @@ struct SingleBlock {
         min(left + own_column, dimensions - 1);  // the thread's dimension, or the last one
   };
 
-  // Adds up w x and w x^2 over mine.chunks_at_once chunks from `first_chunk` on: first each
-  // residue class (or, of few elites, each quad of classes) by one thread per dimension, then
-  // the classes as a tree. If the elites fill several chunks, the sums of a chunk go to
-  // arrays.chunk_sum; if they fill one, the sums of its eight quads stay in arrays.part for
-  // write_marginals().
+  // Adds up w x and w x^2 over mine.chunks_at_once chunks of elites, from chunk `first_chunk`
+  // on, in all dimensions of a tile. x is a candidate's coordinate minus the best candidate's.
+  //
+  // The threads of the block form rows, with one thread per dimension of the tile. First a row
+  // of threads adds up one residue: every 32nd elite of a chunk (or, if there are few elites,
+  // one quad, the residues r, r + 8, r + 16 and r + 24). Then the 32 sums of a chunk are added
+  // as a binary tree: the four of a quad, then the eight quads.
+  //
+  // The sums lie in arrays.part, `width` numbers per residue, and those of w x^2 begin
+  // moment_stride later. If there are several chunks, their sums go to arrays.chunk_sum. If
+  // there is one, the sums of its quads stay in arrays.part, and write_marginals() adds them.
   CEM_TETRIS_DEVICE_FUNCTION void sum_chunks(const TileThread& mine, int first_chunk) {
     double* second_moments = arrays.part + grid.layout.moment_stride;
 #pragma unroll 1
     for (int row = mine.thread_row; row < mine.chunks_at_once << mine.log_rows;
         row += mine.thread_rows) {
-      int begin = (first_chunk + (row >> mine.log_rows)) * kChunk;
-      int place = begin + (row & ((1 << mine.log_rows) - 1));
+      // A chunk has 2^log_rows rows: residues or quads.
+      int chunk = first_chunk + (row >> mine.log_rows);
+      int residue = row & ((1 << mine.log_rows) - 1);
+      int begin = chunk * kChunk;
+      int place = begin + residue;
       if (place >= mine.usable && !mine.few) continue;
+      int end = min(mine.usable, begin + kChunk);
+      const double* weight = weighted ? arrays.weight : nullptr;
       Moments sums = residue_moments(mine.candidates + mine.column, mine.dimensions, best_value,
-          place, min(mine.usable, begin + kChunk), mine.few, arrays.index,
-          weighted ? arrays.weight : nullptr);
+          place, end, mine.few, arrays.index, weight);
       arrays.part[row * width + mine.own_column] = sums.first;
       second_moments[row * width + mine.own_column] = sums.second;
     }
@@ -660,7 +729,7 @@ struct SingleBlock {
           quad += mine.thread_rows) {
         int chunk_index = quad / kQuads;
         int r = quad % kQuads;
-        int rows = mine.usable - (first_chunk + chunk_index) * kChunk;
+        int rows = mine.usable - (first_chunk + chunk_index) * kChunk;  // residues with elites
         double* sum = arrays.part + (chunk_index * kResidues + r) * width + mine.own_column;
         add_quad(sum, width, r, rows);
         add_quad(sum + grid.layout.moment_stride, width, r, rows);
@@ -691,9 +760,13 @@ struct SingleBlock {
     __syncthreads();
   }
 
-  // Writes the new marginals of a tile, one thread per dimension. The sums are those that
-  // fold_chunks() left in place of chunk 0, or, of a single chunk, follow from its quads. In
-  // both arrays all numbers of the first moment (w x) come before those of the second (w x^2).
+  // Writes the new distribution in the dimensions of a tile, one thread per dimension: computes
+  // mean, standard deviation and so on from the sums of w x and w x^2 over the elites.
+  //
+  // If the elites fill several chunks, fold_chunks() has left these sums in arrays.chunk_sum.
+  // If they fill one, the sums are those of the eight quads in arrays.part, added by quads_sum.
+  // In both arrays all numbers for w x come before those for w x^2. The rows of the old
+  // distribution are in shared.old.
   CEM_TETRIS_DEVICE_FUNCTION void write_marginals(const TileThread& mine) {
     int thread = mine.thread;
     if (thread >= width || mine.left + thread >= mine.dimensions) return;
@@ -701,20 +774,24 @@ struct SingleBlock {
     T old[kRows];
     CEM_TETRIS_UNROLL
     for (int row = 0; row < kRows; ++row) old[row] = shared.old[row][thread];
-    const double* quads = arrays.part + thread;
-    const double* totals = arrays.chunk_sum + thread;
-    Moments sums = mine.chunks > 1 ? Moments{totals[0], totals[grid.chunks * width]}
-                                   : Moments{quads_sum(quads, width),
-                                         quads_sum(quads + grid.layout.moment_stride, width)};
+    Moments sums;
+    if (mine.chunks > 1) {
+      const double* totals = arrays.chunk_sum + thread;
+      sums = {totals[0], totals[grid.chunks * width]};
+    } else {
+      const double* quads = arrays.part + thread;
+      sums = {quads_sum(quads, width), quads_sum(quads + grid.layout.moment_stride, width)};
+    }
     double least_std = job.floors ? double(shared.floor[thread]) : -HUGE_VAL;
     write_marginal(job, offset, mine.usable > 0, shared.weight, sums, best_value,
         shared.is_new_best, old, shared.extra_variance, least_std, shared.mean_share);
   }
 };
 
-// Updates a problem, an entry of the batch, by grid.blocks blocks. Every block finds all elites
-// of the problem; then it updates its tiles of dimensions, and one block writes record and
-// elites.
+// Kernel: updates the distributions of a batch of problems. grid.blocks blocks share a problem.
+// Each of them finds all elites of the problem, because that is faster than a second kernel,
+// and then updates its tiles of dimensions. One of them also writes the elites and the record.
+// The first two calls let this kernel start while the one before it on the stream still runs.
 template <typename Key, typename T, int kItems>
 __global__ void __launch_bounds__(kThreads, 1)
     single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {

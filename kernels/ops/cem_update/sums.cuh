@@ -13,21 +13,26 @@ namespace cem_tetris::update {
 constexpr int kSumThreads = 256;  // four blocks a multiprocessor: one computes, others load
 enum Scalar { kFitness, kWeight, kWeightSquared, kScalars };
 
-// Adds up three scalars over a chunk of elites, the fitness, the weights and their squares, one
-// warp each, and writes the sums to work.scalar. The threads of a block of sums_kernel call it.
-// The fitness is added in the order of places, the weights in the order of ranks.
+// Adds up three scalars over a chunk of kChunk elites: warp 0 the fitness, warp 1 the weights,
+// and warp 2 the squared weights. Writes the sums to work.scalar. The threads of one block call
+// it.
+//
+// The fitness is added in the order of the list of elites, the weights by rank. Only the
+// `usable` elites are added, those that did not fail.
 CEM_TETRIS_DEVICE_FUNCTION void sum_scalars(
     const Job& job, const Workspace& work, int64_t problem, int64_t chunk) {
   int scalar = threadIdx.x / kWarp;
   if (scalar >= kScalars) return;
   int64_t usable = usable_of(job, work.search[problem]);
-  int64_t list = problem * job.settings.elites;
+  int64_t list = problem * job.settings.elites;  // where the problem's list of elites begins
+  int64_t begin = chunk * kChunk;
   int64_t end = min(usable, (chunk + 1) * kChunk);
-  double sum = warp_folded(chunk * kChunk, end, [&](int64_t p) {
+  double sum = warp_folded(begin, end, [&](int64_t p) {
     if (scalar == kFitness) {
-      return wide_fitness(job, problem * job.settings.population + work.index[list + p]);
+      int64_t candidate = work.index[list + p];
+      return wide_fitness(job, problem * job.settings.population + candidate);
     }
-    double w = job.weights ? job.weights[p] : 1.0;  // by rank
+    double w = job.weights ? job.weights[p] : 1.0;
     return scalar == kWeight ? w : w * w;
   });
   if (threadIdx.x % kWarp == 0) {

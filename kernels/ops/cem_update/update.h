@@ -150,24 +150,24 @@ CEM_TETRIS_FUNCTION T rounded(double x) {
   return T(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
 
-// Writes one dimension (a marginal) of the next distribution: mean, standard deviation,
-// averaged mean and best candidate so far. Every kernel and the CPU call it, once for each
-// dimension.
+// Writes one dimension (a marginal) of the next distribution: its mean, standard deviation,
+// averaged mean, and the coordinate of the best candidate so far, which are rows of the matrix
+// job.new_distribution. The CPU and every kernel call it, once per dimension.
 //
 // The first three rows stay as they are if the new mean or variance is not finite, and all rows
-// stay if no elite is usable (did not fail).
+// stay if all candidates failed.
 //
 // Args:
-//   offset: where the dimension is in row 0 of the distributions of all problems
-//   usable: whether any elite did not fail
-//   weight: the factors that turn the sums into mean and variance
-//   sums: sum w x and sum w x^2 over the elites, with x counted from `best`
-//   best: the coordinate of the generation's best elite
-//   is_new_best: whether that elite is better than the best candidate so far
-//   old: the column of the old distribution
-//   extra_variance: what the generation adds to the variance
-//   floor: the least standard deviation; minus infinity for none
-//   mean_share: the share of the new mean in the averaged mean
+//     offset: the index of this dimension in row 0 of the distribution
+//     usable: whether any elite did not fail
+//     weight: the factors that turn the sums into mean and variance
+//     sums: the sums of w x and w x^2 over the elites, with x counted from `best`
+//     best: the coordinate of the generation's best elite
+//     is_new_best: whether that elite is better than the best candidate so far
+//     old: the column of the old distribution
+//     extra_variance: what is added to the variance in this generation
+//     floor: the smallest standard deviation; minus infinity for none
+//     mean_share: the share of the new mean in the averaged mean
 template <typename T>
 CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t offset, bool usable,
     Weight weight, Moments sums, T best, bool is_new_best, const T (&old)[kRows],
@@ -181,7 +181,7 @@ CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t offset, bool usa
   double mean_offset = sums.first * weight.share;
   double mean = double(best) + mean_offset;
   double variance = sums.second * weight.share - mean_offset * mean_offset;
-  if (variance < 0.0) variance = 0.0;  // by rounding; NaN stays
+  if (variance < 0.0) variance = 0.0;  // It can be negative by rounding. NaN stays.
   if (settings.variance == kNewMeanUnbiased) {
     variance = weight.unbiased > 0.0 ? variance * weight.unbiased : old_std * old_std;
   } else if (settings.variance == kOldMean) {
@@ -195,6 +195,7 @@ CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t offset, bool usa
   if (settings.std_smoothing != 1.0) std = old_std + settings.std_smoothing * (std - old_std);
   if (std < floor) std = floor;
   double average = mean_share == 1.0 ? mean : old_average + (mean - old_average) * mean_share;
+  // The rows of the distribution are `dimensions` numbers apart.
   T* row = static_cast<T*>(job.new_distribution) + offset;
   row[kMean * settings.dimensions] = moves ? rounded<T>(mean) : old[kMean];
   row[kStd * settings.dimensions] = moves ? rounded<T>(std) : old[kStd];
@@ -225,21 +226,26 @@ CEM_TETRIS_FUNCTION double extra_variance_of(const Job& job, int64_t generation)
                             : 0.0;
 }
 
-// Writes the record of a problem, the figures of enum Figure; called once per problem. usable:
-// how many elites did not fail. top, threshold: the fitness of the best and of the worst of
-// them; sum: the sum over all of them. If there are none, the generation's figures are NaN, and
-// the number of the generation is noted as failed. Problem 0 also counts the generation.
+// Writes the record of a problem (entry of the batch), the figures of enum Figure: the best
+// fitness so far; the best, the mean and the worst fitness of this generation's elites; and the
+// last generation in which all candidates failed, counted from 1. Called once per problem.
+// Problem 0 also advances the generation.
+//
+// `usable` is the number of elites that did not fail. `top` and `threshold` are the fitness of
+// the best and of the worst of them, and `sum` is the sum over all of them. If there are none,
+// the generation's figures are NaN.
 CEM_TETRIS_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable,
     double top, double sum, double threshold, int64_t generation) {
   const double* old = job.record + problem * kFigures;
   double* record = job.new_record + problem * kFigures;
-  top += 0.0;  // -0 becomes 0: of equal candidates, any may be the best
+  // -0 becomes 0. Otherwise the sign would depend on which of equal candidates is the best.
+  top += 0.0;
   threshold += 0.0;
-  double known = old[kBestFitness];
+  double best_known = old[kBestFitness];
   double nan = bit_cast<double>(uint64_t{0x7ff8000000000000});
   bool has_elites = usable > 0;
-  record[kBestFitness] =
-      has_elites && is_better(top, known, job.settings.maximize) ? top : known;
+  bool is_new_best = has_elites && is_better(top, best_known, job.settings.maximize);
+  record[kBestFitness] = is_new_best ? top : best_known;
   record[kGenerationBest] = has_elites ? top : nan;
   record[kEliteMean] = has_elites ? sum / double(usable) : nan;
   record[kEliteThreshold] = has_elites ? threshold : nan;

@@ -48,9 +48,10 @@ inline void convert(const float* source, Half* target, int count) {
 }
 #endif
 
-// Applies f to the elements `begin` to `begin` + `count` - 1: f(inputs, outputs) reads one
-// element of each input, and sets one of each output, in the type of computation. The pointers
-// are copied into restrict ones, so that the compiler can make vectors of the loop.
+// Applies f to the elements `begin` to `begin + count - 1` of kIn input and kOut output
+// tensors: f(inputs, outputs) reads one element of each input, and sets one of each output, in
+// the type of computation A. The pointers are copied into restrict ones, so that the compiler
+// can vectorize the loop.
 template <typename T, int kIn, int kOut, typename F>
 void run(const Elements<T, kIn, kOut>& tensors, int64_t begin, int64_t count, const F& f) {
   using A = compute_t<T>;
@@ -66,15 +67,20 @@ void run(const Elements<T, kIn, kOut>& tensors, int64_t begin, int64_t count, co
   }
 }
 
-// Applies f to all elements, in parallel. 16-bit floats are converted to float in blocks of
-// kBlock elements, computed there, and converted back; other types are computed in place.
+// Applies f to all elements of kIn input and kOut output tensors, in parallel on the CPU:
+// f(inputs, outputs) reads one element of each input, and sets one of each output. 16-bit
+// floats are converted to float in blocks of kBlock elements, computed there, and converted
+// back; other types are computed in place.
 template <typename T, int kIn, int kOut, typename F>
 void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device) {
   using A = compute_t<T>;
-  // Applies f to the elements `begin` to `end` - 1. If T is a 16-bit float, `buffer` holds a
-  // block of every tensor in float.
+  // A is the type of computation: float if T is a 16-bit float, otherwise T itself.
+  constexpr bool kConverts = std::is_same_v<A, float> && !std::is_same_v<T, float>;
+  // One thread's work: applies f to the elements `begin` to `end` - 1 of kIn inputs and kOut
+  // outputs. 16-bit floats are converted to float in blocks of kBlock elements: `buffer` holds
+  // a block of every tensor, and `block` has pointers to them.
   parallel_for(0, tensors.size, kGrain, [&](int64_t begin, int64_t end) {
-    if constexpr (!std::is_same_v<A, float> || std::is_same_v<T, float>) {
+    if constexpr (!kConverts) {
       run(tensors, begin, end - begin, f);
     } else {
       A buffer[kIn + kOut][kBlock];
@@ -91,46 +97,49 @@ void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device)
   });
 }
 
-// Returns e^x for x <= 0, with results down to the subnormal numbers; NaN for NaN. It has no
-// branches and no calls, and is always inlined, so that g++ turns a loop over it into vector
-// code.
+// Returns e^x for x <= 0, accurate down to subnormal results; NaN for NaN. A is float or
+// double. It has no branches and no calls, so that the compiler can vectorize a loop over it.
 //
-// With x = n ln 2 + r and |r| <= ln 2 / 2, the result is 2^n e^r; e^r is a Taylor series, cut
-// where the next term is below a tenth of the last bit. n comes from adding kRound, a number so
-// large that the sum is rounded to an integer, which its low bits then hold; subtracting kRound
-// leaves n. n * ln 2 is subtracted in two parts, of which the product with the first one is
-// exact.
+// x is split into n ln 2 + r with an integer n and |r| <= ln 2 / 2, and the result is 2^n e^r.
+// e^r is a Taylor polynomial, cut where the next term is below a tenth of the last bit.
+//
+// To round x / ln 2 to the integer n, kRound is added: it is so large that the last bit of the
+// sum has the value 1, so that n ends up in the low bits of the sum. Subtracting kRound leaves
+// n. For an accurate r, ln 2 is split into a part of few bits, whose product with n is exact,
+// and a small rest.
 template <typename A>
 CEM_TETRIS_FUNCTION A exponential(A x) {
   constexpr bool kSingle = sizeof(A) == sizeof(float);
   using Bits = std::conditional_t<kSingle, uint32_t, uint64_t>;
   constexpr int kMantissa = std::numeric_limits<A>::digits - 1;
-  constexpr A kRound = A(3) * (Bits{1} << (kMantissa - 1));
-  constexpr A kLowest = kSingle ? -104 : -746;  // e^x rounds to zero below
-  constexpr A kLn2High =
-      kSingle ? 0x1.62e4p-1 : 0x1.62e42fefap-1;  // few bits, for exact products
+  constexpr A kRound = A(3) * (Bits{1} << (kMantissa - 1));  // 1.5 * 2^kMantissa
+  constexpr A kLowest = kSingle ? -104 : -746;               // below it e^x rounds to zero
+  constexpr A kInverseLn2 = A(1.44269504088896340736);
+  constexpr A kLn2High = kSingle ? 0x1.62e4p-1 : 0x1.62e42fefap-1;
   constexpr A kLn2Low = kSingle ? 0x1.7f7d1cp-20 : 0x1.cf79abc9e3b39p-40;
   x = x < kLowest ? kLowest : x;
-  A shifted = multiply_add(x, A(1.44269504088896340736), kRound);
+  A shifted = multiply_add(x, kInverseLn2, kRound);
   A n = shifted - kRound;
   A r = multiply_add(n, -kLn2Low, multiply_add(n, -kLn2High, x));
-  A sum;
+  A power_of_e;  // e^r; the coefficients are 1 / k!, that of the highest power first
   if constexpr (kSingle) {
-    sum = polynomial(
+    power_of_e = polynomial(
         r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2, 1.0f, 1.0f);
   } else {
-    sum = polynomial(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
+    power_of_e = polynomial(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
         1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2,
         1.0, 1.0);
   }
-  // 2^n in two factors, each a normal number: n goes down to -150 and -1076.
+  // n goes down to -150 or -1076, where 2^n is no longer a normal number, so 2^n is multiplied
+  // in two factors. A power of two has only an exponent, with a bias, above the bits of the
+  // mantissa.
   auto power_of_two = [](Bits exponent) {
     constexpr Bits kBias = std::numeric_limits<A>::max_exponent - 1;
     return bit_cast<A>((exponent + kBias) << kMantissa);
   };
   Bits minus_n = bit_cast<Bits>(kRound) - bit_cast<Bits>(shifted);
   Bits half = minus_n >> 1;
-  return sum * power_of_two(Bits{0} - half) * power_of_two(half - minus_n);
+  return power_of_e * power_of_two(Bits{0} - half) * power_of_two(half - minus_n);
 }
 
 // Sets out[0] to the sigmoid of in[0], 1 / (1 + e^-x) or, for negative x, e^x / (1 + e^x).

@@ -25,9 +25,9 @@ __device__ void load(
     in[i] = *reinterpret_cast<const Pack<T, kWidth>*>(x.in[i] + first);
 }
 
-// Computes kWidth elements of every output, from `first` on, and stores them. in: the same
-// elements of the inputs. f(inputs, outputs) computes one element of all outputs, in the type
-// of computation.
+// Applies f to kWidth consecutive elements, from `first` on, and stores the results. `in` holds
+// the packs of these elements of all inputs. f(inputs, outputs) computes one element of all
+// outputs in the type of computation A, which is float for 16-bit floats.
 template <int kWidth, typename T, int kIn, int kOut, typename F>
 __device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t first,
     const Pack<T, kWidth> (&in)[kIn], const F& f) {
@@ -46,29 +46,34 @@ __device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t first,
   for (int i = 0; i < kOut; ++i) *reinterpret_cast<Pack<T, kWidth>*>(x.out[i] + first) = out[i];
 }
 
-// Bound by memory: every input is read once, every output written once, (kIn + kOut) *
-// sizeof(T) bytes for each element. A thread has kThreadBytes of each tensor, in packs of
-// kWidth elements. The packs of a block lie in a row, and a thread has every kThreads-th of
-// them, so that a warp reads a row too:
+// Kernel: applies f to every element of kIn input and kOut output tensors. It is bound by
+// memory bandwidth: every input is read once and every output written once.
+//
+// A thread loads and stores packs of kWidth consecutive elements, kPacks of them per tensor.
+// The packs of a block are consecutive, and neighbouring threads have neighbouring packs, so
+// that the loads of a warp are coalesced:
 //
 //   | thread 0 | thread 1 | ... | thread kThreads - 1 | thread 0 | thread 1 | ...
 //
-// A thread loads all of its packs before it uses the first. The thread whose pack extends
-// beyond the end takes the elements that are left one by one.
+// A thread loads all of its packs before it uses the first one. If the number of elements is
+// not a multiple of kWidth, one pack is incomplete, and its thread handles the elements one by
+// one.
 template <int kWidth, typename T, int kIn, int kOut, typename F>
 __global__ void __launch_bounds__(kThreads) elementwise_kernel(Elements<T, kIn, kOut> x, F f) {
   constexpr int kPacks = kThreadBytes / sizeof(T) / kWidth;
   uint32_t size = uint32_t(x.size);
-  uint32_t own = (blockIdx.x * kThreads * kPacks + threadIdx.x) * kWidth;
+  // The thread's first element, and the distance from one of its packs to the next one.
+  uint32_t first_of_thread = (blockIdx.x * kThreads * kPacks + threadIdx.x) * kWidth;
+  constexpr uint32_t kStride = kThreads * kWidth;
   Pack<T, kWidth> in[kPacks][kIn];
   CEM_TETRIS_UNROLL
   for (int p = 0; p < kPacks; ++p) {
-    uint32_t first = own + p * kThreads * kWidth;
+    uint32_t first = first_of_thread + p * kStride;
     if (first + kWidth <= size) load(x, first, in[p]);
   }
   CEM_TETRIS_UNROLL
   for (int p = 0; p < kPacks; ++p) {
-    uint32_t first = own + p * kThreads * kWidth;
+    uint32_t first = first_of_thread + p * kStride;
     if (first + kWidth <= size) {
       compute(x, first, in[p], f);
     } else if constexpr (kWidth > 1) {
@@ -96,9 +101,10 @@ void launch(const Gpu& gpu, Elements<T, kIn, kOut> tensors, const F& f) {
   }
 }
 
-// Applies f to all elements, on the current stream: f(inputs, outputs) reads one element of
-// each input, and sets one of each output. A thread loads and stores packs of 16 bytes, or
-// single elements if any tensor does not begin at a multiple of 16 bytes.
+// Applies f to all elements of kIn input and kOut output tensors, on the current CUDA stream:
+// f(inputs, outputs) reads one element of each input, and sets one of each output. A thread
+// loads and stores packs of 16 bytes, or single elements if some tensor does not begin at a
+// multiple of 16 bytes.
 template <typename T, int kIn, int kOut, typename F>
 void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device device) {
   if (tensors.size == 0) return;
@@ -107,8 +113,9 @@ void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device 
     all_aligned = all_aligned && is_aligned(pointer, kThreadBytes);
   for (const T* pointer : tensors.out)
     all_aligned = all_aligned && is_aligned(pointer, kThreadBytes);
-  auto* launch_packs = all_aligned ? launch<kThreadBytes / sizeof(T), T, kIn, kOut, F>
-                                   : launch<1, T, kIn, kOut, F>;
+  constexpr int kPackWidth = kThreadBytes / sizeof(T);
+  auto* launch_packs =
+      all_aligned ? launch<kPackWidth, T, kIn, kOut, F> : launch<1, T, kIn, kOut, F>;
   launch_packs(Gpu(device), tensors, f);
 }
 

@@ -50,8 +50,9 @@ struct SigmoidBackward {
   }
 };
 
-// Calls f(T{}) with the element type of a tensor, a floating one or an integer.
-// Signed ones come as unsigned: sums and products that wrap have the same bits.
+// Calls f(T{}) with the C++ type T of a tensor's elements, a floating-point or an integer type,
+// and raises an error for other types. A signed integer type is replaced by the unsigned one of
+// the same size: sums and products modulo 2^n have the same bits, and cannot overflow.
 template <typename F>
 void visit_number(const char* name, ScalarType type, const F& f) {
   switch (type) {
@@ -91,10 +92,11 @@ Tensor in_layout_of(const Tensor& output, const Tensor& x) {
   return copy;
 }
 
-// Returns the kOut results of an elementwise operator: applies F<T> to every element of kIn
-// tensors of one shape, type and device. The results have the shape of the inputs, and the
-// layout in memory of input number kLike; inputs with another layout are copied first.
-// kIntegers: whether integers are allowed, too. name: of the operator, for errors.
+// Returns the kOut results of an elementwise operator: applies the function object F<T> to
+// every element of kIn tensors of one shape, type T and device. The results have the shape of
+// the inputs, and the memory layout of input number kLike; inputs with another layout are
+// copied first. On the meta device nothing is computed. kIntegers says whether integers are
+// allowed, and `name` is the operator's name for error messages.
 template <template <typename> class F, bool kIntegers, int kIn, int kOut = 1, int kLike = 0>
 std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   Problems like{Device(inputs[0]), inputs[0].sizes()};

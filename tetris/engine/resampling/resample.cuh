@@ -40,10 +40,11 @@ struct LevelSums {
 
 // The shared memory of a block.
 struct ResamplingMemory {
-  LevelSums whole, parts;       // the weight of each level
+  // The weight of every level: the sum of whole parts, and that of fractions in units of 2^-40.
+  LevelSums whole_weight, fraction;
   double level_weight[LEVELS];  // what a stream's weight is divided by for its share
-  int place[LEVELS];            // in the order of the levels, of the next stream of each level
-  int warp_place[MOST_RESAMPLING_WARPS][LEVELS];  // the same for the streams of each warp
+  int next_position[LEVELS];    // the index in `order` of the next stream of every level
+  int warp_position[MOST_RESAMPLING_WARPS][LEVELS];  // the same for the streams of each warp
   int64_t warp_sum[MOST_RESAMPLING_WARPS];
 };
 
@@ -91,155 +92,194 @@ struct ResamplingBlock {
     return value;
   }
 
-  // Computes the level of each stream; the weight of each level, and the place in `order` of its
-  // first stream; and the weight of the games that have ended since the last resampling.
+  // Computes the weight of every level, and where its streams begin when streams are sorted by
+  // level.
+  //
+  // Streams are parallel games. Every stream has a weight and is on one of LEVELS = 32 levels,
+  // which says how high its stack is. A block resamples the streams of one candidate; `own` is
+  // their data in global memory, and `memory` is the block's shared memory. All threads of the
+  // block call this function.
   __device__ void weigh() {
     if (thread < LEVELS) {
-      memory.whole.clear(thread);
-      memory.parts.clear(thread);
-      memory.place[thread] = 0;
+      memory.whole_weight.clear(thread);
+      memory.fraction.clear(thread);
+      memory.next_position[thread] = 0;
     }
     __syncthreads();
-    weigh_streams();
+    add_streams_to_levels();
+    // next_position[level] now is the number of streams of the level. An exclusive prefix sum
+    // turns it into the position of the level's first stream in `order`.
     if (thread == 0) {
-      // `place` has the number of streams of each level, and becomes the place of the first of
-      // them.
-      int below = 0;
+      int position = 0;
       for (int level = 0; level < LEVELS; ++level) {
-        int streams = memory.place[level];
-        memory.place[level] = below;
-        below += streams;
+        int streams = memory.next_position[level];
+        memory.next_position[level] = position;
+        position += streams;
       }
     }
+    // The weight of a level is its mean over all resamplings, or its present weight if that is
+    // greater. Thread number `level` computes it.
     if (thread < LEVELS) {
-      double now = with_parts(memory.whole.of(thread), memory.parts.of(thread));
-      own.held[thread] += now;
-      double mean = own.held[thread] / own.count;
-      memory.level_weight[thread] = mean > now ? mean : now;
+      int level = thread;
+      double present = join_weight(memory.whole_weight.of(level), memory.fraction.of(level));
+      own.level_sums[level] += present;
+      double mean = own.level_sums[level] / own.resamplings;
+      memory.level_weight[level] = mean > present ? mean : present;
     }
     __syncthreads();
   }
 
-  // Writes the streams to `order`, sorted by their levels, and to `until` the running sum of their
-  // copies in this order. The threads go over the streams in rounds of `threads` streams.
-  // place_streams writes how many copies each stream has, and running_sum adds them up; `before`
-  // is the number of copies in earlier rounds.
+  // Sorts the streams by level into `order`, and computes `copies_up_to`, the running sum of
+  // their numbers of copies in this order. A stream has more copies the greater its share of
+  // the weight of its level is.
+  //
+  // All threads of the block call this function. They take the streams in rounds of one stream
+  // per thread. append_to_order first writes every stream's own number of copies to
+  // `copies_up_to`.
   __device__ void sort() {
-    for (int first = 0; first < own.streams; first += threads) place_streams(first);
-    int64_t before = 0;
+    for (int first = 0; first < own.streams; first += threads) append_to_order(first);
+    // Turn the numbers of copies into their running sum, `threads` of them at a time.
+    int64_t copies_of_earlier_rounds = 0;
     for (int first = 0; first < own.streams; first += threads) {
-      int i = first + thread;
-      bool exists = i < own.streams;
-      int64_t until = before + running_sum(exists ? own.until[i] : 0);
-      if (exists) own.until[i] = until;
+      int k = first + thread;
+      bool exists = k < own.streams;
+      int64_t copies = exists ? own.copies_up_to[k] : 0;
+      int64_t copies_up_to_k = copies_of_earlier_rounds + running_sum(copies);
+      if (exists) own.copies_up_to[k] = copies_up_to_k;
       __syncthreads();
       int end = first + threads < own.streams ? first + threads : own.streams;
-      before = own.until[end - 1];
+      copies_of_earlier_rounds = own.copies_up_to[end - 1];
     }
   }
 
-  // Takes as many copies as there are streams, at equal distances among all copies, and writes the
-  // streams that they belong to, their boards and their new weights. A weight is divided by how
-  // often its stream is taken in the mean. The sum of the weights is then scaled to about
-  // ALL_WEIGHT, and each weight is rounded down to whole units.
+  // Systematic resampling: chooses the stream that every new stream continues, and writes this
+  // `source`, its board and the new weight.
+  //
+  // Imagine the copies of all streams on a line, in the order of `copies_up_to`. As many copies
+  // as there are streams are taken, at equal distances from a random first position. A stream
+  // is thus taken `copies / total_copies * streams` times on average, and its
+  // weight is divided by that number. The weights are then scaled so that their sum is about
+  // ALL_WEIGHT. stream_at(position) returns the index in `order` of the stream whose copies
+  // cover a position; positions are multiplied by the number of streams, so that they are
+  // integers. All threads of the block call this function.
   __device__ void take() {
-    int64_t total = own.until[own.streams - 1];
-    int64_t first_position = own.first_position(total);
+    // Choose the source of every new stream. k is the index of the source in `order`.
+    int64_t total_copies = own.copies_up_to[own.streams - 1];
+    int64_t first_position = own.first_position(total_copies);
     double unit = *own.unit;
-    int64_t below_one = 0;
+    int64_t weights_below_one = 0;
     for (int i = thread; i < own.streams; i += threads) {
-      int k = stream_at(i * total + first_position);
+      int k = stream_at(i * total_copies + first_position);
       int64_t source = own.order[k];
-      int64_t copies = own.until[k] - (k > 0 ? own.until[k - 1] : 0);
-      double weight = divided_weight(own.weight[source], total, copies, own.streams);
+      int64_t copies_before = k > 0 ? own.copies_up_to[k - 1] : 0;
+      int64_t copies = own.copies_up_to[k] - copies_before;
+      double weight = divided_weight(own.weight[source], total_copies, copies, own.streams);
       own.source[i] = source;
-      own.after[i] = weight;
-      below_one += weight < 1 ? 1 : 0;
+      own.new_weight[i] = weight;
+      weights_below_one += weight < 1 ? 1 : 0;
     }
-    if (sum(below_one) > 0) unit = 1 / PARTS;
+    // Weights are multiples of 1 until one of them is below 1, and of 2^-40 from then on.
+    if (sum(weights_below_one) > 0) unit = 1 / FRACTION_SCALE;
     if (thread == 0) *own.unit = unit;
-    int64_t all = 0;
+    int64_t all_weight = 0;
     for (int i = thread; i < own.streams; i += threads) {
-      own.after[i] = floor(own.after[i] / unit) * unit;
-      all += int64_t(own.after[i]);
+      own.new_weight[i] = floor(own.new_weight[i] / unit) * unit;
+      all_weight += int64_t(own.new_weight[i]);
     }
-    // After the barriers of this sum all sources are written.
-    double scale = ALL_WEIGHT / double(sum(all));
+    // `sum` has barriers, after which the sources that all threads have written can be read.
+    double scale = ALL_WEIGHT / double(sum(all_weight));
     for (int k = thread; k < own.streams * own.width; k += threads) {
       int stream = k / own.width;
       int column = k % own.width;
       own.boards[k] = own.columns[own.source[stream] * own.width + column];
     }
+    // Scale the weights to the constant sum, rounded down to whole units, but at least one
+    // unit.
     for (int i = thread; i < own.streams; i += threads) {
-      double weight = floor(own.after[i] * scale / unit) * unit;
+      double weight = floor(own.new_weight[i] * scale / unit) * unit;
       own.weight[i] = weight > unit ? weight : unit;
     }
   }
 
  private:
-  // Adds the streams to their levels: their weights to `whole` and `parts`, their number to
-  // `place`.
-  __device__ __forceinline__ void weigh_streams() {
-    int64_t all = 0, ended = 0, ended_parts = 0;
+  // Computes the level of every stream, and adds the stream's weight and the number 1 to the
+  // sums of its level in shared memory: `whole_weight`, `fraction` and `next_position`. Also
+  // adds to `ended` the share of the candidate's weight that lies on games that have ended
+  // since the last resampling.
+  //
+  // Weights are summed as integers, so that the sum does not depend on the order of the
+  // threads: the whole parts, and the fractional parts in units of 2^-40. `sum` adds up a
+  // number of every thread of the block.
+  __device__ __forceinline__ void add_streams_to_levels() {
+    int64_t all_whole = 0, ended_whole = 0, ended_fraction = 0;
     for (int i = thread; i < own.streams; i += threads) {
       int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
       SplitWeight weight(own.weight[i]);
-      int64_t ended_games = own.games[i] - own.before[i];
+      int64_t ended_games = own.games[i] - own.games_before[i];
       own.level[i] = level;
-      memory.whole.add(level, weight.whole);
-      if (weight.parts != 0) memory.parts.add(level, weight.parts);
-      atomicAdd(&memory.place[level], 1);
-      all += weight.whole;
-      ended += weight.whole * ended_games;
-      ended_parts += weight.parts * ended_games;
-      own.before[i] = own.games[i];
+      memory.whole_weight.add(level, weight.whole);
+      if (weight.fraction != 0) memory.fraction.add(level, weight.fraction);
+      atomicAdd(&memory.next_position[level], 1);
+      all_whole += weight.whole;
+      ended_whole += weight.whole * ended_games;
+      ended_fraction += weight.fraction * ended_games;
+      own.games_before[i] = own.games[i];
     }
-    all = sum(all);
-    ended = sum(ended);
-    ended_parts = sum(ended_parts);
-    if (thread == 0 && own.counts) *own.ended += with_parts(ended, ended_parts) / double(all);
+    // From here on these are sums over the streams of all threads.
+    all_whole = sum(all_whole);
+    ended_whole = sum(ended_whole);
+    ended_fraction = sum(ended_fraction);
+    if (thread == 0 && own.measures_rate) {
+      *own.ended += join_weight(ended_whole, ended_fraction) / double(all_whole);
+    }
   }
 
-  // Writes streams first to first + threads - 1, one per thread, to their places in `order`, and
-  // their numbers of copies to `until`. Streams of the same level keep their order. The place of a
-  // stream is therefore the sum of three numbers: the next free place of its level; how many
-  // streams of this level are in earlier warps; and how many are in earlier lanes of its own warp.
-  __device__ __forceinline__ void place_streams(int first) {
+  // One round of a stable counting sort of streams by level: writes the streams `first` to
+  // `first + threads - 1`, one per thread, to their positions in `order`, and the number of
+  // copies of each to the same position of `copies_up_to`.
+  //
+  // memory.next_position[level] is the position of the next stream of a level. A stream's
+  // position is that number, plus the number of streams of its level in earlier warps, plus the
+  // number in earlier lanes of its own warp.
+  __device__ __forceinline__ void append_to_order(int first) {
     int i = first + thread;
     bool exists = i < own.streams;
     int level = exists ? int(own.level[i]) : LEVELS;
-    memory.warp_place[warp][lane] = 0;
+    memory.warp_position[warp][lane] = 0;  // a lane clears the count of one level
     __syncthreads();
+    // Every warp counts its streams of each level. The first lane with a level writes the
+    // count.
     unsigned same_level = __match_any_sync(~0u, level);
     unsigned earlier_lanes = (1u << lane) - 1u;
-    int rank = __popc(same_level & earlier_lanes);
-    if (exists && rank == 0) memory.warp_place[warp][level] = __popc(same_level);
+    int rank_in_warp = __popc(same_level & earlier_lanes);
+    if (exists && rank_in_warp == 0) memory.warp_position[warp][level] = __popc(same_level);
     __syncthreads();
+    // One thread per level turns the warps' counts into the positions of their first streams.
     if (thread < LEVELS) {
-      int place = memory.place[thread];
+      int position = memory.next_position[thread];
       for (int w = 0; w < threads / WARP; ++w) {
-        int streams = memory.warp_place[w][thread];
-        memory.warp_place[w][thread] = place;
-        place += streams;
+        int streams = memory.warp_position[w][thread];
+        memory.warp_position[w][thread] = position;
+        position += streams;
       }
-      memory.place[thread] = place;
+      memory.next_position[thread] = position;
     }
     __syncthreads();
     if (exists) {
-      int place = memory.warp_place[warp][level] + rank;
-      own.order[place] = i;
-      own.until[place] = copies_of(own.weight[i], memory.level_weight[level]);
+      int position = memory.warp_position[warp][level] + rank_in_warp;
+      own.order[position] = i;
+      own.copies_up_to[position] = copies_of(own.weight[i], memory.level_weight[level]);
     }
     __syncthreads();
   }
 
   // Returns the index in `order` of the stream whose copies cover a position, by bisection: the
-  // first k with until[k] * streams > position.
+  // first k with copies_up_to[k] * streams > position.
   __device__ __forceinline__ int stream_at(int64_t position) const {
     int low = 0, high = own.streams - 1;
     while (low < high) {
       int middle = (low + high) / 2;
-      if (own.until[middle] * own.streams > position) high = middle;
+      if (own.copies_up_to[middle] * own.streams > position) high = middle;
       else low = middle + 1;
     }
     return low;

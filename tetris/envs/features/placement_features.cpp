@@ -26,9 +26,14 @@ constexpr int64_t GRAIN = 1024;
 template <class List>
 class Writer {
  public:
-  // Prepares the results of environment i: all features become 0, and every placement is marked as
-  // ending the game, which `write` changes for those that do not. Actions that are no placement
-  // of their own, and all actions of a game that is over, are not marked.
+  // Loads the board of environment i, and initialises its results in the tensors: all features
+  // are 0, and ends_game is 1 for every placement of the piece, which `write` changes to 0 for
+  // placements that do not end the game.
+  //
+  // An action is orientation * width + column. `mask` has a bit for every action that is a
+  // placement; other actions, and all actions of a game that is over, get ends_game = 0. The
+  // columns of all environments lie in one array (width, count), column c of environment i at c
+  // * count + i.
   Writer(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i)
       : rules_(all.rules),
         piece_(all.piece[i]),
@@ -64,33 +69,40 @@ class Writer {
     for (int i = 0; i < groups.count; ++i) write_group(ground, prepared, groups.group[i]);
   }
 
-  // Writes the features of those placements of a group that do not end the game. The placements
-  // are treated as in Chooser::score_drops: those that lie inside the board and complete no row
-  // are computed together, by what their drops change. The others that may let the game go on are
-  // computed one by one, by the features of their after-states.
+  // Writes the features of the placements in a group, one per lane, except those that end the
+  // game.
+  //
+  // The placements that lie inside the board and complete no row are computed together, from
+  // what their drops change. The others that may let the game go on are computed one by one,
+  // from the board after the placement. A set of lanes is a bit mask, which L::lanes makes of a
+  // comparison, and `m & (m - 1)` removes its lowest bit.
   template <int WIDTH>
   void write_group(
       const Ground<L>& ground, const Prepared& prepared, const Group<L, WIDTH>& group) {
     Drop<L, WIDTH> drop(ground, group.shapes);
     auto top = drop.top();
-    // The limits of Chooser: below the first one a piece fits the board, and below the second one
-    // it may let the game go on.
+    // A piece whose top is below fitting_limit lies inside the board. One whose top is not
+    // below survival_limit ends the game: full rows that are removed cannot bring it back
+    // inside.
     int fitting_limit = rules_.height + 1;
-    int survival_limit = fitting_limit + (rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0);
+    int rows_above_top = rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0;
+    int survival_limit = fitting_limit + rows_above_top;
     unsigned unwritten = L::lanes(top < L::ints(survival_limit));
     if constexpr (List::computable_from_drops) {
       auto completes_no_row = drop.completed() == L::bits(0);
-      unsigned followed = L::lanes(completes_no_row & (top < L::ints(fitting_limit)));
-      if (followed != 0) {
+      auto fits = top < L::ints(fitting_limit);
+      unsigned computed_together = L::lanes(completes_no_row & fits);
+      if (computed_together != 0) {
+        // Number f * LANES + lane is the numerator of feature f in a lane.
         typename L::Ints numerators[List::COUNT];
         List::numerators(prepared, drop, numerators);
         const auto* numbers = reinterpret_cast<const int32_t*>(numerators);
-        for (unsigned lanes = followed; lanes != 0; lanes &= lanes - 1) {
+        for (unsigned lanes = computed_together; lanes != 0; lanes &= lanes - 1) {
           int lane = lowest_bit(lanes);
           store(placement_of(group, lane), numbers + lane, L::LANES);
         }
       }
-      unwritten &= ~followed;
+      unwritten &= ~computed_together;
     }
     for (; unwritten != 0; unwritten &= unwritten - 1) {
       int placement = placement_of(group, lowest_bit(unwritten));
@@ -104,9 +116,9 @@ class Writer {
     return lowest_bit(group.placements_of_lanes(1u << lane));
   }
 
-  // Writes the features of a placement, and marks it as one that does not end the game. Feature f
-  // is numerators[f * stride] times the reciprocal of its denominator; `stride` is the number of
-  // lanes that the numerators were computed in.
+  // Writes the features of a placement, and marks it as one that does not end the game. Feature
+  // f is numerators[f * stride] times the reciprocal of its denominator; `stride` is the number
+  // of lanes that the numerators were computed in.
   void store(int placement, const int32_t* numerators, int stride) {
     int action = orientation_of(placement) * rules_.width + column_of(placement);
     float* row = features_ + action * List::COUNT;

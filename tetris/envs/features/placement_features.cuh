@@ -40,11 +40,13 @@ struct PlacementWarp {
     memory.ends_game[action] = 0;
   }
 
-  // Stores the features of the placements of all orientations of one width that do not end the
-  // game, one placement per thread. The placements are treated as in Chooser::score_drops: those
-  // that lie inside the board and complete no row are computed together, by what their drops
-  // change. Then the others that may let the game go on follow one after the other: all threads
-  // compute the features of one after-state together, and thread 0 stores them.
+  // Stores the features of the placements of all orientations that are WIDTH columns wide, one
+  // placement per thread of a warp, except those that end the game.
+  //
+  // The placements that lie inside the board and complete no row are computed at the same time,
+  // from what their drops change. The others that may let the game go on follow one after the
+  // other: all threads compute the features of one board after a placement together, and thread
+  // 0 stores them.
   template <int WIDTH>
   __device__ void write_width(
       const Board<L>& board, const Ground<L>& ground, const Prepared& prepared) {
@@ -54,15 +56,18 @@ struct PlacementWarp {
     Drop<L, WIDTH> drop(ground, group.shapes);
     int height = all.rules.height;
     int top = drop.top();
-    int rows_above_top = all.rules.clear_on_overflow ? MAX_PIECE_SIZE : 0;  // may be cleared
+    // Under the rule clear_on_overflow removed rows may bring a piece back inside the board.
+    int rows_above_top = all.rules.clear_on_overflow ? MAX_PIECE_SIZE : 0;
     bool is_unwritten = top <= height + rows_above_top;
     if constexpr (List::computable_from_drops) {
-      bool is_followed = drop.completed() == 0 && top <= height;
+      bool completes_no_row = drop.completed() == 0;
+      bool is_computed_by_drop = completes_no_row && top <= height;
       int numerators[List::COUNT];
       List::numerators(prepared, drop, numerators);
-      if (is_followed) store(placement, numerators);
-      is_unwritten = is_unwritten && !is_followed;
+      if (is_computed_by_drop) store(placement, numerators);
+      is_unwritten = is_unwritten && !is_computed_by_drop;
     }
+    // The set of threads whose placement is left, a bit per thread.
     unsigned threads = __ballot_sync(~0u, is_unwritten);
     for (; threads != 0; threads &= threads - 1) {
       int thread = __ffs(threads) - 1;
@@ -73,8 +78,10 @@ struct PlacementWarp {
     }
   }
 
-  // Writes the features of the environment's placements, and which placements end the game, by all
-  // threads of the warp: first to shared memory, then from there to the tensors.
+  // Writes, for one environment, the features of all placements of its piece, a row of
+  // List::COUNT floats per action, and whether each placement ends the game. All threads of a
+  // warp call it. They make the results in shared memory, and then copy them to the tensors in
+  // order, so that neighbouring threads write neighbouring numbers.
   __device__ void write() {
     bool is_over = all.is_over(index);
     clear(is_over);
@@ -90,9 +97,9 @@ struct PlacementWarp {
   }
 
  private:
-  // Prepares the results in shared memory: all features become 0, and every placement is marked as
-  // ending the game, which `store` changes. Actions that are no placement of their own, and all
-  // actions of a game that is over, are not marked.
+  // Prepares the results in shared memory: all features become 0, and every placement is marked
+  // as ending the game, which `store` changes. Actions that are no placement of their own, and
+  // all actions of a game that is over, are not marked.
   __device__ __forceinline__ void clear(bool is_over) {
     uint64_t mask = is_over ? 0 : mask_bits(piece, all.rules.width);
     for (int i = L::lane(); i < actions() * List::COUNT; i += WARP) memory.features[i] = 0.0f;
@@ -101,8 +108,10 @@ struct PlacementWarp {
     }
   }
 
-  // Stores the features of all placements that do not end the game. Thread FIRST_COLUMN + c loads
-  // column c of the board.
+  // Computes the features of all placements that do not end the game, and stores them in shared
+  // memory, with all threads of a warp. The warp holds one board: thread FIRST_COLUMN + c has
+  // column c, and the other threads have the side walls or nothing. `columns` holds the boards
+  // of all environments, column c of environment `index` at c * count + index.
   __device__ __forceinline__ void write_placements() {
     Geometry<L> geometry(all.rules);
     int column = L::lane() - FIRST_COLUMN;

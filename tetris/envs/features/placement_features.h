@@ -37,7 +37,15 @@ TETRIS_FUNCTION void visit_after_state(
   visit(numerators);
 }
 
-// Checks the tensors; `Device::write<List>(columns, tensors)` does the work.
+// Computes the features of every placement of the current piece in a batch of `count`
+// environments, and which placements end the game. Checks the tensors, and lets
+// `Device::write<List>(columns, tensors)` do the work.
+//
+//     columns    (width, count) int32: the boards, row r of a column in bit 31 - r
+//     piece      (count,) uint8: the piece to be placed
+//     ended      (count,) uint8: not 0 if an episode is over
+//     features   (count, 4 * width, List::COUNT) float32, written; there are 4 * width actions
+//     ends_game  (count, 4 * width) int8, written
 template <class List, class Device>
 void placements(const Tensor& columns, const Tensor& piece, const Tensor& ended,
     Tensor features, Tensor ends_game, int64_t height, bool clear_on_overflow) {

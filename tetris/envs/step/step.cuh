@@ -59,9 +59,10 @@ struct StepBlock {
     if (thread < PIECES) memory.mask[thread] = mask_bits(thread, job.task.rules.width);
   }
 
-  // Writes the board of this thread's environment to shared memory, one bit per cell, row after row
-  // without gaps. Rows are collected in `pending` until they fill a word of 32 bits.
-  __device__ void leave_board(const L::ColumnBits& cells) {
+  // Writes the board of this thread's environment to shared memory as a string of bits, one bit
+  // per cell, row after row from the bottom without gaps. The bits of a row are appended to
+  // `pending`, whose lowest 32 bits are written as a word when they are complete.
+  __device__ void stage_board(const L::ColumnBits& cells) {
     int width = job.task.rules.width;
     uint32_t* word = memory.board + thread * StepMemory::STRIDE;
     uint64_t pending = 0;
@@ -78,27 +79,30 @@ struct StepBlock {
   }
 
   // Writes this thread's piece, and leaves it in shared memory.
-  __device__ void leave_piece(int piece) {
+  __device__ void stage_piece(int piece) {
     job.all.current[first + thread] = uint8_t(piece);
     job.all.piece[first + thread] = piece;
     memory.piece[thread] = uint8_t(piece);
   }
 
-  // Returns 32 cells of the board of the block's environment number `environment`, from a cell on,
-  // one bit each. Bits beyond the end of the board mean nothing.
+  // Returns 32 cells of the board of the block's environment number `environment`, from a cell
+  // on, one bit each. Bits beyond the end of the board mean nothing.
   __device__ uint32_t bits_from(int environment, int cell) const {
     const uint32_t* words = memory.board + environment * StepMemory::STRIDE + cell / 32;
     uint64_t both = uint64_t(words[1]) << 32 | words[0];
     return uint32_t(both >> (cell % 32));
   }
 
-  // Writes the boards of all environments of the block to a tensor, one byte per cell. Each thread
-  // writes four bytes at a time as one word, even where they belong to two boards. The words are
-  // aligned, because a block begins at a multiple of 128 environments. Only the last bytes of the
-  // last block may be fewer than four, and are written one by one.
+  // Copies the boards of all environments of the block from shared memory, where a cell is a
+  // bit, to a tensor, where a cell is a byte, 0 or 1.
+  //
+  // A thread writes four bytes as one word, even if they belong to two boards. The words are
+  // aligned, because a block begins at a multiple of 128 environments. Only the last bytes of
+  // the last block may be fewer than four, and are written one by one. bits_from(environment,
+  // cell) returns the bits of a board from a cell on.
   __device__ void write_boards(int8_t* boards) const {
-    int cells = job.task.rules.width * job.task.rules.height;
-    int bytes = count * cells;
+    int cells = job.task.rules.width * job.task.rules.height;  // of one board
+    int bytes = count * cells;                                 // of the boards of this block
     int8_t* out = boards + first * cells;
     for (int byte = 4 * thread; byte < bytes; byte += 4 * STEP_THREADS) {
       int environment = byte / cells;
@@ -118,8 +122,8 @@ struct StepBlock {
     }
   }
 
-  // Writes the masks of all environments of the block, one byte per action, four bytes at a time.
-  // An environment has 4 * width actions, which are `width` words of four bytes.
+  // Writes the masks of all environments of the block, one byte per action, four bytes at a
+  // time. An environment has 4 * width actions, which are `width` words of four bytes.
   __device__ void write_masks() const {
     int words = job.task.rules.width;
     auto* out = reinterpret_cast<uint32_t*>(job.all.mask + first * MAX_ORIENTATIONS * words);
@@ -132,9 +136,13 @@ struct StepBlock {
   }
 };
 
-// Makes one step of every environment and writes its observation. With OBSERVES it makes no step,
-// and only writes the observations. A thread computes one environment and leaves its board in
-// shared memory; after a barrier all threads of the block write the boards together.
+// Kernel: makes one step of every environment and writes its observation, a thread per
+// environment. With OBSERVES it makes no step, and only writes the observations.
+//
+// A thread computes its environment and writes the board to shared memory, one bit per cell.
+// After a barrier all threads of the block write the boards to the tensors together, one byte
+// per cell. final_board gets the boards that the placements led to, even where the next episode
+// has begun.
 template <bool OBSERVES>
 __global__ void __launch_bounds__(STEP_THREADS)
     step_kernel(const __grid_constant__ StepJob job) {
@@ -150,17 +158,17 @@ __global__ void __launch_bounds__(STEP_THREADS)
     Observed<L> observed = OBSERVES ? observe_one(all, job.task, geometry, i)
                                     : step_one(all, tensors, job.task, geometry, i);
     shown = observed.shown;
-    block.leave_board(observed.cells);
-    block.leave_piece(observed.piece);
+    block.stage_board(observed.cells);
+    block.stage_piece(observed.piece);
   }
   __syncthreads();
   block.write_boards(all.board);
   block.write_masks();
   if (OBSERVES || tensors.final_board == nullptr) return;
-  // All threads have read the boards from shared memory, which the boards that the placements led
-  // to now overwrite.
+  // After this barrier all threads have read the boards in shared memory, and the boards that
+  // the placements led to replace them.
   __syncthreads();
-  if (has_environment) block.leave_board(shown);
+  if (has_environment) block.stage_board(shown);
   __syncthreads();
   block.write_boards(tensors.final_board);
 }

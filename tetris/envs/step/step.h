@@ -129,8 +129,8 @@ TETRIS_FUNCTION uint64_t mask_bits(int piece, int width) {
   return bits;
 }
 
-// Returns the cells of a row of the board: bit c is column c. The loop also reads the slots right
-// of the board, which hold a side wall, and the mask at the end removes them.
+// Returns the cells of a row of the board: bit c is column c. The loop also reads the slots
+// right of the board, which hold a side wall, and the mask at the end removes them.
 template <class L>
 TETRIS_FUNCTION uint32_t row_bits(const typename L::ColumnBits& cells, int row, int width) {
   uint32_t bits = 0;
@@ -141,17 +141,18 @@ TETRIS_FUNCTION uint32_t row_bits(const typename L::ColumnBits& cells, int row, 
   return bits & ((1u << width) - 1);
 }
 
-// Returns four bytes with the value 0 or 1 in one word: byte i, in the order of memory, is bit i
-// of `bits`. Bits from 4 on are ignored. The product is the sum of copies of the four bits that
-// are shifted by 0, 7, 14 and 21, so that bit i of copy i is bit 8 * i; the copies do not overlap.
+// Returns four bytes with the value 0 or 1 in one word: byte i, in the order of memory, is bit
+// i of `bits`. Bits from 4 on are ignored. The product is the sum of copies of the four bits
+// that are shifted by 0, 7, 14 and 21, so that bit i of copy i is bit 8 * i; the copies do not
+// overlap.
 TETRIS_FUNCTION uint32_t bytes_of(uint32_t bits) {
   constexpr uint32_t SHIFTED_BY_0_7_14_21 = 0x00204081u;
   constexpr uint32_t LOWEST_BIT_OF_BYTES = 0x01010101u;
   return (bits & 15u) * SHIFTED_BY_0_7_14_21 & LOWEST_BIT_OF_BYTES;
 }
 
-// Returns an environment's columns with side walls. `columns` is the address of its column 0; the
-// next columns lie `count` numbers apart each, so that neighbouring threads, which have
+// Returns an environment's columns with side walls. `columns` is the address of its column 0;
+// the next columns lie `count` numbers apart each, so that neighbouring threads, which have
 // neighbouring environments, read neighbouring numbers.
 template <class L>
 TETRIS_FUNCTION auto load_columns(
@@ -181,11 +182,15 @@ TETRIS_FUNCTION void store_columns(const Geometry<L>& geometry, uint32_t* column
   }
 }
 
-// Makes one step of environment i. It writes the environment's new state, the reward and the
-// flags, and returns what is to be observed, which the caller writes. There are three cases. If
-// the episode has ended and environments are not reset by themselves, nothing changes. If it has
-// ended and the step begins the next one, the board becomes empty and no piece is placed.
-// Otherwise the action places the current piece.
+// Makes one step of environment i: writes its new state, reward and flags to the tensors, and
+// returns the board and the piece to be observed.
+//
+// There are three cases. If the episode has ended and environments are not reset automatically,
+// nothing changes. If it has ended and this step begins the next one, the board becomes empty
+// and no piece is placed. Otherwise the action places the current piece. `geometry.walls` are
+// the columns of an empty board. `ended` is a sum of the flags TERMINATED and TRUNCATED.
+// `observed.shown` is the board that the placement led to, even if the next episode has begun
+// on `observed.cells`.
 template <class L>
 TETRIS_FUNCTION Observed<L> step_one(const Environments& all, const StepTensors& tensors,
     const Task& task, const Geometry<L>& geometry, int64_t i) {
@@ -199,20 +204,22 @@ TETRIS_FUNCTION Observed<L> step_one(const Environments& all, const StepTensors&
   if (ended_before != 0 && task.autoreset == Autoreset::DISABLED) {
     ended = ended_before;
   } else if (ended_before != 0) {
-    observed.cells = observed.shown = geometry.walls;
+    observed.shown = geometry.walls;
+    observed.cells = observed.shown;
     length = 0;
   } else {
     int placement = placement_of(tensors.actions[i], observed.piece, geometry.width);
     Landing<L> landing(Board<L>(geometry, before), observed.piece, placement);
     observed.shown = landing.cells;
     if (landing.over && !task.rules.clear_on_overflow) {
-      // A landing leaves out a piece that ends the game; an observation shows it.
+      // landing.cells lack a piece that ends the game, but the observation shows it.
       auto dropped = L::piece_columns(
           observed.piece, orientation_of(placement), column_of(placement), landing.row);
       observed.shown = observed.shown | dropped;
     }
     observed.cells = observed.shown;
-    observed.piece = task.piece(all.seed[i], all.stream[i], ++time);
+    ++time;
+    observed.piece = task.piece(all.seed[i], all.stream[i], time);
     reward = reward_of(task.reward, landing.lines, landing.over);
     length += 1;
     bool truncated = task.limit > 0 && length >= task.limit;
@@ -249,7 +256,12 @@ void check_tensors(
   (check_tensor(tensors, type, numbers, like, "tensors"), ...);
 }
 
-// Checks the tensors that both operators use, and returns them as pointers.
+// Checks the tensors of a batch of `count` environments, and returns them as pointers.
+//
+// `columns` (width, count) are the boards as the engine holds them, a word of bits per column.
+// `time` counts the pieces, `current` is the piece to be placed. The observation consists of
+// `board` (count, height, width), `piece`, the action mask `mask` (count, 4 * width) and the
+// pieces that follow, `next` (count, pieces). All others have one number per environment.
 inline Environments environments_of(const Tensor& seed, const Tensor& stream,
     const Tensor& columns, const Tensor& time, const Tensor& current, const Tensor& board,
     const Tensor& piece, const Tensor& mask, const Tensor& next) {
@@ -282,8 +294,8 @@ inline Environments environments_of(const Tensor& seed, const Tensor& stream,
 }
 
 // Checks the settings that all environments share, and returns them. `board` only says the size
-// of the board; `pieces`, `piece_count` and `bag` are those of PieceSource, and `reward_kind` is
-// a number of `Reward`.
+// of the board; `pieces`, `piece_count` and `bag` are those of PieceSource, and `reward_kind`
+// is a number of `Reward`.
 inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
     int64_t piece_count, bool bag, int64_t autoreset, int64_t limit, int64_t reward_kind) {
   STD_TORCH_CHECK(
@@ -298,9 +310,13 @@ inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
 // The operators of a device: `Device::step(board, environments, tensors, task)` does the work.
 template <class Device>
 struct Operators {
-  // Makes one step of all environments: checks the arguments of the operator, and lets the device
-  // do the work. final_board is written with Autoreset::SAME_STEP only, and has no elements
-  // otherwise.
+  // The operator that makes one step of a batch of environments: checks its arguments, packs
+  // them into structs, and lets `Device::step` do the work.
+  //
+  // environments_of checks the state and the observations, and task_of the settings that all
+  // environments share. The other tensors have one number per environment. `final_board` is the
+  // last board of an ended episode; it is written only if a step that ends an episode also
+  // begins the next one (Autoreset::SAME_STEP), and has no elements otherwise.
   static void step(const Tensor& actions, const Tensor& seed, const Tensor& stream,
       Tensor columns, Tensor time, Tensor length, Tensor current, Tensor ended, Tensor board,
       Tensor piece, Tensor mask, Tensor next, Tensor reward, Tensor terminated,

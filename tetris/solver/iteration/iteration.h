@@ -42,8 +42,13 @@ struct Problem {
   uint32_t first_column;   // the cells of column 0
   SmallPlacement placements[MOST_PLACEMENTS];
 
-  // Lists the placements of all pieces that are drawn, piece after piece, and notes where those of
-  // each piece begin. `drawn` is the set of pieces that may fall, a bit a piece.
+  // Lists the placements of all pieces that may fall, piece after piece, for boards of the
+  // rules' size: placements begin[p] to begin[p + 1] - 1 are those of piece p. `drawn` is the
+  // set of pieces that may fall; bit p is piece p.
+  //
+  // Also sets `count`, the number of pieces in the set, `symmetric`, whether the set contains
+  // the mirror image of each of its pieces, and `first_column`, the bit mask of a board's
+  // column 0. Cell (row r, column c) of a board is bit r * width + c.
   Problem(const GameRules& game, uint32_t drawn)
       : rules(game),
         pieces(drawn),
@@ -51,20 +56,21 @@ struct Problem {
         begin{},
         mirror{0, 1, 2, 4, 3, 6, 5},  // Z and S, and J and L, are mirror images
         symmetric(true) {
-    int number = 0;
+    int listed = 0;  // the number of placements so far
     for (int piece = 0; piece < PIECES; ++piece) {
-      begin[piece] = number;
+      begin[piece] = listed;
       symmetric = symmetric && draws(piece) == draws(mirror[piece]);
       if (!draws(piece)) continue;
       ++count;
       for (int orientation = 0; orientation < ORIENTATIONS[piece]; ++orientation) {
         const Shape& shape = SHAPES.shape[piece][orientation];
         for (int column = 0; column + shape.width <= rules.width; ++column) {
-          placements[number++] = make_placement(shape, orientation, column);
+          placements[listed] = make_placement(shape, orientation, column);
+          ++listed;
         }
       }
     }
-    begin[PIECES] = number;
+    begin[PIECES] = listed;
     first_column = 0;
     for (int row = 0; row < rules.height; ++row) first_column |= 1u << (row * rules.width);
   }
@@ -72,8 +78,10 @@ struct Problem {
   TETRIS_FUNCTION bool draws(int piece) const { return pieces >> piece & 1u; }
 
  private:
-  // Returns the placement of a shape with its left edge over a column. Its cells are numbered as
-  // those of a board: row r, column c is bit r * width + c, with the bottom of the shape in row 0.
+  // Returns the placement of a shape with its left edge over a column, as small bit fields:
+  // `cells` are the cells that the piece takes if its bottom is in row 0, with cell (row r,
+  // column c) in bit r * width + c, and `bottoms` holds for each column of the piece the row of
+  // its lowest cell, two bits each; NO_COLUMN = 3 marks a column that the piece does not have.
   SmallPlacement make_placement(const Shape& shape, int orientation, int column) const {
     SmallPlacement result{};
     result.number = uint8_t(placement_number(orientation, column));
@@ -83,7 +91,8 @@ struct Problem {
       bool exists = k < shape.width;
       int bottom = exists ? shape.bottom(k) : SmallPlacement::NO_COLUMN;
       result.bottoms |= uint8_t(bottom << (2 * k));
-      for (int row = bottom; exists && row < shape.top(k); ++row) {
+      if (!exists) continue;
+      for (int row = bottom; row < shape.top(k); ++row) {
         result.cells |= 1u << (row * rules.width + column + k);
       }
     }
@@ -123,10 +132,15 @@ struct SmallLanding {
   int lines;
   bool over;
 
-  // Drops a piece on the board `before`, then removes full rows from the top down. A piece that
-  // reaches above the top ends the game at once, and `board` is then 0. Under the rule
-  // clear_on_overflow the game ends only if cells are above the top after the removal. `heights`
-  // are heights_of(before).
+  // Drops a piece on the board `before` and removes full rows, topmost first. Sets `board`, the
+  // board after it, `lines`, the number of removed rows, and `over`, whether the game has
+  // ended.
+  //
+  // A board is a number in which cell (row r, column c) is bit r * width + c; 64 bits hold the
+  // rows above the top as well. A piece that reaches above the top ends the game at once, and
+  // `board` is then 0. Under the rule clear_on_overflow the game ends only if cells are above
+  // the top after the removal. `heights` holds the heights of the columns of `before`, four
+  // bits each.
   TETRIS_FUNCTION SmallLanding(const Problem& problem, uint32_t before, uint64_t heights,
       const SmallPlacement& placement)
       : board(0), lines(0) {
@@ -138,6 +152,7 @@ struct SmallLanding {
     if (exceeds && !problem.rules.clear_on_overflow) return;
     uint64_t cells = before | uint64_t(placement.cells) << (row * width);
     uint64_t full_row = (uint64_t{1} << width) - 1;
+    // Only the rows of the piece can have become full.
     for (int r = row + placement.height - 1; r >= row; --r) {
       int first_bit = r * width;
       if ((cells >> first_bit & full_row) != full_row) continue;
@@ -178,10 +193,15 @@ struct Sweep {
   const double* values;
   double* to;
 
-  // Computes the new value of board i and writes it to `to`, for the board and its mirror image.
-  // With known = 1 the value is the mean, over all falling pieces, of the value of the best
-  // placement. With known = 2 there is one value for each falling piece: the mean, over all next
-  // pieces, of the value of the best placement.
+  // One step of value iteration: computes the new value of board i from the old values, and
+  // writes it to the array `to` for the board and for its mirror image. The value of a board is
+  // the expected number of lines that are still removed.
+  //
+  // With known = 1 only the falling piece is known when it is placed, and the value is the
+  // mean, over all pieces, of the value of the best placement. With known = 2 the next piece is
+  // known as well, and there is one value for each falling piece: the mean, over all next
+  // pieces, of the value of the best placement. If the set of pieces is not symmetric, `mirror`
+  // is the board itself.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint64_t heights = heights_of(problem, board);
@@ -194,14 +214,21 @@ struct Sweep {
       if (known == 1) sum += best[0];
       else write_mean(board, mirror, piece, best);
     }
-    if (known == 1) to[board] = to[mirror] = sum / problem.count;
+    if (known == 1) {
+      double mean = sum / problem.count;
+      to[mirror] = mean;
+      to[board] = mean;
+    }
   }
 
  private:
-  // Finds the highest value among all placements of `piece`: the lines that a placement removes
-  // plus the value of the board after it, or only the lines if the game ends. With known = 1 the
-  // highest value is written to best[0]; with known = 2 best[next] becomes the highest value if
-  // piece `next` comes next. `best` has to be 0 on entry.
+  // Computes the value of the best placement of `piece`: the maximum, over its placements, of
+  // the lines that a placement removes plus the value of the board after it. The value of a
+  // board is the expected number of further lines, 0 if the game has ended.
+  //
+  // With known = 1 the maximum is written to best[0]. With known = 2 boards have one value per
+  // next piece, and best[next] becomes the maximum if `next` comes next. `best` has to be 0 on
+  // entry. `heights` holds the heights of the board's columns, four bits each.
   TETRIS_FUNCTION void find_best(
       uint32_t board, uint64_t heights, int piece, double (&best)[KNOWN_PIECES]) const {
     for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
@@ -211,17 +238,18 @@ struct Sweep {
         double value = lines + (landing.over ? 0.0 : values[landing.board]);
         best[0] = value > best[0] ? value : best[0];
       } else {
-        const double* after = values + int64_t(landing.board) * KNOWN_PIECES;
+        const double* values_after = values + int64_t(landing.board) * KNOWN_PIECES;
         TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) {
-          double value = lines + (landing.over ? 0.0 : after[next]);
+          double value = lines + (landing.over ? 0.0 : values_after[next]);
           best[next] = value > best[next] ? value : best[next];
         }
       }
     }
   }
 
-  // Writes the value of a board with a falling piece: the mean of best[next] over all next pieces.
-  // The mirror image of the board with the mirror image of the piece gets the same value.
+  // Writes the value of a board with a falling piece: the mean of best[next] over all next
+  // pieces. The mirror image of the board with the mirror image of the piece gets the same
+  // value.
   TETRIS_FUNCTION void write_mean(
       uint32_t board, uint32_t mirror, int piece, const double (&best)[KNOWN_PIECES]) const {
     double sum = 0.0;
@@ -258,8 +286,8 @@ struct Expand {
   const uint32_t* boards;
   uint8_t* marks;
 
-  // Marks the boards that one placement of any piece on board i leads to. A board and its mirror
-  // image share one mark, that of the lesser number.
+  // Marks the boards that one placement of any piece on board i leads to. A board and its
+  // mirror image share one mark, that of the lesser number.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint64_t heights = heights_of(problem, board);
@@ -283,11 +311,14 @@ struct Survive {
   uint8_t* marks;
   uint8_t* changed;
 
-  // Updates the mark of board i, the set of falling pieces with which it is safe. With known = 1 a
-  // falling piece is safe if one placement leads to a board that is safe for all pieces. With
-  // known = 2 the next piece is known before the placement, so that a falling piece is safe if
-  // for every next piece some placement leads to a board that is safe for it. Sets *changed if
-  // the mark changes.
+  // Updates the mark of board i: the set of falling pieces, one bit each, with which the player
+  // can survive on this board as far as is known. Marks only shrink; *changed becomes 1 if this
+  // one does.
+  //
+  // With known = 1 a falling piece is safe if one placement leads to a board that is safe with
+  // all pieces. With known = 2 the next piece is known before the placement, so a falling piece
+  // is safe if for every next piece some placement leads to a board that is safe with it.
+  // `read` and `write` access a mark that other threads may write at the same time.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint32_t before = read(marks + board);
@@ -296,16 +327,16 @@ struct Survive {
     uint32_t safe = 0, safe_in_mirror = 0;
     for (int piece = 0; piece < PIECES; ++piece) {
       if (!problem.draws(piece)) continue;
-      uint32_t safe_next = 0;           // next pieces for which some placement is safe
-      bool is_safe_before_any = false;  // whether one placement is safe for all next pieces
+      uint32_t safe_next = 0;         // the next pieces for which some placement is safe
+      bool has_safe_for_all = false;  // whether one placement is safe for all next pieces
       for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
         SmallLanding landing(problem, board, heights, problem.placements[p]);
         uint32_t mark = landing.over ? 0u : read(marks + landing.board);
         safe_next |= mark;
-        is_safe_before_any = is_safe_before_any || mark == problem.pieces;
+        has_safe_for_all = has_safe_for_all || mark == problem.pieces;
       }
-      bool can_lose = known == 1 ? !is_safe_before_any : safe_next != problem.pieces;
-      if (can_lose) continue;
+      bool is_safe = known == 1 ? has_safe_for_all : safe_next == problem.pieces;
+      if (!is_safe) continue;
       safe |= 1u << piece;
       safe_in_mirror |= 1u << problem.mirror[piece];
     }
@@ -326,7 +357,12 @@ struct Play {
   const double* values;
   int64_t* lines;
 
-  // Plays game i to its end, with the pieces of stream i, and writes how many lines it removed.
+  // Plays game i to its end with the best placements by `values`, and writes the number of
+  // removed lines to lines[i]. The pieces are those of stream i.
+  //
+  // The game is played by the rules of the engine, on columns of bits. board_of returns the
+  // same board as one number, by which `choose` finds its values. With known = 2 the next piece
+  // is known before the placement.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     using L = ScalarLanes;
     PieceStream pieces{source, uint64_t(seed), uint64_t(i)};
@@ -337,7 +373,8 @@ struct Play {
       uint32_t board = board_of(cells);
       int piece = pieces.piece(t);
       int next = known == 1 ? 0 : pieces.piece(t + 1);
-      Landing<L> landing(Board<L>(geometry, cells), piece, choose(board, piece, next));
+      int placement = choose(board, piece, next);
+      Landing<L> landing(Board<L>(geometry, cells), piece, placement);
       removed += landing.lines;
       if (landing.over) break;
       cells = landing.cells;
@@ -360,9 +397,12 @@ struct Play {
     return board;
   }
 
-  // Returns the placement with the highest value, the first one of equal values: the lines that it
-  // removes plus the value of the board after it. Returns 0 if all placements end the game without
-  // a line. `next` is the next piece, which only known = 2 uses.
+  // Returns the number of the best placement of `piece`: the one with the greatest sum of the
+  // lines that it removes and the value of the board after it. Of equal sums the first
+  // placement wins. Returns 0 if all placements end the game without a line.
+  //
+  // `values` are the expected numbers of further lines. With known = 1 there is one per board.
+  // With known = 2 the next piece, `next`, is known, and values[8 * board + next] is used.
   TETRIS_FUNCTION int choose(uint32_t board, int piece, int next) const {
     uint64_t heights = heights_of(problem, board);
     double best = -1.0;
@@ -372,7 +412,8 @@ struct Play {
       SmallLanding landing(problem, board, heights, placement);
       if (landing.over && landing.lines == 0) continue;
       int64_t index = known == 1 ? landing.board : int64_t(landing.board) * KNOWN_PIECES + next;
-      double value = landing.lines + (landing.over ? 0.0 : values[index]);
+      double further_lines = landing.over ? 0.0 : values[index];
+      double value = landing.lines + further_lines;
       if (value > best) {
         best = value;
         chosen = placement.number;
