@@ -1,6 +1,7 @@
 """The reasons why a search, or a call of ``minimize``, ends.
 
-A new reason is a member here, and a rule where it is tested.
+A new reason is a member here. Its rule is in ``cem.core.termination``, or, if it does not
+depend on the records of a search, where the search or the call is ended.
 """
 
 from enum import Enum, auto

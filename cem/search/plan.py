@@ -71,7 +71,8 @@ class Plan:
             its method.
         misses: How many searches had no success; 0 again after the first success.
         code: A digest of the objective and constraints; None: nothing is saved.
-        precision: ``target``, ``xtol`` and ``ftol`` by name.
+        termination_options: The arguments of ``Termination`` by name: ``target``, ``xtol`` and
+            ``ftol``.
         options: The other options of the call.
     """
 
@@ -92,7 +93,7 @@ class Plan:
     adapts_to_noise: bool
     declares_noise: bool
     code: str | None
-    precision: Mapping[str, Any]
+    termination_options: Mapping[str, Any]
     options: Mapping[str, Any]
     is_noisy: bool = False
     steepness: float = 1.0
@@ -178,7 +179,7 @@ def choose_plan(
     target = options["target"]
     if target is not None:
         target = check_real("target", target)
-    precision = {
+    termination_options = {
         "target": target,
         "xtol": check_real("xtol", options["xtol"], 0.0),
         "ftol": check_real("ftol", options["ftol"], 0.0),
@@ -212,7 +213,7 @@ def choose_plan(
         adapts_to_noise=adapts_to_noise,
         declares_noise=getattr(objective, "is_noisy", False) is True,
         code=code,
-        precision=precision,
+        termination_options=termination_options,
         options=options,
     )
 

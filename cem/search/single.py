@@ -139,7 +139,7 @@ class Search:
             noisy=plan.is_noisy,
             earlier=None if has_constraints else earlier_best,
             constrained=has_constraints,
-            **plan.precision,
+            **plan.termination_options,
         )
         self.optimizer = optimizer
         self._attempt = attempt

@@ -437,6 +437,7 @@ def test_every_option_is_seen_with_its_type_and_the_constructor_has_ten():
         parameters = inspect.signature(function).parameters
         assert {*parameters} == {"objective", "mean", "std", *Options.__annotations__}
         assert all(each.annotation is not each.empty for each in parameters.values())
+    assert all(f"``{name}``" in minimize.__doc__ for name in Options.__annotations__)
     assert len(inspect.signature(CrossEntropyMethod).parameters) == 10
 
 
