@@ -2,7 +2,8 @@
 
 The parameters of a distribution are a table of numbers in rows. ``Categorical`` and
 ``Permutation`` draw and move by the operators of `kernels/ops/discrete`, which has their
-equations. docs/spaces.md writes another family.
+equations. A family of your own need not hold probabilities: only the size of its table is
+fixed. ``Family`` has an example.
 """
 
 from collections.abc import Callable
@@ -82,7 +83,7 @@ class Family(Protocol):
 
     @property
     def rows(self) -> tuple[int, int]:
-        """The number of rows of the table, and of values in a row."""
+        """The shape of the table: the number of rows, and of numbers in a row."""
 
     def start(self) -> Tensor:
         """Return the first table, shape (rows * values,), on the CPU."""
@@ -127,6 +128,8 @@ class Family(Protocol):
             candidates: The candidates, shape (..., N, columns), int64.
             weights: Their weights by rank, shape (..., N), float64. The weights of the better
                 half sum to 1, and those of the worse half are the same with the other sign.
+                Together they sum to 0: ``table + beta * (weights * f(x)).sum()`` moves towards
+                the better half and away from the worse one.
         """
 
 

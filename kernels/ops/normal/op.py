@@ -2,7 +2,9 @@
 
 z is a pure function of (seed, generation, sample, dimension), so it is not stored: the backward
 pass draws it again. stream.h, call.h and box_muller.h say how: Philox4x32-10 and the Box-Muller
-transform.
+transform. mean + std * z is computed in cpu.h, in sample.cuh and, for small results on a GPU,
+in small.cuh; the gradient takes z from `_draw_noise`, and tests have the noise of
+`kernels.ops.cases` beside it.
 """
 
 import numbers

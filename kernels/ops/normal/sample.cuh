@@ -1,4 +1,5 @@
-// out = mean + std * z: the forward kernel for results of any size, layout and type.
+// out = mean + std * z: the forward kernel for results of any size, layout and type. small.cuh
+// has another one for small results, which computes the same.
 //
 // Roofline: 4 bytes written for each float32 and nothing else of weight, so the bound is the
 // write bandwidth: an H200 fills 4 GB in 877 us. By the disassembly a normal takes 17.8
