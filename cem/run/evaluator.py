@@ -165,8 +165,11 @@ class Evaluator:
             self._pool.close()
         self.open_journal(None, {})
 
-    def __call__(self, candidates: Any, generation: Any) -> Evaluation:
+    def __call__(self, candidates: Any, generation: Any, first_index: int = 0) -> Evaluation:
         """Return the fitness of a population, shape (N, dim), and count what failed.
+
+        If a generation is evaluated in parts, ``first_index`` is the number of candidates in
+        the parts before.
 
         If the function fails by an exception of ``catch``, all its candidates have: their
         fitness is NaN.
@@ -176,7 +179,7 @@ class Evaluator:
             ValueError: If the function does not return N numbers.
         """
         if isinstance(candidates, self._looped_types):
-            return self._evaluate_one_by_one(candidates, int(generation))
+            return self._evaluate_one_by_one(candidates, int(generation), first_index)
         arguments = (candidates, generation)[: self._arity]
         try:
             evaluation = as_evaluation(self._population_function(*arguments))
@@ -300,7 +303,9 @@ class Evaluator:
             self._running[key] = candidate, owner
             pool.submit(key, generation, device, (key, row))
 
-    def _evaluate_one_by_one(self, candidates: Any, generation: int) -> Evaluation:
+    def _evaluate_one_by_one(
+        self, candidates: Any, generation: int, first_index: int
+    ) -> Evaluation:
         """Return the fitness of a population, shape (N, dim), by a function of one candidate.
 
         Candidates that the journal has from before an interruption are not evaluated again.
@@ -311,14 +316,14 @@ class Evaluator:
         fitness = np.full(len(rows), math.nan)
         unknown = []  # pairs of index and row
         for index, row in enumerate(rows):
-            x, value = known.get((generation, index), (None, None))
+            x, value = known.get((generation, first_index + index), (None, None))
             if x is not None and x == row.tolist():
                 fitness[index] = self._count(candidates[index], value, is_known=True)
             else:
                 unknown.append((index, row))
         for index, value in self._iterate(unknown, generation, device):
             if journal is not None:
-                journal.write(generation, index, rows[index], value)
+                journal.write(generation, first_index + index, rows[index], value)
             fitness[index] = self._count(candidates[index], value)
         if device is None:
             return Evaluation(fitness)  # type: ignore[arg-type]

@@ -54,13 +54,13 @@ class History:
             return b
         return max(a, b) if self.maximize else min(a, b)
 
-    def add(self, record: GenerationRecord, population_size: int) -> None:
-        """Add the record of a generation of the current search."""
+    def add(self, record: GenerationRecord, population_size: int, evaluations: int) -> None:
+        """Add the record of a generation of the current search, after its evaluations."""
         columns = self.columns
         best = record.best_fitness
         if columns["best_fitness"]:
             best = self.better(columns["best_fitness"][-1], best)
-        columns["evaluations"].append(self.evaluations + record.generation * population_size)
+        columns["evaluations"].append(self.evaluations + evaluations)
         columns["best_fitness"].append(best)
         columns["population_size"].append(population_size)
         for name in ("generation_best", "elite_mean", "std_mean"):

@@ -21,6 +21,7 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import StopRequest
+from cem.search.assisted import begin_with_descent
 from cem.search.history import History
 from cem.search.plan import LEAST_GENERATIONS, Plan, Start
 from cem.search.restarts import Agreement, Attempt, Ended
@@ -83,6 +84,10 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     agreement = Agreement(plan.agreeing)
     ended: list[Ended] = []  # the first search with a success, and all after it
     left = plan.budget  # evaluations
+    start_of_restarts = plan.start
+    if plan.uses_model:
+        plan, history.evaluations = begin_with_descent(plan, session.evaluator, session.stop)
+        left -= history.evaluations
     attempt = Attempt(plan.population_size, left)
     for number in count():
         best = best_search(ended, plan.maximize)
@@ -97,6 +102,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
         if number == 0:
             # The seed of a search that was resumed, or the one that was drawn.
             plan = replace(plan, seed=last.optimizer.seed)
+            plan = replace(plan, start=start_of_restarts, path=())
         if reason is Reason.NOISE:
             if left >= plan.population_size:
                 # Begin again with a method for noisy objectives.

@@ -99,6 +99,10 @@ def minimize(
               below ``xtol``, in units of ``x``, or if the elites and the best values of recent
               generations differ by at most ``ftol``.
             * ``config``: a ``CEMConfig``. ``population_size``: candidates per generation.
+            * ``model``: "quadratic": the first evaluations follow slopes, and a model of the
+              function then says which candidates are worth one: for functions that take long.
+              "auto": where the function is called candidate by candidate, has at most 40 real
+              parameters and neither constraints, noise nor a ``checkpoint``. None: never.
             * ``restarts``: the most restarts. None: as many as the budget has room for, or 0
               without evolution paths.
             * ``vectorize``: True: ``objective`` takes one candidate and is vectorised by

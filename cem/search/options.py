@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
     time_limit_s: float | None
     config: CEMConfig | None
     population_size: float | None
+    model: Annotated[str | None, "auto"]
     restarts: float | RestartPolicy | None
     vectorize: bool | str | None
     with_generation: bool | None

@@ -1,7 +1,7 @@
 """The plan of a call of ``minimize``: its options, and the choices for those left open."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,6 +30,7 @@ GENERATIONS = 150
 _FLAGS = ("progress", "graph", "distributed", "asynchronous")
 _WITHOUT_CONSTRAINTS = _FLAGS[1:]
 _EVALUATIONS_PER_DIMENSION = 10_000
+_MOST_FOR_A_MODEL = 40  # parameters: fitting the model takes the time of their sixth power
 _TIMES_ON_A_GPU = 16  # A GPU takes about as long for a population that is 16 times as large.
 _AGREEING = (
     3  # the searches with a large population that must agree to end a call with a budget
@@ -69,6 +70,9 @@ class Plan:
         is_noisy: Whether noise was seen, and the search is made for it.
         adapts_to_noise: Whether the search may change when noise is seen, because nobody chose
             its method.
+        uses_model: Whether a model of the function chooses the candidates that are evaluated.
+        path: Points of the search space that are known when the first search begins, with
+            their values.
         misses: How many searches had no success; 0 again after the first success.
         code: A digest of the objective and constraints; None: nothing is saved.
         termination_options: The arguments of ``Termination`` by name: ``target``, ``xtol`` and
@@ -98,6 +102,8 @@ class Plan:
     is_noisy: bool = False
     steepness: float = 1.0
     misses: int = 0
+    uses_model: bool = False
+    path: Sequence[tuple[Any, float]] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -215,7 +221,34 @@ def choose_plan(
         code=code,
         termination_options=termination_options,
         options=options,
+        uses_model=_uses_model(config, len(first), constraints, objective, options),
     )
+
+
+def _uses_model(
+    config: CEMConfig, dim: int, constraints: Any, objective: Any, options: Mapping[str, Any]
+) -> bool:
+    """Return whether a model chooses candidates, by the option ``model`` or the kind of call."""
+    model = options["model"]
+    if model not in ("auto", "quadratic", None):
+        raise ValueError(f"expected 'auto', 'quadratic' or None for model, got {model!r}")
+    if model is None:
+        return False
+    obstacles = {
+        "a full covariance with evolution paths": config.paths and config.covariance == "full",
+        "real parameters alone": not (config.families or config.integers_of(dim)),
+        "no constraints": constraints is None,
+        "an objective that is not noisy": not getattr(objective, "is_noisy", False),
+        "the CPU": torch.device(options["device"] or "cpu").type == "cpu",
+    }
+    for name in ("graph", "distributed", "asynchronous", "checkpoint"):
+        obstacles[f"no {name}"] = not options[name]
+    missing = [name for name, is_met in obstacles.items() if not is_met]
+    if model == "quadratic" and missing:
+        raise ValueError(f"expected {', '.join(missing)} for model='quadratic'")
+    is_by_one = options["vectorize"] == "loop" or options["workers"] is not None
+    is_chosen = model == "quadratic" or (is_by_one and dim <= _MOST_FOR_A_MODEL)
+    return is_chosen and not missing
 
 
 def _bind_arguments(objective: Any, arguments: Any) -> tuple[Any, str]:

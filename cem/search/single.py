@@ -22,6 +22,7 @@ from cem.run.checkpoint import Checkpointer
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import MOST_FAILURES, Trainer
+from cem.search.assisted import ModelAssisted
 from cem.search.history import History, parse_record
 from cem.search.noise import NoiseDetector
 from cem.search.plan import Plan, Start
@@ -71,6 +72,7 @@ class Monitor(Callback):
         self._history = history
         self._termination = termination
         self._population_size = population_size
+        self.assisted: ModelAssisted | None = None
         self._is_known_as_noisy = plan.declares_noise
         self._ends_by_noise = is_first and plan.adapts_to_noise
         self._failures = 0  # the last generations, one after another, without a success
@@ -88,9 +90,14 @@ class Monitor(Callback):
         A reason is set by ``Termination``, by noise, or by several generations one after
         another in which every candidate failed: their best fitness is NaN.
         """
-        self._history.add(record, self._population_size)
+        evaluations = record.generation * self._population_size
+        if self.assisted is not None:
+            evaluations = self.assisted.evaluations
+        self._history.add(record, self._population_size, evaluations)
         reasons = self._termination.reasons(record)
         reason = reasons[0] if reasons else None
+        if self.assisted is not None and self.assisted.is_spent:
+            reason = reason or Reason.BUDGET
         is_seen = self.detector is not None and self.detector.has_seen_noise(record.generation)
         if is_seen or self._is_known_as_noisy:
             self._history.has_seen_noise = True
@@ -147,6 +154,11 @@ class Search:
             plan, session.history, termination, attempt.population_size, is_first
         )
         objective = self._build_objective(plan, start, session, is_first)
+        generations: int | None = max(1, attempt.budget // attempt.population_size)
+        if plan.uses_model:
+            objective = ModelAssisted(optimizer, session.evaluator, attempt.budget, plan.path)
+            self._monitor.assisted = objective
+            generations = None
         callbacks = [*as_callbacks(options["callbacks"]), self._monitor]
         if options["progress"]:
             callbacks.insert(0, ProgressBar())
@@ -157,7 +169,7 @@ class Search:
         self._trainer = Trainer(
             optimizer,
             objective,
-            generations=max(1, attempt.budget // attempt.population_size),
+            generations=generations,
             callbacks=callbacks,
             checkpointer=None if files is None else files.checkpointer,
             stop=session.stop,
@@ -183,7 +195,7 @@ class Search:
             objective = session.evaluator.in_any_order(self.optimizer.ask)
         # One worker finishes candidates in order, even if any order is allowed.
         is_in_order = not options["asynchronous"] or objective is session.evaluator
-        is_plain = not options["graph"] and plan.constraints is None
+        is_plain = not (options["graph"] or plan.uses_model) and plan.constraints is None
         if is_in_order and is_plain and is_first:
             candidate = _as_candidate(self.optimizer, start.mean, plan.first)
             self._monitor.detector = NoiseDetector(objective, candidate)
@@ -199,6 +211,8 @@ class Search:
             reason = self._monitor.reason or trainer_reason
         optimizer = self.optimizer
         evaluations = optimizer.generation * optimizer.population_size
+        if self._monitor.assisted is not None:
+            evaluations = self._monitor.assisted.evaluations
         return Ended(self._attempt, optimizer, reason, evaluations)
 
     def _resume(self, files: "_Files", evaluator: Evaluator, plan: Plan) -> None:

@@ -1,0 +1,106 @@
+"""A descent by a quasi-Newton method: what a smooth function is worth the first evaluations.
+
+BFGS with forward differences and damping: J. Nocedal and S. Wright, Numerical Optimization,
+chapters 6 and 18 (procedure 18.2). The curvature is at first 1 in every direction, and a step
+is no longer than the standard deviation of the search in any parameter.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+_DIFFERENCE = 1.5e-8  # the step of a difference, as a share of a parameter of at least 1
+_LEAST_DECREASE = 1e-4  # of the decrease that the slope promises (Armijo)
+_SHORTEST, _LONGEST = 0.1, 0.5  # a step that was too long becomes as much shorter
+_MOST_TRIALS = 12  # of step lengths
+_DAMPING = 0.2
+_FLAT = 1e-11  # a slope that is negligible beside the value
+
+
+def descend(
+    evaluate: Callable[[Any], Any],
+    start: Any,
+    value: float,
+    width: Any,
+    budget: int,
+    path: list[tuple[Any, float]],
+) -> None:
+    """Descend from a start until no step improves the value.
+
+    Args:
+        evaluate: Maps points, shape (n, d), to their values, shape (n,).
+        start: The first point, shape (d,).
+        value: Its value, a finite number.
+        width: The longest step in each parameter, shape (d,); 0: the parameter is constant.
+        budget: The most evaluations.
+        path: Gets every step that is tried and its value, but not the points of differences.
+    """
+    dim = len(start)
+    x = np.array(start, dtype=np.float64)
+    is_free = width > 0
+    longest = np.where(is_free, width, 1.0)
+    left = budget
+    curvature = np.eye(dim)
+    last_x = last_gradient = None
+    while math.isfinite(value) and left > dim:
+        gradient = np.where(is_free, _differences(evaluate, x, value), 0.0)
+        left -= dim
+        if not np.isfinite(gradient).all():
+            break
+        if np.abs(gradient).max() <= _FLAT * max(1.0, abs(value)):
+            break
+        if last_gradient is not None:
+            curvature = _update_curvature(curvature, x - last_x, gradient - last_gradient)
+        step = -np.linalg.solve(curvature, gradient)
+        if not step @ gradient < 0:
+            step = -gradient
+        step /= max(1.0, np.abs(step / longest).max())
+        slope = float(step @ gradient)
+        share = 1.0
+        for _ in range(min(_MOST_TRIALS, left)):
+            trial = x + share * step
+            trial_value = float(evaluate(trial[None])[0])
+            left -= 1
+            path.append((trial, trial_value))
+            excess = trial_value - value - share * slope
+            if trial_value < value and trial_value <= value + _LEAST_DECREASE * share * slope:
+                break
+            # The minimum of the parabola through value, slope and the trial's value.
+            ratio = _SHORTEST
+            if math.isfinite(excess) and excess > 0:
+                ratio = min(_LONGEST, max(_SHORTEST, -share * slope / (2 * excess)))
+            share *= ratio
+        else:
+            break
+        last_x, last_gradient = x, gradient
+        x, value = trial, trial_value
+
+
+def _differences(evaluate: Callable[[Any], Any], x: Any, value: float) -> Any:
+    """Return the gradient by forward differences; all of its points are evaluated at once."""
+    steps = _DIFFERENCE * np.maximum(1.0, np.abs(x))
+    points = x + np.diag(steps)
+    widths = np.diag(points) - x  # as rounded
+    return (np.asarray(evaluate(points)) - value) / widths
+
+
+def _update_curvature(curvature: Any, step: Any, change: Any) -> Any:
+    """Return the next approximation of the Hessian, by a damped update of BFGS.
+
+    Args:
+        curvature: The approximation so far, positive definite, shape (d, d).
+        step: The last step, shape (d,).
+        change: By how much it changed the gradient, shape (d,).
+    """
+    image = curvature @ step
+    expected = step @ image
+    if not expected > 0:
+        return curvature
+    product = step @ change
+    if product < _DAMPING * expected:
+        share = (1 - _DAMPING) * expected / (expected - product)
+        change = share * change + (1 - share) * image
+        product = step @ change
+    return curvature - np.outer(image, image) / expected + np.outer(change, change) / product

@@ -1,0 +1,144 @@
+"""A quadratic model of a function, fitted to the candidates evaluated so far.
+
+N. Hansen, A Global Surrogate Assisted CMA-ES, GECCO 2019: least squares, weighted by rank, with
+as many coefficients as there are points for: a linear model first, then squares of single
+parameters, then all products of two.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+_POINTS_PER_COEFFICIENT = 1.1  # a kind of model needs as many points
+_NEWEST = 1.5  # the points that are used, per coefficient of the full model
+_WEIGHT_OF_BEST = 20.0  # of the best point, beside 1.0 of the worst
+
+
+class QuadraticModel:
+    """A model of a function of d parameters, which is minimised.
+
+    The coordinates of the model are whitened: z = factor^-1 (x - center), with the mean and the
+    factor of the covariance of the search, so that the search is as wide as 1 in each of them.
+
+    Attributes:
+        points: The candidates, each an array of shape (d,), the oldest first.
+        values: Their values, finite numbers.
+        is_fitted: Whether there are enough points for a model.
+    """
+
+    def __init__(self, dim: int) -> None:
+        """Begin without points."""
+        self.points: list[Any] = []
+        self.values: list[float] = []
+        self.is_fitted = False
+        self._dim = dim
+        self._pairs = np.triu_indices(dim, 1)  # of two different parameters
+        self._sizes = (1 + dim, 1 + 2 * dim, 1 + dim * (dim + 3) // 2)
+        self._size = 0
+        self._coefficients: Any = None
+        self._center: Any = None
+        self._inverse: Any = None
+        self._offset = 0.0
+
+    def add(self, point: Any, value: float) -> None:
+        """Add a point; one whose value is not finite is left out."""
+        if math.isfinite(value):
+            self.points.append(np.array(point))
+            self.values.append(float(value))
+
+    def fit(self, center: Any, factor: Any) -> None:
+        """Fit the model to the newest points, as far as they suffice.
+
+        Args:
+            center: The mean of the search, shape (d,).
+            factor: A factor L of its covariance L L^T, shape (d, d).
+        """
+        newest = math.ceil(_NEWEST * self._sizes[-1]) + self._dim
+        values = np.array(self.values[-newest:])
+        enough = [size for size in self._sizes if len(values) >= _POINTS_PER_COEFFICIENT * size]
+        self.is_fitted = bool(enough)
+        if not enough:
+            return
+        self._size = enough[-1]
+        self._center = np.array(center)
+        self._inverse = np.linalg.inv(factor)
+        order = np.argsort(values, kind="stable")
+        values = values[order]
+        points = np.array(self.points[-newest:])[order]
+        self._offset = values[0]
+        weights = np.sqrt(np.linspace(_WEIGHT_OF_BEST, 1.0, len(values)))
+        rows = self._features(points) * weights[:, None]
+        targets = (values - self._offset) * weights
+        self._coefficients = np.linalg.lstsq(rows, targets, rcond=1e-12)[0]
+        self.is_fitted = bool(np.isfinite(self._coefficients).all())
+
+    def predict(self, points: Any) -> Any:
+        """Return the values of the model at points, shape (n, d); the result has shape (n,)."""
+        return self._features(points) @ self._coefficients + self._offset
+
+    def minimum(self, radius: float) -> Any:
+        """Return the minimum of the model within a distance from the center, shape (d,).
+
+        The distance is in the model's coordinates, where the minimum is
+        -(H + shift I)^-1 gradient with the least shift >= 0 for which H + shift I is positive
+        definite and the step is not too long: J. Nocedal and S. Wright, Numerical Optimization,
+        theorem 4.1. The shift is found by bisection.
+        """
+        gradient, hessian = self._derivatives()
+        curvatures, axes = np.linalg.eigh(hessian)
+        slopes = axes.T @ gradient
+        largest = max(1e-300, np.abs(curvatures).max(), np.abs(slopes).max())
+        low = max(0.0, -curvatures[0]) + 1e-12 * largest
+
+        def step(shift: float) -> Any:
+            return -slopes / (curvatures + shift)
+
+        if np.linalg.norm(step(low)) > radius:
+            high = low + np.linalg.norm(slopes) / radius  # every curvature + shift is as large
+            for _ in range(60):
+                middle = (low + high) / 2
+                if np.linalg.norm(step(middle)) > radius:
+                    low = middle
+                else:
+                    high = middle
+            low = high
+        return self._center + np.linalg.solve(self._inverse, axes @ step(low))
+
+    def agreement(self, count: int) -> float:
+        """Return Kendall's rank correlation of model and values of the newest points.
+
+        It is between -1 and 1, where all pairs of points have the right order.
+        """
+        values = np.array(self.values[-count:])
+        predictions = self.predict(np.array(self.points[-count:]))
+        first, second = np.triu_indices(len(values), 1)
+        if not len(first):
+            return 1.0
+        signs = np.sign(values[first] - values[second])
+        return float(np.mean(signs * np.sign(predictions[first] - predictions[second])))
+
+    def _features(self, points: Any) -> Any:
+        """Return the terms of the model at points, one row per point, (n, coefficients)."""
+        z = (np.asarray(points) - self._center) @ self._inverse.T
+        columns = [np.ones((len(z), 1)), z]
+        if self._size > self._sizes[0]:
+            columns.append(z * z)
+        if self._size > self._sizes[1]:
+            first, second = self._pairs
+            columns.append(z[:, first] * z[:, second])
+        return np.hstack(columns)
+
+    def _derivatives(self) -> tuple[Any, Any]:
+        """Return the gradient at the center and the Hessian, in the model's coordinates."""
+        dim = self._dim
+        gradient = self._coefficients[1 : 1 + dim]
+        hessian = np.zeros((dim, dim))
+        if self._size > self._sizes[0]:
+            hessian[np.diag_indices(dim)] = 2 * self._coefficients[1 + dim : 1 + 2 * dim]
+        if self._size > self._sizes[1]:
+            products = self._coefficients[1 + 2 * dim :]
+            first, second = self._pairs
+            hessian[first, second] = products
+            hessian[second, first] = products
+        return gradient, hessian
