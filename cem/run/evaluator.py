@@ -142,12 +142,19 @@ class Evaluator:
 
     def open_journal(
         self, path: Path | None, search: Mapping[str, Any], generation: int = 0
-    ) -> None:
+    ) -> list[tuple[list[float], float | None]]:
         """Append evaluated candidates to a file, and do not evaluate again those that it has.
 
-        Those count as evaluated. The first line is ``search``; ``generation`` is the number of
-        those that a checkpoint has. A function of populations writes none, because a checkpoint
-        has all of its generation.
+        All of them count as evaluated. A function of populations writes no file, because a
+        checkpoint has all of its generation.
+
+        Args:
+            path: The file; None: no file is open any more.
+            search: The first line, by which the search is recognised.
+            generation: The number of generations that a checkpoint has.
+
+        Returns:
+            The candidates of these generations, with their fitness.
         """
         if self._journal is not None:
             self._journal.close()
@@ -156,6 +163,8 @@ class Evaluator:
             self._journal = Journal(path, search, generation)
             self.evaluations += len(self._journal.values)
             self.failures += sum(map(self._has_failed, self._journal.values))
+            return self._journal.earlier
+        return []
 
     def __enter__(self) -> "Evaluator":
         return self

@@ -19,6 +19,7 @@ class Journal:
         known: Candidate and fitness by generation and index, of the generations that no
             checkpoint has.
         values: The fitness of all candidates; None for one that failed.
+        earlier: Candidate and fitness of the other generations, in the order of the file.
     """
 
     def __init__(self, path: Path, search: Mapping[str, Any], generation: int) -> None:
@@ -38,6 +39,7 @@ class Journal:
         """
         self.known: dict[tuple[int, int], tuple[list[float], float | None]] = {}
         self.values: list[float | None] = []
+        self.earlier: list[tuple[list[float], float | None]] = []
         check_own(path)
         content = path.read_bytes() if path.exists() else b""
         complete = content[: content.rfind(b"\n") + 1]
@@ -59,6 +61,8 @@ class Journal:
             self.values.append(fitness)
             if number >= generation:
                 self.known[number, index] = x, fitness
+            else:
+                self.earlier.append((x, fitness))
         self._unused = {tuple(x) for x, _ in self.known.values()}
         self._file = path.open("ab")
         self._file.truncate(len(complete))

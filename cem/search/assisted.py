@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import Interrupted, StopRequest
 from cem.search.descent import descend
+from cem.search.history import EVALUATIONS
 from cem.search.plan import Plan, Start
 from cem.search.quadratic import QuadraticModel
 
@@ -66,15 +68,18 @@ class ModelAssisted:
         if path:
             self._first = min(path, key=lambda pair: pair[1])
 
-    @property
-    def is_spent(self) -> bool:
-        """Whether the budget is."""
-        return self.evaluations >= self._budget
+    def restore(self, evaluated: Sequence[tuple[Any, float | None]]) -> None:
+        """Take up the candidates that a search had evaluated by its checkpoint."""
+        state = self._optimizer.state
+        self.evaluations = len(evaluated)
+        for x, value in evaluated:
+            point = _map_by_bounds(out_of_box, state, np.array([x]))[0]
+            self._model.add(point, math.nan if value is None else self._sign * value)
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Return candidates with values of the function, or of the model, as fitness."""
         state = self._optimizer.state
-        x = np.array(candidates, dtype=np.float64)
+        x = _as_numbers(candidates).copy()
         points = _map_by_bounds(out_of_box, state, x)
         values = np.full(len(x), math.nan)
         if generation == 0 and self._first is not None:
@@ -89,8 +94,9 @@ class ModelAssisted:
             return self._as_evaluation(x, values)
         # The candidate that is predicted to be the worst makes room for the model's minimum.
         worst = int(np.argmax(model.predict(points)))
-        points[worst] = model.minimum(math.sqrt(len(center)))
-        x[worst] = _map_by_bounds(into_box, state, points[worst : worst + 1])[0]
+        minimum = _map_by_bounds(into_box, state, model.minimum(math.sqrt(len(center)))[None])
+        x[worst] = _as_numbers(_as_population(self._optimizer, minimum))[0]  # rounded
+        points[worst] = _map_by_bounds(out_of_box, state, x[worst][None])[0]
         wanted = max(1, self._evaluator.workers)
         while True:
             self._evaluate(x, points, values, wanted, generation)
@@ -128,35 +134,46 @@ class ModelAssisted:
     def _predict_others(self, points: Any, values: Any) -> None:
         """Give candidates that were not evaluated the values of the model.
 
-        These are shifted so that the model has the best value that was found, and none is
-        better than that.
+        These are shifted so that the model has the best value of this generation, and none of
+        them is better than that. If nothing succeeded, the best value of all is taken.
         """
         is_missing = np.isnan(values)
-        is_known = np.isfinite(values)
-        if not is_missing.any() or not is_known.any():
+        if not is_missing.any():
             return
+        is_known = np.isfinite(values)
         predictions = self._model.predict(points)
-        best = values[is_known].min()
-        predictions += best - predictions[is_known].min()
+        best = min(self._model.values)
+        if is_known.any():
+            best = values[is_known].min()
+            predictions += best - predictions[is_known].min()
         least = np.nextafter(best, math.inf)
         values[is_missing] = np.maximum(predictions[is_missing], least)
 
     def _as_evaluation(self, x: Any, values: Any) -> Evaluation:
         fitness = torch.from_numpy(self._sign * values)
-        return Evaluation(fitness, candidates=_as_population(self._optimizer, x))
+        metrics = {EVALUATIONS: self.evaluations}
+        return Evaluation(fitness, metrics, _as_population(self._optimizer, x))
 
 
 def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> tuple[Plan, int]:
     """Descend from the start of a plan, which then begins at the best point.
 
     The start is evaluated twice. If its values differ, or there is none, nothing else is done;
-    if they differ the plan goes on without a model.
+    if they differ the plan goes on without a model. A plan without a model stays as it is.
 
     Returns:
         The plan of the first search, and the number of evaluations.
     """
+    if not plan.uses_model:
+        return plan, 0
     optimizer = plan.build_optimizer(plan.start, plan.population_size, 0)
     state = optimizer.state
+    if plan.options["checkpoint"] is not None:
+        folder = Path(plan.options["checkpoint"])
+        folder.mkdir(parents=True, exist_ok=True)
+        search = {"objective": plan.name, "code": plan.code, "mean": plan.first.tolist()}
+        search["std"] = optimizer.std.tolist()
+        evaluator.open_journal(folder / "descent.jsonl", search)
     sign = -1.0 if plan.maximize else 1.0
     target = plan.termination_options["target"]
     path: list[tuple[Any, float]] = []
@@ -184,6 +201,9 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         path.append((mean, first))
         width = state.std.double().numpy()
         descend(evaluate, mean, first, width, plan.budget // 2, path)
+    if stop.due[0]:
+        # The next call continues the descent, so that no search may be saved before its end.
+        plan = replace(plan, options={**plan.options, "checkpoint": None})
     if not path:
         return plan, evaluations
     best = min(path, key=lambda pair: pair[1])[0]

@@ -43,7 +43,8 @@ def descend(
     longest = np.where(is_free, width, 1.0)
     left = budget
     curvature = np.eye(dim)
-    last_x = last_gradient = None
+    last_x = x
+    last_gradient: Any = None
     while math.isfinite(value) and left > dim:
         gradient = np.where(is_free, _differences(evaluate, x, value), 0.0)
         left -= dim

@@ -8,6 +8,8 @@ import torch
 
 from cem.core.snapshot import NUMBERS, GenerationRecord
 
+EVALUATIONS = "evaluations"
+"""The metric of a search that does not evaluate all candidates: its evaluations so far."""
 _COLUMNS = (
     "evaluations",
     "best_fitness",
@@ -89,4 +91,5 @@ def parse_record(
     vectors: dict[str, Any] = {
         name: torch.tensor(line[name], dtype=torch.float64) for name in ("mean", "std")
     }
-    return GenerationRecord(**numbers, **vectors, metrics={})
+    metrics = {EVALUATIONS: line[EVALUATIONS]} if EVALUATIONS in line else {}
+    return GenerationRecord(**numbers, **vectors, metrics=metrics)

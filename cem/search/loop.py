@@ -83,11 +83,9 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     history = session.history
     agreement = Agreement(plan.agreeing)
     ended: list[Ended] = []  # the first search with a success, and all after it
-    left = plan.budget  # evaluations
     start_of_restarts = plan.start
-    if plan.uses_model:
-        plan, history.evaluations = begin_with_descent(plan, session.evaluator, session.stop)
-        left -= history.evaluations
+    plan, history.evaluations = begin_with_descent(plan, session.evaluator, session.stop)
+    left = plan.budget - history.evaluations
     attempt = Attempt(plan.population_size, left)
     for number in count():
         best = best_search(ended, plan.maximize)

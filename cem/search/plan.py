@@ -228,7 +228,11 @@ def choose_plan(
 def _uses_model(
     config: CEMConfig, dim: int, constraints: Any, objective: Any, options: Mapping[str, Any]
 ) -> bool:
-    """Return whether a model chooses candidates, by the option ``model`` or the kind of call."""
+    """Return whether a model chooses candidates: the option ``model``, or by the kind of call.
+
+    Raises:
+        ValueError: If a model is asked for, and the call has what does not go with it.
+    """
     model = options["model"]
     if model not in ("auto", "quadratic", None):
         raise ValueError(f"expected 'auto', 'quadratic' or None for model, got {model!r}")
@@ -241,13 +245,18 @@ def _uses_model(
         "an objective that is not noisy": not getattr(objective, "is_noisy", False),
         "the CPU": torch.device(options["device"] or "cpu").type == "cpu",
     }
-    for name in ("graph", "distributed", "asynchronous", "checkpoint"):
+    is_by_one = options["vectorize"] == "loop" or options["workers"] is not None
+    obstacles["no checkpoint of a function of populations"] = (
+        is_by_one or options["checkpoint"] is None
+    )
+    for name in ("graph", "distributed", "asynchronous"):
         obstacles[f"no {name}"] = not options[name]
     missing = [name for name, is_met in obstacles.items() if not is_met]
     if model == "quadratic" and missing:
         raise ValueError(f"expected {', '.join(missing)} for model='quadratic'")
-    is_by_one = options["vectorize"] == "loop" or options["workers"] is not None
-    is_chosen = model == "quadratic" or (is_by_one and dim <= _MOST_FOR_A_MODEL)
+    # Workers would wait for the model, which wants the value of one candidate after another.
+    is_serial = options["vectorize"] == "loop" and options["workers"] is None
+    is_chosen = model == "quadratic" or (is_serial and dim <= _MOST_FOR_A_MODEL)
     return is_chosen and not missing
 
 

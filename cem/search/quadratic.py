@@ -23,7 +23,8 @@ class QuadraticModel:
 
     Attributes:
         points: The candidates, each an array of shape (d,), the oldest first.
-        values: Their values, finite numbers.
+        values: Their values; infinity: the candidate failed. Such a point counts as bad as
+            the worst of the others.
         is_fitted: Whether there are enough points for a model.
     """
 
@@ -42,10 +43,9 @@ class QuadraticModel:
         self._offset = 0.0
 
     def add(self, point: Any, value: float) -> None:
-        """Add a point; one whose value is not finite is left out."""
-        if math.isfinite(value):
-            self.points.append(np.array(point))
-            self.values.append(float(value))
+        """Add a point; one whose value is not finite has failed."""
+        self.points.append(np.array(point))
+        self.values.append(value if math.isfinite(value) else math.inf)
 
     def fit(self, center: Any, factor: Any) -> None:
         """Fit the model to the newest points, as far as they suffice.
@@ -55,7 +55,7 @@ class QuadraticModel:
             factor: A factor L of its covariance L L^T, shape (d, d).
         """
         newest = math.ceil(_NEWEST * self._sizes[-1]) + self._dim
-        values = np.array(self.values[-newest:])
+        values = self._newest_values(newest)
         enough = [size for size in self._sizes if len(values) >= _POINTS_PER_COEFFICIENT * size]
         self.is_fitted = bool(enough)
         if not enough:
@@ -108,15 +108,25 @@ class QuadraticModel:
     def agreement(self, count: int) -> float:
         """Return Kendall's rank correlation of model and values of the newest points.
 
-        It is between -1 and 1, where all pairs of points have the right order.
+        It is between -1 and 1, where all pairs of points have the right order; 0 if there is
+        nothing to compare.
         """
-        values = np.array(self.values[-count:])
+        values = self._newest_values(count)
         predictions = self.predict(np.array(self.points[-count:]))
         first, second = np.triu_indices(len(values), 1)
         if not len(first):
-            return 1.0
+            return 0.0
         signs = np.sign(values[first] - values[second])
         return float(np.mean(signs * np.sign(predictions[first] - predictions[second])))
+
+    def _newest_values(self, count: int) -> Any:
+        """Return finite values of the newest points, or an empty array if all have failed."""
+        values = np.array(self.values[-count:])
+        has_value = np.isfinite(values)
+        if not has_value.any():
+            return values[:0]
+        values[~has_value] = values[has_value].max()
+        return values
 
     def _features(self, points: Any) -> Any:
         """Return the terms of the model at points, one row per point, (n, coefficients)."""

@@ -23,7 +23,7 @@ from cem.run.evaluator import Evaluator
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.trainer import MOST_FAILURES, Trainer
 from cem.search.assisted import ModelAssisted
-from cem.search.history import History, parse_record
+from cem.search.history import EVALUATIONS, History, parse_record
 from cem.search.noise import NoiseDetector
 from cem.search.plan import Plan, Start
 from cem.search.restarts import Attempt, Ended
@@ -55,6 +55,7 @@ class Monitor(Callback):
         history: History,
         termination: Termination,
         population_size: int,
+        budget: float,
         is_first: bool,
     ) -> None:
         """Begin with a search.
@@ -64,6 +65,7 @@ class Monitor(Callback):
             history: The recorded generations of all searches, to which this one adds its own.
             termination: Finds the reasons to end in the records of a search.
             population_size: The candidates per generation.
+            budget: The evaluations of the search after which the monitor ends it.
             is_first: Whether no search before has had a success. Only such a search may end
                 because the objective is noisy.
         """
@@ -72,7 +74,7 @@ class Monitor(Callback):
         self._history = history
         self._termination = termination
         self._population_size = population_size
-        self.assisted: ModelAssisted | None = None
+        self._budget = budget
         self._is_known_as_noisy = plan.declares_noise
         self._ends_by_noise = is_first and plan.adapts_to_noise
         self._failures = 0  # the last generations, one after another, without a success
@@ -91,12 +93,11 @@ class Monitor(Callback):
         another in which every candidate failed: their best fitness is NaN.
         """
         evaluations = record.generation * self._population_size
-        if self.assisted is not None:
-            evaluations = self.assisted.evaluations
+        evaluations = int(record.metrics.get(EVALUATIONS, evaluations))
         self._history.add(record, self._population_size, evaluations)
         reasons = self._termination.reasons(record)
         reason = reasons[0] if reasons else None
-        if self.assisted is not None and self.assisted.is_spent:
+        if evaluations >= self._budget:
             reason = reason or Reason.BUDGET
         is_seen = self.detector is not None and self.detector.has_seen_noise(record.generation)
         if is_seen or self._is_known_as_noisy:
@@ -150,14 +151,17 @@ class Search:
         )
         self.optimizer = optimizer
         self._attempt = attempt
+        # Without a model the trainer counts the generations of the budget.
+        budget = attempt.budget if plan.uses_model else math.inf
         self._monitor = Monitor(
-            plan, session.history, termination, attempt.population_size, is_first
+            plan, session.history, termination, attempt.population_size, budget, is_first
         )
+        self._assisted: ModelAssisted | None = None
         objective = self._build_objective(plan, start, session, is_first)
         generations: int | None = max(1, attempt.budget // attempt.population_size)
         if plan.uses_model:
             objective = ModelAssisted(optimizer, session.evaluator, attempt.budget, plan.path)
-            self._monitor.assisted = objective
+            self._assisted = objective
             generations = None
         callbacks = [*as_callbacks(options["callbacks"]), self._monitor]
         if options["progress"]:
@@ -211,8 +215,8 @@ class Search:
             reason = self._monitor.reason or trainer_reason
         optimizer = self.optimizer
         evaluations = optimizer.generation * optimizer.population_size
-        if self._monitor.assisted is not None:
-            evaluations = self._monitor.assisted.evaluations
+        if self._assisted is not None:
+            evaluations = self._assisted.evaluations
         return Ended(self._attempt, optimizer, reason, evaluations)
 
     def _resume(self, files: "_Files", evaluator: Evaluator, plan: Plan) -> None:
@@ -253,7 +257,9 @@ class Search:
         if ranks.rank() == 0:
             files.folder.mkdir(parents=True, exist_ok=True)
             journal = files.folder / "evaluations.jsonl"
-            evaluator.open_journal(journal, files.fingerprint, optimizer.generation)
+            earlier = evaluator.open_journal(journal, files.fingerprint, optimizer.generation)
+            if self._assisted is not None:
+                self._assisted.restore(earlier)
 
 
 class _Files:
