@@ -65,30 +65,37 @@ class Sources(NamedTuple):
     nvcc_flags: Sequence[str] = ()
 
 
-def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
-    """Compile and link a library in a work folder, and return the files that were read."""
+def compile_library(
+    work: Path, name: str, sources: Sources, libraries: Sequence[str] = ()
+) -> set[Path]:
+    """Compile and link a library in a work folder, and return the files that were read.
+
+    ``libraries`` are words of the link command in place of the installed torch and libstdc++:
+    a wheel's libraries name none of this machine's folders.
+    """
     torch = find_torch()
     compiler = find_compiler()
     commands = _make_commands(work, sources)
     commands["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
-    library_dir = str(torch.root / "lib")
-    # -z defs: a function that nobody defines fails here, not in the middle of a run. Some
-    # compilers would link libstdc++ statically. With torch's there would be two in the process,
-    # and the first error message with a number in it would crash.
-    link = [
-        *compiler.command,
-        "-shared",
-        "-pthread",
-        "-Wl,-z,defs",
-        *commands,
-        "-l:libstdc++.so.6",
-    ]
-    link += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
-    link += ["-ltorch", "-ltorch_cpu", "-lc10", "-o", name]
+    link = [*compiler.command, "-shared", "-pthread", *commands]
+    link += libraries or _link_with_torch(torch)
+    link += ["-o", name]
     if sources.archs:
         link += ["-ltorch_cuda", "-lc10_cuda", str(find_runtime(find_nvcc(torch.cuda)))]
     _run({**commands, name: link}, work)
     return _read_files(work, torch)
+
+
+def _link_with_torch(torch: Torch) -> list[str]:
+    """Return the words that link a library with the installed torch and with libstdc++."""
+    library_dir = str(torch.root / "lib")
+    # -z defs: a function that nobody defines fails here, not in the middle of a run. Some
+    # compilers would link libstdc++ statically. With torch's there would be two in the process,
+    # and the first error message with a number in it would crash.
+    # So would the first exception with a second unwinder, which Zig adds.
+    words = ["-Wl,-z,defs", "-l:libstdc++.so.6", "-l:libgcc_s.so.1", "-L", library_dir]
+    words += ["-Xlinker", "-rpath", "-Xlinker", library_dir]
+    return [*words, "-ltorch", "-ltorch_cpu", "-lc10"]
 
 
 def _make_commands(work: Path, sources: Sources) -> dict[str, list[str]]:

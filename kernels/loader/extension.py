@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.loader import cache
+from kernels.loader import cache, prebuilt
 from kernels.loader.compile import CXX_FLAGS, GUARD, NVCC_FLAGS, Sources, compile_library
 from kernels.loader.cuda import CUDA_TORCH_REMEDY, architectures, capabilities, find_nvcc
 from kernels.loader.toolchain import (
@@ -113,12 +113,12 @@ class Extension:
         return cache.cache_dir() / self._make_file_name(self._describe_tools())
 
     def find(self) -> Path | None:
-        """Return the library that ``load`` would take from the cache, or None.
+        """Return the library that ``load`` would take without a build, or None.
 
-        This is the library that would be built. Where the cache does not have it, a library
-        that was built ahead of the same sources, options and torch is taken: built by the same
-        tools for more GPUs, or, on a machine without tools, by any tools. The driver may then
-        have to compile it for a newer GPU.
+        This is the library that would be built. Where the cache does not have it, the ready
+        one of a wheel is taken; then a library that was built ahead of the same sources,
+        options and torch: by the same tools for more GPUs, or, on a machine without tools, by
+        any tools. The driver may then have to compile it for a newer GPU.
         """
         try:
             tools = self._describe_tools()
@@ -126,6 +126,9 @@ class Extension:
             tools = None
         if tools is not None and (exact := cache.locate(self._make_file_name(tools))):
             return exact
+        can_be_ready = self.native and not self.cuda and bool(prebuilt.read_index())
+        if can_be_ready and (ready := prebuilt.find(self.ready_stem())):
+            return ready
         gpus: Sequence[str] = ()
         if self.cuda:
             gpus = tools["architectures"] if tools is not None else capabilities()
@@ -197,6 +200,8 @@ class Extension:
         try:
             torch.ops.load_library(str(library))
         except OSError as error:
+            if prebuilt.reject(library, error.__cause__ or error):
+                return self.load()
             remedy = (
                 "remove it, or if its disk is mounted noexec "
                 f"set {cache.VARIABLE} to another folder"
@@ -234,10 +239,22 @@ class Extension:
         cache.
         """
         torch = self._find_torch()
-        identity = {
+        return self._digest_sources(
+            machine=platform.machine(),
+            torch=[torch.version, torch.cuda, TORCH_TARGET_VERSION],
+        )
+
+    def ready_stem(self) -> str:
+        """Return the library's name and a digest of its sources and options alone.
+
+        A library of a wheel has this name: it does for every torch and on every machine.
+        """
+        return self._digest_sources(torch=TORCH_TARGET_VERSION)
+
+    def _digest_sources(self, **identity: Any) -> str:
+        """Return the library's name and a digest of its sources, its options and more."""
+        identity |= {
             "format": _KEY_FORMAT,
-            "machine": platform.machine(),
-            "torch": [torch.version, torch.cuda, TORCH_TARGET_VERSION],
             "flags": [*CXX_FLAGS, *self.cflags],
             "nvcc_flags": [*NVCC_FLAGS, *self.cuda_cflags] if self.cuda else None,
             "defines": self.defines,
