@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib.util
 import json
@@ -103,7 +104,8 @@ def test_damaged_and_unloadable_libraries_are_passed_over_with_a_line_each(
     call: Callable[[Path], int],
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    extension = write_library(native=True)
+    # A process loads one library of a name.
+    extension = dataclasses.replace(write_library(native=True), name="passed_over")
     unloadable = add_ready(extension, "a")
     damaged = add_ready(extension, "b")
     damaged.write_bytes(b"a librarx")
