@@ -3,10 +3,10 @@
     pip install -e ".[release]" && python scripts/build_wheels.py
 
 Clang of the package ziglang compiles every library for every instruction set, for glibc 2.28 on
-x86-64 and on 64-bit ARM. What is compiled already stays in the work folder and is used again.
+x86-64 and on 64-bit ARM. What is compiled stays in build/prebuilt and is used again: remove
+that folder after an edit of the sources.
 """
 
-import argparse
 import hashlib
 import json
 import os
@@ -16,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
-from kernels.loader import Extension, prebuilt
+from kernels.loader import Extension, cache, prebuilt
 from kernels.loader.compile import Sources, compile_library
 from kernels.loader.extension import side_by_side
 from kernels.loader.toolchain import find_torch
@@ -32,6 +33,7 @@ from tetris.play.controller import known_names, resolve
 from tetris.solver import value_iteration
 
 ROOT = Path(__file__).parents[1]
+WORK = ROOT / "build/prebuilt"
 GLIBC = "2.28"
 PROCESSORS = {
     "x86_64": {
@@ -88,97 +90,75 @@ def list_libraries() -> list[Extension]:
     return libraries
 
 
-def write_stub(folder: Path, file: str, names: Sequence[str]) -> str:
-    """Write a library of a name that only says which functions it has, and return its path."""
-    lines = [f".globl {name}\n{name}:" for name in names]
-    source = folder / f"{file}.s"
-    source.write_text("\n".join([".data", *lines, ".quad 0", ""]), encoding="utf-8")
-    stub = str(folder / file)
-    words = ["-shared", "-nostdlib", f"-Wl,-soname,{file}", str(source), "-o", stub]
-    subprocess.run([*os.environ["CXX"].split(), *words], check=True)
-    return stub
-
-
 def write_stubs(folder: Path) -> list[str]:
-    """Write stand-ins for torch and the C++ runtime, and return their paths."""
-    headers = find_torch().root / "include/torch/csrc"
-    folders = (headers / "stable", headers / "inductor/aoti_torch/c")
-    texts = [path.read_text(encoding="utf-8") for at in folders for path in at.rglob("*.h")]
-    names = sorted(set(re.findall(r"\b(?:aoti_)?torch_\w+(?=\()", "".join(texts))))
-    stubs = {file: text.split() for file, text in RUNTIME.items()} | {"libtorch_cpu.so": names}
-    return [write_stub(folder, file, stubs[file]) for file in stubs]
+    """Write stand-ins for torch and the C++ runtime, and return their paths.
+
+    A stand-in only says which functions a library has: those are what the linker asks for.
+    """
+    headers = find_torch().root.glob("include/torch/csrc/**/*shim*.h")
+    text = "".join(path.read_text(encoding="utf-8") for path in headers)
+    names = {"libtorch_cpu.so": re.findall(r"\b(?:aoti_)?torch_\w+(?=\()", text)}
+    names |= {file: words.split() for file, words in RUNTIME.items()}
+    for file in names:
+        source = folder / f"{file}.s"
+        lines = [f".globl {name}\n{name}:\n" for name in sorted(set(names[file]))]
+        source.write_text("".join([".data\n", *lines, ".quad 0\n"]), encoding="utf-8")
+        words = ["-shared", "-nostdlib", f"-Wl,-soname,{file}", source, "-o", folder / file]
+        subprocess.run([*os.environ["CXX"].split(), *words], check=True)
+    return [str(folder / file) for file in names]
 
 
-def compile_all(machine: str, work: Path, libraries: Sequence[Extension]) -> Path:
+def compile_all(machine: str, libraries: Sequence[Extension], folder: Path = WORK) -> Path:
     """Compile libraries for a machine, and return the folder that has them and their index."""
-    target = f"{machine}-linux-gnu.{GLIBC}"
-    os.environ["CXX"] = f"{sys.executable} -m ziglang c++ -target {target}"
-    folder = work / machine
-    folder.mkdir(parents=True, exist_ok=True)
-    stubs = work / f"stubs-{machine}"
-    stubs.mkdir(exist_ok=True)
-    linked = ["-s", "-Wl,-z,defs,--gc-sections", *write_stubs(stubs)]
+    os.environ["CXX"] = f"{sys.executable} -m ziglang c++ -target {machine}-linux-gnu.{GLIBC}"
+    ready = folder / machine
+    ready.mkdir(parents=True, exist_ok=True)
+    link = ["-s", "-Wl,-z,defs,--gc-sections", *write_stubs(ready)]
 
-    def compile_one(extension: Extension) -> None:
-        for name, processor in PROCESSORS[machine].items():
-            target = folder / f"{extension.ready_stem()}-{name}.so"
-            if target.exists():
-                continue
-            # Errors name a source by its path in the wheel, wherever the wheel was built.
-            flags = [f"-mcpu={processor}", f"-ffile-prefix-map={ROOT}/=", *extension.cflags]
-            sources = Sources(
-                extension.sources, extension.include_dirs, extension.defines, flags, ()
-            )
-            with tempfile.TemporaryDirectory() as temporary:
-                built = Path(temporary, "library.so")
-                compile_library(built.parent, built.name, sources, linked)
-                shutil.copyfile(built, target)
-            print(target.name, flush=True)
+    def compile_one(job: tuple[str, Extension]) -> Path:
+        name, extension = job
+        library = ready / f"{extension.ready_stem()}-{name}.so"
+        # Errors name a source by its path in the wheel, wherever the wheel was built.
+        flags = [f"-mcpu={PROCESSORS[machine][name]}", f"-ffile-prefix-map={ROOT}/="]
+        flags += extension.cflags
+        sources = Sources(
+            extension.sources, extension.include_dirs, extension.defines, flags, ()
+        )
+        if not library.exists():
+            with cache.work_dir(library) as work:
+                compile_library(work, library.name, sources, link)
+                os.replace(work / library.name, library)
+            print(library.name, flush=True)
+        return library
 
-    side_by_side(compile_one, libraries)
-    stems = {extension.ready_stem() for extension in libraries}
-    digests = {}
-    for path in sorted(folder.glob("*.so")):
-        if any(path.name.startswith(stem) for stem in stems):
-            digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    files = side_by_side(compile_one, list(product(PROCESSORS[machine], libraries)))
+    digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     index = {"machine": machine, "libraries": digests}
-    (folder / prebuilt.INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
-    return folder
+    (ready / prebuilt.INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+    return ready
 
 
-def add_libraries(wheel: Path, machine: str, folder: Path, out: Path) -> None:
+def add_libraries(wheel: Path, machine: str, ready: Path) -> None:
     """Write a copy of a wheel with the libraries of a machine, named for that machine."""
-
-    def run_wheel(*words: object) -> None:
-        subprocess.run([sys.executable, "-m", "wheel", *map(str, words)], check=True)
-
-    with tempfile.TemporaryDirectory() as temporary:
-        run_wheel("unpack", "--dest", temporary, wheel)
-        (content,) = Path(temporary).iterdir()
-        ready = content / "kernels" / prebuilt.FOLDER.name
-        ready.mkdir()
-        shutil.copyfile(folder / prebuilt.INDEX, ready / prebuilt.INDEX)
-        for name in json.loads((ready / prebuilt.INDEX).read_text())["libraries"]:
-            shutil.copyfile(folder / name, ready / name)
+    tool = [sys.executable, "-m", "wheel"]
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([*tool, "unpack", "--dest", folder, wheel], check=True)
+        (content,) = Path(folder).iterdir()
+        only_ready = shutil.ignore_patterns("*.s", "lib*.so*")
+        shutil.copytree(ready, content / "kernels/prebuilt", ignore=only_ready)
         (tags,) = content.glob("*.dist-info/WHEEL")
         tag = f"py3-none-manylinux_{GLIBC.replace('.', '_')}_{machine}"
         text = tags.read_text(encoding="utf-8").replace("py3-none-any", tag)
         tags.write_text(text.replace("Purelib: true", "Purelib: false"), encoding="utf-8")
-        run_wheel("pack", "--dest-dir", out, content)
+        subprocess.run([*tool, "pack", "--dest-dir", wheel.parent, content], check=True)
 
 
 def main() -> None:
-    """Build everything into the folders that the command line names."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "dist")
-    parser.add_argument("--work", type=Path, default=ROOT / "build" / "prebuilt")
-    arguments = parser.parse_args()
-    out = arguments.out.resolve()
-    subprocess.run([sys.executable, "-m", "build", "--outdir", out, ROOT], check=True)
-    (wheel,) = out.glob("*-py3-none-any.whl")
+    """Build everything into the folder ``dist``, which must not have an older wheel."""
+    subprocess.run([sys.executable, "-m", "build", ROOT], check=True)
+    (wheel,) = (ROOT / "dist").glob("*-any.whl")
     for machine in PROCESSORS:
-        folder = compile_all(machine, arguments.work.resolve(), list_libraries())
-        add_libraries(wheel, machine, folder, out)
+        add_libraries(wheel, machine, compile_all(machine, list_libraries()))
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ def test_a_library_of_the_release_computes_and_raises_what_one_built_here_does(
     source.write_text(code.replace("Tensor output", f"{check} Tensor output"))
     extension = Extension("released", source, native=True)
     machine = platform.machine()
-    folder = build_wheels.compile_all(machine, tmp_path / "work", [extension])
+    folder = build_wheels.compile_all(machine, [extension], tmp_path / "work")
     monkeypatch.setattr(prebuilt, "FOLDER", folder)
     forget()
     assert extension.load().parent == folder
