@@ -119,8 +119,9 @@ def compile_all(machine: str, libraries: Sequence[Extension], folder: Path = WOR
         name, extension = job
         library = ready / f"{extension.ready_stem()}-{name}.so"
         # Errors name a source by its path in the wheel, wherever the wheel was built.
-        flags = [f"-mcpu={PROCESSORS[machine][name]}", f"-ffile-prefix-map={ROOT}/="]
-        flags += extension.cflags
+        torch = find_torch().root.parent
+        flags = [f"-mcpu={PROCESSORS[machine][name]}", *extension.cflags]
+        flags += [f"-ffile-prefix-map={folder}/=" for folder in (ROOT, torch)]
         sources = Sources(
             extension.sources, extension.include_dirs, extension.defines, flags, ()
         )
