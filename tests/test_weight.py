@@ -20,12 +20,12 @@ PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
     ("cem", PYTHON): 36_700,
-    ("tetris", PYTHON): 40_700,
+    ("tetris", PYTHON): 40_720,
     ("tetris", NATIVE): 52_330,
-    ("kernels", PYTHON): 17_570,
+    ("kernels", PYTHON): 18_100,
     ("kernels", NATIVE): 45_100,
-    ("scripts", PYTHON): 21_230,
-    ("tests", PYTHON + NATIVE): 118_400,
+    ("scripts", PYTHON): 21_930,
+    ("tests", PYTHON + NATIVE): 119_000,
 }
 WORDS = 22_000  # of README and docs
 
