@@ -170,7 +170,7 @@ def test_packages_import_nothing_but_their_dependencies(package: str) -> None:
     assert wrong == {}
 
 
-NOT_RUN = {"cuda", "docs", "prototype"}
+NOT_RUN = {"cuda", "docs", "prototype", "release"}
 """The extras of which the suite needs nothing, for what uses them skips itself."""
 
 

@@ -20,12 +20,12 @@ PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
     ("cem", PYTHON): 37_510,
-    ("tetris", PYTHON): 41_380,
+    ("tetris", PYTHON): 41_400,
     ("tetris", NATIVE): 52_500,
-    ("kernels", PYTHON): 17_910,
+    ("kernels", PYTHON): 18_480,
     ("kernels", NATIVE): 45_480,
-    ("scripts", PYTHON): 21_870,
-    ("tests", PYTHON + NATIVE): 118_400,
+    ("scripts", PYTHON): 22_270,
+    ("tests", PYTHON + NATIVE): 119_000,
 }
 WORDS = 22_000  # of README and docs
 

@@ -65,13 +65,17 @@ class Sources(NamedTuple):
     nvcc_flags: Sequence[str] = ()
 
 
-def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
+def compile_library(
+    work: Path, name: str, sources: Sources, libraries: Sequence[str] = ()
+) -> set[Path]:
     """Compile and link a shared library in a folder, and return the files that were read.
 
     Args:
         work: the folder for the library and all intermediate files.
         name: the file name of the library.
         sources: what to compile.
+        libraries: words of the link command in place of the installed torch and libstdc++. The
+            libraries of a wheel name none of this machine's folders.
     """
     torch = find_torch()
     compiler = find_compiler()
@@ -80,19 +84,24 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
     commands["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
     # The keys of the commands are the names of the object files.
     link = [*compiler.command, "-shared", "-pthread", *commands, "-o", name]
-    # An undefined function is an error now, not in the middle of a run.
-    link += ["-Wl,-z,defs"]
-    # Some compilers would link libstdc++ statically. With torch's there would be two in the
-    # process, and the first error message with a number in it would crash.
-    link += ["-l:libstdc++.so.6"]
-    torch_libraries = str(torch.root / "lib")
-    link += ["-L", torch_libraries, "-Xlinker", "-rpath", "-Xlinker", torch_libraries]
-    link += ["-ltorch", "-ltorch_cpu", "-lc10"]
+    link += libraries or _link_with_torch(torch)
     if sources.archs:
         cuda_runtime = find_runtime(find_nvcc(torch.cuda))
         link += ["-ltorch_cuda", "-lc10_cuda", str(cuda_runtime)]
     _run({**commands, name: link}, work)
     return _list_read_files(work, torch)
+
+
+def _link_with_torch(torch: Torch) -> list[str]:
+    """Return the words that link a library with the installed torch and with libstdc++."""
+    library_dir = str(torch.root / "lib")
+    # -z defs: a function that nobody defines fails here, not in the middle of a run. Some
+    # compilers would link libstdc++ statically. With torch's there would be two in the process,
+    # and the first error message with a number in it would crash.
+    # So would the first exception with a second unwinder, which Zig adds.
+    words = ["-Wl,-z,defs", "-l:libstdc++.so.6", "-l:libgcc_s.so.1", "-L", library_dir]
+    words += ["-Xlinker", "-rpath", "-Xlinker", library_dir]
+    return [*words, "-ltorch", "-ltorch_cpu", "-lc10"]
 
 
 def _make_commands(work: Path, sources: Sources) -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kernels.loader import cache
+from kernels.loader import cache, prebuilt
 from kernels.loader.compile import CXX_FLAGS, GUARD, NVCC_FLAGS, Sources, compile_library
 from kernels.loader.cuda import CUDA_TORCH_REMEDY, architectures, capabilities, find_nvcc
 from kernels.loader.toolchain import (
@@ -33,7 +33,7 @@ from kernels.loader.toolchain import (
 )
 from kernels.support.cores import usable_cores
 
-_KEY_FORMAT = 6
+_KEY_FORMAT = 7
 _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # nvcc reads options from them
 HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
 """The endings of headers' names."""
@@ -116,13 +116,13 @@ class Extension:
         return cache.cache_dir() / self._make_file_name(self._describe_tools())
 
     def find(self) -> Path | None:
-        """Return the library that ``load`` takes from the cache; None if no library fits.
+        """Return the library that ``load`` takes without a build; None if no library fits.
 
-        The first choice is the library that ``build`` would make here. Otherwise it is a
-        library that was built ahead from the same sources, options and torch: by the same tools
-        but for more GPUs or, on a machine without compilers, by any tools. On such a machine
-        the last choice is one without code for its GPU, which the driver may be able to
-        compile.
+        The first choice is the library that ``build`` would make here, the second the ready one
+        of a wheel. Otherwise it is a library that was built ahead from the same sources,
+        options and torch: by the same tools but for more GPUs or, on a machine without
+        compilers, by any tools. On such a machine the last choice is one without code for its
+        GPU, which the driver may be able to compile.
         """
         try:
             tools = self._describe_tools()
@@ -134,7 +134,19 @@ class Extension:
         except CompilerMissingError:
             tools = None
             gpus = capabilities() if self.cuda else ()
+        can_be_ready = self.native and not self.cuda and bool(prebuilt.read_index())
+        ready = prebuilt.find(self.ready_stem()) if can_be_ready else None
+        return ready or self._find_built_ahead(tools, gpus)
 
+    def _find_built_ahead(
+        self, tools: dict[str, Any] | None, gpus: Sequence[str]
+    ) -> Path | None:
+        """Return a library that other compilers, or the same for more GPUs, have built.
+
+        Args:
+            tools: The compilers of this machine; None: it has none.
+            gpus: The architectures that the library has to support.
+        """
         # Look at all libraries from the same sources. A manifest describes the tools that built
         # its library, and the architectures that they compiled for.
         fallback = None
@@ -209,6 +221,8 @@ class Extension:
         try:
             torch.ops.load_library(str(library))
         except OSError as error:
+            if prebuilt.reject(library, error.__cause__ or error):
+                return self.load()
             remedy = (
                 "remove it, or if its disk is mounted noexec "
                 f"set {cache.VARIABLE} to another folder"
@@ -249,11 +263,23 @@ class Extension:
         and no folders, so that two checkouts share a cache.
         """
         torch = self._find_torch()
+        return self._digest_sources(
+            machine=platform.machine(),
+            torch=[torch.version, torch.cuda, TORCH_TARGET_VERSION],
+        )
+
+    def ready_stem(self) -> str:
+        """Return the library's name and a digest of its sources and options alone.
+
+        A library of a wheel has this name: it does for every torch and on every machine.
+        """
+        return self._digest_sources(torch=TORCH_TARGET_VERSION)
+
+    def _digest_sources(self, **identity: Any) -> str:
+        """Return the library's name and a digest of its sources, its options and more."""
         files = [GUARD, *self.sources, *self._list_headers()]
-        identity = {
+        identity |= {
             "format": _KEY_FORMAT,
-            "machine": platform.machine(),
-            "torch": [torch.version, torch.cuda, TORCH_TARGET_VERSION],
             "flags": [*CXX_FLAGS, *self.cflags],
             "nvcc_flags": [*NVCC_FLAGS, *self.cuda_cflags] if self.cuda else None,
             "defines": self.defines,

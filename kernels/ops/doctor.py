@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernels.loader import cache
+from kernels.loader import cache, prebuilt
 from kernels.loader.cuda import CUDA_TORCH_REMEDY, architectures, find_nvcc, known_architectures
 from kernels.loader.toolchain import BuildError, find_compiler, find_torch
 from kernels.ops.report import OK, Report, ask
@@ -21,9 +21,11 @@ import sys
 try:
     import torch
     from kernels.ops.elementwise.op import vector_add
+    from kernels.ops.library import extension
     x = torch.arange(4.0, device=sys.argv[1])
     if vector_add(x, x).tolist() != [0, 2, 4, 6]:
         sys.exit("vector_add(x, x) is not 2 x")
+    print(extension("elementwise", sys.argv[1]).load())
 except Exception as error:
     sys.exit(f"{type(error).__name__}: {error}")
 """
@@ -54,6 +56,7 @@ def run(device: str) -> Report:
             look("python", lambda: f"{platform.python_version()} on {platform.platform()}"),
             look("torch", _describe_torch),
             look("packages", _import_packages),
+            look("ready", prebuilt.describe, needed=False),
             look("compiler", _describe_compiler, needed=needs_build),
             look("nvcc", _describe_nvcc, needed=needs_cuda and needs_build),
             look("GPU", _describe_gpus, needed=needs_cuda),
@@ -138,4 +141,6 @@ def _call_operator(device: str) -> str:
     done = _run(_CALL, device, cwd=_ROOT)
     if done.returncode != 0:
         raise BuildError(done.stderr.strip() or f"it ended with status {done.returncode}")
-    return "built where needed, loaded and called"
+    library = Path(done.stdout.strip())
+    origin = "ready" if library.parent == prebuilt.FOLDER else "built where needed"
+    return f"{origin}, loaded and called: {library.name}"

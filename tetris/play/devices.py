@@ -6,6 +6,7 @@ torch is imported on use only, so that the help of a command is fast.
 import sys
 
 from kernels import CompilerMissingError
+from kernels.loader import prebuilt
 from kernels.loader.cuda import CUDA_TORCH_REMEDY, find_nvcc
 from kernels.loader.toolchain import find_compiler
 from kernels.support.names import unknown_name
@@ -47,7 +48,8 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
     if requested == "cuda":
         check_gpu("device cuda", instead)
     try:
-        find_compiler()
+        if not prebuilt.read_index():
+            find_compiler()
     except CompilerMissingError as error:
         if requested != "auto":
             raise

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.loader import Extension
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from kernels.support.files import write_bytes
@@ -52,9 +53,14 @@ _ROUNDING = 2.0**-53  # Relative error of a rounded value.
 _MAX_ROUNDS = 100_000
 
 
+def extension() -> Extension:
+    """Return the library of value iteration."""
+    return operators_of("tetris_solver", _SOURCE, "Tetris solver")
+
+
 def operators(*, cuda: bool = False) -> Any:
     """Return the operators of value iteration; see `tetris.play.engines.load`."""
-    return load(operators_of("tetris_solver", _SOURCE, "Tetris solver"), cuda=cuda)
+    return load(extension(), cuda=cuda)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,140 @@
+"""The ready libraries of a wheel: compiled ahead, for several instruction sets.
+
+They lie in the folder ``kernels/prebuilt``, which a checkout does not have. A library is
+``STEM-SET.so``: its name and a digest of its sources and options (`Extension.ready_stem`), and
+the instruction set. ``index.json`` says for which kind of machine they are, and the SHA-256 of
+each file. The LibTorch stable ABI makes one library do for every torch that the project takes.
+"""
+
+import functools
+import hashlib
+import json
+import platform
+import re
+import stat
+from pathlib import Path
+
+from kernels.loader import cache
+from kernels.loader.toolchain import BuildError
+
+FOLDER = Path(__file__).parents[1] / "prebuilt"
+INDEX = "index.json"
+
+# The flags of /proc/cpuinfo that an instruction set needs, by the levels of the x86-64 psABI.
+# The engine counts bits by VPOPCNTDQ in vectors of AVX-512; processors with AVX-512 but without
+# that instruction play with the code of AVX2 (tetris/engine/fastest_lanes.h).
+_V2 = "cx16 lahf_lm pni popcnt sse4_1 sse4_2 ssse3"
+_V3 = f"{_V2} abm avx avx2 bmi1 bmi2 f16c fma movbe xsave"
+_V4 = f"{_V3} avx512bw avx512cd avx512dq avx512f avx512vl avx512_vpopcntdq"
+X86_SETS = {"x86-64-v4-vpopcntdq": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2}
+"""What each instruction set of x86-64 needs, the best set first."""
+
+_rejected: set[Path] = set()
+
+
+@functools.cache
+def instruction_sets() -> tuple[str, ...]:
+    """Return the instruction sets that this processor has, the best first."""
+    machine = platform.machine()
+    if machine != "x86_64":
+        return (machine,)
+    try:
+        return choose_x86_sets(Path("/proc/cpuinfo").read_text(errors="replace"))
+    except OSError:
+        return ()
+
+
+def choose_x86_sets(cpuinfo: str) -> tuple[str, ...]:
+    """Return the instruction sets of a processor of which /proc/cpuinfo has this text."""
+    match = re.search(r"^flags\s*:(.*)", cpuinfo, re.MULTILINE)
+    flags = set() if match is None else set(match[1].split())
+    return tuple(name for name, needed in X86_SETS.items() if flags >= set(needed.split()))
+
+
+def find(stem: str) -> Path | None:
+    """Return the ready library of a stem for the best instruction set here, or None.
+
+    A file that is damaged is passed over, and a line on stderr says so.
+    """
+    digests = read_index()
+    for name in instruction_sets():
+        library = FOLDER / f"{stem}-{name}.so"
+        if library.name in digests and library not in _rejected:
+            problem = _check(library, digests[library.name])
+            if not problem:
+                return library
+            reject(library, problem)
+    return None
+
+
+def reject(library: Path, problem: object) -> bool:
+    """Never return a ready library again, and return whether it was one.
+
+    Args:
+        library: Any library.
+        problem: What is wrong with it, for a line on stderr.
+    """
+    is_ready = library.parent == FOLDER
+    if is_ready:
+        _rejected.add(library)
+        cache.say(f"passing over the ready library {library.name}: {problem}")
+    return is_ready
+
+
+@functools.cache
+def read_index() -> dict[str, str]:
+    """Return the SHA-256 of each ready library by its file name.
+
+    It is empty in a checkout, and where the wheel is for another processor.
+    """
+    index = FOLDER / INDEX
+    try:
+        content = json.loads(index.read_text(encoding="utf-8"))
+        machine = content["machine"]
+        digests = dict(content["libraries"])
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        cache.say(f"passing over the ready libraries: expected an index, got {index} ({error})")
+        return {}
+    if machine != platform.machine() or not instruction_sets():
+        least = f"{machine} (x86-64-v2 or newer)" if machine == "x86_64" else machine
+        cache.say(
+            "passing over the ready libraries: expected a processor for which they are built, "
+            f"{least}, got {platform.machine()}"
+        )
+        return {}
+    return digests
+
+
+def describe() -> str:
+    """Return which ready libraries this processor can take.
+
+    Raises:
+        BuildError: there are none.
+    """
+    digests = read_index()
+    if not digests:
+        raise BuildError("none for this processor in this installation, which compiles instead")
+    best = instruction_sets()[0]
+    count = sum(name.endswith(f"-{best}.so") for name in digests)
+    return f"{count} libraries for {best} in {FOLDER}"
+
+
+@functools.cache
+def _check(library: Path, digest: str) -> str:
+    """Return why a ready library must not be loaded, or an empty text where it may be.
+
+    Who can write this module can run any code already. So a library is trusted that belongs to
+    the owner of this module, or to root, and that not everybody can write.
+    """
+    try:
+        status = library.stat()
+        owners = {status.st_uid, library.lstat().st_uid}
+        if not owners <= {0, Path(__file__).stat().st_uid} or status.st_mode & stat.S_IWOTH:
+            return "others can write it"
+        if hashlib.sha256(library.read_bytes()).hexdigest() != digest:
+            return "it is damaged, install the wheel again"
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    return ""
