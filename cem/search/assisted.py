@@ -85,22 +85,21 @@ class ModelAssisted:
         if generation == 0 and self._first is not None:
             points[0], values[0] = self._first
             x[0] = _map_by_bounds(into_box, state, points[:1])[0]
+        assert state.factor is not None, "a model needs a full covariance"
         center = state.distribution[MEAN].double().numpy()
-        factor = _factor_of(state)
         model = self._model
-        model.fit(center, factor)
+        model.fit(center, state.factor.double().numpy())
         if not model.is_fitted:
             self._evaluate(x, points, values, len(x), generation)
             return self._as_evaluation(x, values)
         # The candidate that is predicted to be the worst makes room for the model's minimum.
-        worst = int(np.argmax(model.predict(points)))
+        worst = int(np.argmax(np.where(np.isnan(values), model.predict(points), -math.inf)))
         minimum = _map_by_bounds(into_box, state, model.minimum(math.sqrt(len(center)))[None])
         x[worst] = _as_numbers(_as_population(self._optimizer, minimum))[0]  # rounded
         points[worst] = _map_by_bounds(out_of_box, state, x[worst][None])[0]
         wanted = max(1, self._evaluator.workers)
         while True:
             self._evaluate(x, points, values, wanted, generation)
-            model.fit(center, factor)
             count = int(np.isfinite(values).sum())
             if self.evaluations >= self._budget or wanted >= len(x):
                 break
@@ -229,11 +228,3 @@ def _map_by_bounds(map_points: Callable[..., Tensor], state: State, points: Any)
         return np.array(points)
     low, high = (end.double().unsqueeze(-2) for end in box)
     return map_points(torch.from_numpy(points), low, high).numpy()
-
-
-def _factor_of(state: State) -> Any:
-    """Return a factor of the covariance of a search, shape (d, d)."""
-    factor = state.factor
-    if factor is None:
-        factor = torch.diag(state.std)
-    return factor.double().numpy()

@@ -12,6 +12,7 @@ import numpy as np
 
 _POINTS_PER_COEFFICIENT = 1.1  # a kind of model needs as many points
 _NEWEST = 1.5  # the points that are used, per coefficient of the full model
+_SINGULAR = 1e-12  # a pivot that counts as 0, beside the largest
 _WEIGHT_OF_BEST = 20.0  # of the best point, beside 1.0 of the worst
 
 
@@ -70,7 +71,7 @@ class QuadraticModel:
         weights = np.sqrt(np.linspace(_WEIGHT_OF_BEST, 1.0, len(values)))
         rows = self._features(points) * weights[:, None]
         targets = (values - self._offset) * weights
-        self._coefficients = np.linalg.lstsq(rows, targets, rcond=1e-12)[0]
+        self._coefficients = _solve_least_squares(rows, targets)
         self.is_fitted = bool(np.isfinite(self._coefficients).all())
 
     def predict(self, points: Any) -> Any:
@@ -152,3 +153,18 @@ class QuadraticModel:
             hessian[first, second] = products
             hessian[second, first] = products
         return gradient, hessian
+
+
+def _solve_least_squares(rows: Any, targets: Any) -> Any:
+    """Return the x of least squares |rows x - targets|, shape (n,), for at least n rows.
+
+    The triangular factor of a QR decomposition takes a quarter of the time of an SVD, which is
+    left for points that do not determine all coefficients.
+    """
+    triangle = np.linalg.qr(np.column_stack([rows, targets]), mode="r")
+    count = rows.shape[1]
+    square, right = triangle[:count, :count], triangle[:count, count]
+    pivots = np.abs(np.diag(square))
+    if pivots.min() > _SINGULAR * pivots.max():
+        return np.linalg.solve(square, right)
+    return np.linalg.lstsq(square, right, rcond=_SINGULAR)[0]

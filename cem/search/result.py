@@ -49,8 +49,8 @@ class Result(Generic[_Vector]):
             NaN, or the infinity on the bad side. A search that was resumed counts failures
             before only if candidates were evaluated one by one.
         settings: The arguments and choices: ``config``, ``population_size`` (the first one),
-            ``restarts`` (the most; None: as many as the budget has room for), ``budget`` and
-            ``noise``: whether it was seen.
+            ``restarts`` (the most; None: as many as the budget has room for), ``budget``,
+            ``model`` and ``noise``: whether it was seen.
         history: Lists of one entry per recorded generation: ``evaluations``, ``best_fitness``
             of all restarts, ``generation_best``, ``elite_mean``, ``std_mean``,
             ``population_size``.
@@ -100,6 +100,7 @@ class Result(Generic[_Vector]):
             # A long vector is shortened to its first and last numbers.
             x = np.array2string(np.array(self.x.tolist()), precision=6, threshold=12)
         paths = ", evolution paths" if config.paths else ""
+        model = ", a quadratic model" if self.settings["model"] else ""
         noise = ", a noisy objective: x is the averaged mean" if self.settings["noise"] else ""
         return (
             f"x: {x}\n"
@@ -107,7 +108,7 @@ class Result(Generic[_Vector]):
             f"message: {self.message} ({self.reason!r})\n"
             f"evaluations: {self.evaluations:,} in {counted(self.generations, 'generation')}, "
             f"{counted(self.restarts, 'restart')}, {counted(self.failures, 'failure')}\n"
-            f"settings: {config.covariance} covariance{paths}, "
+            f"settings: {config.covariance} covariance{paths}{model}, "
             f"{self.settings['population_size']} candidates per generation{noise}"
         )
 
@@ -184,6 +185,7 @@ def build_result(
             "population_size": plan.population_size,
             "restarts": plan.most_restarts,
             "budget": plan.budget,
+            "model": "quadratic" if plan.uses_model else None,
             "noise": history.has_seen_noise,
         },
         history=history.columns,

@@ -348,6 +348,48 @@ def _scipy(objective: Objective, seed: int, *, algorithm: str, **settings: Any) 
     getattr(scipy.optimize, algorithm)(objective.one, objective.box.T, **settings)
 
 
+def _cem_with_model(objective: Objective, seed: int) -> None:
+    """Minimise an objective that is called candidate by candidate by `cem.minimize`."""
+    budget = objective.budget + 1
+    start, std = objective.start, objective.std
+    minimize(objective.one, start, std, budget=budget, seed=seed, vectorize="loop")
+
+
+def _slsqp(objective: Objective, seed: int, start: Any) -> Any:
+    """Minimise an objective by SLSQP of SciPy from a start, and return the best candidate."""
+    import scipy.optimize
+
+    options = {"maxiter": objective.budget}
+    bounds = objective.box.T
+    return scipy.optimize.minimize(
+        objective.one, start, method="SLSQP", bounds=bounds, options=options
+    ).x
+
+
+def _slsqp_restarts(objective: Objective, seed: int) -> None:
+    """Restart at random points of the box."""
+    generator = np.random.default_rng(seed)
+    start = objective.start
+    while True:
+        _slsqp(objective, seed, start)
+        start = generator.uniform(*objective.box)
+
+
+def _pycma_lq(objective: Objective, seed: int, *, descends: bool = False) -> None:
+    """Minimise by lq-CMA-ES of pycma, restarted at random points; first by SLSQP if wanted."""
+    import cma
+
+    generator = np.random.default_rng(seed)
+    start = objective.start
+    if descends:
+        start = _slsqp(objective, seed, start)
+    for restart in itertools.count():
+        options = {"seed": seed + restart, "verbose": -9, "verb_log": 0}
+        options["maxfevals"] = objective.budget
+        cma.fmin_lq_surr2(objective.one, start, objective.std, options=options)
+        start = generator.uniform(*objective.box)
+
+
 def _optuna(objective: Objective, seed: int) -> None:
     import optuna
 
@@ -368,14 +410,14 @@ class Search(NamedTuple):
         label: Its name in tables.
         run: Minimises an objective with a seed.
         module: The module that it imports.
-        checkpoints: 2, or 1 with only a tenth of the budget.
+        checkpoints: How many of the checkpoints it is run for, the first ones.
         max_dims: The most dimensions.
     """
 
     label: str
     run: Callable[[Objective, int], None]
     module: str = "cem"
-    checkpoints: int = 2
+    checkpoints: int | None = None
     max_dims: float = math.inf
 
 
@@ -385,6 +427,12 @@ _BIPOP = Search("pycma, BIPOP restarts", partial(_pycma, restarts=RESTARTS, bipo
 SEARCHES = {
     "bbob": {
         "cem": _CEM,
+        "cem_model": Search("cem, called candidate by candidate", _cem_with_model),
+        "pycma_lq": Search("pycma, lq-CMA-ES", _pycma_lq, "cma"),
+        "slsqp": Search("SciPy SLSQP, restarts", _slsqp_restarts, "scipy"),
+        "slsqp_lq": Search(
+            "SciPy SLSQP, then lq-CMA-ES", partial(_pycma_lq, descends=True), "cma"
+        ),
         "evotorch_cem": Search(
             "evotorch CEM, 20 % parents",
             partial(_evotorch, algorithm="CEM", parenthood_ratio=0.2),
@@ -429,7 +477,7 @@ class Run(NamedTuple):
     """A search on an instance of a function.
 
     Attributes:
-        checkpoints: Evaluations per dimension, a tenth of the budget and all of it.
+        checkpoints: Evaluations per dimension at which the best candidate is recorded.
     """
 
     suite: str
@@ -492,6 +540,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     suite = arguments.suite
     searches = SEARCHES[suite]
     checkpoints = (max(1, arguments.budget // 10), arguments.budget)
+    if arguments.checkpoints:
+        checkpoints = tuple(sorted(arguments.checkpoints))
     functions = arguments.functions or range(1, 1 + FUNCTIONS[suite])
     instances = [*itertools.chain(*arguments.instances)]
     with one_line_errors():

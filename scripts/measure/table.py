@@ -145,6 +145,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
             "help": f"(default: {_INSTANCES})",
         },
         "--budget": _number(2000, "evaluations per dimension"),
+        "--checkpoints": {
+            "type": int,
+            "nargs": "+",
+            "metavar": "N",
+            "help": "evaluations per dimension in place of --budget and a tenth of it",
+        },
         "--jobs": _number(1, "processes", 1024),
     },
     "rollout": {

@@ -129,7 +129,7 @@ def test_the_fitness_of_a_candidate_is_a_number(value):
 
 def test_workers_of_any_kind_give_what_one_process_gives():
     options = {"population_size": 6, "budget": 18, "restarts": 0, "seed": 1}
-    expected = minimize(sphere, torch.ones(3), 1.0, vectorize="loop", **options)
+    expected = minimize(sphere, torch.ones(3), 1.0, vectorize="loop", model=None, **options)
     with ThreadPoolExecutor(3) as threads:
         for workers in (-1, 1, map, threads, threads.map):
             found = minimize(sphere, torch.ones(3), 1.0, workers=workers, **options)
@@ -347,11 +347,13 @@ def shifted(x, *others):
     ],
 )
 def test_args_follow_the_candidate_as_scipy_has_it(options):
-    found = minimize(
-        shifted, x0=np.zeros(2), std=2.0, args=(1.0, 2.0), budget=100, seed=1, **options
-    )
+    options = {"model": None, "budget": 100, "seed": 1, **options}
+    found = minimize(shifted, x0=np.zeros(2), std=2.0, args=(1.0, 2.0), **options)
     plain = minimize(
-        lambda x: shifted(x, 1.0, 2.0), np.zeros(2), 2.0, vectorize="loop", budget=100, seed=1
+        lambda x: shifted(x, 1.0, 2.0),
+        np.zeros(2),
+        2.0,
+        **{**options, "vectorize": "loop", "workers": None, "with_generation": None},
     )
     assert (found.x == plain.x).all()
 

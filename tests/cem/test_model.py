@@ -1,0 +1,162 @@
+"""A search by a model of the function: fewer evaluations, the same rules."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from cem import maximize, minimize
+from cem.search.descent import descend
+from cem.search.quadratic import QuadraticModel
+
+
+def rosenbrock(x):
+    return float((100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum())
+
+
+class Counted:
+    def __init__(self, function):
+        self.function = function
+        self.points = []
+
+    def __call__(self, x):
+        self.points.append(np.array(x.tolist()))
+        return self.function(x)
+
+
+class TestQuadraticModel:
+    def fitted(self, count):
+        """A model of (x - 2)^2 + 3 x y + 4 (y + 1)^2 at random points."""
+        model = QuadraticModel(2)
+        for x, y in np.random.default_rng(0).normal(size=(count, 2)):
+            model.add(np.array([x, y]), (x - 2) ** 2 + 3 * x * y + 4 * (y + 1) ** 2)
+        model.fit(np.array([0.5, 0.0]), np.array([[2.0, 0.0], [1.0, 1.0]]))
+        return model
+
+    def test_a_quadratic_function_is_found_exactly(self):
+        model = self.fitted(8)
+        # Both derivatives are 0: 2 (x - 2) + 3 y = 0 and 3 x + 8 (y + 1) = 0.
+        np.testing.assert_allclose(model.minimum(100.0), [8.0, -4.0], atol=1e-9)
+        assert math.isclose(model.predict([[1.0, 1.0]])[0], 1 + 3 + 16, abs_tol=1e-9)
+        assert model.agreement(8) == 1.0
+
+    def test_the_minimum_is_within_the_radius_and_no_point_there_is_better(self):
+        model = self.fitted(8)
+        to_unit = np.linalg.inv([[2.0, 0.0], [1.0, 1.0]])
+        center = np.array([0.5, 0.0])
+        minimum = model.minimum(1.0)
+        assert math.isclose(np.linalg.norm(to_unit @ (minimum - center)), 1.0, rel_tol=1e-9)
+        angles = np.linspace(0, 2 * math.pi, 200)
+        circle = (
+            center + np.stack([np.cos(angles), np.sin(angles)], 1) @ np.linalg.inv(to_unit).T
+        )
+        assert model.predict(minimum[None])[0] <= model.predict(circle).min() + 1e-9
+
+    def test_a_saddle_has_a_minimum_on_the_sphere(self):
+        model = QuadraticModel(2)
+        for x, y in np.random.default_rng(0).normal(size=(10, 2)):
+            model.add(np.array([x, y]), x * x - y * y + 0.1 * y)
+        model.fit(np.zeros(2), np.eye(2))
+        np.testing.assert_allclose(model.minimum(2.0), [0.0, -2.0], atol=1e-6)
+
+    @pytest.mark.parametrize(("count", "terms"), [(3, None), (4, 3), (6, 5), (7, 6)])
+    def test_few_points_give_a_simpler_model(self, count, terms):
+        model = self.fitted(count)
+        assert model.is_fitted == (terms is not None)
+        assert terms is None or len(model._coefficients) == terms
+
+    def test_a_failure_is_as_bad_as_the_worst_value(self):
+        models = []
+        for bad in (math.nan, 9.0):
+            model = QuadraticModel(1)
+            for x in (0.0, 1.0, 2.0, 3.0):
+                model.add(np.array([x]), x * x)
+            model.add(np.array([-1.0]), bad)
+            model.fit(np.zeros(1), np.eye(1))
+            models.append(model.predict([[-1.0]])[0])
+        assert models[0] == models[1]
+
+
+def test_a_descent_follows_a_valley_and_leaves_constants():
+    path = []
+    evaluations = 0
+
+    def evaluate(points):
+        nonlocal evaluations
+        evaluations += len(points)
+        return [rosenbrock(x[:3]) + x[3] for x in points]
+
+    start = np.zeros(4)
+    descend(evaluate, start, 2.0, np.array([1.0, 1.0, 1.0, 0.0]), 250, path)
+    best, value = min(path, key=lambda pair: pair[1])
+    assert value < 1e-8
+    assert best[3] == 0.0
+    assert evaluations <= 250
+    assert np.abs(path[0][0]).max() <= 1.0  # the longest step
+
+
+class TestMinimize:
+    def test_a_valley_takes_a_fifth_of_the_evaluations(self):
+        with_model = minimize(
+            rosenbrock, np.zeros(5), 1.0, vectorize="loop", target=1e-6, seed=1
+        )
+        without = minimize(
+            rosenbrock, np.zeros(5), 1.0, vectorize="loop", target=1e-6, seed=1, model=None
+        )
+        assert with_model.reason == without.reason == "target"
+        assert with_model.settings["model"] == "quadratic"
+        assert without.settings["model"] is None
+        assert 5 * with_model.evaluations < without.evaluations
+
+    @pytest.mark.parametrize("budget", [20, 57, 300])
+    def test_calls_are_counted_and_within_the_budget(self, budget):
+        function = Counted(lambda x: float((x**2 - 3 * np.cos(4 * x)).sum()))
+        result = minimize(
+            function, np.full(3, 2.0), 1.0, vectorize="loop", budget=budget, seed=2
+        )
+        assert len(function.points) == result.evaluations <= budget
+        assert result.fun == min(map(function.function, function.points))
+        assert result.history["evaluations"][-1] <= budget
+
+    def test_the_greatest_value_is_that_of_the_negative_function(self):
+        options = {"vectorize": "loop", "budget": 150, "seed": 3}
+        least = minimize(rosenbrock, np.zeros(3), 1.0, **options)
+        greatest = maximize(lambda x: -rosenbrock(x), np.zeros(3), 1.0, **options)
+        assert (greatest.x == least.x).all()
+        assert greatest.fun == -least.fun
+
+    def test_candidates_stay_within_bounds(self):
+        function = Counted(lambda x: float(((x - 2.5) ** 2).sum()))
+        bounds = [(-1, 2), (0, None), (None, 1)]
+        options = {"bounds": bounds, "vectorize": "loop", "budget": 200, "seed": 1}
+        result = minimize(function, torch.full((3,), 0.5), 0.5, **options)
+        points = np.stack(function.points)
+        assert (points >= [-1, 0, -np.inf]).all()
+        assert (points <= [2, np.inf, 1]).all()
+        np.testing.assert_allclose(result.x, [2.0, 2.5, 1.0], atol=0.05)
+
+    def test_functions_of_populations_and_workers_get_a_model_if_they_ask(self):
+        def sphere(x):
+            return (x**2).sum(-1)
+
+        options = {"budget": 120, "seed": 1}
+        for call in ({}, {"workers": map}):
+            plain = minimize(sphere, np.ones(4), 1.0, **call, **options)
+            asked = minimize(sphere, np.ones(4), 1.0, model="quadratic", **call, **options)
+            assert plain.settings["model"] is None
+            assert asked.fun < 1e-10 < plain.fun
+
+    def test_noise_is_not_modelled(self):
+        generator = np.random.default_rng(0)
+        noisy = lambda x: float((x**2).sum() + generator.normal())  # noqa: E731
+        result = minimize(noisy, np.ones(2), 1.0, vectorize="loop", budget=400, seed=1)
+        assert result.settings["noise"]
+        assert result.settings["model"] is None
+
+    def test_what_does_not_go_with_a_model_is_named(self):
+        with pytest.raises(ValueError, match="'auto', 'quadratic' or None for model, got 'gp'"):
+            minimize(rosenbrock, np.zeros(2), 1.0, model="gp")
+        with pytest.raises(ValueError, match="expected no constraints for model='quadratic'"):
+            options = {"vectorize": "loop", "constraints": lambda x: x[0]}
+            minimize(rosenbrock, np.zeros(2), 1.0, model="quadratic", **options)
