@@ -114,8 +114,8 @@ def minimize(
               whether it has an attribute ``with_generation`` that is True.
             * ``workers``: who evaluates candidates side by side, one per call: a number of
               processes, -1 for one per core, a ``concurrent.futures.Executor``, or a function
-              like ``map``. The result does not depend on their number unless a ``model`` is asked
-              for, which then gets as many values at once. ``asynchronous``: the distribution
+              like ``map``. The result does not depend on their number, unless a ``model`` is
+              asked for: it then gets as many values at once. ``asynchronous``: the distribution
               moves as soon as a population of candidates is done, in any order, so that no
               worker waits; the result depends on the order. Without ``population_size`` there
               is one candidate more for every two workers, so that fewer are outdated.

@@ -161,7 +161,7 @@ def _solve_least_squares(rows: Any, targets: Any) -> Any:
     The triangular factor of a QR decomposition takes a quarter of the time of an SVD, which is
     left for points that do not determine all coefficients.
     """
-    triangle = np.linalg.qr(np.column_stack([rows, targets]), mode="r")
+    triangle: Any = np.linalg.qr(np.column_stack([rows, targets]), mode="r")
     count = rows.shape[1]
     square, right = triangle[:count, :count], triangle[:count, count]
     pivots = np.abs(np.diag(square))

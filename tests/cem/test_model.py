@@ -157,6 +157,6 @@ class TestMinimize:
     def test_what_does_not_go_with_a_model_is_named(self):
         with pytest.raises(ValueError, match="'auto', 'quadratic' or None for model, got 'gp'"):
             minimize(rosenbrock, np.zeros(2), 1.0, model="gp")
+        options = {"vectorize": "loop", "constraints": lambda x: x[0]}
         with pytest.raises(ValueError, match="expected no constraints for model='quadratic'"):
-            options = {"vectorize": "loop", "constraints": lambda x: x[0]}
             minimize(rosenbrock, np.zeros(2), 1.0, model="quadratic", **options)
