@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 37_510,
+    ("cem", PYTHON): 40_480,
     ("tetris", PYTHON): 41_400,
     ("tetris", NATIVE): 52_500,
     ("kernels", PYTHON): 18_480,
     ("kernels", NATIVE): 45_480,
-    ("scripts", PYTHON): 22_270,
-    ("tests", PYTHON + NATIVE): 119_000,
+    ("scripts", PYTHON): 22_560,
+    ("tests", PYTHON + NATIVE): 120_300,
 }
 WORDS = 22_000  # of README and docs
 
