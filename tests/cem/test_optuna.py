@@ -91,8 +91,10 @@ def test_workers_share_a_search_and_no_trial_is_lost():
 def test_trials_beyond_a_population_belong_to_the_next():
     study = study_of(sampler=partial(CemSampler, population_size=4))
     for number in (1, 6, 2, 1):
-        for trial in [study.ask() for _ in range(number)]:
-            study.tell(trial, loss(trial))
+        trials = [study.ask() for _ in range(number)]
+        losses = [loss(trial) for trial in trials]
+        for trial, value in zip(trials, losses, strict=True):
+            study.tell(trial, value)
     attributes = study.trials[-1].system_attrs.items()
     assert [value[0] for key, value in attributes if key.count(":") == 1] == [2]
 
