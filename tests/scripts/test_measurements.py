@@ -34,7 +34,7 @@ from measure.timing import Plan
 
 from kernels import CompilerMissingError
 from kernels.loader.toolchain import find_compiler
-from tetris import Lookahead, Rollout, Rules, Streams
+from tetris import Lookahead, Rollout, Rules, Streams, published
 
 Script = Callable[..., Any]
 KEYS = ["commit", "dirty", "date", "command", "machine", "versions", "figures", "data"]
@@ -486,6 +486,13 @@ def test_a_figure_is_placements_a_second_or_microseconds_for_one(
     assert list(measured.figures.values()) == pytest.approx([4000, 250])
     assert measured.data["ranges"]["True"] == pytest.approx([250, 250])
     assert clock[0] == pytest.approx(2 * (2 * 0.002 + 3 * 0.1))
+
+
+def test_an_engine_on_threads_of_its_own_leaves_the_number_of_threads_as_it_was() -> None:
+    threads = torch.get_num_threads()
+    engine = rollout.Engine("figure", "python", 1, threads=threads + 1)
+    rollout.make_course(engine, published("dt20"), Rules(6, 6), "").play(1)
+    assert torch.get_num_threads() == threads
 
 
 def test_shares_of_targets_have_the_spread_of_instances() -> None:
