@@ -244,6 +244,7 @@ class TestRestarts:
         result = minimize(sphere, START, 1.0, seed=1)
         assert (result.restarts, result.reason, result.success) == (1, "restarts_agree", True)
         assert result.evaluations < 3000
+        assert minimize(sphere, START, 1.0, seed=1, restarts=3).restarts == 3
         assert minimize(sphere, START, 1.0, seed=1, restarts=0).evaluations < result.evaluations
 
     def test_within_a_budget_three_searches_that_agree_end_it(self):
