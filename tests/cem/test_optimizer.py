@@ -255,7 +255,6 @@ class TestCandidates:
         for each in (rows[0], rows[1], rows[2]):
             assert parts.generation == 0
             parts.tell(each, each[:, 0])
-            each.zero_()
         assert bits(parts) == bits(whole)
         late = parts.ask(8)  # of this generation, and told when it is over
         parts.tell(late[:4], late[:4, 0])
