@@ -44,9 +44,12 @@ def git(*arguments: str) -> str:
     ).stdout.strip()
 
 
-def tests_pass(files: list[str], folder: Path) -> bool:
-    """Run tests in a folder, without bytecode: of a file changed within a second Python would
-    use the old."""
+def tests_pass(files: list[str], folder: Path, seconds: float | None) -> bool:
+    """Return whether tests in a folder pass, within a time in seconds; None: at any time.
+
+    They run without bytecode: Python would use that of the old file if a file was changed
+    within a second.
+    """
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [
         sys.executable,
@@ -61,7 +64,7 @@ def tests_pass(files: list[str], folder: Path) -> bool:
     ]
     try:
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, timeout=SECONDS
+            command, cwd=folder, env=environment, capture_output=True, timeout=seconds
         )
     except subprocess.TimeoutExpired:
         return False
@@ -81,7 +84,8 @@ def plant(defect: dict[str, str], folder: Path) -> str:
         return "STALE"
     path.write_text(original.replace(defect["old"], defect["new"]), encoding="utf-8")
     try:
-        return "SURVIVED" if tests_pass(defect["tests"].split(), folder) else "caught"
+        passed = tests_pass(defect["tests"].split(), folder, SECONDS)
+        return "SURVIVED" if passed else "caught"
     finally:
         path.write_text(original, encoding="utf-8")
 
@@ -105,7 +109,7 @@ def main() -> int:
         git("worktree", "add", "--detach", str(folder), git("stash", "create") or "HEAD")
         try:
             files = sorted({file for defect in defects for file in defect["tests"].split()})
-            if not tests_pass(files, folder):
+            if not tests_pass(files, folder, None):
                 raise SystemExit(
                     f"expected tests that pass without a defect, got {' '.join(files)}"
                 )

@@ -369,6 +369,7 @@ def test_the_mode_of_a_permutation_follows_the_likeliest_items_that_are_left():
         p[row, likeliest], p[row, second] = 0.6, 0.4  # row 1 + i is of what follows item i
     # First 2; after 2 never 2 again, but 0; after 0 comes 3; after 3 neither 0, but 1.
     assert Permutation(4).mode(p.reshape(-1)).tolist() == [2, 0, 3, 1]
+    assert Permutation(4).start().view(5, 4).sum(1).tolist() == pytest.approx([1.0] * 5)
 
 
 def test_one_integer_of_a_population_is_expected_beside_the_nearest_to_the_mean():

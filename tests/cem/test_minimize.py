@@ -9,6 +9,7 @@ import resource
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -29,8 +30,10 @@ from cem import (
     minimize,
 )
 from cem.core.reasons import Reason
-from cem.search.options import Options
-from cem.search.restarts import Attempt, Bipop, Ended, Ipop
+from cem.search.loop import _adapt_plan, _draw_start
+from cem.search.options import Options, complete_options
+from cem.search.plan import choose_plan
+from cem.search.restarts import Agreement, Attempt, Bipop, Ended, Ipop
 
 COLUMNS = [
     "evaluations",
@@ -241,6 +244,7 @@ class TestRestarts:
         result = minimize(sphere, START, 1.0, seed=1)
         assert (result.restarts, result.reason, result.success) == (1, "restarts_agree", True)
         assert result.evaluations < 3000
+        assert minimize(sphere, START, 1.0, seed=1, restarts=3).restarts == 3
         assert minimize(sphere, START, 1.0, seed=1, restarts=0).evaluations < result.evaluations
 
     def test_within_a_budget_three_searches_that_agree_end_it(self):
@@ -308,6 +312,13 @@ class TestUndefined:
         assert result.success
         assert abs(result.x - 50).max() < 1e-3
         assert math.isfinite(result.history["best_fitness"][-1])
+
+    def test_failures_end_a_search_one_after_another_alone(self):
+        def fails_twice(x, generation):
+            return sphere(x) if generation % 3 == 0 else x[:, 0] * math.nan
+
+        options = {"with_generation": True, "restarts": 0, "budget": 400, "population_size": 8}
+        assert minimize(fails_twice, START, 1.0, **options).reason == "budget"
 
     def test_a_resumed_search_is_the_one_that_was_not_stopped(self, tmp_path):
         options = {"bounds": [(-10, 10)] * 5, "budget": 1000, "seed": 0}
@@ -727,6 +738,31 @@ def test_a_small_search_may_use_half_as_much_as_the_last_large_one():
     searches.append(ended(32, 2000))
     sizes = {policy.next_attempt(searches, 900, seed).population_size for seed in range(99)}
     assert (min(sizes), max(sizes)) == (8, 15)  # below half of 32
+    assert policy.next_attempt(searches, 900, 1).budget == 1000
+
+
+def test_searches_agree_with_those_since_the_last_other_value():
+    agreement = Agreement(3.0)
+    best = None
+    holds = []
+    for fun in (1.0, 1.0, 0.5, 0.5, 0.5, 0.5):
+        found = SimpleNamespace(best_fitness=fun)
+        search = dataclasses.replace(ended(8, 80), optimizer=found)
+        holds.append(agreement.holds_after(search, best, 1.0))
+        best = fun
+    assert holds == [False] * 5 + [True]
+
+
+def test_a_later_search_is_steeper_after_each_divergence_and_as_wide_in_all():
+    start = np.zeros(400)
+    plan = choose_plan(sphere, start, 1.0, False, complete_options("minimize", {"seed": 1}))
+    diverged = Ended(Attempt(8, 80), None, Reason.DIVERGED, 80)
+    for steepness in (10.0, 100.0):
+        plan = _adapt_plan(plan, diverged, plan.start, False)
+        assert plan.steepness == steepness
+    drawn = _draw_start(plan, Attempt(8, 80, scale=0.6), 1)
+    assert float(drawn.std) == pytest.approx(0.6)
+    assert drawn.mean.std() == pytest.approx(0.8, rel=0.1)  # 0.6^2 + 0.8^2 = 1
 
 
 def test_the_policy_of_restarts_can_be_exchanged():

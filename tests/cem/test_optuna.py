@@ -88,6 +88,17 @@ def test_workers_share_a_search_and_no_trial_is_lost():
     )  # moves, by 18 trials each
 
 
+def test_trials_beyond_a_population_belong_to_the_next():
+    study = study_of(sampler=partial(CemSampler, population_size=4))
+    for number in (1, 6, 2, 1):
+        trials = [study.ask() for _ in range(number)]
+        losses = [loss(trial) for trial in trials]
+        for trial, value in zip(trials, losses, strict=True):
+            study.tell(trial, value)
+    attributes = study.trials[-1].system_attrs.items()
+    assert [value[0] for key, value in attributes if key.count(":") == 1] == [2]
+
+
 def test_a_pruned_trial_counts_by_its_last_value_as_a_completed_one_does():
     def pruned(trial):
         value = loss(trial)

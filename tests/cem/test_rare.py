@@ -184,6 +184,13 @@ def test_an_infinite_score_reaches_every_level() -> None:
     assert found.estimate == pytest.approx(normal_tail(3.0), rel=4 * found.relative_error)
 
 
+def test_a_discrete_distribution_is_mixed_with_that_of_the_vector() -> None:
+    event = rare_event_probability(Bernoulli([0.2] * 9), lambda x: x.sum(-1), 9.0, seed=1)
+    # All n elites of the last level are ones: p = 1 - 0.8 / (1 + n).
+    elites = 0.8 / (1 - event.parameters.p[0]) - 1
+    assert float(elites) == pytest.approx(round(float(elites)), abs=1e-6)
+
+
 def test_degenerate_weights_are_doubtful() -> None:
     """The greatest of five has five ways to be large; a member of the family has one or all."""
     with pytest.warns(RuntimeWarning, match="tail index"):

@@ -288,7 +288,7 @@ def test_a_library_for_other_gpus_serves_where_it_has_code_for_all_of_these(
     put("8.6")
     put("8.0+PTX")
     assert extension.find() is None
-    both = put("8.0", "8.6", "9.0")
+    both = put("8.0", "8.6+PTX", "9.0")
     assert extension.find() == both
     monkeypatch.setattr(loader, "find_nvcc", lambda cuda: Nvcc(Path("nvcc"), "13.0.99"))
     assert extension.find() is None

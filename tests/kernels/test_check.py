@@ -182,11 +182,11 @@ def test_the_difference_that_is_shown_is_the_largest_of_all_results(
 
 
 def test_a_report_with_one_failure_does_not_work() -> None:
-    good, bad = Outcome("a", "ok", "", 0.1, 0.5), Outcome("b", "FAILED", "why", 12.34)
+    good, bad = Outcome("a", "ok", "", 0.1, 0.0), Outcome("b", "FAILED", "why", 12.34)
     assert Report([good]).works
     assert not Report([good, bad]).works
     assert str(Report([good, bad])).splitlines() == [
-        "ok       a     0.1 s  error 5.0e-01, ",
+        "ok       a     0.1 s  error 0.0e+00, ",
         "FAILED   b    12.3 s  why",
         "",
         "does not work",

@@ -34,7 +34,7 @@ from measure.timing import Plan
 
 from kernels import CompilerMissingError
 from kernels.loader.toolchain import find_compiler
-from tetris import Lookahead, Rollout, Rules, Streams
+from tetris import Lookahead, Rollout, Rules, Streams, published
 
 Script = Callable[..., Any]
 KEYS = ["commit", "dirty", "date", "command", "machine", "versions", "figures", "data"]
@@ -275,11 +275,13 @@ def test_a_run_of_another_checkout_is_told_apart(
     )
     provenance.write_result(
         tmp_path / "x.json",
-        Measured({"a": 1.0}, {}, {"-1": [{"b": 2}]}),
+        Measured({"a": 1.0}, {"versions": {"peer": "1.2"}}, {"-1": [{"b": 2}]}),
         "cpu",
         provenance.commit(),
     )
-    assert read_result(tmp_path / "x.json")["command"] == "python scripts/x.py where"
+    result = read_result(tmp_path / "x.json")
+    assert result["command"] == "python scripts/x.py where"
+    assert result["versions"]["peer"] == "1.2"
     assert json.loads((tmp_path / "x-1.jsonl").read_text()) == {"b": 2}
     assert provenance.commit()[0]
     monkeypatch.setattr(provenance.run_folder, "_ROOT", tmp_path)
@@ -374,6 +376,8 @@ def test_a_search_of_the_papers_learns() -> None:
     for search in experiment["searches"]:  # zero weights pile everything up in a corner
         assert search["mean_lines"][0] < 1.0
         assert search["mean_lines"][-1] > 10.0
+    short = reproduce.run_experiment(plan._replace(generations=1, limit=2), "cpu")
+    assert short["searches"][0]["candidate_games_cut"] == [reproduce.POPULATION]
 
 
 def test_the_first_command_comes_twice_with_one_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,6 +490,26 @@ def test_a_figure_is_placements_a_second_or_microseconds_for_one(
     assert list(measured.figures.values()) == pytest.approx([4000, 250])
     assert measured.data["ranges"]["True"] == pytest.approx([250, 250])
     assert clock[0] == pytest.approx(2 * (2 * 0.002 + 3 * 0.1))
+
+
+def test_an_engine_on_threads_of_its_own_leaves_the_number_of_threads_as_it_was() -> None:
+    threads = torch.get_num_threads()
+    engine = rollout.Engine("figure", "python", 1, threads=threads + 1)
+    rollout.make_course(engine, published("dt20"), Rules(6, 6), "").play(1)
+    assert torch.get_num_threads() == threads
+
+
+@NEEDS_COCO
+def test_gaps_are_those_of_their_dimension_and_a_quarter_of_integers_range_is_searched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mixed = coco.Objective("bbob-mixint", 5, 1, 1, [1])
+    assert (4 * mixed.std == np.diff(mixed.box, axis=0)).all()
+    monkeypatch.setattr(coco, "gaps_of", lambda run: [run.dim, run.function])
+    words = "bbob --searches cem --functions 3 4 --instances 1 --dims 2 5"
+    arguments = table._parse(MEASUREMENTS["coco"], ["--suite", *words.split()])
+    searches = coco.measure(arguments, "cpu").data["searches"]["cem"]
+    assert searches["d2"]["gaps"] == [[2, 3], [2, 4]]
 
 
 def test_shares_of_targets_have_the_spread_of_instances() -> None:

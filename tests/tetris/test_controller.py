@@ -98,6 +98,10 @@ def test_resolve_reads_a_file_and_a_run_folder(tmp_path: Path) -> None:
     _controller().save(tmp_path / "controller.json")
     assert resolve(str(tmp_path / "controller.json")) == _controller()
     assert resolve(str(tmp_path)) == resolve(tmp_path) == _controller()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "controller.json").symlink_to(tmp_path / "controller.json")
+    with pytest.raises(OSError, match="got a link"):
+        resolve(tmp_path / "other")
 
 
 def test_a_controller_is_itself() -> None:

@@ -24,7 +24,9 @@ def test_a_stream_stops_where_its_last_game_ends(device: str) -> None:
     assert torch.equal(first.games[1:], torch.tensor([2, 2]))  # the random ones
     assert torch.equal(second.games[1:], torch.tensor([4, 4]))
     assert int(one[1].boards[1:].abs().sum()) == 0
+    lines = one[1].stream_lines
     assert torch.equal(one[1].advance(limit).decisions[1:], first.decisions[1:])
+    assert torch.equal(lines.sum(1), first.lines)
     # The second game begins with the piece after the first one's last.
     endless = Rollout(Policy(weights[1]), replace(streams, count=1), device)
     assert int(endless.advance(int(one[2]._placed[1, 0])).lines) == int(

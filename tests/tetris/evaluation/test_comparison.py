@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from sample_runs import estimating
 
-from tetris import LinearController, Lookahead, Rules, Score, published
+from tetris import LinearController, Lookahead, Policy, Rules, Score, Streams, published
 from tetris.evaluation import comparison
 from tetris.evaluation.comparison import (
     boards,
@@ -19,7 +21,7 @@ from tetris.evaluation.comparison import (
     table,
     verdict,
 )
-from tetris.evaluation.estimates import PLAYED, Estimate
+from tetris.evaluation.estimates import PLAYED, Estimate, games_ended
 from tetris.evaluation.measurement import Measurement, Trial
 
 ROOT = Path(__file__).parents[3]
@@ -55,6 +57,16 @@ def test_what_loses_is_played(ended: dict[str, int]) -> None:
     found = next(compare(trial(LOW), PLAYED))
     assert found["decisions"] == pytest.approx(PLAYED, rel=1e-4)  # as many on each stream
     assert "estimates" not in found
+
+
+def test_the_decisions_that_look_for_ends_are_those_of_the_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def play(policy: Policy, streams: Streams, decisions: int, device: str) -> SimpleNamespace:
+        return SimpleNamespace(games=torch.tensor([streams.count * decisions]))
+
+    monkeypatch.setattr("tetris.evaluation.estimates.rollout", play)
+    assert games_ended(MINE) == PLAYED
 
 
 def test_with_the_next_piece_known_nothing_is_shipped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,6 +141,7 @@ def test_a_comparison_says_what_differs_and_shows_equal_measurements_once(
     assert rows(page, "Learned weights")[0] == ["feature", *names]
     assert [row[2] for row in rows(page, "What the runs cost")[1:]] == ["3 of 3", "3 of 3"]
     assert page.count("<tetris-player>") == 2
+    assert "differ only in the seed" not in page
 
 
 def test_scores_of_those_who_know_the_next_piece_stand_apart(run: RunRecord) -> None:

@@ -85,6 +85,15 @@ def test_each_start_of_a_run_is_recorded_and_told(tmp_path: Path) -> None:
     assert report_page([run]).count(run.starts[0]["hardware"]) == 2
 
 
+def test_an_old_config_has_the_settings_of_its_day(tmp_path: Path) -> None:
+    folder = RunFolder(make_run(tmp_path / "mine"))
+    config = json.loads(folder.config.read_text())
+    del config["halvings"], config["burn_in"]
+    folder.config.write_text(json.dumps(config))
+    recipe = folder.recipe()
+    assert (recipe.halvings, recipe.burn_in) == (0, 203)
+
+
 def test_a_run_trains_on_a_file_system_without_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

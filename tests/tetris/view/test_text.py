@@ -7,7 +7,7 @@ from sample_scenes import sample_scenes
 
 from tetris import Rules
 from tetris.record.numbers import counted, file_size
-from tetris.view.game_view import FALLING, STACK
+from tetris.view.game_view import FALLING, FULL, STACK, scene_kinds
 from tetris.view.images import PALETTE
 from tetris.view.text import half_blocks, scene_text
 
@@ -30,6 +30,7 @@ def test_full_rows_and_the_end_of_a_game_are_marked() -> None:
     shown = sample_scenes(RULES, 60, 9)
     clearing = next(scene for scene in shown if scene.full)
     assert scene_text(clearing).count("|============|") == len(clearing.full)
+    assert FULL not in scene_kinds(clearing, clearing.rules.height)  # it still falls
     ended = next(scene for scene in shown if scene.after.game_over)
     assert ", game over\n" in scene_text(ended)
     above = scene_text(ended).splitlines()[1]
