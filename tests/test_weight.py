@@ -25,7 +25,7 @@ CEILINGS = {
     ("kernels", PYTHON): 18_480,
     ("kernels", NATIVE): 45_480,
     ("scripts", PYTHON): 22_560,
-    ("tests", PYTHON + NATIVE): 120_300,
+    ("tests", PYTHON + NATIVE): 122_000,
 }
 WORDS = 22_000  # of README and docs
 

@@ -30,6 +30,7 @@ from cem.search.quadratic import QuadraticModel
 _AGREEMENT = 0.85  # Kendall's rank correlation from which on the model is trusted
 _COMPARED = 15  # the least number of the newest points by which it is measured
 _GROWTH = 1.5  # evaluations of a generation so far, if they were too few
+_DESCENT = 50  # the most evaluations of the descent, for each parameter
 _NOISY = 1e-12  # the difference of two values of one point, as a share of them, that is noise
 
 
@@ -199,7 +200,8 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
             return replace(plan, uses_model=False), evaluations
         path.append((mean, first))
         width = state.std.double().numpy()
-        descend(evaluate, mean, first, width, plan.budget // 2, path)
+        budget = min(plan.budget // 2, _DESCENT * len(mean))
+        descend(evaluate, mean, first, width, budget, path)
     if stop.due[0]:
         # The next call continues the descent, so that no search may be saved before its end.
         plan = replace(plan, options={**plan.options, "checkpoint": None})
