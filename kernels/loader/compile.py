@@ -22,6 +22,7 @@ from kernels.loader.toolchain import (
     find_compiler,
     find_torch,
 )
+from kernels.support.system import IS_LINUX
 
 # torch promises that the stable headers compile as C++17; its other headers ask for C++20 since
 # 2.13. No contraction of a * b + c into one rounding: the CPU, CUDA and Python engines then
@@ -80,11 +81,14 @@ def compile_library(work: Path, name: str, sources: Sources) -> set[Path]:
     commands["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
     # The keys of the commands are the names of the object files.
     link = [*compiler.command, "-shared", "-pthread", *commands, "-o", name]
-    # An undefined function is an error now, not in the middle of a run.
-    link += ["-Wl,-z,defs"]
-    # Some compilers would link libstdc++ statically. With torch's there would be two in the
-    # process, and the first error message with a number in it would crash.
-    link += ["-l:libstdc++.so.6"]
+    if IS_LINUX:
+        # An undefined function is an error now, not in the middle of a run.
+        link += ["-Wl,-z,defs"]
+        # Some compilers would link libstdc++ statically. With torch's there would be two in the
+        # process, and the first error message with a number in it would crash.
+        link += ["-l:libstdc++.so.6"]
+    else:
+        link += ["-undefined", "dynamic_lookup"]  # macOS
     torch_libraries = str(torch.root / "lib")
     link += ["-L", torch_libraries, "-Xlinker", "-rpath", "-Xlinker", torch_libraries]
     link += ["-ltorch", "-ltorch_cpu", "-lc10"]
