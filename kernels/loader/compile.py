@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import ninja
-
 from kernels.loader.cache import unusable
 from kernels.loader.cuda import find_nvcc, find_runtime, gencode_flags
 from kernels.loader.toolchain import (
@@ -153,6 +151,8 @@ def _run(commands: Mapping[str, Sequence[str]], work: Path) -> None:
     Raises:
         BuildError: a command failed, or the disk is full.
     """
+    import ninja  # It is slow to import, and only a build needs it.
+
     outputs = list(commands)
     lines = ["rule run", "  command = $words"]
     for output, words in commands.items():

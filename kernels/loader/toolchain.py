@@ -97,7 +97,7 @@ def find_compiler() -> Compiler:
     chosen = os.environ.get("CXX", "").strip()
     if not chosen and not IS_LINUX:
         raise CompilerMissingError(
-            f"C++ is compiled on Linux, this is {platform.system()}",
+            f"C++ is compiled on Linux, this is {sys.platform}",
             "set CXX=clang++ to try it here",
         )
     commands = [chosen.split()] if chosen else _COMPILERS
