@@ -29,8 +29,8 @@ def explain_clash() -> str:
         if path is None or _MARK not in Path(path).read_text("utf-8", errors="replace"):
             return (
                 f"expected this project's package {package}, got {path} ({distribution} has "
-                "one of this name): use a virtual environment for each, or uninstall that one and "
-                "run python -m pip install --force-reinstall --no-deps cem-tetris (or -e .)"
+                "one of this name): use a virtual environment for each, or uninstall that one "
+                "and run python -m pip install --force-reinstall --no-deps cem-tetris (or -e .)"
             )
     return ""
 

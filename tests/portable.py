@@ -1,7 +1,7 @@
 """What runs on any system without a compiler, in plain PyTorch and Python.
 
-On macOS and Windows: pytest -n0 tests/portable.py. On Linux test_other_systems.py runs it as
-there.
+On macOS and Windows: pytest -n0 -m "" tests/portable.py. On Linux test_other_systems.py runs it
+as there.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def test_a_search_says_that_it_is_slower_and_finds_the_minimum() -> None:
     assert result.fun < 1e-8
 
 
+@pytest.mark.slow
 def test_processes_share_the_candidates() -> None:
     one, two = (
         minimize(sphere, np.ones(3), 1.0, budget=200, workers=workers, seed=1)
@@ -81,6 +82,7 @@ def test_environments_step_in_python() -> None:
         gymnasium.make_vec(name, 2)
 
 
+@pytest.mark.slow
 def test_a_run_is_trained_evaluated_reported_watched_and_played(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
