@@ -1,7 +1,7 @@
 """What runs on any system without a compiler, in plain PyTorch and Python.
 
-On macOS and Windows: pytest -n0 -m "" tests/portable.py. On Linux test_other_systems.py runs it
-as there.
+CONTRIBUTING.md has the command for macOS and Windows. On Linux test_other_systems.py runs it as
+there.
 """
 
 from __future__ import annotations
