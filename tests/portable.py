@@ -27,7 +27,6 @@ pytestmark = [
     pytest.mark.skipif(system.IS_LINUX, reason="Linux compiles"),
     pytest.mark.filterwarnings("ignore:taking backend 'torch'"),
 ]
-GAME = ("--board", "5x6")
 
 
 def sphere(x: Any) -> float:
@@ -56,13 +55,7 @@ def test_processes_share_the_candidates() -> None:
 def test_choices_orders_plans_and_rare_events_need_no_operator() -> None:
     space = {"x": Float(-3, 3), "kind": Choice(["bad", "good"]), "order": Permutation(3)}
     assert minimize(error_of_choice, space, seed=1).fun < 1e-3
-    planner = Planner(
-        lambda start, actions: ((start + actions.cumsum(1)) ** 2).sum((1, 2)),
-        4,
-        1,
-        (-1.0, 1.0),
-        seed=1,
-    )
+    planner = Planner(lambda start, plans: (start + plans).square().sum((1, 2)), 1, 1, (-1, 1))
     assert -1 <= float(planner.plan(torch.ones(1))) < 0
     event = rare_event_probability(
         Exponential([1.0] * 5), lambda x: x.sum(-1), 30.0, vectorize=True, seed=1
@@ -76,8 +69,7 @@ def test_environments_step_in_python() -> None:
     env.reset(seed=1)
     env.action_space.seed(1)
     for _ in range(5):
-        _, reward, *_ = env.step(env.action_space.sample())
-    assert len(reward) == 2
+        env.step(env.action_space.sample())
     with pytest.raises(CompilerMissingError, match='vectorization_mode="sync"'):
         gymnasium.make_vec(name, 2)
 
@@ -91,12 +83,14 @@ def test_a_run_is_trained_evaluated_reported_watched_and_played(
     assert train.main(options) == 0
     assert "note: playing in Python" in capsys.readouterr().err
     assert len((folder / "metrics.jsonl").read_bytes().splitlines()) == 2
-    assert evaluate.main([str(folder), *GAME, "--decisions", "64"]) == 0
     assert report.main([str(folder)]) == 0
-    assert watch.main([str(folder), *GAME, "--decisions", "3"]) == 0
-    page = tmp_path / "play.html"
-    assert play.main([str(folder), *GAME, "--no-open", "--out", str(page)]) == 0
-    assert page.is_file()
+    page = str(tmp_path / "play.html")
+    for command, *arguments in (
+        (evaluate, "--decisions", "64"),
+        (watch, "--decisions", "3"),
+        (play, "--no-open", "--out", page),
+    ):
+        assert command.main([str(folder), "--board", "5x6", *arguments]) == 0
 
 
 def test_one_process_trains_in_a_folder(tmp_path: Path) -> None:

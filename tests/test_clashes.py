@@ -34,8 +34,7 @@ def site(tmp_path: Path) -> Path:
 def overwrite(site: Path, package: str) -> None:
     """Install another distribution's package over ours."""
     (site / package / "__init__.py").unlink()
-    (site / package / "__init__.py").write_text("from . import theirs\n")
-    (site / package / "theirs.py").touch()
+    (site / package / "__init__.py").touch()
 
 
 def call(site: Path, door: str) -> subprocess.CompletedProcess[str]:
@@ -67,8 +66,7 @@ def test_a_door_names_any_of_the_packages(site: Path, package: str, door: str) -
 
 def test_uninstalling_the_other_one_leaves_no_package(site: Path) -> None:
     (site / "kernels" / "__init__.py").unlink()
-    for door in ("import tetris", "cem-tetris"):
-        assert "package kernels, got None" in call(site, door).stderr
+    assert "package kernels, got None" in call(site, "import tetris").stderr
 
 
 def test_installed_over_another_one_all_works(site: Path) -> None:

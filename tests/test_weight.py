@@ -22,10 +22,10 @@ CEILINGS = {
     ("cem", PYTHON): 37_510,
     ("tetris", PYTHON): 41_380,
     ("tetris", NATIVE): 52_500,
-    ("kernels", PYTHON): 17_910,
+    ("kernels", PYTHON): 18_360,
     ("kernels", NATIVE): 45_480,
     ("scripts", PYTHON): 21_870,
-    ("tests", PYTHON + NATIVE): 118_400,
+    ("tests", PYTHON + NATIVE): 119_340,
 }
 WORDS = 22_000  # of README and docs
 
