@@ -26,7 +26,7 @@ ABSENT: dict[str, dict[Any, tuple[str, ...]]] = {
     "darwin": {os: AFFINITY},
     "win32": {
         os: AFFINITY + UNIX + FLAGS,
-        signal: ("SIGHUP", "SIGTSTP", "SIGKILL", "pthread_sigmask"),
+        signal: ("SIGHUP", "SIGTSTP", "pthread_sigmask"),
     },
 }
 MODULES = ("fcntl", "grp", "pwd", "resource", "termios", "tty")
