@@ -98,7 +98,7 @@ def find_compiler() -> Compiler:
     if not chosen and not IS_LINUX:
         raise CompilerMissingError(
             f"C++ is compiled on Linux, this is {sys.platform}",
-            "set CXX=clang++ to try it here",
+            "PyTorch and Python compute here; on macOS CXX=clang++ tries it",
         )
     commands = [chosen.split()] if chosen else _COMPILERS
     for program, *options in commands:
