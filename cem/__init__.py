@@ -7,14 +7,10 @@ progress, metrics, checkpoints, time limit and signals. ``Planner`` plans with a
 it `functional.py` is one generation in formulas.
 """
 
-import kernels
+from cem_tetris import explain_clash
 
-if not hasattr(kernels, "Extension"):
-    raise ImportError(
-        f"expected this project's package kernels, got {kernels.__file__} (Hugging Face has a "
-        "distribution of that name): run python -m pip uninstall kernels, and install "
-        "cem-tetris again"
-    )
+if clash := explain_clash():
+    raise ImportError(clash)
 
 from cem.core.bounds import Bounds
 from cem.core.config import CEMConfig

@@ -11,6 +11,7 @@ from kernels.support.interrupts import one_line_interrupts
 with one_line_interrupts():
     import argparse
 
+    from cem_tetris import explain_clash
     from kernels.loader.toolchain import BuildError
     from kernels.support.files import discard_stdout, open_closed_streams
 
@@ -22,6 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         SystemExit: With status 2, for arguments that the command does not know.
     """
     open_closed_streams()  # Printing would fail if the parent process had closed them.
+    if clash := explain_clash():
+        print(clash, file=sys.stderr)
+        return 1
     parser = _make_parser()
     words = sys.argv[1:] if argv is None else argv
     # Without arguments it prints the help.

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernels.support.interrupts import one_line_interrupts
 
 with one_line_interrupts():
-    from kernels.support.cores import usable_cores
     from kernels.support.files import check_writable
     from kernels.support.names import unknown_name
+    from kernels.support.system import usable_cores
     from tetris.commands.command_line import (
         Parser,
         one_line_errors,

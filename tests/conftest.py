@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib
 import os
 import signal
@@ -15,6 +14,8 @@ from types import SimpleNamespace
 import pytest
 from chromium import Page, find_chromium
 
+from kernels.support import system
+
 WORKER = "PYTEST_XDIST_WORKER" in os.environ
 if WORKER:  # one of as many as there are cores; torch, which reads it, is not imported yet
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,7 +23,8 @@ if WORKER:  # one of as many as there are cores; torch, which reads it, is not i
 
 def pytest_configure() -> None:
     """Heed the signal of a closed terminal, which nohup ignores, and all that it starts."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -63,7 +65,7 @@ def _gpu(
         return
     alone = any(node.get_closest_marker(name) for name in ("heavy", "timing"))
     with (tmp_path_factory.getbasetemp().parent / "gpu.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        system.lock(lock.fileno(), is_shared=not alone, waits=True)
         yield
 
 

@@ -8,17 +8,13 @@ with `commands/train.py` for the way down to the kernels.
 import os
 from typing import TYPE_CHECKING
 
-import kernels
+from cem_tetris import explain_clash
 
 # Threads of torch that wait for work sleep. On a busy machine that halves the time of a search.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-if "Extension" not in getattr(kernels, "__all__", ()):
-    raise ImportError(
-        f"expected this project's package kernels, got {kernels.__file__} (Hugging Face has a "
-        "distribution "
-        "of that name): run python -m pip uninstall kernels, and install cem-tetris again"
-    )
+if clash := explain_clash():
+    raise ImportError(clash)
 
 from kernels.support.lazy import lazy_names
 from kernels.version import __version__ as __version__

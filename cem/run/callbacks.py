@@ -220,7 +220,7 @@ class MetricsWriter(Callback):
         """
         self.path = Path(path)
         self._distribution = distribution
-        self._descriptor: Any = None
+        self._file: Any = None
 
     def restore(self, generation: int) -> list[dict[str, Any]]:
         """Remove the lines after a generation, and an incomplete last line; return the others.
@@ -254,7 +254,7 @@ class MetricsWriter(Callback):
     def on_start(self, plan: RunPlan) -> None:
         """Remove the lines that the run will write again, and open the file."""
         self.restore(plan.generation)
-        self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._file = self.path.open("ab", buffering=0)
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Append the record to the file as a line of JSON, without NaN and infinities.
@@ -277,16 +277,16 @@ class MetricsWriter(Callback):
         with named_errors(self.path):
             # A write may take less than the line, for example on a full disk.
             while unwritten:
-                written = os.write(self._descriptor, unwritten)
+                written = self._file.write(unwritten)
                 unwritten = unwritten[written:]
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Wait until the lines are on the disk, so that no checkpoint outlives its metrics."""
         with named_errors(self.path):
-            os.fsync(self._descriptor)
+            os.fsync(self._file.fileno())
 
     def on_end(self) -> None:
         """Close the file."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -18,7 +18,7 @@ from cem.run.journal import Journal
 from cem.run.stopping import Interrupted, StopRequest
 from cem.run.workers import Pool, add_note, evaluate_candidate
 from kernels.support.checks import check_integer
-from kernels.support.cores import usable_cores
+from kernels.support.system import usable_cores
 
 Workers = int | Executor | Callable[..., Iterable[Any]]
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from kernels.support import ranks
 from kernels.support.ranks import Interrupted as Interrupted
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from kernels.support.system import stop_signals
 
 
 class Due(IntEnum):
@@ -96,9 +95,9 @@ class StopRequest:
 
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():
-            ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by nohup
-            numbers = SIGNALS[:2] if ignored else SIGNALS
-            self._previous = {number: signal.signal(number, self._handle) for number in numbers}
+            self._previous = {
+                number: signal.signal(number, self._handle) for number in stop_signals()
+            }
         return self
 
     def __exit__(self, *error: object) -> None:

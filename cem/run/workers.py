@@ -1,13 +1,12 @@
 """Candidates are evaluated side by side: by an executor, or by processes of our own."""
 
 import pickle
-import signal
 import threading
 import traceback
 from collections.abc import Callable, Hashable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
-from multiprocessing import get_context, resource_tracker
+from multiprocessing import get_context
 from numbers import Real
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
@@ -16,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.run.stopping import SIGNALS, Interrupted
+from cem.run.stopping import Interrupted
+from kernels.support.system import leave_stop_signals, start_resource_tracker
 
 _POLL_SECONDS = 0.05  # The time from one look at a request to stop to the next.
 _THREADS = "a concurrent.futures.ThreadPoolExecutor for workers"
@@ -117,10 +117,8 @@ class Pool:
         # The threads block signals, and a process inherits that from its thread: this process
         # handles signals, and ends the others. The tracker of resources must have started
         # before, because its start would unblock them.
-        resource_tracker.ensure_running()
-        self._executor = ThreadPoolExecutor(
-            workers, initializer=signal.pthread_sigmask, initargs=(signal.SIG_BLOCK, SIGNALS)
-        )
+        start_resource_tracker()
+        self._executor = ThreadPoolExecutor(workers, initializer=leave_stop_signals)
         self._evaluate = self._evaluate_in_process
 
     def submit(self, key: Hashable, *candidate: Any) -> None:
@@ -220,6 +218,7 @@ def _serve_candidates(connection: Any, pickled: bytes) -> None:
     ``pickled`` is the function. The first message is None: the process is ready. Every other
     one answers a candidate: its fitness, None if it failed, or the exception of the function.
     """
+    leave_stop_signals()
     torch.set_num_threads(1)
     evaluate = pickle.loads(pickled)
     connection.send(None)

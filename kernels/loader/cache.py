@@ -7,7 +7,6 @@ manifest), ``STEM.lock`` (empty, locked with flock while somebody builds) and ``
 """
 
 import contextlib
-import fcntl
 import glob
 import json
 import os
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.loader.toolchain import BuildError
-from kernels.support.files import flock
+from kernels.support import system
 
 VARIABLE = "CEM_TETRIS_CACHE"
 _WORK_SUFFIX = ".work"
@@ -45,7 +44,7 @@ def folders() -> list[Path]:
     usual = [Path(base) / "cem-tetris"]
     # There may be no folder in which temporary files can be written.
     with contextlib.suppress(FileNotFoundError):
-        usual.append(Path(tempfile.gettempdir()) / f"cem-tetris-{os.getuid()}")
+        usual.append(Path(tempfile.gettempdir()) / f"cem-tetris-{system.user_id() or 0}")
     return usual
 
 
@@ -102,12 +101,16 @@ def _explain_distrust(path: Path) -> str:
     """Return why code in a file or a folder must not run, or an empty text where it may.
 
     The reason is the end of a sentence. Root's files are trusted: a container's libraries are
-    built by root and loaded by another user.
+    built by root and loaded by another user. Where files have no owners, the folders are in the
+    user's own.
     """
+    own_id = system.user_id()
+    if own_id is None:
+        return ""
     status = path.stat()
     # lstat names the owner of a link, who may be anybody.
     owners = {status.st_uid, path.lstat().st_uid}
-    if not owners <= {0, os.getuid()}:
+    if not owners <= {0, own_id}:
         return "belongs to another user"
     return "can be written by others" if status.st_mode & _OTHERS_WRITE else ""
 
@@ -133,21 +136,18 @@ def lock(library: Path) -> Iterator[None]:
                 f"chown it or chmod go-w it, or set {VARIABLE} to a folder of yours",
             )
         lock_file = library.with_suffix(".lock")
-        handle = os.open(lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise unusable(folder, error) from error
     try:
         try:
-            flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            system.lock(handle)
         except BlockingIOError:
             say(f"waiting for another process that builds {library.stem}")
-            flock(handle, fcntl.LOCK_EX)
+            system.lock(handle, waits=True)
         yield
     finally:
-        # Closing the file would not release the lock if a process that was forked meanwhile has
-        # it open, too.
-        flock(handle, fcntl.LOCK_UN)
-        os.close(handle)
+        system.release(handle)
 
 
 def say(line: str) -> None:

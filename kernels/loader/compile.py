@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import ninja
-
 from kernels.loader.cache import unusable
 from kernels.loader.cuda import find_nvcc, find_runtime, gencode_flags
 from kernels.loader.toolchain import (
@@ -22,6 +20,7 @@ from kernels.loader.toolchain import (
     find_compiler,
     find_torch,
 )
+from kernels.support.system import IS_LINUX
 
 # torch promises that the stable headers compile as C++17; its other headers ask for C++20 since
 # 2.13. No contraction of a * b + c into one rounding: the CPU, CUDA and Python engines then
@@ -95,12 +94,14 @@ def compile_library(
 def _link_with_torch(torch: Torch) -> list[str]:
     """Return the words that link a library with the installed torch and with libstdc++."""
     library_dir = str(torch.root / "lib")
-    # -z defs: a function that nobody defines fails here, not in the middle of a run. Some
-    # compilers would link libstdc++ statically. With torch's there would be two in the process,
-    # and the first error message with a number in it would crash.
-    # So would the first exception with a second unwinder, which Zig adds.
-    words = ["-Wl,-z,defs", "-l:libstdc++.so.6", "-l:libgcc_s.so.1", "-L", library_dir]
-    words += ["-Xlinker", "-rpath", "-Xlinker", library_dir]
+    words = ["-undefined", "dynamic_lookup"]  # macOS
+    if IS_LINUX:
+        # -z defs: a function that nobody defines fails here, not in the middle of a run. Some
+        # compilers would link libstdc++ statically. With torch's there would be two in the
+        # process, and the first error message with a number in it would crash. So would the
+        # first exception with a second unwinder, which Zig adds.
+        words = ["-Wl,-z,defs", "-l:libstdc++.so.6", "-l:libgcc_s.so.1"]
+    words += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
     return [*words, "-ltorch", "-ltorch_cpu", "-lc10"]
 
 
@@ -158,6 +159,8 @@ def _run(commands: Mapping[str, Sequence[str]], work: Path) -> None:
     Raises:
         BuildError: a command failed, or the disk is full.
     """
+    import ninja  # It is slow to import, and only a build needs it.
+
     outputs = list(commands)
     lines = ["rule run", "  command = $words"]
     for output, words in commands.items():

@@ -31,7 +31,7 @@ from kernels.loader.toolchain import (
     find_torch,
     processor,
 )
-from kernels.support.cores import usable_cores
+from kernels.support.system import usable_cores
 
 _KEY_FORMAT = 7
 _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # nvcc reads options from them

@@ -6,12 +6,15 @@ installation of torch that does not import instead of dying with it.
 
 import functools
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+from kernels.support.system import IS_LINUX, processor_lines
 
 MINIMUM_TORCH = (2, 10)
 
@@ -85,12 +88,18 @@ def find_torch() -> Torch:
 def find_compiler() -> Compiler:
     """Return the C++ compiler of ``$CXX`` or, if that is not set, the first one that works.
 
-    These are c++, g++, clang++ and the Clang of the Python package ziglang.
+    These are c++, g++, clang++ and the Clang of the Python package ziglang. On other systems
+    than Linux, where builds are not tested, only ``$CXX`` is taken.
 
     Raises:
         CompilerMissingError: ``$CXX`` does not work, or none of these does.
     """
     chosen = os.environ.get("CXX", "").strip()
+    if not chosen and not IS_LINUX:
+        raise CompilerMissingError(
+            f"C++ is compiled on Linux, this is {sys.platform}",
+            "PyTorch and Python compute here; on macOS CXX=clang++ tries it",
+        )
     commands = [chosen.split()] if chosen else _COMPILERS
     for program, *options in commands:
         path = shutil.which(program)
@@ -130,6 +139,7 @@ def processor() -> str:
 
     It differs between processors for which ``-march=native`` may mean different code.
     """
-    lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    facts = {" ".join(line.split()) for line in lines if _PROCESSOR_FACTS.match(line)}
-    return "\n".join(sorted(facts))
+    facts = {
+        " ".join(line.split()) for line in processor_lines() if _PROCESSOR_FACTS.match(line)
+    }
+    return "\n".join(sorted(facts)) or platform.processor()

@@ -2,13 +2,14 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import secrets
 import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+from kernels.support.system import copy_mode, sync_folder
 
 _LARGEST_FILE = 1 << 28  # bytes
 _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
@@ -93,17 +94,6 @@ def check_writable(path: Path) -> None:
         )
 
 
-def flock(descriptor: int, operation: int) -> bool:
-    """Call `fcntl.flock`, and return False where the file system has no locks."""
-    try:
-        fcntl.flock(descriptor, operation)
-    except BlockingIOError:
-        raise
-    except OSError:
-        return False
-    return True
-
-
 def open_closed_streams() -> None:
     """Open the null device for each standard stream that whoever started the process closed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -141,17 +131,13 @@ def _replace(target: Path, content: bytes) -> None:
         # Mode "x" fails if a file or a link of this name exists.
         with temporary.open("xb") as file:
             if target.exists():
-                os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
+                copy_mode(target, file)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
         # The rename survives a power cut only once the folder itself is on the disk.
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(target.parent)
     finally:
         # It only exists after an error or Ctrl-C.
         temporary.unlink(missing_ok=True)

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
-from kernels.support.cores import usable_cores
 from kernels.support.interrupts import handler_of_interrupts
+from kernels.support.system import usable_cores
 
 TIMEOUT_S = 600.0
 """How long a rank waits for the others, in seconds.

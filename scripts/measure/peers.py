@@ -14,7 +14,6 @@ Tetris-Gymnasium plays key presses: a hard drop places a piece.
 import argparse
 import importlib.metadata
 import math
-import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
@@ -24,6 +23,7 @@ import gymnasium
 import torch
 
 import tetris.envs
+from kernels.support.system import one_core
 from measure.generation import ask_and_tell
 from measure.provenance import Measured
 from measure.rollout import SEED, Course, measure_courses
@@ -258,26 +258,23 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
 
     The process uses a single core for the time of the measurement.
     """
-    all_cores = os.sched_getaffinity(0)
     all_threads = torch.get_num_threads()
-    # A new thread may use the cores of the thread that starts it. JAX starts its threads later,
-    # so they are on this core, too.
-    os.sched_setaffinity(0, {max(all_cores)})
-    torch.set_num_threads(1)
     versions = {}
     for name, module in PACKAGES.items():
         if find_spec(module):
             versions[name] = importlib.metadata.version(name)
-    try:
-        return measure_courses(
-            list(courses(arguments.num_envs)),
-            arguments.repeats,
-            arguments.seconds,
-            peers=versions,
-            cores=1,
-            environment=BOARD,
-        )
-    finally:
-        # Measurements after this one, in the same process, use all cores again.
-        os.sched_setaffinity(0, all_cores)
-        torch.set_num_threads(all_threads)
+    # A new thread may use the cores of the thread that starts it. JAX starts its threads later,
+    # so they are on this core, too.
+    with one_core():
+        torch.set_num_threads(1)
+        try:
+            return measure_courses(
+                list(courses(arguments.num_envs)),
+                arguments.repeats,
+                arguments.seconds,
+                peers=versions,
+                cores=1,
+                environment=BOARD,
+            )
+        finally:
+            torch.set_num_threads(all_threads)

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kernels.support.cores import usable_cores
 from kernels.support.files import write_text
+from kernels.support.system import usable_cores
 from measure import ROOT
 from tetris.training import run_folder
 

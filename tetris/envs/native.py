@@ -4,7 +4,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from kernels.loader import Extension
+from kernels.loader import CompilerMissingError, Extension
 from tetris.play.engines import ENGINE_FLAGS, feature_definitions, load, operators_of
 
 _STEP = Path(__file__).parent / "step"
@@ -32,4 +32,9 @@ def feature_extension(names: tuple[str, ...]) -> Extension:
 @functools.cache
 def operators(names: tuple[str, ...] = (), *, cuda: bool = False) -> Any:
     """Return the step operators, or with names the operator of the placements' features."""
-    return load(feature_extension(names) if names else extension(), cuda=cuda)
+    library = feature_extension(names) if names else extension()
+    try:
+        return load(library, cuda=cuda)
+    except CompilerMissingError as error:
+        remedy = f'{error.remedy}, or take vectorization_mode="sync", which plays in Python'
+        raise CompilerMissingError(error.problem, remedy) from error

@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import fcntl
 import itertools
 import json
 import os
@@ -19,8 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from kernels.support.cores import usable_cores
-from kernels.support.files import check_own, flock, named_errors, read_bytes, write_text
+from kernels.support import system
+from kernels.support.files import check_own, named_errors, read_bytes, write_text
 from kernels.support.names import meant_path
 from kernels.support.printable import counted, printable
 from kernels.version import __version__
@@ -110,10 +109,10 @@ class RunFolder:
         if new_recipe is not None:
             self.path.mkdir(parents=True, exist_ok=True)
         # The system releases the lock when the descriptor is closed.
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = system.open_folder(self.path)
         try:
             try:
-                locked = flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locked = system.lock(descriptor)
             except BlockingIOError as error:
                 raise ValueError(
                     f"expected {self.path} to be at rest, but another process is training there"
@@ -129,17 +128,17 @@ class RunFolder:
                 write_text(self.config, json.dumps(new_recipe.to_dict(), indent=2) + "\n")
             yield
         finally:
-            os.close(descriptor)
+            system.release(descriptor)
 
     def in_use(self) -> bool:
         """Return whether another process trains in the folder: whether it holds the lock."""
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = system.open_folder(self.path)
         try:
-            flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            system.lock(descriptor, is_shared=True)
         except BlockingIOError:
             return True
         finally:
-            os.close(descriptor)
+            system.release(descriptor)
         return False
 
     def add_start(self, device: str) -> None:
@@ -182,7 +181,7 @@ def start_record(device: str) -> dict[str, str]:
     """
     # `python -m tetris train` puts these words into sys.argv[0]; a script has its path there.
     program = sys.argv[0].split() if " " in sys.argv[0] else ["python", sys.argv[0]]
-    hardware = [processor()["model name"], counted(usable_cores(), "core")]
+    hardware = [processor()["model name"], counted(system.usable_cores(), "core")]
     if device == "cuda" and torch.cuda.is_available():
         hardware.insert(0, torch.cuda.get_device_name())
     return {
@@ -222,11 +221,9 @@ def _run_git(*arguments: str) -> str:
 def processor() -> dict[str, str]:
     """Return the entries of /proc/cpuinfo; ``model name`` exists on every system."""
     entries = {"model name": platform.processor() or platform.machine()}
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            entries[name.strip()] = value.strip()
+    for line in system.processor_lines():
+        name, _, value = line.partition(":")
+        entries[name.strip()] = value.strip()
     return entries
 
 

@@ -11,15 +11,14 @@ import re
 import select
 import signal
 import sys
-import termios
 import textwrap
-import tty
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from types import FrameType
 from typing import NamedTuple, TextIO
 
 from kernels.support.printable import printable
+from kernels.support.system import termios, tty
 from tetris.game.rules import Rules
 from tetris.record.explanation import Explanation
 from tetris.view.game_view import HEADROOM, Cells, Scene
@@ -59,7 +58,7 @@ def is_interactive(output: TextIO) -> bool:
         return False
     is_plain = os.environ.get("TERM", "dumb") in ("", "dumb") or os.environ.get("NO_COLOR")
     has_keyboard = sys.stdin is not None and sys.stdin.isatty()
-    return not is_plain and output.isatty() and has_keyboard
+    return termios is not None and not is_plain and output.isatty() and has_keyboard
 
 
 def parse_keys(text: str) -> list[str]:
