@@ -1,10 +1,11 @@
-"""Builds the sdist, the wheel of sources alone, and the wheels with ready libraries.
+"""Build the sdist, the wheel of sources alone, and the wheels with ready libraries.
 
-    pip install -e ".[release]" && python scripts/build_wheels.py
+python scripts/build_wheels.py
 
-Clang of the package ziglang compiles every library for every instruction set, for glibc 2.28 on
-x86-64 and on 64-bit ARM. What is compiled stays in build/prebuilt and is used again: remove
-that folder after an edit of the sources.
+It needs pip install -e ".[release]", and writes into the folder dist. Clang of the package
+ziglang compiles every library for every instruction set, for glibc 2.28 on x86-64 and on 64-bit
+ARM. What is compiled stays in build/prebuilt and is used again: remove that folder after an
+edit of the sources.
 """
 
 import hashlib
@@ -25,6 +26,7 @@ from kernels.loader.extension import side_by_side
 from kernels.loader.toolchain import find_torch
 from kernels.ops import library
 from kernels.ops.schemas import FAMILIES
+from tetris.commands.command_line import Parser
 from tetris.envs import native
 from tetris.game.feature_sets import feature_names, feature_sets
 from tetris.game.policy import Lookahead
@@ -154,8 +156,9 @@ def add_libraries(wheel: Path, machine: str, ready: Path) -> None:
         subprocess.run([*tool, "pack", "--dest-dir", wheel.parent, content], check=True)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Build everything into the folder ``dist``, which must not have an older wheel."""
+    Parser(description=__doc__).parse_args(argv)
     subprocess.run([sys.executable, "-m", "build", ROOT], check=True)
     (wheel,) = (ROOT / "dist").glob("*-any.whl")
     for machine in PROCESSORS:

@@ -6,8 +6,6 @@ import inspect
 from itertools import pairwise
 from types import ModuleType
 
-from pages.wording import markdown
-
 PACKAGES = """
 cem cem.families cem.rare tetris tetris.training tetris.report tetris.envs tetris.solver kernels
 """
@@ -19,11 +17,10 @@ def api() -> str:
 
 
 def _section(package: str) -> str:
-    """Return a heading, the first line of the package's docstring, and a table of its names."""
+    """Return a heading, the first line of the package's docstring, and a list of its names."""
     module = importlib.import_module(package)
-    rows = [[f"`{name}`", summary(module, name)] for name in sorted(module.__all__)]
-    table = markdown(["name", "what it is"], rows)
-    return f"## {package}\n{_first_line(module.__doc__)}\n\n{table}"
+    lines = [f"- `{name}`: {summary(module, name)}" for name in sorted(module.__all__)]
+    return "\n".join([f"## {package}", _first_line(module.__doc__), "", *lines])
 
 
 def summary(module: ModuleType, name: str) -> str:

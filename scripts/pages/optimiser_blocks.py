@@ -7,6 +7,9 @@ _SUITES = {
     "bbob": """24 functions of {link}, the same start for all: {targets}. \
 The default was chosen on other instances; of the first two \
 [ten more](../benchmarks/results/xeon-16core/bbob-again.json) say the same.""",
+    "bbob-few": """With few evaluations, other instances of {link}: the default, which has a \
+model if the function is called candidate by candidate (`vectorize="loop"`), beside SLSQP from \
+random starts and pycma's lq-CMA-ES, alone or after SLSQP.""",
     "bbob-noisy": """30 functions of {link}, with normal, uniform and Cauchy noise: \
 the same targets, reached by a candidate's value without the noise.""",
     "bbob-constrained": """54 functions of {link}, with 1 to 9 + 9 dim / 2 constraints: \
@@ -85,8 +88,8 @@ def coco(*suites: str) -> str:
 def _coco_block(result: Result) -> str:
     """Return the description of a COCO suite, and a table of searches by number of parameters.
 
-    A cell has the share of targets that a search reached within a tenth of its budget of
-    evaluations, and within all of it. The searches that reach most come first.
+    A cell has the share of targets that a search reached within the numbers of evaluations in
+    the heading. The searches that reach most come first.
     """
     data = result.data.get("quality", result.data)  # Some results have more details.
     searches = data["searches"]
@@ -119,7 +122,8 @@ def _coco_block(result: Result) -> str:
         result,
     )
     suite = result.name.partition("/")[2]
-    link = f"[{suite}](https://numbbo.github.io/coco/testsuites/{suite})"
+    page = suite.removesuffix("-few")
+    link = f"[{page}](https://numbbo.github.io/coco/testsuites/{page})"
     description = _SUITES[suite].format(link=link, targets=_TARGETS)
     return f"{description}\n\n{table}"
 

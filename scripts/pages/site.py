@@ -114,8 +114,8 @@ def with_site_links(text: str, path: str) -> str:
 def api_pages(text: str) -> dict[str, str]:
     """Return a page of documentation for each package of docs/api.md, by its path on the site.
 
-    ``text`` has a section for each package, under the heading ``## PACKAGE``, with a table
-    whose rows begin with a name that the package exports. A page has the section, where names
+    ``text`` has a section for each package, under the heading ``## PACKAGE``, with a list
+    whose lines begin with a name that the package exports. A page has the section, where names
     are links, and lines such as "::: cem.minimize", which mkdocstrings replaces by docstrings.
     If several packages export an object, its docstring is on the page of the first one.
     """
@@ -125,14 +125,14 @@ def api_pages(text: str) -> dict[str, str]:
     sections = parts[2::2]
     pages = {}
     first_paths: dict[int, str] = {}  # The path under which an object is documented, by its id.
-    row = re.compile(r"^\| `(\w+)` \|", re.MULTILINE)
+    line = re.compile(r"^- `(\w+)`:", re.MULTILINE)
     for package, section in zip(packages, sections, strict=True):
         module = importlib.import_module(package)
         docstrings = ""
-        for name in row.findall(section):
+        for name in line.findall(section):
             path = f"{package}.{name}"
             first_path = first_paths.setdefault(id(getattr(module, name)), path)
-            section = section.replace(f"| `{name}` |", f"| [`{name}`][{first_path}] |")
+            section = section.replace(f"- `{name}`:", f"- [`{name}`][{first_path}]:")
             if first_path == path:
                 docstrings += f"::: {path}\n\n"
         pages[f"api/{package}.md"] = f"# {package}{section.rstrip()}\n\n{docstrings}"

@@ -103,6 +103,7 @@ def test_a_changed_function_does_not_get_the_old_answer(tmp_path, changed):
 def test_what_cannot_be_compared_is_taken(tmp_path):
     def search(shift):
         options = {"vectorize": "loop", "budget": 8, "population_size": 8, "seed": 1}
+        options["model"] = None  # one file of evaluations
         return minimize(plain(shift), np.zeros(2), 1.0, checkpoint=tmp_path, **options)
 
     search(5)

@@ -3,6 +3,7 @@ apart."""
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 import torch
 from sample_runs import TINY, metrics_of
 
+from cem.run.callbacks import MetricsWriter, RunPlan
 from tetris import LinearController, Rules
 from tetris.commands import train
 
@@ -58,10 +60,18 @@ def test_a_run_says_nothing_of_a_picture_for_which_nothing_is_installed(
 def test_a_full_disk_is_named_with_the_command_that_resumes(
     script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> int:
-        raise OSError(28, "No space left on device")
+    start = MetricsWriter.on_start
 
-    monkeypatch.setattr("cem.run.callbacks.os.write", full)
+    class FullDisk(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise OSError(28, "No space left on device")
+
+    def start_on_full_disk(writer: MetricsWriter, plan: RunPlan) -> None:
+        start(writer, plan)
+        writer._file.close()
+        writer._file = FullDisk()
+
+    monkeypatch.setattr(MetricsWriter, "on_start", start_on_full_disk)
     folder = tmp_path / "a"
     ended = script("train_tetris", *TINY, "--generations", 3, "--out", folder)
     *_, note, error = ended.err.splitlines()
