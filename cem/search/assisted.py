@@ -201,7 +201,8 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         path.append((mean, first))
         width = state.std.double().numpy()
         budget = min(plan.budget // 2, _DESCENT * len(mean))
-        descend(evaluate, mean, first, width, budget, path)
+        precision = torch.finfo(optimizer.dtype).eps
+        descend(evaluate, mean, first, width, budget, path, precision)
     if stop.due[0]:
         # The next call continues the descent, so that no search may be saved before its end.
         plan = replace(plan, options={**plan.options, "checkpoint": None})

@@ -1,8 +1,9 @@
 """A descent by a quasi-Newton method: what a smooth function is worth the first evaluations.
 
 BFGS with forward differences and damping: J. Nocedal and S. Wright, Numerical Optimization,
-chapters 6 and 18 (procedure 18.2). The curvature is at first 1 in every direction, and a step
-is no longer than the standard deviation of the search in any parameter.
+chapters 6 and 18 (procedure 18.2). The unit of a parameter is the standard deviation of the
+search. In these units the curvature is at first 1 in every direction, and a step is no longer
+than 1 in any parameter.
 """
 
 import math
@@ -11,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-_DIFFERENCE = 1.5e-8  # the step of a difference, as a share of a parameter of at least 1
 _LEAST_DECREASE = 1e-4  # of the decrease that the slope promises (Armijo)
 _SHORTEST, _LONGEST = 0.1, 0.5  # a step that was too long becomes as much shorter
 _MOST_TRIALS = 12  # of step lengths
@@ -26,6 +26,7 @@ def descend(
     width: Any,
     budget: int,
     path: list[tuple[Any, float]],
+    precision: float = 2.0**-52,
 ) -> None:
     """Descend from a start until no step improves the value.
 
@@ -36,32 +37,37 @@ def descend(
         width: The longest step in each parameter, shape (d,); 0: the parameter is constant.
         budget: The most evaluations.
         path: Gets every step that is tried and its value, but not the points of differences.
+        precision: The relative precision of points and values.
     """
     dim = len(start)
+    share_of_difference = math.sqrt(precision)
     x = np.array(start, dtype=np.float64)
     is_free = width > 0
-    longest = np.where(is_free, width, 1.0)
+    scale = np.where(is_free, width, 1.0)  # the unit of each parameter
     left = budget
     curvature = np.eye(dim)
     last_x = x
     last_gradient: Any = None
     while math.isfinite(value) and left > dim:
-        gradient = np.where(is_free, _differences(evaluate, x, value), 0.0)
+        steps = share_of_difference * np.maximum(scale, np.abs(x))
+        slopes = _differences(evaluate, x, value, steps)
+        gradient = np.where(is_free, scale * slopes, 0.0)
         left -= dim
         if not np.isfinite(gradient).all():
             break
         if np.abs(gradient).max() <= _FLAT * max(1.0, abs(value)):
             break
         if last_gradient is not None:
-            curvature = _update_curvature(curvature, x - last_x, gradient - last_gradient)
+            last_step = (x - last_x) / scale
+            curvature = _update_curvature(curvature, last_step, gradient - last_gradient)
         step = -np.linalg.solve(curvature, gradient)
         if not step @ gradient < 0:
             step = -gradient
-        step /= max(1.0, np.abs(step / longest).max())
+        step /= max(1.0, np.abs(step).max())
         slope = float(step @ gradient)
         share = 1.0
         for _ in range(min(_MOST_TRIALS, left)):
-            trial = x + share * step
+            trial = x + share * scale * step
             trial_value = float(evaluate(trial[None])[0])
             left -= 1
             path.append((trial, trial_value))
@@ -79,9 +85,8 @@ def descend(
         x, value = trial, trial_value
 
 
-def _differences(evaluate: Callable[[Any], Any], x: Any, value: float) -> Any:
+def _differences(evaluate: Callable[[Any], Any], x: Any, value: float, steps: Any) -> Any:
     """Return the gradient by forward differences; all of its points are evaluated at once."""
-    steps = _DIFFERENCE * np.maximum(1.0, np.abs(x))
     points = x + np.diag(steps)
     widths = np.diag(points) - x  # as rounded
     return (np.asarray(evaluate(points)) - value) / widths
