@@ -1,9 +1,9 @@
 """A descent by a quasi-Newton method: what a smooth function is worth the first evaluations.
 
 BFGS with forward differences and damping: J. Nocedal and S. Wright, Numerical Optimization,
-chapters 6 and 18 (procedure 18.2). The unit of a parameter is the standard deviation of the
-search. In these units the curvature is at first 1 in every direction, and a step is no longer
-than 1 in any parameter.
+chapters 6 and 18 (procedure 18.2). The units of parameters are in the ratios of their standard
+deviations, and have the geometric mean 1. In these units the curvature is at first 1 in every
+direction. A step is no longer than the standard deviation in any parameter.
 """
 
 import math
@@ -43,7 +43,8 @@ def descend(
     share_of_difference = math.sqrt(precision)
     x = np.array(start, dtype=np.float64)
     is_free = width > 0
-    scale = np.where(is_free, width, 1.0)  # the unit of each parameter
+    mean_width = math.exp(np.log(width[is_free]).mean()) if is_free.any() else 1.0
+    scale = np.where(is_free, width / mean_width, 1.0)  # the unit of each parameter
     left = budget
     curvature = np.eye(dim)
     last_x = x
@@ -63,7 +64,7 @@ def descend(
         step = -np.linalg.solve(curvature, gradient)
         if not step @ gradient < 0:
             step = -gradient
-        step /= max(1.0, np.abs(step).max())
+        step /= max(1.0, np.abs(step).max() / mean_width)
         slope = float(step @ gradient)
         share = 1.0
         for _ in range(min(_MOST_TRIALS, left)):
