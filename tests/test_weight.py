@@ -24,7 +24,7 @@ CEILINGS = {
     ("tetris", NATIVE): 52_500,
     ("kernels", PYTHON): 19_000,
     ("kernels", NATIVE): 45_480,
-    ("scripts", PYTHON): 22_560,
+    ("scripts", PYTHON): 22_700,
     ("tests", PYTHON + NATIVE): 122_000,
 }
 WORDS = 22_000  # of README and docs
