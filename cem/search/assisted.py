@@ -79,6 +79,10 @@ class ModelAssisted:
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Return candidates with values of the function, or of the model, as fitness."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._evaluate_population(candidates, generation)
+
+    def _evaluate_population(self, candidates: Any, generation: Any) -> Evaluation:
         state = self._optimizer.state
         x = _as_numbers(candidates).copy()
         points = _map_by_bounds(out_of_box, state, x)
@@ -202,7 +206,8 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         width = state.std.double().numpy()
         budget = min(plan.budget // 2, _DESCENT * len(mean))
         precision = torch.finfo(optimizer.dtype).eps
-        descend(evaluate, mean, first, width, budget, path, precision)
+        with np.errstate(over="ignore", invalid="ignore"):
+            descend(evaluate, mean, first, width, budget, path, precision)
     if stop.due[0]:
         # The next call continues the descent, so that no search may be saved before its end.
         plan = replace(plan, options={**plan.options, "checkpoint": None})

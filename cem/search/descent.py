@@ -49,11 +49,10 @@ def descend(
     curvature = np.eye(dim)
     last_x = x
     last_gradient: Any = None
-    while math.isfinite(value) and left > dim:
+    while math.isfinite(value) and left > dim and is_free.any():
         steps = share_of_difference * np.maximum(scale, np.abs(x))
-        slopes = _differences(evaluate, x, value, steps)
-        gradient = np.where(is_free, scale * slopes, 0.0)
-        left -= dim
+        gradient = scale * _differences(evaluate, x, value, np.where(is_free, steps, 0.0))
+        left -= int(is_free.sum())
         if not np.isfinite(gradient).all():
             break
         if np.abs(gradient).max() <= _FLAT * max(1.0, abs(value)):
@@ -61,9 +60,14 @@ def descend(
         if last_gradient is not None:
             last_step = (x - last_x) / scale
             curvature = _update_curvature(curvature, last_step, gradient - last_gradient)
-        step = -np.linalg.solve(curvature, gradient)
+        try:
+            step = -np.linalg.solve(curvature, gradient)
+        except np.linalg.LinAlgError:  # a function without a minimum has lost all curvature
+            break
         if not step @ gradient < 0:
             step = -gradient
+        if not np.isfinite(step).all():
+            break
         step /= max(1.0, np.abs(step).max() / mean_width)
         slope = float(step @ gradient)
         share = 1.0
@@ -87,10 +91,16 @@ def descend(
 
 
 def _differences(evaluate: Callable[[Any], Any], x: Any, value: float, steps: Any) -> Any:
-    """Return the gradient by forward differences; all of its points are evaluated at once."""
-    points = x + np.diag(steps)
-    widths = np.diag(points) - x  # as rounded
-    return (np.asarray(evaluate(points)) - value) / widths
+    """Return the gradient by forward differences; all of its points are evaluated at once.
+
+    Where the step is 0 the slope is not wanted, and is 0.
+    """
+    wanted = np.flatnonzero(steps)
+    points = x + np.diag(steps)[wanted]
+    widths = points[np.arange(len(wanted)), wanted] - x[wanted]  # as rounded
+    gradient = np.zeros(len(x))
+    gradient[wanted] = (np.asarray(evaluate(points)) - value) / widths
+    return gradient
 
 
 def _update_curvature(curvature: Any, step: Any, change: Any) -> Any:

@@ -63,7 +63,11 @@ class QuadraticModel:
             return
         self._size = enough[-1]
         self._center = np.array(center)
-        self._inverse = np.linalg.inv(factor)
+        try:
+            self._inverse = np.linalg.inv(factor)
+        except np.linalg.LinAlgError:  # a parameter whose standard deviation is 0
+            self.is_fitted = False
+            return
         order = np.argsort(values, kind="stable")
         values = values[order]
         points = np.array(self.points[-newest:])[order]
@@ -71,6 +75,10 @@ class QuadraticModel:
         weights = np.sqrt(np.linspace(_WEIGHT_OF_BEST, 1.0, len(values)))
         rows = self._features(points) * weights[:, None]
         targets = (values - self._offset) * weights
+        # A search that diverges has squares that overflow.
+        self.is_fitted = bool(np.isfinite(rows).all() and np.isfinite(targets).all())
+        if not self.is_fitted:
+            return
         self._coefficients = _solve_least_squares(rows, targets)
         self.is_fitted = bool(np.isfinite(self._coefficients).all())
 

@@ -154,6 +154,29 @@ class TestMinimize:
         assert result.settings["noise"]
         assert result.settings["model"] is None
 
+    @pytest.mark.parametrize(
+        "function",
+        [
+            lambda x: float(x.sum()),  # has no minimum
+            lambda x: 1.0,
+            lambda x: float(np.exp(300 * x).sum()),  # overflows
+            lambda x: float(abs(x).sum() ** 0.1),
+        ],
+    )
+    def test_a_strange_function_ends_by_its_budget_or_at_rest(self, function):
+        options = {"vectorize": "loop", "budget": 300, "seed": 1}
+        result = minimize(function, np.full(2, 0.5), [1.0, 0.5], **options)
+        assert result.evaluations <= 300
+        assert result.fun <= function(np.full(2, 0.5))
+
+    def test_a_parameter_that_is_not_searched_stays(self):
+        options = {"vectorize": "loop", "budget": 120, "seed": 1}
+        result = minimize(
+            lambda x: float(((x - 1) ** 2).sum()), np.zeros(2), [1.0, 0.0], **options
+        )
+        assert result.x[1] == 0.0
+        assert result.fun < 1.001
+
     def test_what_does_not_go_with_a_model_is_named(self):
         with pytest.raises(ValueError, match="'auto', 'quadratic' or None for model, got 'gp'"):
             minimize(rosenbrock, np.zeros(2), 1.0, model="gp")
