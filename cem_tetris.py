@@ -5,6 +5,7 @@ overwrites the other's files, and in a checkout the installed one is found first
 this module is its own, so it can say so.
 """
 
+import functools
 import importlib
 import sys
 from importlib.util import find_spec
@@ -20,6 +21,7 @@ OTHERS = {
 _MARK = "from kernels.version import __version__"  # All of ours have this line.
 
 
+@functools.cache  # `cem` and `tetris` both ask when they are imported
 def explain_clash() -> str:
     """Return which package is not this project's, and the way out; empty where all are."""
     for package, distribution in OTHERS.items():

@@ -25,7 +25,7 @@ CEILINGS = {
     ("kernels", PYTHON): 19_000,
     ("kernels", NATIVE): 45_480,
     ("scripts", PYTHON): 22_700,
-    ("tests", PYTHON + NATIVE): 122_000,
+    ("tests", PYTHON + NATIVE): 122_100,
 }
 WORDS = 22_000  # of README and docs
 

@@ -128,7 +128,7 @@ class ModelAssisted:
             missing = missing[np.argsort(predictions, kind="stable")]
         chosen = missing[:count]
         population = _as_population(self._optimizer, x[chosen])
-        fitness = _as_numbers(self._evaluator(population, generation, done).fitness)
+        fitness = _fitness_of(self._evaluator(population, generation, done))
         self.evaluations += len(chosen)
         for index, value in zip(chosen, self._sign * fitness, strict=True):
             # A failure is infinitely bad, and still evaluated.
@@ -187,7 +187,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         nonlocal evaluations
         stop.check()
         x = _as_population(optimizer, _map_by_bounds(into_box, state, points))
-        values = sign * _as_numbers(evaluator(x, 0, evaluations).fitness)
+        values = sign * _fitness_of(evaluator(x, 0, evaluations))
         evaluations += len(points)
         if target is not None and (values <= sign * target).any():
             best = int(np.nanargmin(values))
@@ -222,6 +222,18 @@ def _as_population(optimizer: CrossEntropyMethod, x: Any) -> Any:
     """Return candidates, float64, as the kind and dtype of those that an optimizer draws."""
     candidates = torch.from_numpy(x).to(optimizer.dtype)
     return candidates.numpy() if isinstance(optimizer.mean, np.ndarray) else candidates
+
+
+def _fitness_of(evaluation: Evaluation) -> Any:
+    """Return the fitness of candidates as an array, float64.
+
+    Raises:
+        ValueError: If other candidates were evaluated, to which the model would give the place
+            of those that were drawn.
+    """
+    if evaluation.candidates is not None:
+        raise ValueError("expected fitness alone for model='quadratic', got other candidates")
+    return _as_numbers(evaluation.fitness)
 
 
 def _as_numbers(fitness: Any) -> Any:

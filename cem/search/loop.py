@@ -99,8 +99,9 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
         history.generations += last.optimizer.generation
         if number == 0:
             # The seed of a search that was resumed, or the one that was drawn.
-            plan = replace(plan, seed=last.optimizer.seed)
-            plan = replace(plan, start=start_of_restarts, path=())
+            # Restarts begin at the start of the call, and not at the end of the descent.
+            seed = last.optimizer.seed
+            plan = replace(plan, seed=seed, start=start_of_restarts, path=())
         if reason is Reason.NOISE:
             if left >= plan.population_size:
                 # Begin again with a method for noisy objectives.

@@ -196,6 +196,7 @@ def choose_plan(
     config = _choose_config(len(first), options)
     population_size = _choose_population(len(first), config, options)
     policy, most_restarts = _choose_restarts(options["restarts"], config)
+    declares_noise = getattr(objective, "is_noisy", False) is True
     budget = options["budget"]
     agreeing = float(_AGREEING)
     if budget is None:
@@ -217,16 +218,20 @@ def choose_plan(
         most_restarts=most_restarts,
         agreeing=agreeing if most_restarts is None else math.inf,
         adapts_to_noise=adapts_to_noise,
-        declares_noise=getattr(objective, "is_noisy", False) is True,
+        declares_noise=declares_noise,
         code=code,
         termination_options=termination_options,
         options=options,
-        uses_model=_uses_model(config, len(first), constraints, objective, options),
+        uses_model=_uses_model(config, len(first), constraints, declares_noise, options),
     )
 
 
 def _uses_model(
-    config: CEMConfig, dim: int, constraints: Any, objective: Any, options: Mapping[str, Any]
+    config: CEMConfig,
+    dim: int,
+    constraints: Constraints | None,
+    declares_noise: bool,
+    options: Mapping[str, Any],
 ) -> bool:
     """Return whether a model chooses candidates: the option ``model``, or by the kind of call.
 
@@ -242,12 +247,11 @@ def _uses_model(
         "a full covariance with evolution paths": config.paths and config.covariance == "full",
         "real parameters alone": not (config.families or config.integers_of(dim)),
         "no constraints": constraints is None,
-        "an objective that is not noisy": not getattr(objective, "is_noisy", False),
+        "an objective that is not noisy": not declares_noise,
         "the CPU": torch.device(options["device"] or "cpu").type == "cpu",
     }
-    is_by_one = options["vectorize"] == "loop" or options["workers"] is not None
     obstacles["no checkpoint of a function of populations"] = (
-        is_by_one or options["checkpoint"] is None
+        _is_called_by_one(options) or options["checkpoint"] is None
     )
     for name in ("graph", "distributed", "asynchronous"):
         obstacles[f"no {name}"] = not options[name]
@@ -258,6 +262,11 @@ def _uses_model(
     is_serial = options["vectorize"] == "loop" and options["workers"] is None
     is_chosen = model == "quadratic" or (is_serial and dim <= _MOST_FOR_A_MODEL)
     return is_chosen and not missing
+
+
+def _is_called_by_one(options: Mapping[str, Any]) -> bool:
+    """Return whether the objective is called candidate by candidate."""
+    return options["vectorize"] == "loop" or options["workers"] is not None
 
 
 def _bind_arguments(objective: Any, arguments: Any) -> tuple[Any, str]:
@@ -287,7 +296,7 @@ def _build_constraints(options: Mapping[str, Any], space: Space | None) -> Const
         names = " and ".join(clashing)
         raise ValueError(f"expected no constraints with {names}=True, got some")
     # Like the objective, constraints get single candidates, or else a population at once.
-    by_one = options["vectorize"] == "loop" or options["workers"] is not None
+    by_one = _is_called_by_one(options)
     named = None
     if space is not None:
         # Makes a function of candidates from one of named parameters.

@@ -55,7 +55,7 @@ class Monitor(Callback):
         history: History,
         termination: Termination,
         population_size: int,
-        budget: float,
+        budget: int | None,
         is_first: bool,
     ) -> None:
         """Begin with a search.
@@ -65,7 +65,8 @@ class Monitor(Callback):
             history: The recorded generations of all searches, to which this one adds its own.
             termination: Finds the reasons to end in the records of a search.
             population_size: The candidates per generation.
-            budget: The evaluations of the search after which the monitor ends it.
+            budget: The evaluations of a search with a model, after which the monitor ends it.
+                None: the trainer counts the generations of the budget.
             is_first: Whether no search before has had a success. Only such a search may end
                 because the objective is noisy.
         """
@@ -93,11 +94,12 @@ class Monitor(Callback):
         another in which every candidate failed: their best fitness is NaN.
         """
         evaluations = record.generation * self._population_size
-        evaluations = int(record.metrics.get(EVALUATIONS, evaluations))
+        if self._budget is not None:
+            evaluations = int(record.metrics[EVALUATIONS])
         self._history.add(record, self._population_size, evaluations)
         reasons = self._termination.reasons(record)
         reason = reasons[0] if reasons else None
-        if evaluations >= self._budget:
+        if self._budget is not None and evaluations >= self._budget:
             reason = reason or Reason.BUDGET
         is_seen = self.detector is not None and self.detector.has_seen_noise(record.generation)
         if is_seen or self._is_known_as_noisy:
@@ -151,8 +153,7 @@ class Search:
         )
         self.optimizer = optimizer
         self._attempt = attempt
-        # Without a model the trainer counts the generations of the budget.
-        budget = attempt.budget if plan.uses_model else math.inf
+        budget = attempt.budget if plan.uses_model else None
         self._monitor = Monitor(
             plan, session.history, termination, attempt.population_size, budget, is_first
         )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from kernels.loader import cache
 from kernels.loader.toolchain import BuildError
+from kernels.support.system import processor_lines
 
 FOLDER = Path(__file__).parents[1] / "prebuilt"
 INDEX = "index.json"
@@ -38,10 +39,7 @@ def instruction_sets() -> tuple[str, ...]:
     machine = platform.machine()
     if machine != "x86_64":
         return (machine,)
-    try:
-        return choose_x86_sets(Path("/proc/cpuinfo").read_text(errors="replace"))
-    except OSError:
-        return ()
+    return choose_x86_sets("\n".join(processor_lines()))
 
 
 def choose_x86_sets(cpuinfo: str) -> tuple[str, ...]:

@@ -355,7 +355,7 @@ def _cem_with_model(objective: Objective, seed: int) -> None:
     minimize(objective.one, start, std, budget=budget, seed=seed, vectorize="loop")
 
 
-def _slsqp(objective: Objective, seed: int, start: Any) -> Any:
+def _slsqp(objective: Objective, start: Any) -> Any:
     """Minimise an objective by SLSQP of SciPy from a start, and return the best candidate."""
     import scipy.optimize
 
@@ -371,7 +371,7 @@ def _slsqp_restarts(objective: Objective, seed: int) -> None:
     generator = np.random.default_rng(seed)
     start = objective.start
     while True:
-        _slsqp(objective, seed, start)
+        _slsqp(objective, start)
         start = generator.uniform(*objective.box)
 
 
@@ -382,7 +382,7 @@ def _pycma_lq(objective: Objective, seed: int, *, descends: bool = False) -> Non
     generator = np.random.default_rng(seed)
     start = objective.start
     if descends:
-        start = _slsqp(objective, seed, start)
+        start = _slsqp(objective, start)
     for restart in itertools.count():
         options = {"seed": seed + restart, "verbose": -9, "verb_log": 0}
         options["maxfevals"] = objective.budget

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cem import maximize, minimize
+from cem import Evaluation, maximize, minimize
 from cem.search.descent import descend
 from cem.search.quadratic import QuadraticModel
 
@@ -168,6 +168,20 @@ class TestMinimize:
         result = minimize(function, np.full(2, 0.5), [1.0, 0.5], **options)
         assert result.evaluations <= 300
         assert result.fun <= function(np.full(2, 0.5))
+
+    def test_a_metric_of_the_same_name_is_the_objectives_own(self):
+        def objective(x):
+            return Evaluation((x**2).sum(-1), {"evaluations": 7})
+
+        result = minimize(objective, torch.ones(2), 1.0, budget=60, population_size=6, seed=1)
+        assert result.history["evaluations"] == list(range(6, 61, 6))
+
+    def test_repaired_candidates_do_not_go_with_a_model(self):
+        def objective(x):
+            return Evaluation((x**2).sum(-1), candidates=x.round())
+
+        with pytest.raises(ValueError, match="expected fitness alone"):
+            minimize(objective, torch.ones(2), 1.0, model="quadratic", budget=60)
 
     def test_a_parameter_that_is_not_searched_stays(self):
         options = {"vectorize": "loop", "budget": 120, "seed": 1}
