@@ -8,7 +8,7 @@ distribution then moves by the values of those and by the model's for all others
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cem.core.bounds import into_box, out_of_box
 from cem.core.evaluation import Evaluation
-from cem.core.state import MEAN, State, transformed_bounds
+from cem.core.state import MEAN, transformed_bounds
 from cem.optimizer import CrossEntropyMethod
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import Interrupted, StopRequest
@@ -32,6 +32,89 @@ _COMPARED = 15  # the least number of the newest points by which it is measured
 _GROWTH = 1.5  # evaluations of a generation so far, if they were too few
 _DESCENT = 50  # the most evaluations of the descent, for each parameter
 _NOISY = 1e-12  # the difference of two values of one point, as a share of them, that is noise
+
+
+class Problem:
+    """The function of a search as one to minimise.
+
+    A candidate is what the function gets. With bounds the distribution moves in a space without
+    them, and a smooth map takes its points into the box; without bounds both are the same.
+    """
+
+    def __init__(self, optimizer: CrossEntropyMethod, evaluator: Evaluator) -> None:
+        """Take the optimizer's bounds, dtype and kind of candidates, and who evaluates them."""
+        self.optimizer = optimizer
+        self.workers = evaluator.workers
+        self._evaluator = evaluator
+        self._sign = -1.0 if optimizer.maximize else 1.0
+        self._is_numpy = isinstance(optimizer.mean, np.ndarray)
+
+    def points_of(self, candidates: Any) -> Any:
+        """Return candidates as points of the search space; both have shape (n, d), float64."""
+        return self._map_by_bounds(out_of_box, candidates)
+
+    def candidates_at(self, points: Any) -> Any:
+        """Return the candidates of points, (n, d), rounded to the dtype of the search."""
+        candidates = self._map_by_bounds(into_box, points)
+        return torch.from_numpy(candidates).to(self.optimizer.dtype).double().numpy()
+
+    def as_population(self, candidates: Any) -> Any:
+        """Return candidates, (n, d), as the kind and dtype that the optimizer draws."""
+        population = torch.from_numpy(candidates).to(self.optimizer.dtype)
+        return population.numpy() if self._is_numpy else population
+
+    def evaluate(self, candidates: Any, generation: int, first_index: int) -> Any:
+        """Return the values to minimise of candidates, shape (n,), float64; NaN for a failure.
+
+        Raises:
+            ValueError: If other candidates were evaluated in their place, of which the model
+                would not know.
+        """
+        population = self.as_population(candidates)
+        evaluation = self._evaluator(population, generation, first_index)
+        if evaluation.candidates is not None:
+            raise ValueError(
+                "expected fitness alone for model='quadratic', got other candidates"
+            )
+        return self.value_of(torch.as_tensor(evaluation.fitness).double().numpy())
+
+    def value_of(self, fitness: Any) -> Any:
+        """Return the value to minimise of a fitness, and the fitness of such a value."""
+        return self._sign * fitness
+
+    def _map_by_bounds(self, map_points: Callable[..., Tensor], points: Any) -> Any:
+        box = transformed_bounds(self.optimizer.state)
+        if box is None:
+            return np.array(points)
+        low, high = (end.double().unsqueeze(-2) for end in box)
+        return map_points(torch.from_numpy(points), low, high).numpy()
+
+
+@dataclass
+class Generation:
+    """The candidates of a generation, of which some have been evaluated.
+
+    Attributes:
+        number: The number of the generation.
+        candidates: The candidates, shape (N, d).
+        points: The same as points of the search space.
+        values: Their values to minimise, shape (N,): NaN: not evaluated; infinity: failed.
+    """
+
+    number: int
+    candidates: Any
+    points: Any
+    values: Any
+
+    @property
+    def is_missing(self) -> Any:
+        """Which candidates have not been evaluated, flags of shape (N,)."""
+        return np.isnan(self.values)
+
+    @property
+    def has_value(self) -> Any:
+        """Which candidates have been evaluated with success, flags of shape (N,)."""
+        return np.isfinite(self.values)
 
 
 class ModelAssisted:
@@ -58,105 +141,141 @@ class ModelAssisted:
                 mean is the best one.
         """
         self.evaluations = 0
-        self._optimizer = optimizer
-        self._evaluator = evaluator
+        self._problem = Problem(optimizer, evaluator)
         self._budget = budget
-        self._sign = -1.0 if optimizer.maximize else 1.0
         self._model = QuadraticModel(optimizer.dim)
-        self._first: tuple[Any, float] | None = None
+        self._path = path
         for point, value in path:
             self._model.add(point, value)
-        if path:
-            self._first = min(path, key=lambda pair: pair[1])
 
     def restore(self, evaluated: Sequence[tuple[Any, float | None]]) -> None:
         """Take up the candidates that a search had evaluated by its checkpoint."""
-        state = self._optimizer.state
         self.evaluations = len(evaluated)
-        for x, value in evaluated:
-            point = _map_by_bounds(out_of_box, state, np.array([x]))[0]
-            self._model.add(point, math.nan if value is None else self._sign * value)
+        for candidate, fitness in evaluated:
+            point = self._problem.points_of(np.array([candidate]))[0]
+            value = math.nan if fitness is None else self._problem.value_of(fitness)
+            self._model.add(point, value)
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Return candidates with values of the function, or of the model, as fitness."""
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._evaluate_population(candidates, generation)
+            population = self._begin(candidates, int(generation))
+            if self._model.is_fitted:
+                self._insert_minimum(population)
+                self._evaluate_until_trusted(population)
+                self._predict_others(population)
+            else:
+                self._evaluate(population, len(population.values))
+        return Evaluation(
+            torch.from_numpy(self._problem.value_of(population.values)),
+            metrics={EVALUATIONS: self.evaluations},
+            candidates=self._problem.as_population(population.candidates),
+        )
 
-    def _evaluate_population(self, candidates: Any, generation: Any) -> Evaluation:
-        state = self._optimizer.state
-        x = _as_numbers(candidates).copy()
-        points = _map_by_bounds(out_of_box, state, x)
-        values = np.full(len(x), math.nan)
-        if generation == 0 and self._first is not None:
-            points[0], values[0] = self._first
-            x[0] = _map_by_bounds(into_box, state, points[:1])[0]
+    def _begin(self, drawn: Any, number: int) -> Generation:
+        """Return a generation before its first evaluation, and fit the model for it."""
+        candidates = torch.as_tensor(drawn).double().numpy().copy()
+        values = np.full(len(candidates), math.nan)
+        population = Generation(number, candidates, self._problem.points_of(candidates), values)
+        if number == 0 and self._path:
+            # The start of the search is known, and one of its candidates.
+            population.points[0], values[0] = min(self._path, key=lambda pair: pair[1])
+            candidates[0] = self._problem.candidates_at(population.points[:1])[0]
+        state = self._problem.optimizer.state
         assert state.factor is not None, "a model needs a full covariance"
         center = state.distribution[MEAN].double().numpy()
-        model = self._model
-        model.fit(center, state.factor.double().numpy())
-        if not model.is_fitted:
-            self._evaluate(x, points, values, len(x), generation)
-            return self._as_evaluation(x, values)
-        # The candidate that is predicted to be the worst makes room for the model's minimum.
-        worst = int(np.argmax(np.where(np.isnan(values), model.predict(points), -math.inf)))
-        minimum = _map_by_bounds(into_box, state, model.minimum(math.sqrt(len(center)))[None])
-        x[worst] = _as_numbers(_as_population(self._optimizer, minimum))[0]  # rounded
-        points[worst] = _map_by_bounds(out_of_box, state, x[worst][None])[0]
-        wanted = max(1, self._evaluator.workers)
-        while True:
-            self._evaluate(x, points, values, wanted, generation)
-            count = int(np.isfinite(values).sum())
-            if self.evaluations >= self._budget or wanted >= len(x):
-                break
-            compared = max(_COMPARED, min(int(1.2 * count), int(0.75 * len(x))))
-            if count and model.agreement(compared) >= _AGREEMENT:
-                break
-            wanted = max(wanted + 1, math.ceil(_GROWTH * wanted))
-        self._predict_others(points, values)
-        return self._as_evaluation(x, values)
+        self._model.fit(center, state.factor.double().numpy())
+        return population
 
-    def _evaluate(self, x: Any, points: Any, values: Any, wanted: int, generation: Any) -> None:
-        """Evaluate candidates, the best by the model first, until so many have a value."""
-        is_missing = np.isnan(values)
-        done = len(values) - int(is_missing.sum())
+    def _insert_minimum(self, population: Generation) -> None:
+        """Put the model's minimum in the place of the candidate that it predicts the worst.
+
+        The minimum is sought within the radius that a candidate has on average.
+        """
+        predictions = self._model.predict(population.points)
+        worst = int(np.argmax(np.where(population.is_missing, predictions, -math.inf)))
+        radius = math.sqrt(population.points.shape[1])
+        minimum = self._problem.candidates_at(self._model.minimum(radius)[None])
+        population.candidates[worst] = minimum[0]
+        population.points[worst] = self._problem.points_of(minimum)[0]
+
+    def _evaluate_until_trusted(self, population: Generation) -> None:
+        """Evaluate more and more candidates, until the model ranks new points rightly."""
+        size = len(population.values)
+        wanted = max(1, self._problem.workers)
+        while True:
+            self._evaluate(population, wanted)
+            if self.evaluations >= self._budget or wanted >= size:
+                return
+            count = int(population.has_value.sum())
+            compared = max(_COMPARED, min(int(1.2 * count), int(0.75 * size)))
+            if count and self._model.agreement(compared) >= _AGREEMENT:
+                return
+            wanted = max(wanted + 1, math.ceil(_GROWTH * wanted))
+
+    def _evaluate(self, population: Generation, wanted: int) -> None:
+        """Evaluate candidates, the best by the model first, until ``wanted`` of them are."""
+        missing = np.flatnonzero(population.is_missing)
+        done = len(population.values) - len(missing)
         count = min(wanted - done, self._budget - self.evaluations)
         if count <= 0:
             return
-        missing = np.flatnonzero(is_missing)
         if self._model.is_fitted:
-            predictions = self._model.predict(points[missing])
+            predictions = self._model.predict(population.points[missing])
             missing = missing[np.argsort(predictions, kind="stable")]
         chosen = missing[:count]
-        population = _as_population(self._optimizer, x[chosen])
-        fitness = _fitness_of(self._evaluator(population, generation, done))
+        values = self._problem.evaluate(population.candidates[chosen], population.number, done)
         self.evaluations += len(chosen)
-        for index, value in zip(chosen, self._sign * fitness, strict=True):
-            # A failure is infinitely bad, and still evaluated.
-            values[index] = math.inf if math.isnan(value) else value
-            self._model.add(points[index], value)
+        population.values[chosen] = np.where(np.isnan(values), math.inf, values)
+        for point, value in zip(population.points[chosen], values, strict=True):
+            self._model.add(point, value)
 
-    def _predict_others(self, points: Any, values: Any) -> None:
+    def _predict_others(self, population: Generation) -> None:
         """Give candidates that were not evaluated the values of the model.
 
         These are shifted so that the model has the best value of this generation, and none of
         them is better than that. If nothing succeeded, the best value of all is taken.
         """
-        is_missing = np.isnan(values)
+        is_missing = population.is_missing
         if not is_missing.any():
             return
-        is_known = np.isfinite(values)
-        predictions = self._model.predict(points)
+        has_value = population.has_value
+        predictions = self._model.predict(population.points)
         best = min(self._model.values)
-        if is_known.any():
-            best = values[is_known].min()
-            predictions += best - predictions[is_known].min()
+        if has_value.any():
+            best = population.values[has_value].min()
+            predictions += best - predictions[has_value].min()
         least = np.nextafter(best, math.inf)
-        values[is_missing] = np.maximum(predictions[is_missing], least)
+        population.values[is_missing] = np.maximum(predictions[is_missing], least)
 
-    def _as_evaluation(self, x: Any, values: Any) -> Evaluation:
-        fitness = torch.from_numpy(self._sign * values)
-        metrics = {EVALUATIONS: self.evaluations}
-        return Evaluation(fitness, metrics, _as_population(self._optimizer, x))
+
+class Walk:
+    """Evaluates points for a descent, until a stop is due or the target is reached.
+
+    Attributes:
+        evaluations: The points that were evaluated.
+        path: Points and their values: those that the descent adds, and one at the target.
+    """
+
+    def __init__(self, problem: Problem, stop: StopRequest, target: float | None) -> None:
+        """Begin; ``target`` is a fitness, or None."""
+        self.evaluations = 0
+        self.path: list[tuple[Any, float]] = []
+        self._problem = problem
+        self._stop = stop
+        self._target = -math.inf if target is None else problem.value_of(target)
+
+    def __call__(self, points: Any) -> Any:
+        """Return the values of points, shape (n, d); raise Interrupted at the end."""
+        self._stop.check()
+        candidates = self._problem.candidates_at(points)
+        values = self._problem.evaluate(candidates, 0, self.evaluations)
+        self.evaluations += len(points)
+        if (values <= self._target).any():
+            best = int(np.nanargmin(values))
+            self.path.append((points[best], values[best]))
+            raise Interrupted("the target is reached")
+        return values
 
 
 def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> tuple[Plan, int]:
@@ -171,80 +290,42 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     if not plan.uses_model:
         return plan, 0
     optimizer = plan.build_optimizer(plan.start, plan.population_size, 0)
-    state = optimizer.state
     if plan.options["checkpoint"] is not None:
-        folder = Path(plan.options["checkpoint"])
-        folder.mkdir(parents=True, exist_ok=True)
-        search = {"objective": plan.name, "code": plan.code, "mean": plan.first.tolist()}
-        search["std"] = optimizer.std.tolist()
-        evaluator.open_journal(folder / "descent.jsonl", search)
-    sign = -1.0 if plan.maximize else 1.0
-    target = plan.termination_options["target"]
-    path: list[tuple[Any, float]] = []
-    evaluations = 0
-
-    def evaluate(points: Any) -> Any:
-        nonlocal evaluations
-        stop.check()
-        x = _as_population(optimizer, _map_by_bounds(into_box, state, points))
-        values = sign * _fitness_of(evaluator(x, 0, evaluations))
-        evaluations += len(points)
-        if target is not None and (values <= sign * target).any():
-            best = int(np.nanargmin(values))
-            path.append((points[best], values[best]))
-            raise Interrupted("the target is reached")
-        return values
-
-    mean = state.distribution[MEAN].double().numpy()
+        _open_journal(plan, optimizer, evaluator)
+    problem = Problem(optimizer, evaluator)
+    walk = Walk(problem, stop, plan.termination_options["target"])
+    mean = optimizer.state.distribution[MEAN].double().numpy()
     with suppress(Interrupted):
-        first, second = evaluate(np.stack([mean, mean]))
+        first, second = walk(np.stack([mean, mean]))
         if not math.isfinite(first):
-            return plan, evaluations
+            return plan, walk.evaluations
         if abs(first - second) > _NOISY * max(abs(first), abs(second)):
-            return replace(plan, uses_model=False), evaluations
-        path.append((mean, first))
-        width = state.std.double().numpy()
+            return replace(plan, uses_model=False), walk.evaluations
+        walk.path.append((mean, first))
+        width = optimizer.state.std.double().numpy()
         budget = min(plan.budget // 2, _DESCENT * len(mean))
         precision = torch.finfo(optimizer.dtype).eps
         with np.errstate(over="ignore", invalid="ignore"):
-            descend(evaluate, mean, first, width, budget, path, precision)
+            descend(walk, mean, first, width, budget, walk.path, precision)
     if stop.due[0]:
         # The next call continues the descent, so that no search may be saved before its end.
         plan = replace(plan, options={**plan.options, "checkpoint": None})
-    if not path:
-        return plan, evaluations
-    best = min(path, key=lambda pair: pair[1])[0]
-    x = _as_population(optimizer, _map_by_bounds(into_box, state, best[None]))[0]
-    return replace(plan, start=Start(x, plan.start.std), path=path), evaluations
+    if not walk.path:
+        return plan, walk.evaluations
+    best, _ = min(walk.path, key=lambda pair: pair[1])
+    start = problem.as_population(problem.candidates_at(best[None]))[0]
+    plan = replace(plan, start=Start(start, plan.start.std), path=walk.path)
+    return plan, walk.evaluations
 
 
-def _as_population(optimizer: CrossEntropyMethod, x: Any) -> Any:
-    """Return candidates, float64, as the kind and dtype of those that an optimizer draws."""
-    candidates = torch.from_numpy(x).to(optimizer.dtype)
-    return candidates.numpy() if isinstance(optimizer.mean, np.ndarray) else candidates
-
-
-def _fitness_of(evaluation: Evaluation) -> Any:
-    """Return the fitness of candidates as an array, float64.
-
-    Raises:
-        ValueError: If other candidates were evaluated, to which the model would give the place
-            of those that were drawn.
-    """
-    if evaluation.candidates is not None:
-        raise ValueError("expected fitness alone for model='quadratic', got other candidates")
-    return _as_numbers(evaluation.fitness)
-
-
-def _as_numbers(fitness: Any) -> Any:
-    """Return fitness as an array, float64."""
-    return torch.as_tensor(fitness).double().numpy()
-
-
-def _map_by_bounds(map_points: Callable[..., Tensor], state: State, points: Any) -> Any:
-    """Map points, shape (n, d), by one of the maps of bounds that are transformed."""
-    box = transformed_bounds(state)
-    if box is None:
-        return np.array(points)
-    low, high = (end.double().unsqueeze(-2) for end in box)
-    return map_points(torch.from_numpy(points), low, high).numpy()
+def _open_journal(plan: Plan, optimizer: CrossEntropyMethod, evaluator: Evaluator) -> None:
+    """Let a call that is repeated take the evaluations of its descent from a file."""
+    folder = Path(plan.options["checkpoint"])
+    folder.mkdir(parents=True, exist_ok=True)
+    search = {
+        "objective": plan.name,
+        "code": plan.code,
+        "mean": plan.first.tolist(),
+        "std": optimizer.std.tolist(),
+    }
+    evaluator.open_journal(folder / "descent.jsonl", search)

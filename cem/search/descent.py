@@ -70,24 +70,51 @@ def descend(
             break
         step /= max(1.0, np.abs(step).max() / mean_width)
         slope = float(step @ gradient)
-        share = 1.0
-        for _ in range(min(_MOST_TRIALS, left)):
-            trial = x + share * scale * step
-            trial_value = float(evaluate(trial[None])[0])
-            left -= 1
-            path.append((trial, trial_value))
-            excess = trial_value - value - share * slope
-            if trial_value < value and trial_value <= value + _LEAST_DECREASE * share * slope:
-                break
-            # The minimum of the parabola through value, slope and the trial's value.
-            ratio = _SHORTEST
-            if math.isfinite(excess) and excess > 0:
-                ratio = min(_LONGEST, max(_SHORTEST, -share * slope / (2 * excess)))
-            share *= ratio
-        else:
+        number_before = len(path)
+        is_better = _shorten_until_better(
+            evaluate, x, value, scale * step, slope, min(_MOST_TRIALS, left), path
+        )
+        left -= len(path) - number_before
+        if not is_better:
             break
         last_x, last_gradient = x, gradient
-        x, value = trial, trial_value
+        x, value = path[-1]
+
+
+def _shorten_until_better(
+    evaluate: Callable[[Any], Any],
+    x: Any,
+    value: float,
+    step: Any,
+    slope: float,
+    most: int,
+    path: list[tuple[Any, float]],
+) -> bool:
+    """Try a step from x, and shorter ones; return whether one decreased the value enough.
+
+    Args:
+        evaluate: Maps points, shape (n, d), to their values, shape (n,).
+        x: The point to step from, shape (d,).
+        value: Its value.
+        step: The longest step, shape (d,).
+        slope: The change of the value that the gradient predicts for it, below 0.
+        most: The most trials.
+        path: Gets the points that are tried and their values, the good one last.
+    """
+    share = 1.0
+    for _ in range(most):
+        trial = x + share * step
+        trial_value = float(evaluate(trial[None])[0])
+        path.append((trial, trial_value))
+        if trial_value < value and trial_value <= value + _LEAST_DECREASE * share * slope:
+            return True
+        # The minimum of the parabola through the value, the slope and the trial's value.
+        excess = trial_value - value - share * slope
+        ratio = _SHORTEST
+        if math.isfinite(excess) and excess > 0:
+            ratio = min(_LONGEST, max(_SHORTEST, -share * slope / (2 * excess)))
+        share *= ratio
+    return False
 
 
 def _differences(evaluate: Callable[[Any], Any], x: Any, value: float, steps: Any) -> Any:
