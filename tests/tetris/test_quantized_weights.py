@@ -110,7 +110,7 @@ STEPS = ("step_0_1", "holes", "step_pair_3_0_6", "step_8_6", "wells")
 
 def test_one_feature_of_an_engine_stands_for_all_of_a_table() -> None:
     assert engine_features(feature_names("dt")) == feature_names("dt")
-    assert engine_features(STEPS) == ("holes", "wells", "step_features_1", "step_features_2")
+    assert engine_features(STEPS) == ("holes", "wells", "step_features", "step_pair_features")
     other = ("holes", "wells", "step_1_0", "step_pair_0_0_0")
     assert extension(STEPS).name == extension(other).name
 

@@ -9,8 +9,10 @@ as long has the same quantized weights.
 The engines look the features of steps up in tables of weights: see `engine_weights`.
 """
 
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
@@ -29,11 +31,41 @@ _MANTISSA_BITS = 52  # In a float64 the exponent is above them.
 _SLOTS = 16
 _FIRST_COLUMN = 2
 _CLASSES = 8
+_HEIGHTS = 32
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The features of a family, which share a table of weights in the engine.
+
+    Attributes:
+        family: The family's name, which the features' names begin with.
+        sizes: The dimensions of the table beside the column.
+        offset: The table's column is that of a feature plus this.
+    """
+
+    family: str
+    sizes: tuple[int, ...]
+    offset: int = 0
+
+    @property
+    def form(self) -> re.Pattern[str]:
+        """Matches the names of the features; its groups are column and classes."""
+        return re.compile(self.family + r"_(\d+)" * (1 + len(self.sizes)))
+
+    @property
+    def engine_feature(self) -> str:
+        """The engine's feature that adds the entries of the table."""
+        return f"{self.family}_features"
+
+
 _TABLES = (
-    (re.compile(r"step_(\d+)_(\d+)"), "step_features_1"),
-    (re.compile(r"step_pair_(\d+)_(\d+)_(\d+)"), "step_features_2"),
+    _Table("step", (_CLASSES,)),
+    _Table("step_pair", (_CLASSES, _CLASSES)),
+    _Table("step_triple", (_CLASSES, _CLASSES, _CLASSES), offset=1),
+    _Table("height_step", (_HEIGHTS, _CLASSES)),
 )
-"""The features that share a table, and the engine's feature that adds its entries."""
+"""In the order in which they follow the other weights."""
 
 
 def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -82,8 +114,14 @@ def engine_features(names: Sequence[str]) -> tuple[str, ...]:
     One feature of the engine, which looks a weight up in a table, replaces all features of
     steps that share this table. All other features stay.
     """
-    others = (name for name in names if not any(form.fullmatch(name) for form, _ in _TABLES))
-    tables = (table for form, table in _TABLES if any(map(form.fullmatch, names)))
+    others = list(names)
+    tables = []
+    for table in _TABLES:
+        form = table.form
+        remaining = [name for name in others if not form.fullmatch(name)]
+        if len(remaining) < len(others):
+            tables.append(table.engine_feature)
+        others = remaining
     return (*others, *tables)
 
 
@@ -118,31 +156,30 @@ def _weight_indices(names: tuple[str, ...], device: torch.device) -> Tensor | No
     index_of = {name: index for index, name in enumerate(names)}
     zero = len(names)
     indices = [index_of.get(name, zero) for name in engine_names]
-    for form, table in _TABLES:
-        if table in engine_names:
-            indices += _table_indices(form, index_of, zero)
+    for table in _TABLES:
+        if table.engine_feature in engine_names:
+            indices += _table_indices(table, index_of, zero)
     return torch.tensor(indices, device=device)
 
 
-def _table_indices(form: re.Pattern[str], index_of: dict[str, int], zero: int) -> list[int]:
+def _table_indices(table: _Table, index_of: dict[str, int], zero: int) -> list[int]:
     """Return for each entry of a table of weights the index of the entry's feature.
 
-    A table has the dimensions column, class of the step at this column and, for features of two
-    steps, class of the next step; it is flattened in this order.
+    A table has the dimensions column and ``table.sizes``; it is flattened in this order.
 
     Args:
-        form: Matches the names of the table's features; its groups are column and classes.
+        table: The table.
         index_of: The index of each feature by its name.
         zero: The index for entries without a feature.
     """
-    classes_per_feature = form.groups - 1
-    indices = [zero] * (_SLOTS * _CLASSES**classes_per_feature)
+    form = table.form
+    indices = [zero] * (_SLOTS * math.prod(table.sizes))
     for name, index in index_of.items():
         match = form.fullmatch(name)
         if match is not None:
             column, *classes = map(int, match.groups())
-            position = _FIRST_COLUMN + column
-            for step_class in classes:
-                position = position * _CLASSES + step_class
+            position = _FIRST_COLUMN + column + table.offset
+            for size, own_class in zip(table.sizes, classes, strict=True):
+                position = position * size + own_class
             indices[position] = index
     return indices
