@@ -18,7 +18,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from tetris.game.features import DENOMINATORS
+from tetris.game.features import DENOMINATORS, STEP_CLASSES
 
 BITS = 15
 """Bits of the greatest weight: products of two such numbers and a sign fit into a score."""
@@ -32,10 +32,11 @@ _SLOTS = 16
 _FIRST_COLUMN = 2
 _CLASSES = 8
 _HEIGHTS = 32
+_LEVEL = STEP_CLASSES // 2
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     """The features of a family, which share a table of weights in the engine.
 
     Attributes:
@@ -53,17 +54,34 @@ class _Table:
         """Matches the names of the features; its groups are column and classes."""
         return re.compile(self.family + r"_(\d+)" * (1 + len(self.sizes)))
 
+    def positions(self, heights: Tensor) -> Tensor:
+        """Return where the entries of boards lie in the flattened table.
+
+        ``heights`` are those of columns, shape (..., width), int64. The result has one entry
+        for each column at which a feature of the family begins: shape (..., entries).
+        """
+        steps = (heights[..., 1:] - heights[..., :-1]).clamp(-_LEVEL, _LEVEL) + _LEVEL
+        if self.sizes[0] == _HEIGHTS:
+            parts = [heights, steps]
+        else:
+            parts = [steps[..., beyond:] for beyond in range(len(self.sizes))]
+        count = parts[-1].shape[-1]
+        position = torch.arange(count, device=heights.device) + _FIRST_COLUMN + self.offset
+        for size, part in zip(self.sizes, parts, strict=True):
+            position = position * size + part[..., :count]
+        return position
+
     @property
     def engine_feature(self) -> str:
         """The engine's feature that adds the entries of the table."""
         return f"{self.family}_features"
 
 
-_TABLES = (
-    _Table("step", (_CLASSES,)),
-    _Table("step_pair", (_CLASSES, _CLASSES)),
-    _Table("step_triple", (_CLASSES, _CLASSES, _CLASSES), offset=1),
-    _Table("height_step", (_HEIGHTS, _CLASSES)),
+TABLES = (
+    Table("step", (_CLASSES,)),
+    Table("step_pair", (_CLASSES, _CLASSES)),
+    Table("step_triple", (_CLASSES, _CLASSES, _CLASSES), offset=1),
+    Table("height_step", (_HEIGHTS, _CLASSES)),
 )
 """In the order in which they follow the other weights."""
 
@@ -116,7 +134,7 @@ def engine_features(names: Sequence[str]) -> tuple[str, ...]:
     """
     others = list(names)
     tables = []
-    for table in _TABLES:
+    for table in TABLES:
         form = table.form
         remaining = [name for name in others if not form.fullmatch(name)]
         if len(remaining) < len(others):
@@ -156,13 +174,13 @@ def _weight_indices(names: tuple[str, ...], device: torch.device) -> Tensor | No
     index_of = {name: index for index, name in enumerate(names)}
     zero = len(names)
     indices = [index_of.get(name, zero) for name in engine_names]
-    for table in _TABLES:
+    for table in TABLES:
         if table.engine_feature in engine_names:
-            indices += _table_indices(table, index_of, zero)
+            indices += table_indices(table, index_of, zero)
     return torch.tensor(indices, device=device)
 
 
-def _table_indices(table: _Table, index_of: dict[str, int], zero: int) -> list[int]:
+def table_indices(table: Table, index_of: dict[str, int], zero: int) -> list[int]:
     """Return for each entry of a table of weights the index of the entry's feature.
 
     A table has the dimensions column and ``table.sizes``; it is flattened in this order.
