@@ -1,4 +1,4 @@
-"""Improve a controller by a policy gradient, for games that end soon, such as SZ-Tetris.
+"""Improve a controller by a natural policy gradient, for games that end soon: SZ-Tetris.
 
 python -m tetris improve dt20 --pieces SZ --out sz.json
 python -m tetris improve sz.json --pieces SZ --features dt_tables --steps 300 --out better.json
@@ -8,6 +8,7 @@ that it begins with. docs/sz_tetris.md says what this reaches.
 """
 
 import argparse
+import math
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from kernels.support.progress import progress
 from tetris import Rules, resolve
 from tetris.commands.arguments import add_device, add_option, add_setting
-from tetris.commands.command_line import Parser, one_line_errors, positive_int
+from tetris.commands.command_line import Parser, one_line_errors, positive_int, positive_seconds
 from tetris.play.devices import NATIVE, choose_device
 from tetris.training.policy_gradient import GradientSettings, PolicyGradient
 
@@ -39,7 +40,11 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_setting(parser, "features", default="dt_step_pairs")
     for name, text in _HELP.items():
         add_option(parser, f"--{name}", "N", text, positive_int, default=_DEFAULTS[name])
-    add_option(parser, "--rate", "R", "learning rate", float, default=_DEFAULTS["rate"])
+    text = "nats per board, the length of a step"
+    add_option(parser, "--divergence", "D", text, float, default=_DEFAULTS["divergence"])
+    text = "train S seconds, if the steps take longer"
+    read = positive_seconds
+    add_option(parser, "--time-limit", "S", text, read, dest="time_limit_s", default=math.inf)
     add_device(parser, ("auto", *NATIVE))
     return parser.parse_args(argv)
 
@@ -49,7 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     with one_line_errors():
         rules = Rules.of(*Rules.parse_board(arguments.board), "published", arguments.pieces)
-        options = {name: getattr(arguments, name) for name in (*_HELP, "rate", "seed")}
+        options = {
+            name: getattr(arguments, name)
+            for name in (*_HELP, "divergence", "seed", "time_limit_s")
+        }
         settings = GradientSettings(**options, device=choose_device(arguments.device))
         start = resolve(arguments.start)
         training = PolicyGradient(start, arguments.features, rules, settings)
