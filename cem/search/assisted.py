@@ -32,7 +32,6 @@ _AGREEMENT = 0.85  # Kendall's rank correlation from which on the model is trust
 _COMPARED = 15  # the least number of the newest points by which it is measured
 _GROWTH = 1.5  # evaluations of a generation so far, if they were too few
 _DESCENT = 50  # the most evaluations of the descent, for each parameter
-_AFTER_DESCENT = 0.3  # the standard deviation about what a descent ended at, beside the first
 _AFTER_STEP = 3.0  # the standard deviation beside the last step of a descent that goes on
 _NOISY = 1e-12  # the difference of two values of one point, as a share of them, that is noise
 
@@ -325,13 +324,14 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
 def _share_of_std(descent: Descent | None) -> float:
     """Return how wide the search after a descent is, as a share of the first width.
 
-    A descent that the budget ended would have gone on by steps like its last one.
+    A descent that the budget ended would have gone on by steps like its last one. About its end
+    candidates are searched within a sphere whose radius is the first standard deviation.
     """
     if descent is None or descent.last_length == 0:
         return 1.0
     if descent.is_unfinished:
         return min(1.0, _AFTER_STEP * descent.last_length)
-    return _AFTER_DESCENT
+    return 1 / math.sqrt(len(descent.path[0][0]))
 
 
 def _open_journal(plan: Plan, optimizer: CrossEntropyMethod, evaluator: Evaluator) -> None:

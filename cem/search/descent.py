@@ -17,7 +17,7 @@ Path = list[tuple[Any, float]]
 
 _LEAST_DECREASE = 1e-4  # of the decrease that the slope promises (Armijo)
 _SHORTEST, _LONGEST = 0.1, 0.5  # a step that was too long becomes as much shorter
-_FARTHEST = 4.0  # a good trial may be followed by one that is as many times as long
+_FARTHEST = 2.0  # a good trial may be followed by one that is as many times as long
 _WORTHWHILE = 1.1  # the decrease that such a trial has to promise, beside that of the good one
 _MOST_TRIALS = 12  # of step lengths
 _DAMPING = 0.2

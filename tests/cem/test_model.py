@@ -103,13 +103,13 @@ class TestDescent:
         assert not descent.is_unfinished
 
     def test_a_good_trial_is_followed_by_the_minimum_of_its_parabola(self):
-        descent, _ = self.descent(lambda x: float((x[0] - 3.0) ** 2), [0.0], [1.0])
-        descent.run(3)  # one difference, the trial, and the minimum at three times its step
+        descent, _ = self.descent(lambda x: float((x[0] - 1.5) ** 2), [0.0], [1.0])
+        descent.run(3)  # one difference, the trial, and the minimum at 1.5 times its step
         (first, _), (second, _), (third, _) = descent.path
         assert (first[0], second[0]) == (0.0, 1.0)
-        assert math.isclose(third[0], 3.0, rel_tol=1e-6)
+        assert math.isclose(third[0], 1.5, rel_tol=1e-6)
         assert descent.is_unfinished
-        assert math.isclose(descent.last_length, 3.0, rel_tol=1e-6)
+        assert math.isclose(descent.last_length, 1.5, rel_tol=1e-6)
 
     def test_a_function_without_slope_takes_no_step(self):
         descent, evaluations = self.descent(lambda x: 1.0, [0.0, 0.0], [1.0, 1.0])
