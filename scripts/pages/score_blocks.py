@@ -123,6 +123,6 @@ def first_run() -> str:
     on_gpu = figures(gpu_result, "first_run.")
     return f"""Compiling and training take {on_cpu["cold.seconds"]:.0f} s on \
 {cpu_result.hardware}, less with AVX-512; on one {gpu_result.hardware} \
-{on_gpu["cold.seconds"]:.0f} s, for a controller {on_gpu["times_dt20"]:.2g} times as good as the \
-best published one. Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: \
+{on_gpu["cold.seconds"]:.0f} s, for a controller {on_gpu["times_dt20"]:.2g} times as good as \
+the best published one. Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: \
 otherwise pip fetches gigabytes of CUDA."""
