@@ -30,9 +30,10 @@ _SHOWN_FEATURES = 3
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlacementTable:
-    """Every placement of a piece on a board, by orientation, then by column from the left.
+    """Every placement of a piece on a board, as a controller values it.
 
-    The arrays have an element, or a row, for each placement.
+    The arrays have an element, or a row, for each placement: by orientation, then by column
+    from the left.
 
     Attributes:
         rows: The stack before the placement, from the bottom; bit c of a row is column c.
