@@ -7,7 +7,9 @@ from typing import Any
 from pages.literature_blocks import TETR_AI
 from pages.result_files import figures, load, load_all, with_provenance
 from pages.wording import in_words, markdown, span
+from pages.wording import score as score_text
 from tetris.evaluation.comparison import LEARNED
+from tetris.play.controller import resolve
 from tetris.record.numbers import format_lines
 
 _PROCESSOR = "epyc-2core"
@@ -126,3 +128,17 @@ def first_run() -> str:
 {on_gpu["cold.seconds"]:.0f} s, for a controller {on_gpu["times_dt20"]:.2g} times as good as \
 the best published one. Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: \
 otherwise pip fetches gigabytes of CUDA."""
+
+
+def lee() -> str:
+    """Return what the controller lee clears, with its scores from the package."""
+    provenance = resolve("lee").provenance
+    scores = {(item["pieces_known"], item["board"]): item for item in provenance["score"]}
+    alone = [score_text(scores[1, board]) for board in ("10x10", "10x20")]
+    known = [score_text(scores[2, board]) for board in ("10x10", "10x20")]
+    measured = provenance["measured"]
+    return (
+        f"It clears {alone[0]} lines per game on 10x10 and {alone[1]} on 10x20, and with the "
+        f"next piece known {known[0]} and {known[1]} ({measured['machine']}, "
+        f"{measured['commit'][:7]})."
+    )
