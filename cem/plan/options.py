@@ -6,7 +6,7 @@ from typing import Any
 
 from cem.core.checks import check_real
 from kernels.support.checks import check_integer
-from kernels.support.names import unknown_name
+from kernels.support.names import did_you_mean, unknown_name
 
 METHODS: dict[str, dict[str, Any]] = {
     "cem": {"momentum": 0.0, "keep": 0.0, "execute": "mean"},
@@ -126,7 +126,8 @@ def choose_options(method: str | None, options: dict[str, Any]) -> Options:
     defaults = METHODS[method] if method else {}
     for name in options:
         if name not in Options.__dataclass_fields__:
-            raise TypeError(f"Planner() got an unexpected option {name!r}")
+            hint = did_you_mean(name, Options.__dataclass_fields__)
+            raise TypeError(f"Planner() got an unexpected option {name!r}{hint}")
     return Options(**{**defaults, **options})
 
 
