@@ -87,6 +87,7 @@ _TABLE = (
     Measurement("published", "reproduce", BOTH, "published"),
     *(Measurement(name, "reproduce", CPU, name) for name in SEARCHES[:2]),
     *(Measurement(name, "reproduce", GPU, name) for name in SEARCHES[2:]),
+    Measurement("sz", "sz"),
     Measurement("peers", "peers", CPU),
     *(Measurement(tool, "sanitizers", GPU, tool) for tool in TOOLS),
 )
@@ -158,6 +159,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "--board": _BOARD,
         **_LENGTH,
     },
+    "sz": {"controllers": {**_CONTROLLERS, "default": ()}},
     "env": _GAMES,
     "peers": _GAMES,
     "training": {"what": _choice("what", TRAININGS)},

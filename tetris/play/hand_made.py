@@ -42,12 +42,12 @@ class HandMadePlayer:
     lines: Tensor
 
     @classmethod
-    def begin(cls, games: int) -> HandMadePlayer:
-        """Return games that begin."""
+    def begin(cls, games: int, device: str = "cpu") -> HandMadePlayer:
+        """Return games that begin, on a device of PyTorch."""
         return cls(
-            torch.zeros(games, RULES.width, dtype=torch.int32),
-            torch.full((games,), _NO_KIND),
-            torch.zeros(games, dtype=torch.int64),
+            torch.zeros(games, RULES.width, dtype=torch.int32, device=device),
+            torch.full((games,), _NO_KIND, device=device),
+            torch.zeros(games, dtype=torch.int64, device=device),
         )
 
     def choose_lanes(self, kinds: Tensor) -> Tensor:
@@ -55,7 +55,8 @@ class HandMadePlayer:
         lane_heights = column_heights(self.columns).unflatten(1, (_LANES, 2)).amax(-1)
         self.middle_kind = torch.where(self.middle_kind == _NO_KIND, kinds, self.middle_kind)
         # S has lanes 0 and 1, Z has lanes 3 and 4; of equal heights the first lane is taken.
-        outer_lanes = torch.where(kinds == S, 0, 3).unsqueeze(1) + torch.arange(2)
+        outer_lanes = torch.where(kinds == S, 0, 3).unsqueeze(1)
+        outer_lanes = torch.cat([outer_lanes, outer_lanes + 1], 1)
         first, second = lane_heights.gather(1, outer_lanes).unbind(1)
         lane = outer_lanes[:, 0] + (second < first).long()
         height = torch.minimum(first, second)
@@ -85,12 +86,12 @@ class HandMadePlayer:
         return lines_of_ended
 
 
-def play_hand_made(games: int, seed: int = 1) -> Tensor:
+def play_hand_made(games: int, seed: int = 1, device: str = "cpu") -> Tensor:
     """Return the lines of games of the hand-made player on random pieces, shape (games,)."""
-    generator = torch.Generator().manual_seed(seed)
-    player = HandMadePlayer.begin(games)
+    generator = torch.Generator(device).manual_seed(seed)
+    player = HandMadePlayer.begin(games, device)
     lines = []
     while len(player.lines):
-        kinds = torch.randint(2, (len(player.lines),), generator=generator)
+        kinds = torch.randint(2, (len(player.lines),), generator=generator, device=device)
         lines.append(player.play(kinds))
     return torch.cat(lines)

@@ -73,6 +73,18 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "decisions": 5_000,
         "score_decisions": 1_000_000_000,
     },
+    # SZ-Tetris, 160 million decisions. A game has a few hundred lines, so that many end.
+    "sz": {
+        **_COMMON,
+        "pieces": "SZ",
+        "noise": "hyperbolic:0.02",
+        "curriculum": "10x20:200:1000",
+        "population": 100,
+        "elites": 15,
+        "streams": 16,
+        "decisions": 1_000,
+        "score_decisions": 4_000_000,
+    },
 }
 
 PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
@@ -119,6 +131,13 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "elites": 80,
         "streams": 1_048,
         "score_decisions": 20_000_000_000,
+    },
+    # 20 billion decisions.
+    "sz": {
+        **_CUDA,
+        "features": "dt_step_pairs",
+        "curriculum": "10x20:600:1000",
+        "streams": 132,
     },
 }
 """The settings of a preset that differ on a GPU."""

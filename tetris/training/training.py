@@ -58,7 +58,7 @@ def train(
     Ctrl-C raises KeyboardInterrupt; ``python -m tetris train --resume FOLDER`` resumes the run.
 
     Args:
-        preset: ``"quick"``, ``"standard"`` or ``"record"``.
+        preset: ``"quick"``, ``"standard"``, ``"record"`` or ``"sz"``.
         seed: Same seed, same controller; 0 to 2^64 - 1.
         out: The folder of the run, new or empty; None: a folder under ``runs`` whose name has
             the time and the seed.
