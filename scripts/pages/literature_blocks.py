@@ -35,6 +35,35 @@ NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 1
 """The noise schedules of the searches: the beginning of their name, and their name in pages."""
 
 
+_JASKOWSKI = "Jaskowski, Szubert, Liskowski & Krawiec (2015)"
+SZ_PLAYERS = (
+    ("hand-made", "Szita & Szepesvari (2010)", "183.0", "hand_made"),
+    ("Bertsekas' features, cross-entropy method", _JASKOWSKI, "146.2", "bertsekas"),
+    ("Bertsekas' features, CMA-ES", _JASKOWSKI, "180.1", ""),
+    ("3x3 n-tuples, temporal differences", _JASKOWSKI, "219.4", ""),
+    ("3x3 n-tuples, VD-CMA-ES, 100 million games", _JASKOWSKI, "230.2", ""),
+    ("a network of value estimates", "Elfwing, Uchibe & Doya (2018)", "263", ""),
+    ("4x4 n-tuples, four million weights", _JASKOWSKI, "294.8", ""),
+    ("`sz`: tables of steps", "`improve`, below", "-", "sz"),
+)
+"""Players of SZ-Tetris: player, source, its lines per game, and our figure's name."""
+
+
+def sz_players() -> str:
+    """Return a Markdown table of players of SZ-Tetris, with our scores beside the papers'."""
+    result = load_all("sz")[-1]
+    rows = []
+    for player, source, paper_score, name in SZ_PLAYERS:
+        figure = f"sz.{name}.lines_per_game"
+        own_score = "-"
+        if figure in result.figures:
+            low, high = result.data["ranges"][figure]
+            own_score = f"{result.figures[figure]:.1f} ({low:.1f}-{high:.1f})"
+        rows.append([player, source, paper_score, own_score])
+    header = ["player", "source", "its lines per game", "played here"]
+    return with_provenance(markdown(header, rows), result)
+
+
 def published() -> str:
     """Return a Markdown table of published controllers: our scores beside those of the papers.
 

@@ -157,7 +157,7 @@ def test_curriculum_that_is_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"preset": "quik"}, "quick, standard, record; got 'quik'; did you mean 'quick'"),
+        ({"preset": "quik"}, "quick, standard, record, sz; got 'quik'; did you mean 'quick'"),
         ({"popluation": 3}, "got 'popluation'; did you mean 'population'"),
         ({"averaging": math.nan}, "averaging to be from 0 to 1, got nan"),
         ({"averaging": "0.1"}, "averaging to be a number, got '0.1'"),
