@@ -132,13 +132,8 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "streams": 1_048,
         "score_decisions": 20_000_000_000,
     },
-    # 20 billion decisions.
-    "sz": {
-        **_CUDA,
-        "features": "dt_step_pairs",
-        "curriculum": "10x20:600:1000",
-        "streams": 132,
-    },
+    # 54 billion decisions.
+    "sz": {**_CUDA, "features": "dt_step_pairs", "curriculum": "10x20:400:1000"},
 }
 """The settings of a preset that differ on a GPU."""
 
