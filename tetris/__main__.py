@@ -15,7 +15,6 @@ with one_line_interrupts():
 
 COMMANDS = {
     "train": "train a controller with the cross-entropy method",
-    "improve": "improve a controller for games that end soon by a policy gradient",
     "evaluate": "score controllers by the games they play",
     "estimate": "estimate the scores of controllers that rarely lose",
     "solve": "solve a small board: the lines of perfect play",

@@ -44,7 +44,7 @@ SZ_PLAYERS = (
     ("3x3 n-tuples, VD-CMA-ES, 100 million games", _JASKOWSKI, "230.2", ""),
     ("a network of value estimates", "Elfwing, Uchibe & Doya (2018)", "263", ""),
     ("4x4 n-tuples, four million weights", _JASKOWSKI, "294.8", ""),
-    ("`sz`: tables of steps", "`improve`, below", "-", "sz"),
+    ("`sz`: `dt_step_pairs`, cross-entropy method", "here", "-", "sz"),
 )
 """Players of SZ-Tetris: player, source, its lines per game, and our figure's name."""
 

@@ -10,20 +10,17 @@ import torch
 
 from tetris.game.decisions import Rows, after_states, choose, weighted_sums
 from tetris.game.feature_sets import feature_names
-from tetris.game.features import DENOMINATORS, FEATURES, AfterState, feature_values
-from tetris.game.pieces import PIECES
+from tetris.game.features import DENOMINATORS, FEATURES, feature_values
 from tetris.game.policy import Player
 from tetris.game.rules import Rules
 from tetris.play.controller import published
 from tetris.play.engines import extension
 from tetris.play.quantized_weights import (
     BITS,
-    TABLES,
     engine_features,
     engine_weights,
     played_weights,
     quantized_weights,
-    table_indices,
 )
 
 NAMES = feature_names("dt_columns")
@@ -113,7 +110,7 @@ STEPS = ("step_0_1", "holes", "step_pair_3_0_6", "step_8_6", "wells")
 
 def test_one_feature_of_an_engine_stands_for_all_of_a_table() -> None:
     assert engine_features(feature_names("dt")) == feature_names("dt")
-    assert engine_features(STEPS) == ("holes", "wells", "step_features", "step_pair_features")
+    assert engine_features(STEPS) == ("holes", "wells", "step_features_1", "step_features_2")
     other = ("holes", "wells", "step_1_0", "step_pair_0_0_0")
     assert extension(STEPS).name == extension(other).name
 
@@ -131,31 +128,8 @@ def test_the_tables_lie_behind_the_weights() -> None:
     assert {place: value for place, value in enumerate(double) if value} == {5 * 64 + 6: 30}
 
 
-def test_three_steps_lie_at_the_middle_one_and_heights_before_steps() -> None:
-    names = ("step_triple_4_1_2_3", "height_step_6_9_5")
-    (row,) = engine_weights(torch.tensor([[1.0, 2.0]]) * 2**13, names).tolist()
-    triple = 2 + (2 + 4 + 1) * 512 + 1 * 64 + 2 * 8 + 3
-    height_step = 2 + 16 * 512 + (2 + 6) * 256 + 9 * 8 + 5
-    assert {place for place, value in enumerate(row) if value} == {triple, height_step}
-    assert row[height_step] == 2 * row[triple]
-
-
-def test_the_positions_in_a_table_are_those_of_the_features_of_a_board() -> None:
-    heights = (0, 5, 2, 2, 4, 3)
-    for table in TABLES:
-        family = [name for name in feature_names("dt_tables", 6) if table.form.fullmatch(name)]
-        indices = table_indices(table, {name: i for i, name in enumerate(family)}, len(family))
-        entries = {indices[place] for place in table.positions(torch.tensor(heights)).tolist()}
-        rows = tuple(
-            sum((height > y) << x for x, height in enumerate(heights)) for y in range(5)
-        )
-        after = AfterState(Rules(6, 8), PIECES[0][0], 0, 0, rows, 0, 0, game_over=False)
-        values = feature_values(after, family)
-        assert entries - {len(family)} == {i for i, value in enumerate(values) if value}
-
-
 def test_every_step_of_the_widest_board_has_a_place_of_its_own() -> None:
-    names = tuple(name for name in feature_names("dt_tables") if "step_" in name)
+    names = tuple(name for name in feature_names("dt_step_pairs") if "step_" in name)
     weights = torch.arange(1, len(names) + 1).unsqueeze(0)
     row = engine_weights(weights, names)[0]
     assert row.unique().numel() == len(names) + 1

@@ -297,9 +297,9 @@ struct Drop {
   TETRIS_FUNCTION Ints last_step() const {
     return height_before(WIDTH) - (row + L::ints(shape.last_step));
   }
-  // The height of column k of the piece.
-  TETRIS_FUNCTION Ints piece_top(int k) const {
-    return row + L::ints(shape.bottom[k]) + L::ints(shape.cells[k]);
+  // The step from column k to the next one before the drop, plus STEP.
+  TETRIS_FUNCTION Ints step_before(int k) const {
+    return height_before(k + 1) - height_before(k) + L::ints(STEP);
   }
   // Returns the height of column `board_column` of the board after the drop. If the piece
   // covers the column with its column k, that is the top of the piece there; else the height
@@ -308,8 +308,9 @@ struct Drop {
     int before = ground.heights[FIRST_COLUMN + board_column];
     Ints result = L::ints(before);
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
+      Ints piece_top = row + L::ints(shape.bottom[k]) + L::ints(shape.cells[k]);
       auto is_column_k = column() == L::ints(board_column - k);
-      result = L::select(is_column_k, piece_top(k), result);
+      result = L::select(is_column_k, piece_top, result);
     }
     return result;
   }

@@ -176,8 +176,6 @@ class StreamRollout {
     return false;  // A user's own feature may look at any row.
 #endif
     if constexpr (LOOKAHEAD != Lookahead::none) return false;
-    // A table by heights tells a stack without its buried rows from the whole stack.
-    if constexpr (List::template has_table<HeightAndStep>) return false;
     uint32_t rows_with_cells = 0;
     uint32_t below_lowest_top = ~0u;  // the rows below the top of the lowest column
     for (int c = 0; c < rules_.width; ++c) {

@@ -41,7 +41,7 @@ struct WithSources<Data, F, More...>
     : WithSources<typename Data::template With<SourceOf<F>>::template With<SecondSourceOf<F>>,
           More...> {};
 
-// Takes the place of ColumnScores, of their weights or of StepTables where a list has no
+// Takes the place of ColumnScores, of their weights or of a StepTable where a list has no
 // feature for them.
 struct Nothing {
   template <class... Any>
@@ -73,30 +73,22 @@ struct FeatureList {
   // of the score.
   static constexpr bool has_bounds =
       computable_from_drops && (Features::has_lower_bound || ...);
-  // Whether a feature of the list stands for all features of a kind (step_tables.h).
-  template <class Kind>
-  static constexpr bool has_table = (std::is_same_v<typename Features::Table, Kind> || ...);
-  static constexpr bool has_tables = !(std::is_same_v<typename Features::Table, void> && ...);
-  template <class L>
-  using Tables = StepTables<L, FeatureList, OneStep, TwoSteps, ThreeSteps, HeightAndStep>;
+  template <int STEPS>
+  static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
 
-  // The layout of a candidate's weights: COUNT weights, then the tables of its kinds.
-  template <class Kind>
-  static constexpr int TABLE_SIZE = has_table<Kind> ? StepTable<ScalarLanes, Kind>::SIZE : 0;
-  static constexpr int FIRST_ENTRIES[] = {COUNT, COUNT + TABLE_SIZE<OneStep>,
-      COUNT + TABLE_SIZE<OneStep> + TABLE_SIZE<TwoSteps>,
-      COUNT + TABLE_SIZE<OneStep> + TABLE_SIZE<TwoSteps> + TABLE_SIZE<ThreeSteps>};
-  static constexpr int WEIGHTS_PER_CANDIDATE = FIRST_ENTRIES[3] + TABLE_SIZE<HeightAndStep>;
+  // The layout of a candidate's weights: COUNT weights, a table of one step if there is one, a
+  // table of two steps if there is one.
+  static constexpr int FIRST_TABLE = has_table<1> ? StepTable<ScalarLanes, 1>::SIZE : 0;
+  static constexpr int SECOND_TABLE = has_table<2> ? StepTable<ScalarLanes, 2>::SIZE : 0;
+  static constexpr int WEIGHTS_PER_CANDIDATE = COUNT + FIRST_TABLE + SECOND_TABLE;
 
   template <class L>
   using Prepared = typename WithSources<AllSourceData<L>, Features...>::Result;
 
-  template <class F>
-  static constexpr bool stands_for_table = !std::is_same_v<typename F::Table, void>;
   // The features that `values` adds up. They are taken in pairs, because vectors multiply and
   // add two at a time.
   template <class F>
-  static constexpr bool summed = !F::zero_without_lines && !by_column<F> && !stands_for_table<F>;
+  static constexpr bool summed = !F::zero_without_lines && !by_column<F> && F::table_steps == 0;
   static constexpr int SUMMED = (0 + ... + (summed<Features> ? 1 : 0));
   static constexpr int PAIRS = SUMMED / 2 + 1;
 
@@ -123,11 +115,10 @@ struct FeatureList {
     return {heights, steps};
   }
 
-  // Returns the table of a kind, behind the weights.
-  template <class Kind>
+  // Returns the table of features of one step, or of two, behind the weights.
+  template <int STEPS>
   TETRIS_FUNCTION static const int32_t* table(const int32_t* weights) {
-    constexpr int FIRST_ENTRY = FIRST_ENTRIES[Kind::number];
-    return weights + FIRST_ENTRY;
+    return weights + COUNT + (STEPS == 2 ? FIRST_TABLE : 0);
   }
 
   // Returns the weighted sum of all features of a board. `columns` are ColumnWeights, by which
@@ -139,7 +130,8 @@ struct FeatureList {
     int sum = 0, i = 0;
     (add_of_board<Features, HAS_COLUMNS>(sum, weights[i++], board), ...);
     if constexpr (HAS_COLUMNS) sum += ColumnScores<L>::of(board, columns);
-    if constexpr (has_tables) sum += Tables<L>::of(board, weights);
+    if constexpr (has_table<1>) sum += StepTable<L, 1>::of(board, table<1>(weights));
+    if constexpr (has_table<2>) sum += StepTable<L, 2>::of(board, table<2>(weights));
     return sum;
   }
 
@@ -173,7 +165,7 @@ struct FeatureList {
   // a drop that completes no row. If `bound` is true, features with a lower bound enter with
   // that bound, and the sum is an upper bound of the exact one, because their weights are not
   // positive. `weights` are the pairs that load_weights made, and `prepared` is what the
-  // features computed from the board before the drop. ColumnScores and StepTables score the
+  // features computed from the board before the drop. ColumnScores and StepTable score the
   // other features.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Scores values(const typename L::Weights* weights,
@@ -212,7 +204,7 @@ struct FeatureList {
  private:
   template <class F, bool HAS_COLUMNS, class L>
   TETRIS_FUNCTION static void add_of_board(int& sum, int32_t weight, const Board<L>& board) {
-    constexpr bool IS_SCORED_ELSEWHERE = stands_for_table<F> || (HAS_COLUMNS && by_column<F>);
+    constexpr bool IS_SCORED_ELSEWHERE = F::table_steps > 0 || (HAS_COLUMNS && by_column<F>);
     if constexpr (!IS_SCORED_ELSEWHERE) sum += weight * F::of(board);
   }
   template <class F, class L>
@@ -425,7 +417,9 @@ struct Chooser {
   using Prepared = typename List::template Prepared<L>;
   static constexpr bool MAY_BOUND = L::LANES > 1 && List::has_bounds;
   static constexpr bool HAS_COLUMNS = List::has_columns;
-  static constexpr bool HAS_TABLES = List::computable_from_drops && List::has_tables;
+  template <int STEPS>
+  static constexpr bool HAS_TABLE =
+      List::computable_from_drops && List::template has_table<STEPS>;
 
   const Geometry<L>& geometry;
   const int32_t* weights;
@@ -456,7 +450,8 @@ struct Chooser {
     const Ground<L> ground;
     const Prepared prepared;
     const std::conditional_t<HAS_COLUMNS, ColumnScores<L>, Nothing> columns;
-    const std::conditional_t<HAS_TABLES, typename List::template Tables<L>, Nothing> tables;
+    const std::conditional_t<HAS_TABLE<1>, StepTable<L, 1>, Nothing> steps;
+    const std::conditional_t<HAS_TABLE<2>, StepTable<L, 2>, Nothing> step_pairs;
     typename L::Best best;  // of the placements that score_drops has scored
     uint64_t unscored = 0;  // the set of placements that are left to score_after_state
     TETRIS_FUNCTION Search(const Chooser& chooser, const Board<L>& searched_board)
@@ -464,7 +459,8 @@ struct Chooser {
           ground(searched_board),
           prepared(searched_board),
           columns(searched_board, chooser.column_weights),
-          tables(searched_board, chooser.weights) {}
+          steps(searched_board, List::template table<1>(chooser.weights)),
+          step_pairs(searched_board, List::template table<2>(chooser.weights)) {}
   };
 
   // Returns the best placement of a piece, or NO_CHOICE if every placement ends the game.
@@ -553,7 +549,8 @@ struct Chooser {
         typename L::Scores scores =
             List::values(lane_weights, search.prepared, drop, MAY_BOUND && bounds);
         if constexpr (HAS_COLUMNS) scores = search.columns.after(scores, drop);
-        if constexpr (HAS_TABLES) scores = search.tables.after(scores, drop);
+        if constexpr (HAS_TABLE<1>) scores = search.steps.after(scores, drop);
+        if constexpr (HAS_TABLE<2>) scores = search.step_pairs.after(scores, drop);
         L::record_scores(search.best, scores, is_scored, group);
       }
       // Without a completed row nothing is removed, and a piece above the top ends the game.

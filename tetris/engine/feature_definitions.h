@@ -20,7 +20,8 @@
 //                   if has_lower_bound: a quickly computed part of `after`, and the other part,
 //                   which is not negative, from the board after the drop; `touched` is all ones
 //                   in columns under the piece and beside it
-//   Table           the kind of which it stands for all features (step_tables.h); else void
+//   table_steps     1 or 2 if it stands for all features of so many consecutive steps
+//                   (step_tables.h); else 0
 //
 // A feature that does not follow from the columns that a drop touches has no `after` and sets
 // whole_board_only = true. Then all features of a list are computed from the board after every
@@ -65,7 +66,7 @@ struct FeatureBase {
   static constexpr bool zero_without_lines = false, of_placement = false;
   static constexpr bool has_loop = false, has_lower_bound = false;
   static constexpr int column_height = -1, column_step = -1;
-  using Table = void;
+  static constexpr int table_steps = 0;
   template <class L>
   TETRIS_FUNCTION static int prepare(const Board<L>&) {
     return 0;

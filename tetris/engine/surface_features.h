@@ -416,49 +416,15 @@ struct StepPair : FeatureBase {
     return First::of(board) * Second::of(board);
   }
   template <class L, int WIDTH>
-  TETRIS_FUNCTION static auto matches(const Drop<L, WIDTH>& drop) {
-    return First::matches(drop) & Second::matches(drop);
-  }
-  template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(int, const Drop<L, WIDTH>& drop) {
-    return L::one_where(matches(drop));
+    return L::one_where(First::matches(drop) & Second::matches(drop));
   }
 };
 
-// 1 if the steps from a column, the next one and the one after it are of three classes, else 0.
-template <int COLUMN, int CLASS, int NEXT, int THIRD>
-struct StepTriple : FeatureBase {
-  using First = StepPair<COLUMN, CLASS, NEXT>;
-  using Last = Step<COLUMN + 2, THIRD>;
-  template <class L>
-  TETRIS_FUNCTION static int of(const Board<L>& board) {
-    return First::of(board) * Last::of(board);
-  }
-  template <class L, int WIDTH>
-  TETRIS_FUNCTION static auto after(int, const Drop<L, WIDTH>& drop) {
-    return L::one_where(First::matches(drop) & Last::matches(drop));
-  }
-};
-
-// 1 if a column has a height and the step from it is of a class, else 0.
-template <int COLUMN, int HEIGHT, int CLASS>
-struct HeightStep : FeatureBase {
-  template <class L>
-  TETRIS_FUNCTION static int of(const Board<L>& board) {
-    bool has_height = board.heights[FIRST_COLUMN + COLUMN] == HEIGHT;
-    return has_height ? Step<COLUMN, CLASS>::of(board) : 0;
-  }
-  template <class L, int WIDTH>
-  TETRIS_FUNCTION static auto after(int, const Drop<L, WIDTH>& drop) {
-    auto has_height = drop.column_height(COLUMN) == L::ints(HEIGHT);
-    return L::one_where(has_height & Step<COLUMN, CLASS>::matches(drop));
-  }
-};
-
-// Stands for all features of a kind in a rollout: see step_tables.h.
-template <class Kind>
-struct TableFeatures : FeatureBase {
-  using Table = Kind;
+// Stands for all features of one step, or of two, in a rollout: see step_tables.h.
+template <int STEPS>
+struct StepFeatures : FeatureBase {
+  static constexpr int table_steps = STEPS;
   template <class L>
   TETRIS_FUNCTION static int of(const Board<L>&) {
     return 0;
@@ -468,10 +434,6 @@ struct TableFeatures : FeatureBase {
     return L::ints(0);
   }
 };
-using StepFeatures = TableFeatures<OneStep>;
-using StepPairFeatures = TableFeatures<TwoSteps>;
-using StepTripleFeatures = TableFeatures<ThreeSteps>;
-using HeightStepFeatures = TableFeatures<HeightAndStep>;
 
 struct MaxHeight : FeatureBase {
   template <class L>

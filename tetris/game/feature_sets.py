@@ -12,25 +12,11 @@ from tetris.game.features import FEATURES
 from tetris.game.rules import MAX_WIDTH, MIN_WIDTH
 
 _LABEL_WIDTH = 40
-_COLUMNS_BEYOND = {
-    "column_height": 0,
-    "height_difference": 1,
-    "height_step": 1,
-    "step": 1,
-    "step_pair": 2,
-    "step_triple": 3,
-}
+_COLUMNS_BEYOND = {"column_height": 0, "height_difference": 1, "step": 1, "step_pair": 2}
 """The families of features of a column, and how many columns beyond it they look at."""
 
 _COLUMN_FEATURE = re.compile(rf"({'|'.join(_COLUMNS_BEYOND)})_(\d+)")
-_COLUMN_FORMS = (
-    "step_triple_N_K_M_J",
-    "step_pair_N_K_M",
-    "step_N_K",
-    "height_step_N_H_K",
-    "column_height_N",
-    "height_difference_N",
-)
+_COLUMN_FORMS = ("step_pair_N_K_M", "step_N_K", "column_height_N", "height_difference_N")
 
 _SURFACE_FEATURES = """
     max_height deep_wells_2 deep_wells_3 bumpiness flat_steps single_steps double_steps
@@ -65,9 +51,6 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     differences = _column_features("height_difference", width)
     dt_columns = (*dt_full, *heights, *differences)
     dt_steps = (*dt_columns, *_column_features("step", width))
-    dt_step_pairs = (*dt_steps, *_column_features("step_pair", width))
-    triples = _column_features("step_triple", width)
-    height_steps = _column_features("height_step", width)
     bertsekas = (*heights, *differences, "max_height", "holes")
     # This set contains the features of both; they share the feature "holes".
     bertsekas_and_bcts = (*bertsekas, *(name for name in bcts if name != "holes"))
@@ -80,8 +63,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
         "dt_full": dt_full,
         "dt_columns": dt_columns,
         "dt_steps": dt_steps,
-        "dt_step_pairs": dt_step_pairs,
-        "dt_tables": (*dt_step_pairs, *triples, *height_steps),
+        "dt_step_pairs": (*dt_steps, *_column_features("step_pair", width)),
         "bertsekas": bertsekas,
         "bdu": bertsekas_and_bcts,
     }

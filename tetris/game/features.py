@@ -14,7 +14,7 @@ from itertools import pairwise, product
 from operator import or_
 
 from tetris.game.pieces import PIECES, Shape
-from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, PIECE_LETTERS, Rules
+from tetris.game.rules import MAX_WIDTH, PIECE_LETTERS, Rules
 
 
 @dataclass(frozen=True)
@@ -406,25 +406,8 @@ def step_pair(column: int, step_class: int, next_class: int, after: AfterState) 
     return int(classes == (step_class, next_class))
 
 
-@_family(range(MAX_WIDTH - 3), *[range(STEP_CLASSES)] * 3)
-def step_triple(
-    column: int, step_class: int, next_class: int, third_class: int, after: AfterState
-) -> int:
-    """1 if the steps after a column and the two next ones are of three classes, else 0."""
-    classes = tuple(_step_class(after, column + offset) for offset in range(3))
-    return int(classes == (step_class, next_class, third_class))
-
-
-@_family(range(MAX_WIDTH - 1), range(MAX_HEIGHT + 1), range(STEP_CLASSES))
-def height_step(column: int, height: int, step_class: int, after: AfterState) -> int:
-    """1 if a column has a height, and the step after it is of a class, else 0."""
-    return int(after.heights[column] == height and _step_class(after, column) == step_class)
-
-
 for _column in range(MAX_WIDTH - 2):
     del FEATURES[f"step_pair_{_column}_{_LEVEL}_{_LEVEL}"]
-for _column in range(MAX_WIDTH - 3):
-    del FEATURES[f"step_triple_{_column}_{_LEVEL}_{_LEVEL}_{_LEVEL}"]
 
 
 def _steps(after: AfterState) -> tuple[int, ...]:

@@ -9,16 +9,14 @@ as long has the same quantized weights.
 The engines look the features of steps up in tables of weights: see `engine_weights`.
 """
 
-import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from tetris.game.features import DENOMINATORS, STEP_CLASSES
+from tetris.game.features import DENOMINATORS
 
 BITS = 15
 """Bits of the greatest weight: products of two such numbers and a sign fit into a score."""
@@ -31,59 +29,11 @@ _MANTISSA_BITS = 52  # In a float64 the exponent is above them.
 _SLOTS = 16
 _FIRST_COLUMN = 2
 _CLASSES = 8
-_HEIGHTS = 32
-_LEVEL = STEP_CLASSES // 2
-
-
-@dataclass(frozen=True)
-class Table:
-    """The features of a family, which share a table of weights in the engine.
-
-    Attributes:
-        family: The family's name, which the features' names begin with.
-        sizes: The dimensions of the table beside the column.
-        offset: The table's column is that of a feature plus this.
-    """
-
-    family: str
-    sizes: tuple[int, ...]
-    offset: int = 0
-
-    @property
-    def form(self) -> re.Pattern[str]:
-        """Matches the names of the features; its groups are column and classes."""
-        return re.compile(self.family + r"_(\d+)" * (1 + len(self.sizes)))
-
-    def positions(self, heights: Tensor) -> Tensor:
-        """Return where the entries of boards lie in the flattened table.
-
-        ``heights`` are those of columns, shape (..., width), int64. The result has one entry
-        for each column at which a feature of the family begins: shape (..., entries).
-        """
-        steps = (heights[..., 1:] - heights[..., :-1]).clamp(-_LEVEL, _LEVEL) + _LEVEL
-        if self.sizes[0] == _HEIGHTS:
-            parts = [heights, steps]
-        else:
-            parts = [steps[..., beyond:] for beyond in range(len(self.sizes))]
-        count = parts[-1].shape[-1]
-        position = torch.arange(count, device=heights.device) + _FIRST_COLUMN + self.offset
-        for size, part in zip(self.sizes, parts, strict=True):
-            position = position * size + part[..., :count]
-        return position
-
-    @property
-    def engine_feature(self) -> str:
-        """The engine's feature that adds the entries of the table."""
-        return f"{self.family}_features"
-
-
-TABLES = (
-    Table("step", (_CLASSES,)),
-    Table("step_pair", (_CLASSES, _CLASSES)),
-    Table("step_triple", (_CLASSES, _CLASSES, _CLASSES), offset=1),
-    Table("height_step", (_HEIGHTS, _CLASSES)),
+_TABLES = (
+    (re.compile(r"step_(\d+)_(\d+)"), "step_features_1"),
+    (re.compile(r"step_pair_(\d+)_(\d+)_(\d+)"), "step_features_2"),
 )
-"""In the order in which they follow the other weights."""
+"""The features that share a table, and the engine's feature that adds its entries."""
 
 
 def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -132,14 +82,8 @@ def engine_features(names: Sequence[str]) -> tuple[str, ...]:
     One feature of the engine, which looks a weight up in a table, replaces all features of
     steps that share this table. All other features stay.
     """
-    others = list(names)
-    tables = []
-    for table in TABLES:
-        form = table.form
-        remaining = [name for name in others if not form.fullmatch(name)]
-        if len(remaining) < len(others):
-            tables.append(table.engine_feature)
-        others = remaining
+    others = (name for name in names if not any(form.fullmatch(name) for form, _ in _TABLES))
+    tables = (table for form, table in _TABLES if any(map(form.fullmatch, names)))
     return (*others, *tables)
 
 
@@ -174,30 +118,31 @@ def _weight_indices(names: tuple[str, ...], device: torch.device) -> Tensor | No
     index_of = {name: index for index, name in enumerate(names)}
     zero = len(names)
     indices = [index_of.get(name, zero) for name in engine_names]
-    for table in TABLES:
-        if table.engine_feature in engine_names:
-            indices += table_indices(table, index_of, zero)
+    for form, table in _TABLES:
+        if table in engine_names:
+            indices += _table_indices(form, index_of, zero)
     return torch.tensor(indices, device=device)
 
 
-def table_indices(table: Table, index_of: dict[str, int], zero: int) -> list[int]:
+def _table_indices(form: re.Pattern[str], index_of: dict[str, int], zero: int) -> list[int]:
     """Return for each entry of a table of weights the index of the entry's feature.
 
-    A table has the dimensions column and ``table.sizes``; it is flattened in this order.
+    A table has the dimensions column, class of the step at this column and, for features of two
+    steps, class of the next step; it is flattened in this order.
 
     Args:
-        table: The table.
+        form: Matches the names of the table's features; its groups are column and classes.
         index_of: The index of each feature by its name.
         zero: The index for entries without a feature.
     """
-    form = table.form
-    indices = [zero] * (_SLOTS * math.prod(table.sizes))
+    classes_per_feature = form.groups - 1
+    indices = [zero] * (_SLOTS * _CLASSES**classes_per_feature)
     for name, index in index_of.items():
         match = form.fullmatch(name)
         if match is not None:
             column, *classes = map(int, match.groups())
-            position = _FIRST_COLUMN + column + table.offset
-            for size, own_class in zip(table.sizes, classes, strict=True):
-                position = position * size + own_class
+            position = _FIRST_COLUMN + column
+            for step_class in classes:
+                position = position * _CLASSES + step_class
             indices[position] = index
     return indices

@@ -220,15 +220,6 @@ class Rollout:
         elif self.next_drawn:
             self._piece_source = source.contiguous().clone()
 
-    def stop(self, has_stopped: torch.Tensor) -> None:
-        """Stop streams of games, as if their last game had ended.
-
-        ``has_stopped`` has shape (population, streams), bool, on the device that plays.
-        """
-        if self.streams.games is None:
-            raise ValueError("expected streams that stop after some games")
-        self._games[has_stopped] = self.streams.games
-
     def keep(self, candidates: torch.Tensor) -> None:
         """Drop all candidates except some, given by number.
 

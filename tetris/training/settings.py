@@ -132,8 +132,13 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "streams": 1_048,
         "score_decisions": 20_000_000_000,
     },
-    # 54 billion decisions.
-    "sz": {**_CUDA, "features": "dt_step_pairs", "curriculum": "10x20:400:1000"},
+    # 20 billion decisions. Games end soon, so that fewer streams than fill a GPU suffice.
+    "sz": {
+        **_CUDA,
+        "features": "dt_step_pairs",
+        "curriculum": "10x20:600:1000",
+        "streams": 132,
+    },
 }
 """The settings of a preset that differ on a GPU."""
 

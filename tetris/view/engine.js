@@ -3,13 +3,7 @@
 
 const LETTERS = "IOTZSJL", RULES = ["published", "clear-on-overflow", "original"], LOOKAHEADS = ["none", "preview", "expectimax"];
 const NEVER = -(2 ** 31), MOST_WEIGHT = 32767, SMALLEST = 2 ** -200;
-// Columns that a feature looks at beside its own; where the table of a family begins, and its sizes.
-const FURTHER = { column_height: 0, height_difference: 1, step: 1, step_pair: 2, step_triple: 3, height_step: 1 };
-const TABLES = {
-  step: [0, 8], step_pair: [16 * 8, 8, 8], step_triple: [16 * (8 + 64), 8, 8, 8], height_step: [16 * (8 + 64 + 512), 32, 8],
-};
-const TABLE_ENTRIES = 16 * (8 + 64 + 512 + 256);
-const below = (count) => [...Array(count).keys()];
+const FURTHER = { column_height: 0, height_difference: 1, step: 1, step_pair: 2 }; // columns that a feature looks at
 
 /** A feature's family and its numbers: step_pair_3_0_1 is ["step_pair", 3, 0, 1]. */
 function family(name) {
@@ -21,8 +15,8 @@ class Engine {
   constructor(parts, { exports: calls }) {
     calls._initialize();
     const view = (Kind, at, count) => new Kind(calls.memory.buffer, at, count);
-    const count = parts.features.length + Object.keys(TABLES).length;
-    this.weights = view(Int32Array, calls.weights_at(), count + TABLE_ENTRIES);
+    const count = parts.features.length + 2; // and tables of weights, of steps and of pairs of them
+    this.weights = view(Int32Array, calls.weights_at(), count + 16 * 8 + 16 * 64);
     this.numerators = view(Int32Array, calls.numerators_at(), count);
     this.board = view(Uint32Array, calls.board_at(), 10);
     this.shapes = [...LETTERS].map((_, piece) => parts.shapes.filter((shape) => shape.piece === piece));
@@ -31,17 +25,8 @@ class Engine {
 
   /** The features of a list or a set on a board, as `feature_names` in tetris/game/feature_sets.py. */
   names(features, width) {
-    const list = features === "dt_tables" ? this.tables() : this.parts.sets[features] ?? features;
-    const names = list.split(/\s*,\s*/).map((name) => [name, ...family(name)]);
+    const names = (this.parts.sets[features] ?? features).split(/\s*,\s*/).map((name) => [name, ...family(name)]);
     return names.filter(([, stem, column]) => !(column + FURTHER[stem] >= width)).map(([name]) => name);
-  }
-
-  /** The features of dt_tables, in order; there are too many of them for `parts`. */
-  tables() {
-    const combine = (stem, ...counts) => counts.reduce((names, count) =>
-      names.flatMap((name) => below(count).map((number) => `${name}_${number}`)), [stem]);
-    const triples = combine("step_triple", 7, 7, 7, 7).filter((name) => !name.endsWith("_3_3_3"));
-    return [this.parts.sets.dt_step_pairs, ...triples, ...combine("height_step", 9, 25, 7)].join();
   }
 
   /** What is wrong with a controller on a board, or nothing. */
@@ -74,10 +59,9 @@ class Engine {
 
   /** Where a feature's weight lies; those of steps are in tables, by column and classes. */
   place(name) {
-    const [stem, column, ...classes] = family(name);
-    if (!(stem in TABLES)) return this.known.get(name);
-    const [start, ...sizes] = TABLES[stem], slot = 2 + column + (stem === "step_triple");
-    return this.numerators.length + start + classes.reduce((place, each, index) => place * sizes[index] + each, slot);
+    const [stem, column, ...classes] = family(name), start = { step: 0, step_pair: 16 * 8 }[stem];
+    if (start === undefined) return this.known.get(name);
+    return this.numerators.length + start + classes.reduce((place, each) => place * 8 + each, 2 + column);
   }
 
   piece(t) { return this.calls.piece_at(t); }
@@ -150,9 +134,8 @@ class Engine {
     const height = (column) => this.numerators[this.known.get(`column_height_${column}`)];
     const step = (column) => Math.min(Math.max(height(column + 1) - height(column) + 3, 0), 6);
     return this.features.map((name) => {
-      const [stem, column, ...classes] = family(name);
+      const [, column, ...classes] = family(name);
       if (this.known.has(name)) return this.numerators[this.known.get(name)];
-      if (stem === "height_step") return Number(height(column) === classes[0] && step(column) === classes[1]);
       return Number(classes.every((own, further) => step(column + further) === own));
     });
   }

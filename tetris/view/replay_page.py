@@ -59,12 +59,7 @@ def engine_parts() -> dict[str, object]:
         )
     # Features that a user has defined are not in the compiled engine.
     features = [name for name in engine_features(BUILT_IN) if name in BUILT_IN]
-    # The page itself makes the thousands of names of dt_tables.
-    sets = {
-        name: ",".join(members)
-        for name, members in feature_sets().items()
-        if name != "dt_tables"
-    }
+    sets = {name: ",".join(members) for name, members in feature_sets().items()}
     return {
         "wasm": _pack(WASM.read_bytes()),
         "features": features,

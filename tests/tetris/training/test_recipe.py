@@ -22,7 +22,7 @@ from tetris.training.recipe import (
     parse_curriculum,
     read_settings,
 )
-from tetris.training.settings import CUDA_PRESETS, CUDA_PRESETS_MULTIPROCESSORS, PRESETS
+from tetris.training.settings import CUDA_PRESETS_MULTIPROCESSORS, PRESETS
 
 
 def _stages(recipe: Recipe) -> list[tuple[str, int, int]]:
@@ -39,7 +39,7 @@ def test_presets_are_complete_and_valid(preset: str, device: str, backend: str) 
     assert recipe.total_generations >= 10
 
 
-@pytest.mark.parametrize("preset", CUDA_PRESETS)
+@pytest.mark.parametrize("preset", ["quick", "standard", "record"])
 def test_presets_fill_a_gpu_with_streams_that_get_to_steady_play(preset: str) -> None:
     recipe = make_recipe("cuda", {"preset": preset})
     games = (recipe.population + 1) * recipe.streams / CUDA_PRESETS_MULTIPROCESSORS
