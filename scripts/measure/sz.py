@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from measure.provenance import Measured
-from tetris import resolve
+from tetris import Rollout, Streams, resolve
 from tetris.evaluation.measurement import Limit, Trial
 from tetris.evaluation.measurement import measure as measure_score
 from tetris.play.hand_made import RULES, play_hand_made
@@ -15,7 +15,23 @@ from tetris.play.hand_made import RULES, play_hand_made
 HAND_MADE_GAMES = 1_000_000
 CONTROLLER_GAMES = 100_000
 SEED = 777  # No training plays its pieces.
+LANE_GAMES = 1024  # Boards of which the lanes are counted.
+_LANE_DECISIONS = 2000
 _NORMAL_95 = 1.96
+
+
+def lane_shares(trial: Trial) -> list[list[float]]:
+    """Return for each lane the shares of boards on which it is ready for an S, and for a Z.
+
+    A lane is two columns, as of the hand-made player. A piece stands in it upright without a
+    hole if the right column is one lower (S) or one higher (Z).
+    """
+    rollout = Rollout(trial.policy, Streams(RULES, LANE_GAMES, SEED), trial.device)
+    rollout.advance(_LANE_DECISIONS)
+    heights = rollout.column_heights[0]
+    steps = heights[:, 1::2] - heights[:, 0::2]
+    shares = [(steps == step).double().mean(0).tolist() for step in (-1, 1)]
+    return [list(lane) for lane in zip(*shares, strict=True)]
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
@@ -37,5 +53,6 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         figures[name] = score["lines_per_game"]
         ranges[name] = score["ci95"]
         # The controllers themselves have thousands of weights.
-        scores.append({key: value for key, value in score.items() if key != "weights"})
+        score = {key: value for key, value in score.items() if key != "weights"}
+        scores.append(score | {"lanes": lane_shares(trial)})
     return Measured(figures, {"ranges": ranges, "scores": scores})

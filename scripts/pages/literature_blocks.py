@@ -64,6 +64,18 @@ def sz_players() -> str:
     return with_provenance(markdown(header, rows), result)
 
 
+def sz_lanes() -> str:
+    """Return a Markdown table of the lanes of the controller sz."""
+    result = load_all("sz")[-1]
+    (score,) = (score for score in result.data["scores"] if score.get("controller") == "sz")
+    rows = [
+        [f"ready for {piece}", *(f"{lane[index]:.0%}" for lane in score["lanes"])]
+        for index, piece in enumerate("SZ")
+    ]
+    header = ["columns", *(f"{left} and {left + 1}" for left in range(0, 10, 2))]
+    return markdown(header, rows)
+
+
 def published() -> str:
     """Return a Markdown table of published controllers: our scores beside those of the papers.
 
