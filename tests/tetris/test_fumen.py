@@ -12,8 +12,8 @@ from tetris.game.fumen import FumenPage, after_page, read_fumen, write_fumen
 from tetris.game.pieces import placements_on
 from tetris.record.replay import Replay
 
-# Written by tetris-fumen 1.1.3 (npm): a piece with a comment and a rising row of garbage, a piece
-# that does not come to rest, a piece before the field is mirrored, and an empty page.
+# Written by tetris-fumen 1.1.3 (npm): a piece with a comment and a rising row of garbage, a
+# piece that does not come to rest, a piece before the field is mirrored, and an empty page.
 PAGES = "v115@RhD8BeJ8AeE8AeG8T+ZTAooMDEvow2BFbMmEP8MoDF?rmAAvhC9VuBACBAAAP6EAAA"
 
 
@@ -51,14 +51,14 @@ def test_a_game_that_ends_above_the_field_has_a_last_page_without_the_piece() ->
         play_game("lee", pieces="I", rules=Rules(6, 20)).replay().to_fumen()
 
 
-@pytest.mark.parametrize("text", ["v110@vhAAgH", "v115@vhA!", "v115@vh", ""])
+@pytest.mark.parametrize("text", ["v110@vhAAgH", "v115@vhA!", "v115@vh", "v115@vhAxDJ", ""])
 def test_another_or_a_damaged_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a"):
         read_fumen(text)
 
 
 def test_a_game_is_written_as_other_programs_write_it() -> None:
-    # py-fumen 0.1.11 and tetris-fumen 1.1.3 read this text, and write it again from their pages.
+    # py-fumen 0.1.11 and tetris-fumen 1.1.3 write this text, too, from the pages they read.
     text = play_game("dt20", seed=3, most_pieces=300).replay().to_fumen()
     assert text.startswith("v115@vh/2OJxxBvkB+oBTrBUnBziBvqBGqB2kB+jB1rBJmB?TsBPoBGqBKkB")
     digest = hashlib.sha256(text.encode()).hexdigest()

@@ -173,8 +173,13 @@ class PlacementTable:
             piece_row = 0
             if 0 <= y - after.landing_row < after.shape.height:
                 piece_row = after.shape.rows[y - after.landing_row] << after.column
-            cells = (row >> x & 1 | (piece_row >> x & 1) << 1 for x in range(self.rules.width))
-            lines.append("".join(".X#"[cell] for cell in cells))
+            line = ""
+            for x in range(self.rules.width):
+                if piece_row >> x & 1:
+                    line += "#"
+                else:
+                    line += "X" if row >> x & 1 else "."
+            lines.append(line)
         return lines
 
     def _line(self, index: int) -> str:
@@ -240,9 +245,9 @@ def best_placement(
     """Return how a controller values every placement of a piece on a board.
 
     Examples:
-        >>> table = best_placement("dt20", "XX.XXXXXXX", "I")
-        >>> table.best.orientation, table.best.column, table.best.lines
-        (0, 2, 1)
+        >>> table = best_placement("dt20", 4 * "XXXXXXXXX.\\n", "I")
+        >>> table.best.column, table.best.lines
+        (9, 4)
 
     Args:
         controller: A controller, its name, its file, or the folder of a run; see `resolve`.

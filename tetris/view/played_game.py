@@ -95,9 +95,9 @@ def play_game(
     thousand pieces per second.
 
     Examples:
-        >>> game = play_game("dt20", pieces="IOO", board="XX........")
+        >>> game = play_game("dt20", pieces="IO", board=4 * "XXXXXXXXX.\\n")
         >>> game.lines
-        1
+        4
 
     Args:
         controller: A controller, its name, its file, or the folder of a run; see `resolve`.
