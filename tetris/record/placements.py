@@ -245,7 +245,7 @@ def best_placement(
     """Return how a controller values every placement of a piece on a board.
 
     Examples:
-        >>> table = best_placement("dt20", 4 * "XXXXXXXXX.\\n", "I")
+        >>> table = best_placement("dt20", 4 * "XXXXXXXXX. ", "I")
         >>> table.best.column, table.best.lines
         (9, 4)
 

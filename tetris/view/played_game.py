@@ -95,7 +95,7 @@ def play_game(
     thousand pieces per second.
 
     Examples:
-        >>> game = play_game("dt20", pieces="IO", board=4 * "XXXXXXXXX.\\n")
+        >>> game = play_game("dt20", pieces="IO", board=4 * "XXXXXXXXX. ")
         >>> game.lines
         4
 
