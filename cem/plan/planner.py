@@ -2,7 +2,7 @@
 
 A plan is a sequence of ``horizon`` actions. In each step of an environment a distribution over
 plans is refined in a few iterations, and the first action of the best plan is executed.
-`search.py` has the iterations, and `options.py` the methods of which they are.
+`search.py` has the iterations, `options.py` the methods that they can be.
 """
 
 import math
