@@ -61,13 +61,12 @@ class PlanCost:
 
     def _call(self, state: State, plans: Tensor) -> Tensor:
         """Return the costs of plans (B, N, horizon, A) by one call of the user's function."""
-        shape = plans.shape[:2]
-        called_shape = shape if self.has_envs else shape[1:]
-        plans = plans.reshape(*called_shape, *plans.shape[2:])
+        if not self.has_envs:
+            plans = plans.squeeze(0)
         function = partial(self._call_with_leaves, state.structure)
-        costs = call_with_copies(function, plans, *state.leaves)
-        checked_costs = check_shape("costs", costs, tuple(called_shape))
-        return checked_costs.to(plans.device).reshape(shape)
+        result = call_with_copies(function, plans, *state.leaves)
+        costs = check_shape("costs", result, tuple(plans.shape[:-2])).to(plans.device)
+        return costs if self.has_envs else costs.unsqueeze(0)
 
     def _call_with_leaves(self, structure: Any, plans: Tensor, *leaves: Tensor) -> Any:
         state = pytree.tree_unflatten(leaves, structure)

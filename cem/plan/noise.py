@@ -26,7 +26,7 @@ class NoiseKey(NamedTuple):
 
     def advance(self) -> "NoiseKey":
         """Return the key of the next iteration."""
-        return self._replace(generation=self.generation + 1)
+        return NoiseKey(self.envs, self.seeds, self.generation + 1)
 
 
 class Noise:

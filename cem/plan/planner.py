@@ -285,6 +285,8 @@ class Planner:
         env_ids = None
         num_envs = self.num_envs
         if envs is not None:
+            if num_envs is None:
+                raise ValueError("expected a planner with num_envs for envs, got one without")
             env_ids = self._read_envs(envs)
             num_envs = len(env_ids)
         leading = [] if num_envs is None else [num_envs]
