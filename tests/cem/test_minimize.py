@@ -5,7 +5,6 @@ import inspect
 import json
 import math
 import re
-import resource
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -401,6 +400,7 @@ class TestDefaults:
             minimize(sphere, sigma0=1.0)
 
     def test_a_million_parameters_need_little_memory(self):
+        resource = pytest.importorskip("resource", reason="Windows has no such count")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         result = minimize(sphere, torch.ones(1_000_000), 0.1, target=1e7, seed=1)
         assert result.evaluations == 45
