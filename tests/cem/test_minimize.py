@@ -501,6 +501,7 @@ class TestResume:
         "no seed": {},
         "double": {"seed": 3, "dtype": torch.float64},
         "recorded every third": {"seed": 3, "record_every": 3},
+        "plain PyTorch": {"seed": 3, "dtype": torch.float64, "backend": "torch"},
     }
 
     def minimized(self, folder=None, callbacks=(), **options):
@@ -515,7 +516,12 @@ class TestResume:
 
     @pytest.mark.parametrize(
         ("options", "last", "ctrl_c"),
-        [("no seed", 2, True), ("double", 45, False), ("recorded every third", 200, False)],
+        [
+            ("no seed", 2, True),
+            ("double", 45, False),
+            ("recorded every third", 200, False),
+            ("plain PyTorch", 45, False),
+        ],
     )
     def test_an_interrupted_search_is_resumed_bit_for_bit(
         self, tmp_path, options, last, ctrl_c
