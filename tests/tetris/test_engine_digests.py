@@ -15,12 +15,21 @@ from measure.work import good_weights
 from tetris import Lookahead, Policy, Rollout, feature_names
 
 DIGESTS = {
-    ("dellacherie", Lookahead.NONE): "",
-    ("bcts", Lookahead.NONE): "",
-    ("dt", Lookahead.NONE): "",
-    ("dt_full", Lookahead.NONE): "",
-    ("dt", Lookahead.PREVIEW): "",
-    ("dt", Lookahead.EXPECTIMAX): "",
+    ("dellacherie", Lookahead.NONE): (
+        "a004aa4453bbb33e669a5052513f40d5bdfda29342c483d93f9b23da63b1605f"
+    ),
+    ("bcts", Lookahead.NONE): (
+        "7d7c7bd07eefdd2985ff03e2b120fe7736beb378f61c9313d3fe5918e7fad355"
+    ),
+    ("dt", Lookahead.NONE): (
+        "bd04ab93186c988e98646dd675312928b55bb7388a56d8d98f692f502ed5911e"
+    ),
+    ("dt_full", Lookahead.NONE): (
+        "47da974b948d169d7437962e8fe573402b3fb01e1cf81572e6155be32f3110b8"
+    ),
+    ("dt", Lookahead.PREVIEW): (
+        "a66c6faee923709371c049f2e50df51a703b5c1aa71a8bf8105f65b5853bec3d"
+    ),
 }
 
 
