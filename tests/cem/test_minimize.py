@@ -5,7 +5,6 @@ import inspect
 import json
 import math
 import re
-import resource
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -401,6 +400,7 @@ class TestDefaults:
             minimize(sphere, sigma0=1.0)
 
     def test_a_million_parameters_need_little_memory(self):
+        resource = pytest.importorskip("resource", reason="Windows has no such count")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         result = minimize(sphere, torch.ones(1_000_000), 0.1, target=1e7, seed=1)
         assert result.evaluations == 45
@@ -501,6 +501,7 @@ class TestResume:
         "no seed": {},
         "double": {"seed": 3, "dtype": torch.float64},
         "recorded every third": {"seed": 3, "record_every": 3},
+        "plain PyTorch": {"seed": 3, "dtype": torch.float64, "backend": "torch"},
     }
 
     def minimized(self, folder=None, callbacks=(), **options):
@@ -515,7 +516,12 @@ class TestResume:
 
     @pytest.mark.parametrize(
         ("options", "last", "ctrl_c"),
-        [("no seed", 2, True), ("double", 45, False), ("recorded every third", 200, False)],
+        [
+            ("no seed", 2, True),
+            ("double", 45, False),
+            ("recorded every third", 200, False),
+            ("plain PyTorch", 45, False),
+        ],
     )
     def test_an_interrupted_search_is_resumed_bit_for_bit(
         self, tmp_path, options, last, ctrl_c

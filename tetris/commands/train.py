@@ -31,10 +31,10 @@ from tetris.report.evolution import write_evolution
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
 from tetris.training import Interrupted, TrainingResult
-from tetris.training.recipe import Recipe, make_recipe, read_settings
+from tetris.training.recipe import Recipe, read_settings
 from tetris.training.run_folder import RunFolder, load_run, new_folder
 from tetris.training.settings import SETTINGS
-from tetris.training.training import Training, prepare_engine, tensorboard_writer
+from tetris.training.training import Training, choose_recipe, prepare_engine, tensorboard_writer
 
 _CPU = "--device cpu in a new run"
 _WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")
@@ -165,8 +165,7 @@ def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     settings = {name: value for name, value in vars(options).items() if name in SETTINGS}
     config = read_settings(options.config) if "config" in options else {}
     device_setting = (config | settings).get("device", AUTO)
-    device = choose_device(str(device_setting), _CPU)
-    recipe = make_recipe(device, config, settings)
+    recipe = choose_recipe(str(device_setting), config, settings, instead=_CPU)
     return recipe, new_folder(out, recipe.seed), True
 
 
