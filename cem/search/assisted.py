@@ -24,6 +24,7 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import Interrupted, StopRequest
 from cem.search.descent import Descent
+from cem.search.evaluated import Evaluations
 from cem.search.history import EVALUATIONS
 from cem.search.plan import Plan, Start
 from cem.search.quadratic import QuadraticModel
@@ -79,6 +80,14 @@ class Problem:
                 "expected fitness alone for model='quadratic', got other candidates"
             )
         return self.value_of(torch.as_tensor(evaluation.fitness).double().numpy())
+
+    def path_of(self, known: Evaluations | None) -> list[tuple[Any, float]]:
+        """Return evaluations from before as points and their values to minimise."""
+        if known is None:
+            return []
+        values = self.value_of(known.fitness)
+        values = np.where(np.isfinite(values), values, math.inf)
+        return [*zip(self.points_of(known.candidates), values.tolist(), strict=True)]
 
     def value_of(self, fitness: Any) -> Any:
         """Return the value to minimise of a fitness, and the fitness of such a value."""
@@ -295,6 +304,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     if plan.options["checkpoint"] is not None:
         _open_journal(plan, optimizer, evaluator)
     problem = Problem(optimizer, evaluator)
+    plan = replace(plan, path=problem.path_of(plan.known))
     walk = Walk(problem, stop, plan.termination_options["target"])
     mean = optimizer.state.distribution[MEAN].double().numpy()
     descent: Descent | None = None
@@ -315,6 +325,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     path = walk.path if descent is None else walk.path + descent.path
     if not path:
         return plan, walk.evaluations
+    path = [*plan.path, *path]
     best, _ = min(path, key=lambda pair: pair[1])
     start = problem.as_population(problem.candidates_at(best[None]))[0]
     std = as_real("std", plan.start.std) * _share_of_std(descent)

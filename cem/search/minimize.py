@@ -81,6 +81,12 @@ def minimize(
               or the indices of the integers; see ``CEMConfig``.
             * ``x0``: with a dict of parameters the values of the first candidate by name; other
               parameters are in the middle. With a vector another name of ``mean``.
+            * ``evaluated``: points that are known, with their values: a pair (X, y), a
+              ``Result``, a study of Optuna, the path of a journal or of a ``checkpoint``, or a
+              list of these. X has shape (n, dim), or with a dict of parameters it is a list of
+              dicts or a table; NaN in y is a failure. The first mean and standard deviation are
+              those of the better half, unless ``mean`` or ``x0`` is given, and a ``model`` has
+              all of them. Constraints are not known of them. See ``cem.search.evaluated``.
             * ``args``: what the objective gets after its other arguments, a tuple or one value.
             * ``constraints``: a function or a list of functions, called like ``objective``. A
               candidate is feasible if none of its numbers, shape (N, m) or (N,), for a single
