@@ -107,8 +107,9 @@ def minimize(
             * ``config``: a ``CEMConfig``. ``population_size``: candidates per generation.
             * ``model``: "quadratic": the first evaluations follow slopes, and a model of the
               function then says which candidates are worth one: for functions that take long.
-              "auto": where the function is called candidate by candidate, has at most 40 real
-              parameters and neither constraints, noise nor a ``checkpoint``. None: never.
+              "auto": where the function is called candidate by candidate, without workers,
+              and has at most 40 parameters, all of them numbers, and neither constraints nor
+              noise. None: never.
             * ``restarts``: the most restarts. None: as many as the budget has room for, or 0
               without evolution paths.
             * ``vectorize``: True: ``objective`` takes one candidate and is vectorised by

@@ -260,7 +260,7 @@ def _uses_model(
         return False
     obstacles = {
         "a full covariance with evolution paths": config.paths and config.covariance == "full",
-        "real parameters alone": not (config.families or config.integers_of(dim)),
+        "numbers alone": not config.families,
         "no constraints": constraints is None,
         "an objective that is not noisy": not declares_noise,
         "the CPU": torch.device(options["device"] or "cpu").type == "cpu",
