@@ -21,6 +21,7 @@ import numpy as np
 
 from cem.core.bounds import ends_of
 from cem.core.checks import as_real, outside
+from cem.run.constraints import Constraints
 from cem.space import Float, Int, Space
 
 _FORMS = "a pair (X, y), a Result, a study of Optuna, the path of a journal, or a list of these"
@@ -40,7 +41,21 @@ class Evaluations(NamedTuple):
 
     def numbers(self, count: int) -> "Evaluations":
         """Return the first columns of the candidates, with the same fitness."""
+        size = self.candidates.shape[1]
+        if size < count:
+            raise ValueError(
+                f"expected evaluated points of {count} parameters, got points of {size}"
+            )
         return Evaluations(self.candidates[:, :count], self.fitness)
+
+    def if_feasible(self, constraints: Constraints) -> "Evaluations":
+        """Return the same candidates; those that violate a constraint have no fitness."""
+        g, is_equality = constraints(self.candidates)
+        violation = np.where(is_equality, abs(g), g).max(axis=1, initial=0.0)
+        is_feasible = violation <= constraints.tolerance
+        if not is_feasible.any():
+            raise ValueError("expected evaluated points that satisfy the constraints, got none")
+        return Evaluations(self.candidates, np.where(is_feasible, self.fitness, math.nan))
 
     def best(self, maximize: bool) -> int:
         """Return the index of the fittest candidate."""

@@ -130,7 +130,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
 
 def _best_known(plan: Plan, evaluator: Evaluator) -> tuple[Any, float] | None:
     """Return the fittest candidate from before the call, and its fitness, or None."""
-    if plan.known is None:
+    if plan.known is None or plan.constraints is not None:
         return None
     optimizer = plan.build_optimizer(plan.start, plan.population_size, 0)
     index = plan.known.best(plan.maximize)

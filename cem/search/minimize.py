@@ -86,7 +86,8 @@ def minimize(
               list of these. X has shape (n, dim), or with a dict of parameters it is a list of
               dicts or a table; NaN in y is a failure. The first mean and standard deviation are
               those of the better half, unless ``mean`` or ``x0`` is given, and a ``model`` has
-              all of them. Constraints are not known of them. See ``cem.search.evaluated``.
+              all of them. ``constraints`` are evaluated there, as functions of an array; a
+              point that violates one does not count. See ``cem.search.evaluated``.
             * ``args``: what the objective gets after its other arguments, a tuple or one value.
             * ``constraints``: a function or a list of functions, called like ``objective``. A
               candidate is feasible if none of its numbers, shape (N, m) or (N,), for a single

@@ -198,6 +198,8 @@ def choose_plan(
     known = None
     if options["evaluated"] is not None:
         known = read_evaluated(options["evaluated"], space, options["bounds"])
+        if constraints is not None:
+            known = known.if_feasible(constraints)
     start, start_of_restarts = _choose_starts(mean, std, space, known, maximize, options)
     first = _first_candidate(start.mean, space, options)
     if known is not None:
@@ -357,7 +359,7 @@ def _choose_starts(
             raise
     if known is None or has_mean:
         return start, start
-    numbers = known if space is None else known.numbers(len(space.mean))
+    numbers = known if start.mean is None else known.numbers(len(start.mean))
     known_mean, known_std = numbers.mean_and_std(maximize, start.std)
     if isinstance(mean, Tensor):
         known_mean = torch.from_numpy(known_mean).to(mean)

@@ -31,8 +31,8 @@ _INFEASIBLE = (
     "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
 )
 _NOT_KEPT = (
-    "expected a function called candidate by candidate in one process group, and less than ten "
-    "million numbers: only such evaluations are kept"
+    "expected a function called candidate by candidate, without distributed=True, and at most "
+    "ten million numbers: other evaluations are not kept"
 )
 _MOST_IMPORTANT = 3  # parameters that are printed
 _Vector = TypeVar("_Vector")

@@ -55,6 +55,16 @@ class TestEvaluated:
             point = first_point(bowl, bounds=[(0, 1)] * 2, evaluated=(points, values))
         np.testing.assert_allclose(point, [0.2, 0.2])
 
+    def test_points_that_violate_a_constraint_do_not_count(self):
+        def outside(x):
+            return x[0] - 0.5
+
+        known = ([[0.4, 0.2], [0.9, 0.9]], [1.0, 0.0])
+        options = {"bounds": [(0, 1)] * 2, "constraints": outside, "evaluated": known}
+        np.testing.assert_allclose(first_point(bowl, **options), [0.4, 0.2])
+        with pytest.raises(ValueError, match="satisfy the constraints, got none"):
+            first_point(bowl, **{**options, "constraints": lambda x: x[0] + 1})
+
     def test_a_search_of_a_population_begins_there_and_keeps_the_best(self):
         known = (np.full((4, 2), 0.7), [0.0, 1.0, 2.0, 3.0])
         result = minimize(
