@@ -1,12 +1,11 @@
 """A picture of a result: the progress, the importance of parameters, a slice along each."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cem.search.response import ResponseSurface
-from cem.search.result import Result, name_shares
+from cem.search.result import Result
 from cem.space import Choice, Int
 
 if TYPE_CHECKING:
@@ -22,27 +21,78 @@ _POINTS: dict[str, Any] = {"s": 10, "color": "0.6", "linewidths": 0, "rasterized
 _LINE: dict[str, Any] = {"color": "tab:blue", "linewidth": 1.5}
 
 
+class _Slice(NamedTuple):
+    """Values along one parameter.
+
+    Attributes:
+        name: The name of the parameter.
+        parameter: What it may be; None: a number of a vector.
+        positions: Its values in the evaluations, of a choice their indices, shape (n,).
+        best: The position of the fittest candidate.
+        grid: Positions, shape (k,).
+        curve: The model there, with all other parameters as in the fittest candidate.
+    """
+
+    name: str
+    parameter: Any
+    positions: Any
+    best: float
+    grid: Any
+    curve: Any
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether there is nothing between two values."""
+        return isinstance(self.parameter, (Choice, Int))
+
+
 def draw_result(result: Result[Any]) -> "Figure":
     """Return the figure of a result; see ``Result.plot``."""
     import matplotlib.figure
 
-    names = [] if result.importance is None else [*name_shares(result.importance)]
-    slices = [name for name in names if _column_of(result, name) is not None][:_MOST_SLICES]
+    shares = {} if result.model is None else result._ranked_importance()
+    slices = [part for name in shares if (part := _slice_along(result, name)) is not None]
+    slices = slices[:_MOST_SLICES]
     rows = math.ceil(len(slices) / _COLUMNS)
     figure = matplotlib.figure.Figure(figsize=(11, 3.2 + 2.5 * rows), layout="constrained")
     grid = figure.add_gridspec(1 + rows, _COLUMNS, height_ratios=[1.3] + rows * [1.0])
-    history = figure.add_subplot(grid[0, :3] if names else grid[0, :])
-    _draw_history(history, result)
-    if names:
-        _draw_importance(figure.add_subplot(grid[0, 3]), result)
-    for number, name in enumerate(slices):
+    _draw_history(figure.add_subplot(grid[0, :3] if shares else grid[0, :]), result)
+    if result.model is not None:
+        _draw_importance(figure.add_subplot(grid[0, 3]), shares, result.model.r2)
+    for number, part in enumerate(slices):
         axes = figure.add_subplot(grid[1 + number // _COLUMNS, number % _COLUMNS])
-        _draw_slice(axes, result, name)
-        if number % _COLUMNS == 0:
-            axes.set_ylabel("value")
+        _draw_slice(axes, part, result)
         if number == 0:
             axes.legend(frameon=False)
     return figure
+
+
+def _slice_along(result: Result[Any], name: str) -> _Slice | None:
+    """Return the slice along a parameter; None for a permutation, which has many columns."""
+    evaluations = result._evaluations
+    assert evaluations is not None, "the model is fitted to them"
+    assert result.model is not None
+    parameter = None
+    column: Any
+    if result._space is None:
+        column = int(name.strip("x[]"))
+    else:
+        parameter = result._space.parameters[name]
+        column = result._space.columns[name]
+    if not isinstance(column, int):
+        return None
+    numbers = evaluations.candidates[:, column]
+    best = evaluations.best(result._maximize)
+    grid = np.unique(numbers)
+    if not isinstance(parameter, (Choice, Int)):
+        grid = np.linspace(grid[0], grid[-1], _RESOLUTION)
+    candidates = np.tile(evaluations.candidates[best], (len(grid), 1))
+    candidates[:, column] = grid
+    curve = result.model.predict(candidates)
+    if parameter is not None:
+        numbers = parameter.values_of(numbers)
+        grid = parameter.values_of(grid)
+    return _Slice(name, parameter, numbers, numbers[best], grid, curve)
 
 
 def _draw_history(axes: "Axes", result: Result[Any]) -> None:
@@ -64,69 +114,30 @@ def _draw_history(axes: "Axes", result: Result[Any]) -> None:
     axes.legend(frameon=False)
 
 
-def _draw_importance(axes: "Axes", result: Result[Any]) -> None:
+def _draw_importance(axes: "Axes", shares: dict[str, float], r2: float) -> None:
     """Draw the importance of the parameters, the greatest first."""
-    shares = name_shares(result.importance)
     names = [*shares][:_MOST_SLICES]
     axes.barh(names, [100 * shares[name] for name in names], color="tab:blue")
     axes.invert_yaxis()
-    r2 = result.model.r2 if result.model is not None else math.nan
     title = "Importance" if math.isnan(r2) else f"Importance (R² {r2:.2f})"
     axes.set(title=title, xlabel="% of the model's variance")
 
 
-def _draw_slice(axes: "Axes", result: Result[Any], name: str) -> None:
+def _draw_slice(axes: "Axes", part: _Slice, result: Result[Any]) -> None:
     """Draw the values along a parameter, and the model through the best point."""
-    evaluations = result._evaluations
-    model = result.model
-    column = _column_of(result, name)
-    assert evaluations is not None, "there is no model without them"
-    assert model is not None
-    assert column is not None
-    parameter = None if result._space is None else result._space.parameters[name]
-    numbers = evaluations.candidates[:, column]
-    axes.scatter(_values_of(parameter, numbers), evaluations.fitness, **_POINTS)
-    is_discrete = isinstance(parameter, (Choice, Int))
-    grid = np.unique(numbers)
-    if not is_discrete:
-        grid = np.linspace(grid[0], grid[-1], _RESOLUTION)
-    curve = _predict_along(model, result, column, grid)
-    style: dict[str, Any] = {"marker": "o", "linestyle": ""} if is_discrete else {}
-    axes.plot(_values_of(parameter, grid), curve, label="model", **_LINE, **style)
-    best = evaluations.best(result._maximize)
-    best_number = _values_of(parameter, numbers[best : best + 1])
-    axes.plot(best_number, evaluations.fitness[best], "o", color="tab:red", label="best")
-    _scale_values(axes, evaluations.fitness, result._maximize, least=curve.min())
-    if isinstance(parameter, Choice):
-        axes.set_xticks(range(len(parameter.values)), map(str, parameter.values))
-    elif getattr(parameter, "log", False):
+    assert result._evaluations is not None
+    fitness = result._evaluations.fitness
+    axes.scatter(part.positions, fitness, **_POINTS)
+    style: dict[str, Any] = {"marker": "o", "linestyle": ""} if part.is_discrete else {}
+    axes.plot(part.grid, part.curve, label="model", **_LINE, **style)
+    best = result._evaluations.best(result._maximize)
+    axes.plot(part.best, fitness[best], "o", color="tab:red", label="best")
+    _scale_values(axes, fitness, result._maximize, least=part.curve.min())
+    if isinstance(part.parameter, Choice):
+        axes.set_xticks(range(len(part.parameter.values)), map(str, part.parameter.values))
+    elif getattr(part.parameter, "log", False):
         axes.set_xscale("log")
-    axes.set_xlabel(name)
-
-
-def _predict_along(model: ResponseSurface, result: Result[Any], column: int, grid: Any) -> Any:
-    """Return the model at the best point, but with the numbers of a grid in one column."""
-    evaluations = result._evaluations
-    assert evaluations is not None
-    best = evaluations.candidates[evaluations.best(result._maximize)]
-    candidates = np.tile(best, (len(grid), 1))
-    candidates[:, column] = grid
-    return model.predict(candidates)
-
-
-def _column_of(result: Result[Any], name: str) -> int | None:
-    """Return the column of a parameter; None for a permutation, which has several."""
-    if result._space is None:
-        return int(name[2:-1])  # of x[3]
-    column = result._space.columns[name]
-    return column if isinstance(column, int) else None
-
-
-def _values_of(parameter: Any, numbers: Any) -> Any:
-    """Return the numbers of a column as values of its parameter; of a choice its index."""
-    if parameter is None or isinstance(parameter, Choice):
-        return numbers
-    return parameter.values_of(numbers)
+    axes.set_xlabel(part.name)
 
 
 def _scale_values(axes: "Axes", values: Any, maximize: bool, least: float = math.inf) -> None:

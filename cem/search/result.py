@@ -182,21 +182,19 @@ class Result(Generic[_Vector]):
 
     def _describe_importance(self) -> str:
         """Return a line that says which parameters matter most; empty without a model."""
-        if self.importance is None:
+        if self.model is None:
             return ""
-        shares = name_shares(self.importance)
-        largest = list(shares.items())[:_MOST_IMPORTANT]
-        text = ", ".join(f"{name} {share:.0%}" for name, share in largest)
+        shares = self._ranked_importance()
+        largest = [f"{name} {shares[name]:.0%}" for name in [*shares][:_MOST_IMPORTANT]]
         more = ", ..." if len(shares) > len(largest) else ""
-        return f"\nimportance: {text}{more}"
+        return f"\nimportance: {', '.join(largest)}{more}"
 
-
-def name_shares(importance: Any) -> dict[str, float]:
-    """Return the importance of parameters by name, the greatest first."""
-    shares = importance
-    if not isinstance(importance, dict):
-        shares = {f"x[{index}]": float(share) for index, share in enumerate(importance)}
-    return dict(sorted(shares.items(), key=lambda item: -item[1]))
+    def _ranked_importance(self) -> dict[str, float]:
+        """Return the importance of parameters by name, the greatest first."""
+        shares = self.importance
+        if self._space is None:
+            shares = {f"x[{index}]": float(share) for index, share in enumerate(shares)}
+        return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
 def best_search(ended: Sequence[Ended], maximize: bool) -> Ended | None:
