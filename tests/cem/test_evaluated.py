@@ -4,7 +4,6 @@ import math
 import pickle
 
 import numpy as np
-import optuna
 import pytest
 import torch
 
@@ -85,6 +84,7 @@ class TestEvaluated:
         assert known_count <= 10 < minimize(f, mean, 2.0, **options).evaluations
 
     def test_results_journals_and_studies_are_read(self, tmp_path):
+        optuna = pytest.importorskip("optuna")
         first = minimize(loss, SPACE, budget=60, seed=1, checkpoint=tmp_path / "search")
         study = optuna.create_study()
         kinds = {
