@@ -23,6 +23,7 @@ from kernels.support.system import usable_cores
 Workers = int | Executor | Callable[..., Iterable[Any]]
 
 _FEW = 100  # values that Python adds up faster than torch
+_MOST_NUMBERS = 10_000_000  # parameters of candidates that are remembered, of 8 bytes each
 _HINT = "a function of one candidate needs vectorize=True or vectorize='loop'"
 
 
@@ -53,6 +54,9 @@ class Evaluator:
         best: The fittest of them and its fitness; None before the first, and for a function of
             populations.
         workers: The candidates evaluated side by side; 0 where that is not known.
+        remembered: Candidates evaluated one by one, shape (k, dim), and their fitness, shape
+            (k,), NaN for one without a value, in the order in which they were done. None: they
+            are more than ten million numbers.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Evaluator:
         self.failures = 0
         self.evaluations = 0
         self.best: tuple[Any, float] | None = None
+        self.remembered: list[tuple[Any, Any]] | None = []
         # Fitness times this sign is maximised.
         self._sign = 1.0 if maximize else -1.0
         self._catch = catch if isinstance(catch, tuple) else (catch,)
@@ -163,6 +168,8 @@ class Evaluator:
             self._journal = Journal(path, search, generation)
             self.evaluations += len(self._journal.values)
             self.failures += sum(map(self._has_failed, self._journal.values))
+            for candidate, fitness in self._journal.earlier:
+                self._remember([candidate], [math.nan if fitness is None else fitness])
             return self._journal.earlier
         return []
 
@@ -269,6 +276,7 @@ class Evaluator:
                 for key, value in pool.take_completed(size - len(values)):
                     candidate, asked_by = self._running.pop(key)
                     fitness = self._count(candidate, value)
+                    self._remember([candidate.tolist()], [fitness])
                     if asked_by is not owner:
                         continue
                     if self._journal is not None:
@@ -296,6 +304,7 @@ class Evaluator:
             candidate = _row_like(population, x)
             candidates.append(candidate)
             values.append(self._count(candidate, value, is_known=True))
+            self._remember([x], values[-1:])
         return candidates, values
 
     def _keep_busy(
@@ -323,17 +332,23 @@ class Evaluator:
         journal = self._journal
         known: Any = {} if journal is None else journal.known
         fitness = np.full(len(rows), math.nan)
+        done: list[int] = []
         unknown = []  # pairs of index and row
         for index, row in enumerate(rows):
             x, value = known.get((generation, first_index + index), (None, None))
             if x is not None and x == row.tolist():
                 fitness[index] = self._count(candidates[index], value, is_known=True)
+                done.append(index)
             else:
                 unknown.append((index, row))
-        for index, value in self._iterate(unknown, generation, device):
-            if journal is not None:
-                journal.write(generation, first_index + index, rows[index], value)
-            fitness[index] = self._count(candidates[index], value)
+        try:
+            for index, value in self._iterate(unknown, generation, device):
+                if journal is not None:
+                    journal.write(generation, first_index + index, rows[index], value)
+                fitness[index] = self._count(candidates[index], value)
+                done.append(index)
+        finally:
+            self._remember(rows[done], fitness[done])
         if device is None:
             return Evaluation(fitness)  # type: ignore[arg-type]
         return Evaluation(torch.from_numpy(fitness).to(device))
@@ -347,6 +362,14 @@ class Evaluator:
         elif self.best is None or self._sign * value > self._sign * self.best[1]:
             self.best = candidate, value
         return math.nan if value is None else value
+
+    def _remember(self, candidates: Any, fitness: Any) -> None:
+        """Add evaluations to those that are remembered, unless they become too many."""
+        if self.remembered is None or not len(fitness):
+            return
+        self.remembered.append((np.asarray(candidates), np.asarray(fitness)))
+        if self.evaluations * len(candidates[0]) > _MOST_NUMBERS:
+            self.remembered = None
 
     def _has_failed(self, value: float | None) -> bool:
         """Return whether a fitness is None, NaN or the infinity on the bad side."""

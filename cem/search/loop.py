@@ -21,7 +21,7 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import StopRequest
-from cem.search.assisted import begin_with_descent
+from cem.search.assisted import Problem, begin_with_descent
 from cem.search.history import History
 from cem.search.plan import LEAST_GENERATIONS, Plan, Start
 from cem.search.restarts import Agreement, Attempt, Ended
@@ -83,7 +83,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     history = session.history
     agreement = Agreement(plan.agreeing)
     ended: list[Ended] = []  # the first search with a success, and all after it
-    start_of_restarts = plan.start
+    session.evaluator.best = _best_known(plan, session.evaluator)
     plan, history.evaluations = begin_with_descent(plan, session.evaluator, session.stop)
     left = plan.budget - history.evaluations
     attempt = Attempt(plan.population_size, left)
@@ -99,9 +99,8 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
         history.generations += last.optimizer.generation
         if number == 0:
             # The seed of a search that was resumed, or the one that was drawn.
-            # Restarts begin at the start of the call, and not at the end of the descent.
             seed = last.optimizer.seed
-            plan = replace(plan, seed=seed, start=start_of_restarts, path=())
+            plan = replace(plan, seed=seed, start=plan.start_of_restarts, path=())
         if reason is Reason.NOISE:
             if left >= plan.population_size:
                 # Begin again with a method for noisy objectives.
@@ -127,6 +126,16 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
                 reason = Reason.BUDGET
             break
     return _build_last_result(plan, session, ended, last, reason)
+
+
+def _best_known(plan: Plan, evaluator: Evaluator) -> tuple[Any, float] | None:
+    """Return the fittest candidate from before the call, and its fitness, or None."""
+    if plan.known is None or plan.constraints is not None:
+        return None
+    optimizer = plan.build_optimizer(plan.start, plan.population_size, 0)
+    index = plan.known.best(plan.maximize)
+    population = Problem(optimizer, evaluator).as_population(plan.known.candidates)
+    return population[index], float(plan.known.fitness[index])
 
 
 def _build_last_result(

@@ -81,6 +81,13 @@ def minimize(
               or the indices of the integers; see ``CEMConfig``.
             * ``x0``: with a dict of parameters the values of the first candidate by name; other
               parameters are in the middle. With a vector another name of ``mean``.
+            * ``evaluated``: points that are known, with their values: a pair (X, y), a
+              ``Result``, a study of Optuna, the path of a journal or of a ``checkpoint``, or a
+              list of these. X has shape (n, dim), or with a dict of parameters it is a list of
+              dicts or a table; NaN in y is a failure. The first mean and standard deviation are
+              those of the better half, unless ``mean`` or ``x0`` is given, and a ``model`` has
+              all of them. ``constraints`` are evaluated there, as functions of an array; a
+              point that violates one does not count. See ``cem.search.evaluated``.
             * ``args``: what the objective gets after its other arguments, a tuple or one value.
             * ``constraints``: a function or a list of functions, called like ``objective``. A
               candidate is feasible if none of its numbers, shape (N, m) or (N,), for a single
@@ -101,8 +108,9 @@ def minimize(
             * ``config``: a ``CEMConfig``. ``population_size``: candidates per generation.
             * ``model``: "quadratic": the first evaluations follow slopes, and a model of the
               function then says which candidates are worth one: for functions that take long.
-              "auto": where the function is called candidate by candidate, has at most 40 real
-              parameters and neither constraints, noise nor a ``checkpoint``. None: never.
+              "auto": where the function is called candidate by candidate, without workers,
+              and has at most 40 parameters, all of them numbers, and neither constraints nor
+              noise. None: never.
             * ``restarts``: the most restarts. None: as many as the budget has room for, or 0
               without evolution paths.
             * ``vectorize``: True: ``objective`` takes one candidate and is vectorised by

@@ -34,6 +34,7 @@ class Options(TypedDict, total=False):
     bounds: Any
     integers: Any
     x0: Any
+    evaluated: Any
     args: Any
     constraints: Any
     tolerance: float | None
