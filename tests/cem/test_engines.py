@@ -3,6 +3,7 @@
 import math
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -361,6 +362,33 @@ def optimizer(dim):
 
 def copy_of(state):
     return pickle.loads(pickle.dumps(state))
+
+
+def run_program(number, **names):
+    """Run a program of docs/cluster.md; return its result."""
+    text = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
+    names |= {"np": np, "minimize": minimize, "__name__": "__main__"}
+    exec(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[number], names)
+    if "client" in names:
+        names["client"].shutdown()
+    return names["result"]
+
+
+@pytest.mark.parametrize(
+    ("number", "engine"),
+    [(0, "distributed"), (1, "loky"), pytest.param(2, "ray", marks=pytest.mark.slow)],
+)
+def test_an_engine_runs_the_program_of_the_page(number, engine):
+    pytest.importorskip(engine)
+    result = run_program(number, design=lambda x: float(((x - 3.0) ** 2).sum()))
+    assert (result.evaluations, result.failures) == (400, 0)
+    assert result.fun < 1e-3
+
+
+def test_a_search_of_one_rank_is_distributed():
+    names = {"objective": lambda x: (x - 3.0).square().sum(-1), "mean": torch.zeros(2)}
+    result = run_program(3, std=1.0, **names)
+    assert torch.allclose(result.x, torch.full((2,), 3.0), atol=1e-3)
 
 
 class TestLaunchers:
