@@ -26,6 +26,8 @@ _POLL_SECONDS = 0.05  # The time from one look at a request to stop to the next.
 _THREADS = "a concurrent.futures.ThreadPoolExecutor for workers"
 _SPAWN = get_context("spawn")
 _SOURCE = Path(remote.__file__).read_text(encoding="utf-8")
+# What an engine raises if it cannot send a function, which no candidate can help.
+_UNSENDABLE = (pickle.PicklingError, AttributeError, ImportError, TypeError)
 _BROKEN = (
     "The engine takes no more candidates. Others go on without the candidate that ends a "
     "process: a number of workers, 'loky', 'dask', 'ray'."
@@ -170,6 +172,7 @@ class Pool:
         candidate.losses += 1
         if candidate.losses > self._retries:
             is_caught = isinstance(error, (WorkerLostError, *self._catch))
+            is_caught = is_caught and not isinstance(error, _UNSENDABLE)
             if not is_caught:
                 add_note(error, _LOST.format(candidate))
             candidate.settle(Fate.LOST, error=None if is_caught else error)

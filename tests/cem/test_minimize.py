@@ -549,9 +549,7 @@ class TestResume:
 
     def test_a_folder_of_another_search_is_refused(self, tmp_path):
         self.minimized(tmp_path, seed=3)
-        with pytest.raises(
-            CheckpointError, match="expected a state saved with seed = 4, got 3"
-        ):
+        with pytest.raises(CheckpointError, match="another run: expected seed = 4, got 3"):
             self.minimized(tmp_path, seed=4)
         with pytest.raises(
             CheckpointError, match="another run: expected population_size = 20, got 10"
