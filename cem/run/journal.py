@@ -148,9 +148,10 @@ class Journal:
         if count == 0:
             return np.zeros(0, self._record)
         records = np.memmap(path, self._record, "r", len(header), (count,))
-        content = records.view(np.uint8).reshape(count, -1)
+        checksums = records["checksum"].tolist()
+        content = records.view(np.uint8).reshape(count, -1)[:, : -_CHECKSUM.size]
         for number, row in enumerate(content):
-            if zlib.crc32(row[: -_CHECKSUM.size].data) != records["checksum"][number]:
+            if zlib.crc32(row.data) != checksums[number]:
                 size = len(header) + number * self._record.itemsize
                 raise CheckpointError(_DAMAGED.format(path, number + 1, count, size))
         return records

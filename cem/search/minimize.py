@@ -137,8 +137,8 @@ def minimize(
               test of the reasons to end, to the next. ``graph``: whether they run as a CUDA
               graph; needs ``device="cuda"`` and an objective of PyTorch operations.
             * ``distributed``: whether the processes that ``torchrun``, ``mpirun`` or ``srun``
-              started share the evaluation of a population, see ``cem.run.ranks``. All of them make this call, and
-              get the result of a single process.
+              started share the evaluation of a population, see ``cem.run.ranks``. All of them
+              make this call, and get the result of a single process.
             * ``backend``, ``device``, ``dtype``: as for ``CrossEntropyMethod``.
             * ``seed``: the seed of all restarts: a number, or a generator of NumPy or torch
               that draws it. None: the seed of the search that is resumed, or one drawn from

@@ -142,19 +142,19 @@ def simulate(mean_s: float, service_s: float) -> float:
     and then evaluates for an exponential time. Events are the ends of evaluations.
     """
     draw = random.Random(1)
-    ends = [(0.0, worker) for worker in range(SIMULATED_WORKERS)]
+    # The end and the start of what each worker evaluates; at first nothing.
+    running = [(0.0, 0.0)] * SIMULATED_WORKERS
     driver_free_at = 0.0
     busy_s = 0.0
-    end = 0.0
+    now = 0.0
     for _ in range(SIMULATED_WORKERS * ROUNDS):
-        end, worker = heapq.heappop(ends)
-        driver_free_at = max(driver_free_at, end) + service_s
-        duration = draw.expovariate(1 / mean_s)
-        busy_s += duration
-        heapq.heappush(ends, (driver_free_at + duration, worker))
-    # Evaluations that end after the last event are only counted up to it.
-    busy_s -= sum(later - end for later, _ in ends)
-    return busy_s / (SIMULATED_WORKERS * end)
+        now, start = heapq.heappop(running)
+        busy_s += now - start
+        driver_free_at = max(driver_free_at, now) + service_s
+        end = driver_free_at + draw.expovariate(1 / mean_s)
+        heapq.heappush(running, (end, driver_free_at))
+    busy_s += sum(max(0.0, now - start) for _, start in running)
+    return busy_s / (SIMULATED_WORKERS * now)
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
