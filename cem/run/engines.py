@@ -48,13 +48,19 @@ def connect_dask(client: Any = None) -> Engine:
 
 
 def connect_ray(ray: Any = None) -> Engine:
-    """Use the tasks of Ray, of the cluster that ``ray.init`` has found."""
+    """Use the tasks of the cluster that ``ray.init`` finds."""
     if ray is None:
         ray = importlib.import_module("ray")
     ray.init(ignore_reinit_error=True)
-    # Ray sends a function that has no name in a module as code.
-    call = ray.remote(max_retries=0)(lambda task, item: task(item))
-    submit = lambda task, item: call.remote(task, item).future()  # noqa: E731
+
+    # Ray sends a function inside another one as code: a worker need not import this file.
+    @ray.remote(max_retries=0)  # type: ignore[untyped-decorator]
+    def call(task: Any, item: Any) -> Any:
+        return task(item)
+
+    def submit(task: Any, item: Any) -> Any:
+        return call.remote(task, item).future()
+
     return Engine(submit, int(ray.cluster_resources().get("CPU", 0)))
 
 
