@@ -19,7 +19,8 @@ from cem.core.snapshot import GenerationRecord
 from cem.core.variance_schedule import describe_variance_schedule, parse_variance_schedule
 from cem.families import Permutation
 from cem.optimizer import CrossEntropyMethod
-from cem.plan.planner import Planner, rollout_cost
+from cem.plan.costs import rollout_cost
+from cem.plan.planner import Planner
 from cem.policy.gym_objective import GymObjective
 from cem.policy.parameter_vector import ParameterVector
 from cem.rare.event import RareEvent, rare_event_probability

@@ -28,12 +28,14 @@ if TYPE_CHECKING:
     from tetris.play.own_features import feature, feature_header
     from tetris.play.rollouts import Rollout, RolloutResult, rollout
     from tetris.play.splitting import SplitResult, split_rollout
+    from tetris.record.placements import PlacementTable, best_placement
     from tetris.record.score import Score
     from tetris.view.played_game import PlayedGame, play_game
 
 __all__ = [
     "LinearController",
     "Lookahead",
+    "PlacementTable",
     "PlayedGame",
     "Policy",
     "Rollout",
@@ -42,6 +44,7 @@ __all__ = [
     "Score",
     "SplitResult",
     "Streams",
+    "best_placement",
     "feature",
     "feature_header",
     "feature_names",

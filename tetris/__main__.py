@@ -18,6 +18,7 @@ COMMANDS = {
     "evaluate": "score controllers by the games they play",
     "estimate": "estimate the scores of controllers that rarely lose",
     "solve": "solve a small board: the lines of perfect play",
+    "explain": "explain what a controller plays on a board of yours",
     "play": "play against a controller in a browser",
     "watch": "watch a controller play, in the terminal, as a movie or as a page",
     "report": "write the page of a training run, or compare several",

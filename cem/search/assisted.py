@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from cem.core.bounds import into_box, out_of_box
+from cem.core.checks import as_real
 from cem.core.evaluation import Evaluation
 from cem.core.state import MEAN, transformed_bounds
 from cem.optimizer import CrossEntropyMethod
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import Interrupted, StopRequest
-from cem.search.descent import descend
+from cem.search.descent import Descent
 from cem.search.history import EVALUATIONS
 from cem.search.plan import Plan, Start
 from cem.search.quadratic import QuadraticModel
@@ -31,6 +32,7 @@ _AGREEMENT = 0.85  # Kendall's rank correlation from which on the model is trust
 _COMPARED = 15  # the least number of the newest points by which it is measured
 _GROWTH = 1.5  # evaluations of a generation so far, if they were too few
 _DESCENT = 50  # the most evaluations of the descent, for each parameter
+_AFTER_STEP = 3.0  # the standard deviation beside the last step of a descent that goes on
 _NOISY = 1e-12  # the difference of two values of one point, as a share of them, that is noise
 
 
@@ -254,7 +256,7 @@ class Walk:
 
     Attributes:
         evaluations: The points that were evaluated.
-        path: Points and their values: those that the descent adds, and one at the target.
+        path: The point at which the target was reached, and its value; empty before that.
     """
 
     def __init__(self, problem: Problem, stop: StopRequest, target: float | None) -> None:
@@ -295,27 +297,41 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     problem = Problem(optimizer, evaluator)
     walk = Walk(problem, stop, plan.termination_options["target"])
     mean = optimizer.state.distribution[MEAN].double().numpy()
+    descent: Descent | None = None
     with suppress(Interrupted):
         first, second = walk(np.stack([mean, mean]))
         if not math.isfinite(first):
             return plan, walk.evaluations
         if abs(first - second) > _NOISY * max(abs(first), abs(second)):
             return replace(plan, uses_model=False), walk.evaluations
-        walk.path.append((mean, first))
         width = optimizer.state.std.double().numpy()
-        budget = min(plan.budget // 2, _DESCENT * len(mean))
         precision = torch.finfo(optimizer.dtype).eps
+        descent = Descent(walk, mean, first, width, precision)
         with np.errstate(over="ignore", invalid="ignore"):
-            descend(walk, mean, first, width, budget, walk.path, precision)
+            descent.run(min(plan.budget // 2, _DESCENT * len(mean)))
     if stop.due[0]:
         # The next call continues the descent, so that no search may be saved before its end.
         plan = replace(plan, options={**plan.options, "checkpoint": None})
-    if not walk.path:
+    path = walk.path if descent is None else walk.path + descent.path
+    if not path:
         return plan, walk.evaluations
-    best, _ = min(walk.path, key=lambda pair: pair[1])
+    best, _ = min(path, key=lambda pair: pair[1])
     start = problem.as_population(problem.candidates_at(best[None]))[0]
-    plan = replace(plan, start=Start(start, plan.start.std), path=walk.path)
-    return plan, walk.evaluations
+    std = as_real("std", plan.start.std) * _share_of_std(descent)
+    return replace(plan, start=Start(start, std), path=path), walk.evaluations
+
+
+def _share_of_std(descent: Descent | None) -> float:
+    """Return how wide the search after a descent is, as a share of the first width.
+
+    A descent that the budget ended would have gone on by steps like its last one. About its end
+    candidates are searched within a sphere whose radius is the first standard deviation.
+    """
+    if descent is None or descent.last_length == 0:
+        return 1.0
+    if descent.is_unfinished:
+        return min(1.0, _AFTER_STEP * descent.last_length)
+    return 1 / math.sqrt(len(descent.path[0][0]))
 
 
 def _open_journal(plan: Plan, optimizer: CrossEntropyMethod, evaluator: Evaluator) -> None:

@@ -3,7 +3,7 @@
 BFGS with forward differences and damping: J. Nocedal and S. Wright, Numerical Optimization,
 chapters 6 and 18 (procedure 18.2). The units of parameters are in the ratios of their standard
 deviations, and have the geometric mean 1. In these units the curvature is at first 1 in every
-direction. A step is no longer than the standard deviation in any parameter.
+direction. The first trial of a step is no longer than the standard deviation in any parameter.
 """
 
 import math
@@ -12,122 +12,164 @@ from typing import Any
 
 import numpy as np
 
+Path = list[tuple[Any, float]]
+"""Points that were tried, and their values."""
+
 _LEAST_DECREASE = 1e-4  # of the decrease that the slope promises (Armijo)
 _SHORTEST, _LONGEST = 0.1, 0.5  # a step that was too long becomes as much shorter
+_FARTHEST = 2.0  # a good trial may be followed by one that is as many times as long
+_WORTHWHILE = 1.1  # the decrease that such a trial has to promise, beside that of the good one
 _MOST_TRIALS = 12  # of step lengths
 _DAMPING = 0.2
 _FLAT = 1e-11  # a slope that is negligible beside the value
 
 
-def descend(
-    evaluate: Callable[[Any], Any],
-    start: Any,
-    value: float,
-    width: Any,
-    budget: int,
-    path: list[tuple[Any, float]],
-    precision: float = 2.0**-52,
-) -> None:
-    """Descend from a start until no step improves the value.
+class Descent:
+    """A descent from one point.
 
-    Args:
-        evaluate: Maps points, shape (n, d), to their values, shape (n,).
-        start: The first point, shape (d,).
-        value: Its value, a finite number.
-        width: The longest step in each parameter, shape (d,); 0: the parameter is constant.
-        budget: The most evaluations.
-        path: Gets every step that is tried and its value, but not the points of differences.
-        precision: The relative precision of points and values.
+    Attributes:
+        path: Every step that was tried and its value, but not the points of differences.
+        is_unfinished: Whether the budget ended the descent, and not a lack of progress.
+        last_length: The length of the last step, the root mean square over the parameters in
+            units of their width; 0 before the first.
     """
-    dim = len(start)
-    share_of_difference = math.sqrt(precision)
-    x = np.array(start, dtype=np.float64)
-    is_free = width > 0
-    mean_width = math.exp(np.log(width[is_free]).mean()) if is_free.any() else 1.0
-    scale = np.where(is_free, width / mean_width, 1.0)  # the unit of each parameter
-    left = budget
-    curvature = np.eye(dim)
-    last_x = x
-    last_gradient: Any = None
-    while math.isfinite(value) and left > dim and is_free.any():
-        steps = share_of_difference * np.maximum(scale, np.abs(x))
-        gradient = scale * _differences(evaluate, x, value, np.where(is_free, steps, 0.0))
-        left -= int(is_free.sum())
-        if not np.isfinite(gradient).all():
-            break
-        if np.abs(gradient).max() <= _FLAT * max(1.0, abs(value)):
-            break
-        if last_gradient is not None:
-            last_step = (x - last_x) / scale
-            curvature = _update_curvature(curvature, last_step, gradient - last_gradient)
+
+    def __init__(
+        self,
+        evaluate: Callable[[Any], Any],
+        start: Any,
+        value: float,
+        width: Any,
+        precision: float = 2.0**-52,
+    ) -> None:
+        """Begin at a point.
+
+        Args:
+            evaluate: Maps points, shape (n, d), to their values, shape (n,).
+            start: The point, shape (d,).
+            value: Its value, a finite number.
+            width: The standard deviation of each parameter, shape (d,); 0: it is constant.
+            precision: The relative precision of points and values.
+        """
+        self.path: Path = [(np.array(start, dtype=np.float64), value)]
+        self.is_unfinished = True
+        self.last_length = 0.0
+        self._evaluate = evaluate
+        self._difference = math.sqrt(precision)  # as a share of a parameter
+        self._width = width
+        self._is_free = width > 0
+        self._mean_width = 1.0
+        if self._is_free.any():
+            self._mean_width = math.exp(np.log(width[self._is_free]).mean())
+        # The unit of each parameter. Gradients, steps and the curvature are in these units.
+        self._scale = np.where(self._is_free, width / self._mean_width, 1.0)
+        self._curvature = np.eye(len(start))
+        self._x, self._value = self.path[0]
+        self._last_x = self._x
+        self._last_gradient: Any = None
+
+    def run(self, budget: int) -> None:
+        """Descend until no step improves the value, or the evaluations are used up."""
+        if not self._is_free.any():
+            self.is_unfinished = False
+            return
+        left = budget
+        while left > len(self._x):
+            gradient = self._gradient()
+            left -= int(self._is_free.sum())
+            step = self._choose_step(gradient)
+            if step is None:
+                self.is_unfinished = False
+                return
+            number_before = len(self.path)
+            is_better = self._search_along(step, float(step @ gradient), left)
+            left -= len(self.path) - number_before
+            if not is_better:
+                self.is_unfinished = left <= 0
+                return
+            self._last_x, self._last_gradient = self._x, gradient
+            self._x, self._value = self.path[-1]
+            relative_step = (self._x - self._last_x)[self._is_free] / self._width[self._is_free]
+            self.last_length = float(np.sqrt(np.mean(relative_step**2)))
+
+    def _gradient(self) -> Any:
+        """Return the gradient by forward differences; all of its points are evaluated at once.
+
+        It is 0 for the parameters that are constant.
+        """
+        wanted = np.flatnonzero(self._is_free)
+        steps = self._difference * np.maximum(self._scale, np.abs(self._x))
+        points = self._x + np.diag(steps)[wanted]
+        widths = points[np.arange(len(wanted)), wanted] - self._x[wanted]  # as rounded
+        slopes = (np.asarray(self._evaluate(points)) - self._value) / widths
+        gradient = np.zeros(len(self._x))
+        gradient[wanted] = self._scale[wanted] * slopes
+        return gradient
+
+    def _choose_step(self, gradient: Any) -> Any:
+        """Return the step to the minimum that the curvature predicts, shape (d,), or None.
+
+        None means that there is no way down: the slope is negligible, or not finite.
+        """
+        if not np.isfinite(gradient).all() or not math.isfinite(self._value):
+            return None
+        if np.abs(gradient).max() <= _FLAT * max(1.0, abs(self._value)):
+            return None
+        if self._last_gradient is not None:
+            last_step = (self._x - self._last_x) / self._scale
+            change = gradient - self._last_gradient
+            self._curvature = _update_curvature(self._curvature, last_step, change)
         try:
-            step = -np.linalg.solve(curvature, gradient)
+            step = -np.linalg.solve(self._curvature, gradient)
         except np.linalg.LinAlgError:  # a function without a minimum has lost all curvature
-            break
+            return None
         if not step @ gradient < 0:
             step = -gradient
         if not np.isfinite(step).all():
-            break
-        step /= max(1.0, np.abs(step).max() / mean_width)
-        slope = float(step @ gradient)
-        number_before = len(path)
-        is_better = _shorten_until_better(
-            evaluate, x, value, scale * step, slope, min(_MOST_TRIALS, left), path
-        )
-        left -= len(path) - number_before
-        if not is_better:
-            break
-        last_x, last_gradient = x, gradient
-        x, value = path[-1]
+            return None
+        return step / max(1.0, np.abs(step).max() / self._mean_width)
 
+    def _search_along(self, step: Any, slope: float, left: int) -> bool:
+        """Try a step, and shorter ones; return whether one decreased the value enough.
 
-def _shorten_until_better(
-    evaluate: Callable[[Any], Any],
-    x: Any,
-    value: float,
-    step: Any,
-    slope: float,
-    most: int,
-    path: list[tuple[Any, float]],
-) -> bool:
-    """Try a step from x, and shorter ones; return whether one decreased the value enough.
+        If the parabola through the value, the slope and that trial has a much lower minimum,
+        this minimum is tried, too.
 
-    Args:
-        evaluate: Maps points, shape (n, d), to their values, shape (n,).
-        x: The point to step from, shape (d,).
-        value: Its value.
-        step: The longest step, shape (d,).
-        slope: The change of the value that the gradient predicts for it, below 0.
-        most: The most trials.
-        path: Gets the points that are tried and their values, the good one last.
-    """
-    share = 1.0
-    for _ in range(most):
-        trial = x + share * step
-        trial_value = float(evaluate(trial[None])[0])
-        path.append((trial, trial_value))
-        if trial_value < value and trial_value <= value + _LEAST_DECREASE * share * slope:
-            return True
-        # The minimum of the parabola through the value, the slope and the trial's value.
-        excess = trial_value - value - share * slope
-        ratio = _SHORTEST
-        if math.isfinite(excess) and excess > 0:
-            ratio = min(_LONGEST, max(_SHORTEST, -share * slope / (2 * excess)))
-        share *= ratio
-    return False
+        Args:
+            step: The first step that is tried, shape (d,).
+            slope: The change of the value that the gradient predicts for it, below 0.
+            left: The most trials.
+        """
+        share = 1.0
+        for number in range(1, min(_MOST_TRIALS, left) + 1):
+            value = self._try(share * step)
+            # The parabola's minimum is at ``ratio`` times the step that was tried.
+            excess = value - self._value - share * slope
+            has_minimum = math.isfinite(excess) and excess > 0
+            ratio = -share * slope / (2 * excess) if has_minimum else 0.0
+            if value < self._value and value <= self._value + _LEAST_DECREASE * share * slope:
+                ratio = min(ratio, _FARTHEST)
+                promised = -ratio * (share * slope + ratio * excess)
+                is_worthwhile = promised > _WORTHWHILE * (self._value - value)
+                if is_worthwhile and number < left:
+                    self._try(ratio * share * step)
+                    self._put_best_last()
+                return True
+            share *= min(_LONGEST, max(_SHORTEST, ratio))
+        return False
 
+    def _try(self, step: Any) -> float:
+        """Evaluate the point that a step leads to, and return its value."""
+        point = self._x + self._scale * step
+        value = float(self._evaluate(point[None])[0])
+        self.path.append((point, value))
+        return value
 
-def _differences(evaluate: Callable[[Any], Any], x: Any, value: float, steps: Any) -> Any:
-    """Return the gradient by forward differences; all of its points are evaluated at once.
-
-    Where the step is 0 the slope is not wanted, and is 0.
-    """
-    wanted = np.flatnonzero(steps)
-    points = x + np.diag(steps)[wanted]
-    widths = points[np.arange(len(wanted)), wanted] - x[wanted]  # as rounded
-    gradient = np.zeros(len(x))
-    gradient[wanted] = (np.asarray(evaluate(points)) - value) / widths
-    return gradient
+    def _put_best_last(self) -> None:
+        """Order the last two points of the path so that the better one is the last."""
+        before, last = self.path[-2:]
+        if not last[1] < before[1]:
+            self.path[-2:] = [last, before]
 
 
 def _update_curvature(curvature: Any, step: Any, change: Any) -> Any:

@@ -4,7 +4,8 @@ python scripts/pages/render.py            # writes them, and shortens the notebo
 python scripts/pages/render.py --check    # exit 1 where the text of a page differs
 
 A block is the output of cog: its page calls a public function of one of the `*_blocks` modules
-between [[[cog and ]]].
+between [[[cog and ]]]. docs/play.html, on which a visitor plays without installing anything, is
+the page of `python -m tetris play`.
 """
 
 import io
@@ -32,7 +33,9 @@ with one_line_interrupts():
         speed_blocks,
     )
     from pages.pictures import PICTURES
+    from tetris import Rules, published
     from tetris.commands.command_line import Parser, run
+    from tetris.view.play_page import play_page
 
 DOCS = ROOT / "docs"
 NOTEBOOK = DOCS / "tetris.ipynb"
@@ -49,6 +52,12 @@ def render(page: Path) -> str:
     Cog().process_file(io.StringIO(page.read_text()), output, str(page), globals=names)
     root = os.path.relpath(ROOT, page.parent)
     return output.getvalue().replace("{root}", "" if root == "." else f"{root}/")
+
+
+def page_texts() -> dict[Path, str]:
+    """Return the texts of README and of the pages of docs, by their files."""
+    texts = {page: render(page) for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
+    return texts | {DOCS / "play.html": play_page(published("best"), Rules())}
 
 
 def with_short_lines(notebook: str) -> str:
@@ -76,9 +85,8 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     is_outdated = False
-    for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]:
-        text = render(page)
-        if text == page.read_text():
+    for page, text in page_texts().items():
+        if page.exists() and text == page.read_text():
             continue
         is_outdated = True
         path = page.relative_to(ROOT)

@@ -7,7 +7,9 @@ from typing import Any
 from pages.literature_blocks import TETR_AI
 from pages.result_files import figures, load, load_all, with_provenance
 from pages.wording import in_words, markdown, span
+from pages.wording import score as score_text
 from tetris.evaluation.comparison import LEARNED
+from tetris.play.controller import resolve
 from tetris.record.numbers import format_lines
 
 _PROCESSOR = "epyc-2core"
@@ -102,6 +104,17 @@ def training() -> str:
     return with_provenance(words, result)
 
 
+def headline() -> str:
+    """Return README's first paragraph: what this is, and how good its Tetris player is."""
+    run = median_run(load(f"{_PROCESSOR}/training").data["runs"])
+    learned = _score_on(run, LEARNED, "10x20")["lines_per_game"]
+    dt20 = _score_on(run, "dt20", "10x20")["lines_per_game"]
+    return f"""Optimise what has no gradient. `cem` brings CMA-ES and the cross-entropy method \
+(CEM) to PyTorch, on CPU and CUDA. Its showcase learns Tetris in a minute on two cores: an \
+estimated {in_words(learned)} lines per game on 10x20, {learned / dt20:.2g} times as many as \
+the best published linear player."""
+
+
 def first_run() -> str:
     """Return how long README's first command takes, on a processor and on a GPU."""
     # The results are in the order of their dates, those of GPUs last.
@@ -110,9 +123,22 @@ def first_run() -> str:
     gpu_result = results[-1]
     on_cpu = figures(cpu_result, "first_run.")
     on_gpu = figures(gpu_result, "first_run.")
-    return f"""Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: otherwise \
-pip fetches PyTorch with CUDA, gigabytes of it. Compiling and training take \
-{on_cpu["cold.seconds"]:.0f} s on {cpu_result.hardware}, less with AVX-512, and end with a \
-controller {on_cpu["times_dt20"]:.2g} times as good as dt20, the best published linear one; \
-on one {gpu_result.hardware} {on_gpu["cold.seconds"]:.0f} s, and \
-{on_gpu["times_dt20"]:.2g} times."""
+    return f"""Compiling and training take {on_cpu["cold.seconds"]:.0f} s on \
+{cpu_result.hardware}, less with AVX-512; on one {gpu_result.hardware} \
+{on_gpu["cold.seconds"]:.0f} s, for a controller {on_gpu["times_dt20"]:.2g} times as good as \
+the best published one. Without a GPU install PyTorch's [CPU wheel](docs/install.md) first: \
+otherwise pip fetches gigabytes of CUDA."""
+
+
+def lee() -> str:
+    """Return what the controller lee clears, with its scores from the package."""
+    provenance = resolve("lee").provenance
+    scores = {(item["pieces_known"], item["board"]): item for item in provenance["score"]}
+    alone = [score_text(scores[1, board]) for board in ("10x10", "10x20")]
+    known = [score_text(scores[2, board]) for board in ("10x10", "10x20")]
+    measured = provenance["measured"]
+    return (
+        f"It clears {alone[0]} lines per game on 10x10 and {alone[1]} on 10x20, and with the "
+        f"next piece known {known[0]} and {known[1]} ({measured['machine']}, "
+        f"{measured['commit'][:7]})."
+    )

@@ -1,8 +1,7 @@
 """The hook of mkdocs.yml: links of the repository's pages work on the site, with docstrings.
 
 A link to a file outside docs/ leads to a copy of it, one to a folder to a page that lists its
-files. README and its neighbours, the notebook and the notes are pages of the site, and so is
-the page to play on.
+files. README and its neighbours, the notebook and the notes are pages of the site.
 """
 
 import importlib
@@ -14,9 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
-
-from tetris import Rules, published
-from tetris.view.play_page import play_page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
@@ -37,14 +33,13 @@ _COMMENT = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 def on_files(files: Any, config: Any) -> Any:
     """Add generated pages and linked files to the site, and return all of its files.
 
-    mkdocs calls this hook with the files of docs/. The generated pages are the notebook, the
-    docstrings, and the page to play on. The linked files are the pages of the repository's
-    root, and everything outside docs/ that a page links to, directly or through other pages.
+    mkdocs calls this hook with the files of docs/. The generated pages are the notebook and
+    the docstrings. The linked files are the pages of the repository's root, and everything
+    outside docs/ that a page links to, directly or through other pages.
     """
     docs = {f"docs/{name}" for name in files.src_uris if name.endswith(".md")}
     pages = {"tetris.md": notebook_page(ROOT / "docs" / NOTEBOOK)}
     pages |= api_pages(_COMMENT.sub("", _text("docs/api.md")))
-    pages["play.html"] = play_page(published("best"), Rules())
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cem import Evaluation, maximize, minimize
-from cem.search.descent import descend
+from cem.search.descent import Descent
 from cem.search.quadratic import QuadraticModel
 
 
@@ -78,22 +78,45 @@ class TestQuadraticModel:
         assert models[0] == models[1]
 
 
-def test_a_descent_follows_a_valley_and_leaves_constants():
-    path = []
-    evaluations = 0
+class TestDescent:
+    @staticmethod
+    def descent(function, start, width):
+        evaluations = []
 
-    def evaluate(points):
-        nonlocal evaluations
-        evaluations += len(points)
-        return [rosenbrock(x[:3]) + x[3] for x in points]
+        def evaluate(points):
+            evaluations.extend(points)
+            return [function(x) for x in points]
 
-    start = np.zeros(4)
-    descend(evaluate, start, 2.0, np.array([1.0, 1.0, 1.0, 0.0]), 250, path)
-    best, value = min(path, key=lambda pair: pair[1])
-    assert value < 1e-8
-    assert best[3] == 0.0
-    assert evaluations <= 250
-    assert np.abs(path[0][0]).max() <= 1.0  # the longest step
+        start = np.array(start)
+        return Descent(evaluate, start, function(start), np.array(width)), evaluations
+
+    def test_it_follows_a_valley_and_leaves_constants(self):
+        descent, evaluations = self.descent(
+            lambda x: rosenbrock(x[:3]) + x[3], np.zeros(4), [1.0, 1.0, 1.0, 0.0]
+        )
+        descent.run(250)
+        best, value = min(descent.path, key=lambda pair: pair[1])
+        assert value < 1e-8
+        assert best[3] == 0.0
+        assert len(evaluations) <= 250
+        assert np.abs(descent.path[1][0]).max() <= 1.0  # the longest first trial
+        assert not descent.is_unfinished
+
+    def test_a_good_trial_is_followed_by_the_minimum_of_its_parabola(self):
+        descent, _ = self.descent(lambda x: float((x[0] - 1.5) ** 2), [0.0], [1.0])
+        descent.run(3)  # one difference, the trial, and the minimum at 1.5 times its step
+        (first, _), (second, _), (third, _) = descent.path
+        assert (first[0], second[0]) == (0.0, 1.0)
+        assert math.isclose(third[0], 1.5, rel_tol=1e-6)
+        assert descent.is_unfinished
+        assert math.isclose(descent.last_length, 1.5, rel_tol=1e-6)
+
+    def test_a_function_without_slope_takes_no_step(self):
+        descent, evaluations = self.descent(lambda x: 1.0, [0.0, 0.0], [1.0, 1.0])
+        descent.run(100)
+        assert len(evaluations) == 2
+        assert descent.last_length == 0.0
+        assert not descent.is_unfinished
 
 
 class TestMinimize:

@@ -15,7 +15,7 @@ from searches import ON_A_GPU
 from torch import Tensor
 
 from cem import CrossEntropyMethod, Planner, rollout_cost
-from cem.plan.planner import coloring_matrix
+from cem.plan.noise import coloring_matrix
 
 GOAL = torch.tensor([0.5, -0.5])
 
@@ -222,7 +222,7 @@ def test_bad_arguments_are_named(
 
 
 def test_wrong_states_and_costs_are_named() -> None:
-    with pytest.raises(ValueError, match=r"expected states of shape \(3, ...\), got \(2, 4\)"):
+    with pytest.raises(ValueError, match=r"expected state of shape \(3, ...\), got \(2, 4\)"):
         make(num_envs=3).plan(torch.zeros(2, 4))
     with pytest.raises(ValueError, match=r"expected costs of shape \(40,\), got \(\)"):
         steps(make(lambda state, plans: plans.sum()))
@@ -342,7 +342,7 @@ def test_without_bounds_a_std_is_needed_and_the_search_begins_at_zero() -> None:
     assert (one_end.plan(torch.full((2,), 5.0)) - 5.0).abs().max() < 1
     with pytest.raises(ValueError, match="expected std, or finite bounds"):
         Planner(distance, 3, 2, None)
-    with pytest.raises(TypeError, match=r"expected \(low, high\), a Box, Bounds or None"):
+    with pytest.raises(TypeError, match=r"expected \(low, high\), a Box, Bounds, a discrete"):
         Planner(distance, 3, 2, 1.0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -43,6 +44,18 @@ def single(
         for *each, seed in problems
     ]
     return torch.stack(calls).unflatten(0, (2, 3))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("d", "n"), [(8, 260), (33, 7)])
+def test_a_problem_may_have_a_generation_of_its_own(device: str, d: int, n: int) -> None:
+    rows = packed(d, device)
+    seeds = torch.tensor(SEEDS, device=device).view(2, 3)
+    generations = torch.tensor([[0, 1, 2], [2, 2**32 + 9, 0]], device=device)
+    samples = sample_normal_rows(rows, n, seed=seeds, generation=generations)
+    for problem in itertools.product(range(2), range(3)):
+        key = {"seed": seeds[problem], "generation": generations[problem]}
+        assert_same(samples[problem], sample_normal_rows(rows[problem], n, **key))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -86,6 +86,7 @@ def _by_definition(after: AfterState) -> dict[str, float]:
         "diversity": len({d for d in differences if abs(d) <= 2}),
         "wells_fast": sum(len(run_down(x, y, empty)) for x, y in below_a_well),
         "max_height": max(tall),
+        "total_height": sum(tall),
         **{
             f"deep_wells_{depth}": sum(sunk(x, depth) for x in range(width)) for depth in (2, 3)
         },
@@ -174,7 +175,8 @@ HAND_WORKED = [  # a drawing, top row first, the height of the board, and featur
         ("......X...", "..X.X.X...", "XXX.XXX.XX"),
         8,
         {
-            **{"bumpiness": 12, "flat_steps": 2, "single_steps": 3, "double_steps": 3},
+            **{"total_height": 12, "bumpiness": 12},
+            **{"flat_steps": 2, "single_steps": 3, "double_steps": 3},
             **{"flat_pairs": 0, "rising_pairs": 1, "falling_pairs": 0},
         },
     ),
@@ -243,11 +245,11 @@ def test_what_the_placement_did(stack: Stack) -> None:
     after = place(
         rows, PIECES[0][0], 3, 0, rules
     )  # I upright: the upper row goes with one of its cells
-    assert feature_values(after, ("landing_height", "eroded_cells")) == [1.5, 1]
+    assert feature_values(after, ("landing_height", "eroded_cells", "lines")) == [1.5, 1, 1]
     after = place(
         stack("XX..", "XX.."), PIECES[1][0], 2, 0, rules
     )  # O: two lines with two cells each
-    assert feature_values(after, ("landing_height", "eroded_cells")) == [0.5, 8]
+    assert feature_values(after, ("landing_height", "eroded_cells", "lines")) == [0.5, 8, 2]
 
 
 def test_sets_are_in_the_order_of_their_weights() -> None:

@@ -37,9 +37,9 @@ def blocks(page: str, language: str = "python") -> list[str]:
     )
 
 
-def run(page: str, **names: Any) -> dict[str, Any]:
-    """Run the one program of a page; returns its variables."""
-    (program,) = blocks(page)
+def run(page: str, number: int = 0, **names: Any) -> dict[str, Any]:
+    """Run a program of a page; returns its variables."""
+    program = blocks(page)[number]
     names["__name__"] = "program"
     exec(compile(program, DOCS / page, "exec"), names)
     return names
@@ -53,6 +53,12 @@ def test_every_page_with_programs_is_run() -> None:
         page in (DOCS.parent / "tests" / test).read_text()
         for page, test in RUN_ELSEWHERE.items()
     )
+
+
+def test_a_board_of_ones_own_is_explained_and_played() -> None:
+    names = run("watching.md", 1)
+    assert names["table"].features.shape == (34, 52)
+    assert len(names["game"].steps) == 5
 
 
 @pytest.mark.usefixtures("own_features_forgotten")

@@ -50,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         page = play_page(labelled, rules, getattr(arguments, "seed", None), lookahead)
         write_text(arguments.out, page)
     print(f"{printable(arguments.out)}: {file_size(arguments.out.stat().st_size)}")
-    if not arguments.no_open:
-        webbrowser.open(arguments.out.resolve().as_uri())
+    address = arguments.out.resolve().as_uri()
+    is_open = not arguments.no_open and webbrowser.open(address)
+    if not is_open:
+        print(f"to play open {address} in a browser")
     return 0

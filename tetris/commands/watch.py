@@ -203,12 +203,14 @@ def export_files(
         arguments: The arguments of the command line.
     """
     stream: int | None = 0  # The number of the sequence of pieces.
+    boards = None
     if show.replay is not None:
         stream = show.replay.stream
+        boards = show.replay.boards
         pieces = min(pieces or sys.maxsize, len(show.replay.placements))
     with progress(played, desc="playing", total=pieces, unit=" pieces", leave=False) as bar:
         # The games are played here, because that reads the iterator to its end.
-        replay = Replay.of(bar, show.rules, show.seed, stream, show.controller)
+        replay = Replay.of(bar, show.rules, show.seed, stream, show.controller, boards)
     count = len(replay.placements)
     for kind, path in export_paths(arguments).items():
         with one_line_errors():
@@ -225,7 +227,7 @@ def export_files(
 
 def write_movie(path: Path, replay: Replay, label: str, arguments: argparse.Namespace) -> None:
     """Write a replay as a GIF or an MP4, by the suffix of the path, from ``--from`` on."""
-    shown = skip_to(arguments.first, scenes(replay.rules, replay.after_states()))
+    shown = skip_to(arguments.first, scenes(replay.rules, replay.after_states(), replay.boards))
     total = len(replay.placements) - arguments.first + 1
     desc = f"drawing {path.name}"
     bar = progress(shown, desc=desc, total=total, unit=" pictures", leave=False)
@@ -299,7 +301,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if writes_files:
             export_files(show, played, pieces, arguments)
             return 0
-        shown = skip_to(arguments.first, scenes(show.rules, played))
+        boards = show.replay.boards if show.replay else None
+        shown = skip_to(arguments.first, scenes(show.rules, played, boards))
         if interactive:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
                 Watcher(terminal, shown, show.player(), show.title, arguments.speed).run()

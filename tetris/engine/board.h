@@ -100,9 +100,7 @@ struct Board {
   typename L::ColumnInts heights;  // WALL_HEIGHT and more outside the board
   int twice_landing_height = 0;
   int eroded_cells = 0;
-#if defined(TETRIS_FEATURE_HEADER)  // Only features of a header ask for it.
-  int lines = 0;                    // the number of rows that the landing removed
-#endif
+  int lines = 0;  // the number of rows that the landing removed
   mutable typename L::ColumnCache column_cache;
 
   TETRIS_FUNCTION Board(const Geometry<L>& board_geometry, typename L::ColumnBits board_cells,

@@ -298,9 +298,7 @@ struct AfterState : Board<L> {
     int piece_height = shape_of(piece, orientation_of(placement)).height;
     this->twice_landing_height = 2 * landing.row + piece_height - 1;
     this->eroded_cells = landing.eroded_cells;
-#if defined(TETRIS_FEATURE_HEADER)
     this->lines = landing.lines;
-#endif
   }
 };
 

@@ -150,6 +150,19 @@ struct ErodedCells : FeatureBase {
   }
 };
 
+struct Lines : FeatureBase {
+  static constexpr bool zero_without_lines = true;
+  static constexpr bool of_placement = true;
+  template <class L>
+  TETRIS_FUNCTION static int of(const Board<L>& board) {
+    return board.lines;
+  }
+  template <class L, int WIDTH>
+  TETRIS_FUNCTION static auto after(int, const Drop<L, WIDTH>&) {
+    return L::ints(0);
+  }
+};
+
 struct RowTransitions : BitCount<RowTransitions> {
   template <class L>
   TETRIS_FUNCTION static auto words(const Board<L>& board) {

@@ -91,6 +91,22 @@ struct Bumpiness : BitCount<Bumpiness> {
   }
 };
 
+// The sum of the heights of all columns.
+struct TotalHeight : BitCount<TotalHeight> {
+  template <class L>
+  TETRIS_FUNCTION static auto words(const Board<L>& board) {
+    return board.filled & board.geometry.inside;
+  }
+  // Returns the sum after drops: each column under the piece grows by the piece's cells in it,
+  // and by the gap below them.
+  template <class L, int WIDTH>
+  TETRIS_FUNCTION static auto after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
+    constexpr int CELLS_OF_PIECE = 4;
+    TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) total = total + drop.gap(k);
+    return total + L::ints(CELLS_OF_PIECE);
+  }
+};
+
 // Two sets of columns (see ScalarLanes::negative): the columns from which the surface falls to
 // the next one, and those from which it rises.
 //

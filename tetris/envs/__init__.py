@@ -7,6 +7,7 @@ from typing import Any
 
 from gymnasium.envs.registration import register
 
+from tetris.envs.episodes import replay_of
 from tetris.envs.key_press_env import KeyPressTetrisEnv
 from tetris.envs.tetris_env import TetrisEnv
 from tetris.envs.vector_env import TetrisVectorEnv
@@ -19,6 +20,7 @@ __all__ = [
     "PlacementFeatures",
     "TetrisEnv",
     "TetrisVectorEnv",
+    "replay_of",
 ]
 
 # The arguments that differ from the defaults of `TetrisEnv`, by the id of the environment.

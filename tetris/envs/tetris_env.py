@@ -13,9 +13,10 @@ from kernels.support.names import unknown_name
 from tetris import Rules
 from tetris.envs.rendering import EMPTY_HOLD, Painter
 from tetris.game.decisions import Rows, landing_row, place
-from tetris.game.features import column_heights
+from tetris.game.features import AfterState, column_heights
 from tetris.game.piece_stream import PieceStream, hole_column
 from tetris.game.pieces import PIECES, Shape
+from tetris.game.positions import read_board, read_pieces
 from tetris.game.rules import GUIDELINE_POINTS
 
 Observation = dict[str, Any]
@@ -41,15 +42,15 @@ def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
     return mask.ravel()
 
 
-def option_of_reset(options: dict[str, Any] | None, name: str) -> Any:
-    """Return the value of an option of ``reset``, or None if it is absent.
+def options_of_reset(options: dict[str, Any] | None, *names: str) -> list[Any]:
+    """Return the values of the options of ``reset`` by name, None for those that are absent.
 
     ``reset`` has no other options: they raise ValueError.
     """
     options = options or {}
-    for unknown in options.keys() - {name}:
-        raise unknown_name("option of reset", str(unknown), [name])
-    return options.get(name)
+    for unknown in options.keys() - set(names):
+        raise unknown_name("option of reset", str(unknown), names)
+    return [options.get(name) for name in names]
 
 
 class TetrisEnv(gymnasium.Env[Observation, np.int64]):
@@ -102,6 +103,11 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     stream, with the piece that the last observation showed. Piece `t` is a pure function of
     seed, stream and `t`, so the games are those of `tetris.rollout` with this seed, if the same
     placements are chosen. Without any seed the first `reset()` draws one.
+
+    `reset(options={"board": board})` begins on a stack, which
+    `tetris.game.positions.read_board` reads from text, an array or a fumen. With `{"pieces":
+    "TSZ"}` these pieces replace as many of the stream's. The next game begins on an empty
+    board.
 
     ## Episode End The episode terminates when a piece comes to rest with a cell above the top
     row; the lines it completed do not count. With `clear_on_overflow` they are removed and
@@ -185,8 +191,15 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Number of the piece in the hold slot."""
         self.piece = 0
         """Number of the piece to be placed."""
+        self.stream: PieceStream
+        """The stream of pieces, after the first reset."""
+        self.landing: AfterState | None = None
+        """The last placement, as it came to rest."""
         # The index of the next piece in the stream; 0 until the first reset.
         self._time = 0
+        # Pieces that replace those of the stream, and the index of the first one.
+        self._chosen_pieces: tuple[int, ...] = ()
+        self._first_chosen = 0
         self._placed = 0  # Pieces that were placed in this game.
         self._garbage_rows = 0  # Rows of garbage that rose since the stream began.
         self.is_over = True
@@ -195,24 +208,27 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     @property
     def swapped_piece(self) -> int:
         """Number of the piece that a swap with the hold slot brings."""
-        return self._stream[self._time] if self.held is None else self.held
+        return self._piece_at(self._time) if self.held is None else self.held
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin a game on an empty board, and return its first observation and its info.
+        """Begin a game, and return its first observation and its info.
 
         Args:
             seed: Begins a stream of random pieces, 0 to 2^64 - 1. None: the game goes on with
                 the present stream, or with a random one if there is none.
-            options: ``{"stream": n}``: every seed has 2^64 streams of pieces, of which stream 0
-                is the default.
+            options: ``"stream"``: every seed has 2^64 streams of pieces, of which stream 0 is
+                the default. ``"board"``: the stack to begin with. ``"pieces"``: the first
+                pieces, letters or numbers.
 
         Raises:
-            ValueError: If a number is out of range, a stream comes without a seed, or an option
-                is unknown.
+            ValueError: If a number is out of range, a stream comes without a seed, a board or a
+                piece does not fit the rules, or an option is unknown.
         """
-        stream = option_of_reset(options, "stream")
+        stream, board, pieces = options_of_reset(options, "stream", "board", "pieces")
+        rows = () if board is None else read_board(board, self.rules)
+        chosen_pieces = () if pieces is None else read_pieces(pieces, self.rules)
         if seed is None and stream is not None:
             raise ValueError(
                 f"expected a seed with the option stream, got stream {stream!r} alone"
@@ -226,16 +242,21 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if seed is None and self._time == 0:  # There is no stream yet.
             seed = int(self.np_random.integers(1 << 63))
         if seed is not None:
-            self._stream = PieceStream(self.rules, seed, stream)
+            self.stream = PieceStream(self.rules, seed, stream)
             self._time = 0
             self._garbage_rows = 0
+            self._chosen_pieces = ()
             self._draw_piece()
         elif self.held is not None:
             # The current piece may have come from the hold slot. Go back to the last piece
             # that was drawn from the stream, with which the game begins.
             self._time -= 1
             self._draw_piece()
-        self.rows = ()
+        if chosen_pieces:  # The first of them replaces the piece that was drawn.
+            self._chosen_pieces = chosen_pieces
+            self._first_chosen = self._time - 1
+            self.piece = chosen_pieces[0]
+        self.rows = rows
         self.held = None
         self._placed = 0
         self.is_over = False
@@ -314,7 +335,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         observation: Observation = {"board": board, "piece": np.int64(self.piece)}
         if self.pieces_known > 1:
             times = range(self._time, self._time + self.pieces_known - 1)
-            next_pieces = [self._stream[time] for time in times]
+            next_pieces = [self._piece_at(time) for time in times]
             observation["next_pieces"] = np.array(next_pieces, dtype=np.int64)
         if self.has_hold:
             held = EMPTY_HOLD if self.held is None else self.held
@@ -330,8 +351,15 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return np.concatenate(masks)
 
     def _draw_piece(self) -> None:
-        self.piece = self._stream[self._time]
+        self.piece = self._piece_at(self._time)
         self._time += 1
+
+    def _piece_at(self, time: int) -> int:
+        """Return the piece of an index, from the chosen pieces or from the stream."""
+        index = time - self._first_chosen
+        if 0 <= index < len(self._chosen_pieces):
+            return self._chosen_pieces[index]
+        return self.stream[time]
 
     def _swap(self) -> None:
         """Swap the piece with the one in the hold slot, or with the next one if it is empty."""
@@ -353,6 +381,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             row: The lowest row of the piece.
         """
         after = place(self.rows, shape, column, row, self.rules)
+        self.landing = after
         self.rows = after.rows
         self.is_over = after.game_over
         self._placed += 1
@@ -371,7 +400,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
 
     def _raise_garbage(self) -> None:
         """Lift the stack by a row with one hole, which may end the game."""
-        stream = self._stream
+        stream = self.stream
         hole = hole_column(self.rules, stream.seed, stream.stream, self._garbage_rows)
         self.rows = (self.rules.full_row & ~(1 << hole), *self.rows)
         self._garbage_rows += 1

@@ -18,8 +18,9 @@ from kernels.support.names import unknown_name
 from tetris import feature_names
 from tetris.envs import native
 from tetris.envs.rendering import Painter
-from tetris.envs.tetris_env import MAX_ORIENTATIONS, REWARDS, TetrisEnv, option_of_reset
+from tetris.envs.tetris_env import MAX_ORIENTATIONS, REWARDS, TetrisEnv, options_of_reset
 from tetris.game.piece_stream import packed_source
+from tetris.game.positions import read_boards
 from tetris.play.devices import check_gpu
 
 OUTPUTS = ("numpy", "torch")
@@ -176,20 +177,23 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Begin games on empty boards; return the observation and the infos of all games.
+        """Begin games, and return the observation and the infos of all games.
 
         Args:
             seed: An integer: game i plays stream ``first_stream + i`` of this seed. A sequence:
                 each game plays stream 0 of its own seed. None, also in a sequence: games go on
                 with the pieces of their streams.
-            options: ``{"reset_mask": mask}``, bools of shape (num_envs,): the games to begin;
-                others go on.
+            options: ``"reset_mask"``, bools of shape (num_envs,): the games to begin; others go
+                on. ``"board"``: the stack to begin with, one for all games or one for each.
 
         Raises:
             gymnasium.error.ResetNeeded: If there is a mask before the first reset of all games.
             ValueError: If a seed, the number of seeds, the mask or an option is wrong.
         """
-        mask = option_of_reset(options, "reset_mask")
+        mask, boards, pieces = options_of_reset(options, "reset_mask", "board", "pieces")
+        if pieces is not None:
+            raise ValueError('expected the option pieces with vectorization_mode="sync" alone')
+        columns = self._columns_of_boards(boards)
         chosen = self._games_to_reset(mask)
         if isinstance(seed, (int, np.integer)):
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
@@ -199,7 +203,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self._choose_pieces(int(self.np_random.integers(1 << 63)), chosen)
         if seed is not None:
             self._choose_pieces(seed, chosen)
-        for state in (self._columns, self._length, self._ended):
+        self._columns = torch.where(chosen, columns, self._columns)
+        for state in (self._length, self._ended):
             state.masked_fill_(chosen, 0)
         self._is_reset = True
         observation, infos = self._observe()
@@ -270,6 +275,30 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             as_output(truncated),
             infos,
         )
+
+    def single(self, game: int, seed: int | Sequence[int], boards: Any = None) -> TetrisEnv:
+        """Return a single environment with the pieces and the board of a game after a reset.
+
+        Args:
+            game: Number of the game, from 0.
+            seed: The seed of the reset.
+            boards: Its option ``"board"``.
+        """
+        game = check_integer("game", game, 0, self.num_envs - 1)
+        rules = self.rules
+        env = TetrisEnv(rules.width, rules.height, rules.clear_on_overflow, rules.pieces)
+        if isinstance(seed, (int, np.integer)):
+            env.reset(seed=int(seed), options={"stream": self._first_stream + game})
+        else:
+            env.reset(seed=seed[game])
+        if boards is not None:
+            env.rows = read_boards(boards, rules, self.num_envs)[game]
+        return env
+
+    @property
+    def max_placements(self) -> int | None:
+        """Placements after which a game is truncated; None: never."""
+        return self._max_placements or None
 
     def render(self) -> tuple[Any, ...] | None:
         """Draw every game in the render mode that was chosen."""
@@ -434,6 +463,16 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             all_games = torch.ones_like(self._ended, dtype=torch.bool)
             info_outputs[f"_{name}"] = as_output(all_games)
         return outputs, info_outputs
+
+    def _columns_of_boards(self, boards: Any) -> torch.Tensor:
+        """Return the boards to begin with as the engine stores them; None: empty ones."""
+        if boards is None:
+            return torch.zeros_like(self._columns)
+        rows = np.zeros((self.num_envs, self.rules.height, 1), dtype=np.int32)
+        for game, stack in enumerate(read_boards(boards, self.rules, self.num_envs)):
+            rows[game, : len(stack), 0] = stack
+        cells = rows >> np.arange(self.rules.width) & 1
+        return _columns_of(torch.from_numpy(cells).to(self.device))
 
     def _games_to_reset(self, mask: Any) -> torch.Tensor:
         """Return which games to reset, as bools of shape (num_envs,): by default all."""

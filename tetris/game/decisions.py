@@ -182,9 +182,8 @@ def pair_value(after: AfterState, next_piece: int, player: Player) -> float:
 def pair_features(after: AfterState, next_piece: int, player: Player) -> list[float] | None:
     """Return the features of two placements together: this one and the next piece's best one.
 
-    Features of the board describe the board after both placements. `PLACEMENT_FEATURES`
-    (landing height and eroded cells) are the sums over both placements. Return None if every
-    placement of the next piece ends the game.
+    Features of the board describe the board after both placements. `PLACEMENT_FEATURES` are the
+    sums over both placements. Return None if every placement of the next piece ends the game.
     """
     if with_next(after, next_piece).game_over:
         return None

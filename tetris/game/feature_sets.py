@@ -8,7 +8,7 @@ from functools import cache
 
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
-from tetris.game.features import FEATURES, PLACEMENT_FEATURES
+from tetris.game.features import FEATURES
 from tetris.game.rules import MAX_WIDTH, MIN_WIDTH
 
 _LABEL_WIDTH = 40
@@ -37,7 +37,8 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     describes single columns, such as ``bertsekas``, has a feature for each column of a board
     with this width, for instance ``column_height_0`` to ``column_height_9``.
     """
-    common = (*PLACEMENT_FEATURES, "row_transitions", "column_transitions", "holes")
+    placement = ("landing_height", "eroded_cells")
+    common = (*placement, "row_transitions", "column_transitions", "holes")
     # Thiery and Scherrer added these two to the features of Dellacherie.
     thiery = ("hole_depth", "rows_with_holes")
     dellacherie = (*common, "wells")

@@ -59,7 +59,7 @@ class AfterState:
         return column_heights(self.rows, self.rules.width)
 
 
-PLACEMENT_FEATURES = ("landing_height", "eroded_cells")
+PLACEMENT_FEATURES = ("landing_height", "eroded_cells", "lines")
 """The features that describe the placement; all others describe the board after it."""
 
 DENOMINATORS = {"landing_height": 2}
@@ -118,6 +118,12 @@ def landing_height(after: AfterState) -> float:
 def eroded_cells(after: AfterState) -> int:
     """Lines removed times the cells of this piece that were in them."""
     return after.lines * after.piece_cells_removed
+
+
+@_feature
+def lines(after: AfterState) -> int:
+    """Lines removed."""
+    return after.lines
 
 
 @_feature
@@ -204,6 +210,12 @@ def wells_fast(after: AfterState) -> int:
 def max_height(after: AfterState) -> int:
     """Height of the highest column."""
     return len(after.rows)
+
+
+@_feature
+def total_height(after: AfterState) -> int:
+    """Sum of the heights of all columns."""
+    return sum(after.heights)
 
 
 @_family(range(MAX_WIDTH))

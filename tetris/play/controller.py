@@ -3,7 +3,9 @@
 Published weights, as far as they are known: Fahey (2003) for Pierre Dellacherie's; Thiery and
 Scherrer, "Building Controllers for Tetris" (ICGA Journal 32, 2009) for BCTS, also called DU,
 and BDU; Gabillon, Ghavamzadeh and Scherrer, "Approximate Dynamic Programming Finally Performs
-Well in the Game of Tetris" (NIPS 2013) for DT-10 and DT-20.
+Well in the Game of Tetris" (NIPS 2013) for DT-10 and DT-20; Y. Lee, "Tetris AI: The (near)
+perfect bot" (2013) for Lee's, which counts holes and heights after full rows are removed where
+Lee's program counts them before.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ VERSION = 1
 FILE_NAME = "controller.json"
 """Name of the controller's file in the folder of a run."""
 
-PUBLISHED = ("dellacherie", "bcts", "bdu", "dt10", "dt20")
+PUBLISHED = ("dellacherie", "bcts", "bdu", "dt10", "dt20", "lee")
 """The controllers of the literature; the others of the package were learned here."""
 
 _FOLDER = Path(__file__).resolve().parent / "controllers"
@@ -212,8 +214,9 @@ def published(name: str) -> LinearController:
     """Return a controller of the package.
 
     ``dellacherie``, ``bcts`` (or ``du``), ``bdu``, ``dt10`` and ``dt20`` are from the
-    literature; ``best``, ``bertsekas`` and ``anywidth`` were learned here. Case, blanks,
-    hyphens and underscores do not matter: ``"DT-20"`` is ``"dt20"``.
+    literature; ``lee`` is the heuristic of many tutorials; ``best``, ``bertsekas`` and
+    ``anywidth`` were learned here. Case, blanks, hyphens and underscores do not matter:
+    ``"DT-20"`` is ``"dt20"``.
 
     Raises:
         ValueError: If no controller has this name.

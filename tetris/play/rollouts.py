@@ -22,6 +22,7 @@ from tetris.game.decisions import Rows, play
 from tetris.game.feature_sets import feature_names
 from tetris.game.piece_stream import Streams, packed_source
 from tetris.game.policy import Lookahead, Player, Policy
+from tetris.game.positions import Boards, read_boards
 from tetris.game.rules import RULES
 from tetris.play import engines as native
 from tetris.play.devices import ENGINES, check_gpu
@@ -77,6 +78,9 @@ class Rollout:
         streams: The rules and the pieces.
         device: ``"cpu"``: the C++ engine; ``"cuda"``: the CUDA engine, on the GPU of the
             weights, or else on torch's current one; ``"python"``: the reference implementation.
+        boards: The stacks to begin with: a board for all streams, or a board for each, as
+            `tetris.game.positions.read_board` reads them. The next game on a stream begins on
+            the empty board.
 
     Raises:
         ValueError: If the weights have a wrong shape or a value that is not finite, the
@@ -85,13 +89,21 @@ class Rollout:
         compiler. kernels.loader.BuildError: If the engine could not be built.
     """
 
-    def __init__(self, policy: Policy, streams: Streams, device: str = "cpu") -> None:
-        """Set up empty boards, and load the engine that will play.
+    def __init__(
+        self,
+        policy: Policy,
+        streams: Streams,
+        device: str = "cpu",
+        *,
+        boards: Boards | None = None,
+    ) -> None:
+        """Set up the boards, and load the engine that will play.
 
         Args:
             policy: The feature set, and the weights of the population's candidates.
             streams: The rules, and the streams of pieces that every candidate plays.
             device: The engine: ``"cpu"``, ``"cuda"`` or ``"python"``.
+            boards: The stacks to begin with; None: empty boards.
         """
         if device not in ENGINES:
             raise ValueError(f"expected device to be {', '.join(ENGINES)}, got {device!r}")
@@ -110,6 +122,10 @@ class Rollout:
         self._placed = self._lines.clone()
         # The boards: bit y of a column is its cell in row y, counted from the bottom.
         self.columns = self._lines.new_zeros((*shape, streams.rules.width), dtype=torch.int32)
+        if boards is not None:
+            stacks = read_boards(boards, streams.rules, streams.count)
+            columns = [_columns_of(rows, streams.rules.width) for rows in stacks]
+            self.columns += torch.tensor(columns, dtype=torch.int32, device=self.columns.device)
         # After a board was copied from another stream, its next piece comes from that stream,
         # too. Until then this tensor has the numbers of the streams; None: no board was copied.
         self._piece_source: torch.Tensor | None = None
@@ -333,9 +349,7 @@ class Rollout:
             placed += 1
             if games == self.streams.games:
                 break
-        columns = _transpose(rows)
-        columns += (0,) * (rules.width - len(columns))  # Add the empty columns on the right.
-        self.columns[index] = torch.tensor(columns, dtype=torch.int32)
+        self.columns[index] = torch.tensor(_columns_of(rows, rules.width), dtype=torch.int32)
         self._lines[index] += lines
         self._games[index] = games
         self._placed[index] += placed
@@ -347,6 +361,7 @@ def rollout(
     decisions: int = 1000,
     device: str = "cpu",
     *,
+    boards: Boards | None = None,
     check: Callable[[], None] | None = None,
 ) -> RolloutResult:
     """Play every candidate for a fixed number of decisions or games.
@@ -357,9 +372,16 @@ def rollout(
         decisions: Pieces to place on every stream; an upper limit where streams stop after some
             games.
         device: ``"cpu"``, ``"cuda"`` or ``"python"``; see `Rollout`, for errors, too.
+        boards: The stacks to begin with; None: empty boards; see `Rollout`.
         check: Called a few times a second; an exception ends the rollout.
     """
-    return Rollout(policy, streams, device).advance(decisions, check)
+    return Rollout(policy, streams, device, boards=boards).advance(decisions, check)
+
+
+def _columns_of(rows: Rows, width: int) -> tuple[int, ...]:
+    """Return the columns of a stack, left to right, as integers whose bit y is row y."""
+    columns = _transpose(rows)
+    return columns + (0,) * (width - len(columns))  # Empty columns on the right.
 
 
 def _checked_weights(

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tetris.game.decisions import Rows, after_states, pair_features, weighted_sums
+from tetris.game.decisions import Rows, weighted_sums
 from tetris.game.features import AfterState, feature_values
-from tetris.game.policy import Lookahead, Player
+from tetris.game.policy import Player
+from tetris.record.placements import placement_table
 
 
 @dataclass(frozen=True)
@@ -48,39 +49,20 @@ def explain(
         player: The controller, which may have chosen another placement.
         next_piece: The next piece, if it is known.
     """
-    if player.lookahead is not Lookahead.PREVIEW:
-        next_piece = None
-    features = _features(after, player, next_piece)
-    if features is None:  # Every pair ends the game.
+    table = placement_table(rows, after.piece, player, after.rules, next_piece)
+    index = table.index_of(after)
+    if table.ends_game[index] and table.next_piece is not None:  # Every pair ends the game.
         return explain(rows, after, player)
-    # Row 0 has the features of this placement. The rows below it have those of the other
-    # placements that do not end the game.
-    all_features = [features]
-    for other in after_states(rows, after.shape.piece, after.rules):
-        is_same = (other.shape, other.column) == (after.shape, after.column)
-        if not is_same and not other.game_over:
-            other_features = _features(other, player, next_piece)
-            if other_features is not None:
-                all_features.append(other_features)
-    values = np.array(all_features, dtype=np.float64)
-    weighted = values * player.weights
-    value, *other_values = weighted_sums(values, player.weights).tolist()
-    leads = weighted[0]
-    margin = None
-    if other_values and not after.game_over:
-        best_other = max(other_values)
-        margin = value - best_other
-        leads = weighted[0] - weighted[1 + other_values.index(best_other)]
+    if after.game_over or table.ends_game[index]:
+        features = np.array(feature_values(after, player.names), dtype=np.float64)
+        leads = features * player.weights
+        value = weighted_sums(features, player.weights).item()
+        margin = None
+    else:
+        features = table.features[index]
+        leads = table.leads(index)
+        value = table.values[index].item()
+        margin = table.margin(index)
     return Explanation(
-        player.names, tuple(values[0].tolist()), tuple(leads.tolist()), value, margin
+        player.names, tuple(features.tolist()), tuple(leads.tolist()), value, margin
     )
-
-
-def _features(after: AfterState, player: Player, next_piece: int | None) -> list[float] | None:
-    """Return the features of a placement, or of the best pair that it begins.
-
-    The result is None if every pair ends the game.
-    """
-    if next_piece is None:
-        return feature_values(after, player.names)
-    return pair_features(after, next_piece, player)

@@ -15,15 +15,19 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from kernels.support.checks import check_integer
 from kernels.support.files import read_bytes, write_text
+from tetris.game import fumen
 from tetris.game.decisions import Rows, landing_row, place, with_next
 from tetris.game.features import AfterState, column_heights
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import placement_numbers, placements_on
+from tetris.game.positions import read_board
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.play.controller import LinearController
 
@@ -40,7 +44,7 @@ class DamagedReplayError(ValueError):
 
 @dataclass(frozen=True)
 class Replay:
-    """The placements on one stream of games, from the empty board.
+    """The placements of games, one after the other; a game begins on the empty board.
 
     Attributes:
         rules: The rules of the games.
@@ -51,6 +55,10 @@ class Replay:
             seed, for the piece after the last placement.
         stream: Number of their stream; None without a seed.
         controller: The controller that played; None for a person.
+        boards: The stack before a placement, by the number of the placement from 0, where it is
+            not the one that the placement before has left: a chosen board, a risen row.
+        landings: The row in which the piece rests, by the number of its placement, where it did
+            not fall straight down from above the stack.
 
     Raises:
         ValueError: If a placement does not exist under the rules, the controller cannot play by
@@ -65,6 +73,8 @@ class Replay:
     seed: int | None = None
     stream: int | None = None
     controller: LinearController | None = None
+    boards: Mapping[int, Rows] = field(default_factory=dict, hash=False)
+    landings: Mapping[int, int] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         """Check the fields of a replay, as far as that is possible without playing its games.
@@ -92,6 +102,12 @@ class Replay:
         if self.seed is not None:
             check_integer("seed", self.seed, 0, (1 << 64) - 1)
             check_integer("stream", self.stream, 0, (1 << 64) - 1)
+        for rows in self.boards.values():
+            check_integer("the height of a board", len(rows), 0, self.rules.height)
+            for row in rows:
+                check_integer("a row of a board", row, 0, self.rules.full_row - 1)
+        for row in self.landings.values():
+            check_integer("a landing row", row, 0, self.rules.height)
         check_integer("lines", self.lines, 0)
         check_integer("games", self.games, 0)
 
@@ -103,6 +119,7 @@ class Replay:
         seed: int | None = None,
         stream: int | None = None,
         controller: LinearController | None = None,
+        boards: Mapping[int, Rows] | None = None,
     ) -> Replay:
         """Return the replay of games that were played.
 
@@ -112,16 +129,27 @@ class Replay:
             seed: The seed of the pieces, if they were random.
             stream: The number of the seed's stream of pieces.
             controller: The controller that played; None for a person.
+            boards: The attribute of that name.
         """
         numbers = placement_numbers(rules.width)
+        boards = boards or {}
         placements = bytearray()
+        landings = {}
         lines = 0
         games = 0
-        for after in played:
+        rows: Rows = ()
+        for t, after in enumerate(played):
+            rows = boards.get(t, rows)
+            heights = column_heights(rows, rules.width)
+            if after.landing_row != landing_row(heights, after.shape, after.column):
+                landings[t] = after.landing_row
             placements.append(numbers[after.piece, after.orientation, after.column])
             lines += after.lines
             games += after.game_over
-        return cls(rules, bytes(placements), lines, games, seed, stream, controller)
+            rows = () if after.game_over else after.rows
+        return cls(
+            rules, bytes(placements), lines, games, seed, stream, controller, boards, landings
+        )
 
     @property
     def pieces(self) -> PieceStream | None:
@@ -150,8 +178,10 @@ class Replay:
                     f"expected {PIECE_LETTERS[pieces[t]]} as piece {t + 1} of seed "
                     f"{self.seed}, got {PIECE_LETTERS[shape.piece]}"
                 )
-            heights = column_heights(rows, self.rules.width)
-            row = landing_row(heights, shape, column)
+            rows = self.boards.get(t, rows)
+            row = self.landings.get(t)
+            if row is None:
+                row = landing_row(column_heights(rows, self.rules.width), shape, column)
             after = place(rows, shape, column, row, self.rules)
             if self.rules.original and pieces is not None:
                 # By this rule the game also ends if the next piece has no room to appear.
@@ -166,9 +196,60 @@ class Replay:
                 f"got {lines} and {games}"
             )
 
+    def to_fumen(self) -> str:
+        """Return the games as a fumen with colors, a page for each placement.
+
+        A piece that ends a game above the field, which has 23 rows, is left out.
+
+        Raises:
+            ValueError: If the board is not ten columns wide.
+        """
+        if self.rules.width != fumen.WIDTH:
+            raise ValueError(f"expected a board ten columns wide, got {self.rules.board}")
+        empty = np.zeros((fumen.HEIGHT, fumen.WIDTH), dtype=np.int64)
+        cells = empty
+        pages = []
+        for t, after in enumerate(self.after_states()):
+            if t in self.boards:
+                stack = np.array(self.boards[t], dtype=np.int64)[:, np.newaxis]
+                cells = empty.copy()
+                cells[: len(stack)] = (stack >> np.arange(fumen.WIDTH) & 1) * fumen.GRAY
+            page = fumen.FumenPage(cells)
+            if after.landing_row + after.shape.height <= fumen.HEIGHT:
+                page = fumen.FumenPage(cells, after.shape, after.column, after.landing_row)
+            pages.append(page)
+            cells = empty if after.game_over else fumen.after_page(page)
+        return fumen.write_fumen(pages)
+
+    @classmethod
+    def from_fumen(cls, text: str, rules: Rules | None = None) -> Replay:
+        """Return the placements of a fumen; fields that were edited between them are boards.
+
+        Args:
+            text: The fumen, or the address of an editor with it.
+            rules: The rules, by which a game may end; None: the default ones.
+
+        Raises:
+            ValueError: If the text is no fumen, or a field does not fit the rules.
+        """
+        rules = rules or Rules()
+        boards: dict[int, Rows] = {}
+        played: list[AfterState] = []
+        rows_left: Rows = ()  # The stack that the last placement has left.
+        for page in fumen.read_fumen(text):
+            if page.shape is None:
+                continue
+            rows = read_board(page.cells, rules)
+            if rows != rows_left:
+                boards[len(played)] = rows
+            after = place(rows, page.shape, page.column, page.row, rules)
+            played.append(after)
+            rows_left = () if after.game_over else after.rows
+        return cls.of(played, rules, boards=boards)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the replay as plain values, for JSON."""
-        values = {
+        values: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
             "rules": self.rules.to_dict(),
@@ -180,6 +261,11 @@ class Replay:
             "count": len(self.placements),
             "placements": base64.b64encode(zlib.compress(self.placements, 9)).decode("ascii"),
         }
+        # In JSON the keys of an object are texts.
+        if self.boards:
+            values["boards"] = {str(t): list(rows) for t, rows in self.boards.items()}
+        if self.landings:
+            values["landings"] = {str(t): row for t, row in self.landings.items()}
         return {**values, "digest": _digest(values)}
 
     @classmethod
@@ -207,6 +293,8 @@ class Replay:
             seed=values.get("seed"),
             stream=values.get("stream"),
             controller=LinearController.from_dict(controller) if controller else None,
+            boards={int(t): tuple(rows) for t, rows in values.get("boards", {}).items()},
+            landings={int(t): row for t, row in values.get("landings", {}).items()},
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

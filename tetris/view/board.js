@@ -1,6 +1,7 @@
 // Boards on pages, in programs that hold this one: cells, and the pieces on them. A board has the piece of each cell plus one, 0
 // where it is empty, the bottom row first, and HEADROOM rows above its height. A shape is as tetris/view/replay_page.py writes it.
 
+const UNKNOWN = 8; // a full cell whose piece is not known
 const HEADROOM = 4; // a piece that ends the game comes to rest there
 const FALL = 0.6, FASTEST_FALL = 12; // share of a piece's time in which it falls; pieces a second, beyond which it does not
 
@@ -54,4 +55,16 @@ function settle(board, width, shape, column, row, full) {
     board.copyWithin(y * width, (y + 1) * width);
     board.fill(0, -width);
   }
+}
+
+/** Lets a piece rest in a row of a board of columns, which changes: what `land` of the engine returns, for a piece that slid there. */
+function rest(columns, { width, height, rule }, { shape, column }, row) {
+  const clears = rule === "clear-on-overflow" || row + shape.height <= height;
+  for (const [x, y] of shape.cells) columns[column + x] |= 1 << row + y;
+  const isFull = (y) => clears && columns.subarray(0, width).every((bits) => bits >> y & 1);
+  const full = [0, 1, 2, 3].map((y) => row + y).filter(isFull);
+  for (const y of [...full].reverse()) columns.forEach((bits, c) => { columns[c] = bits & (1 << y) - 1 | bits >>> y + 1 << y; });
+  const over = !clears || columns.some((bits) => bits >> height);
+  if (over) columns.fill(0);
+  return { row, full, over };
 }

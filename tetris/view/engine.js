@@ -80,10 +80,24 @@ class Engine {
     const packed = this.calls.land(shape.piece, shape.turn << 4 | column, next);
     columns.set(this.board);
     const row = packed & 255, lines = packed >> 8 & 255, over = packed >> 16 > 0;
-    if (!lines) return { row, full: [], over };
-    for (const [x, y] of shape.cells) filled[column + x] |= 1 << row + y;
-    const isFull = (y) => filled.subarray(0, this.width).every((bits) => bits >> y & 1);
-    return { row, full: [0, 1, 2, 3].map((y) => row + y).filter(isFull), over };
+    return { row, full: lines ? this.fullRows(filled, shape, column, row) : [], over };
+  }
+
+  /** Places a piece below others, which ends no game: the rest as `land`. */
+  tuck(columns, { shape, column, row }) {
+    const full = this.fullRows(columns, shape, column, row);
+    for (const y of [...full].reverse()) {
+      const below = 2 ** y - 1;
+      columns.forEach((bits, x) => { columns[x] = bits & below | bits >>> 1 & ~below; });
+    }
+    return { row, full, over: false };
+  }
+
+  /** Fills a piece's cells, and returns the rows that are full then. */
+  fullRows(columns, shape, column, row) {
+    for (const [x, y] of shape.cells) columns[column + x] |= 1 << row + y;
+    const isFull = (y) => columns.subarray(0, this.width).every((bits) => bits >> y & 1);
+    return [0, 1, 2, 3].map((y) => row + y).filter(isFull);
   }
 
   /** Features and margin of a placement as `explain` in tetris/record/explanation.py; null where it ends the game. */

@@ -5,7 +5,7 @@ decision, `board_kinds` is what each cell of its board shows, and `tetris.view.i
 `tetris.view.text` draw that.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -126,6 +126,18 @@ class GameTracker:
             self.rows = scene.after.rows
             self.game_lines = scene.game_lines
 
+    def put_stack(self, rows: Rows) -> None:
+        """Replace the stack; cells keep their pieces only where new rows have risen below."""
+        stack = np.array(rows, dtype=np.int64)[:, np.newaxis]
+        is_full = stack >> np.arange(self.rules.width) & 1
+        cells = np.zeros_like(self.cells)
+        cells[: len(rows)] = is_full * UNKNOWN
+        risen = len(rows) - len(self.rows)
+        if risen >= 0 and rows[risen:] == self.rows:
+            cells[risen : len(rows)] = self.cells[: len(self.rows)]
+        self.cells = cells
+        self.rows = rows
+
     def follow(self, piece: int, rows: Rows) -> Scene | None:
         """Place a piece so that the stack becomes ``rows``, and return the scene.
 
@@ -139,13 +151,19 @@ class GameTracker:
         return None
 
 
-def scenes(rules: Rules, played: Iterable[AfterState]) -> Iterator[Scene]:
+def scenes(
+    rules: Rules, played: Iterable[AfterState], boards: Mapping[int, Rows] | None = None
+) -> Iterator[Scene]:
     """Yield the scene of every placement, from the after-states of games in order.
 
     A scene shows the next piece. So the next placement is read before the scene is yielded.
+    ``boards`` are those of a `tetris.record.replay.Replay`.
     """
     tracker = GameTracker(rules)
+    boards = boards or {}
     for after, next_after in pairwise(chain(played, [None])):  # The last one has no next piece.
+        if tracker.pieces in boards:
+            tracker.put_stack(boards[tracker.pieces])
         assert after is not None
         scene = tracker.scene(after, next_after.piece if next_after else None)
         yield scene

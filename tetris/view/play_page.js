@@ -1,162 +1,52 @@
 // A race with the agent on the same pieces. A person keeps a piece at most once before it is placed; by the original rule, none.
 
-const SLICE = 7, FLASH = 160; // milliseconds of a frame in which the agent plays; for which full rows are lit
-const REASONS = 7, REPEATED = ["left", "right", "lower"], MOVES = { left: [0, -1], right: [0, 1], rotate: [1, 0] };
+const SOFT_DROP = 40; // milliseconds between the rows of a piece that is lowered
+const TAP = 40, STRAIGHT = 1.5; // pixels of a finger that taps; a flick is so much longer than wide
 const find = (selector) => document.querySelector(selector);
 const number = (value) => value.toLocaleString("en");
 const counted = (value, what) => `${number(value)} ${what}${value === 1 ? "" : "s"}`;
 const randomSeed = () => String(crypto.getRandomValues(new Uint32Array(1))[0]);
 const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 
-/** One player's board, and what was played on it. */
-class Side {
-  constructor(race, root) {
-    const { engine, rules } = race;
-    Object.assign(this, { race, engine, rules, root, drawn: 0, lines: 0, pieces: 0, games: 0, columns: new Uint32Array(10) });
-    this.board = new Uint8Array(rules.width * (rules.height + HEADROOM));
-    this.cells = fill(root.querySelector(".board"), this.board.length);
-    this.coming = fill(root.querySelector(".next"), 16);
-  }
+// What a link may say after its #.
+const LINK = {
+  board: /^([4-9]|10)x([4-9]|1\d|2[0-4])$/, rule: /^(published|clear-on-overflow|original)$/, pieces: /^(uniform|bag|[IOTZSJL]{1,7})$/,
+  seed: /^\d{1,20}$/, you: /^\d{1,15}$/, agent: /^\d{1,15}$/, by: /./,
+};
 
-  get next() { return this.engine.piece(this.drawn); }
-
-  /** The row of a piece's bottom after a straight drop. */
-  rest({ shape, column }) {
-    return Math.max(0, ...shape.cells.map(([x, y]) => 32 - Math.clz32(this.columns[column + x]) - y));
-  }
-
-  /** Places a piece; whether the game is over. */
-  land({ shape, column }) {
-    const { width } = this.rules, { row, full, over } = this.engine.land(this.columns, { shape, column }, this.next);
-    if (full.length) {
-      const before = this.board.slice();
-      eachCell(width, shape, column, row, (index) => { before[index] = shape.piece + 1; });
-      this.lit = { before, full, until: performance.now() + FLASH };
-    }
-    settle(this.board, width, shape, column, row, full);
-    Object.assign(this, { lines: this.lines + full.length, pieces: this.pieces + 1, games: this.games + over });
-    return over;
-  }
-
-  /** Shows the board with pieces on it, or instead rows as they became full. */
-  draw(pieces, lit = null) {
-    showBoard(this.cells, lit?.before ?? this.board, this.rules, lit ? [] : pieces, lit?.full ?? []);
-    showPiece(this.coming, this.engine.shapes[this.next][0]);
-    for (const name of ["lines", "pieces", "games"]) write(this.root.querySelector(`.${name}`), number(this[name]));
-  }
-}
-
-/** The controller: it plays so many pieces a second, or one whenever the person does. */
-class Agent extends Side {
-  progress = 0; // of the piece on its way: 0 as it comes, 1 when the next one comes
-
-  plan() {
-    const piece = this.next;
-    this.drawn += 1;
-    this.now = this.engine.choose(this.columns, piece, this.next);
-  }
-
-  step() {
-    if (!this.now) this.plan();
-    if (this.land(this.now)) this.board.fill(0);
-    this.now = null;
-  }
-
-  advance(seconds, speed) {
-    const due = performance.now() + SLICE;
-    for (this.progress += seconds * speed; this.progress >= 1 && performance.now() < due; this.progress -= 1) this.step();
-    this.progress = Math.min(this.progress, 1);
-    if (speed && !this.now) this.plan();
-  }
-
-  show(speed) {
-    if (!this.now || !speed) return this.draw([]);
-    const row = this.rest(this.now), above = Math.max(0, this.rules.height - row);
-    const up = speed <= FASTEST_FALL ? above * Math.max(0, 1 - this.progress / FALL) : 0;
-    return this.draw([[`piece-${this.now.shape.piece}`, this.now, row + Math.round(up)]]);
-  }
-}
-
-/** The person. A piece waits above the board, and moves sideways as far as it could have fallen straight down. */
-class Person extends Side {
-  held = null;
-  hints = 0;
-  seconds = 0;
-
-  take(piece = null, mayHold = true) {
-    if (piece === null) [piece, this.drawn] = [this.next, this.drawn + 1];
-    Object.assign(this, { piece, mayHold, hint: null, row: null, waited: 0 }); // waited: seconds since it last fell
-    this.put(0, (this.rules.width - this.engine.shapes[piece][0].width) >> 1);
-  }
-
-  put(turn, column) {
-    const shapes = this.engine.shapes[this.piece], shape = shapes[turn % shapes.length];
-    const now = { shape, column: Math.min(Math.max(column, 0), this.rules.width - shape.width) };
-    if (this.row === null || this.rest(now) <= this.row) this.now = now;
-  }
-
-  move(turn, by) { this.put(this.now.shape.turn + turn, this.now.column + by); }
-
-  get height() { return this.row ?? Math.max(this.rules.height, this.rest(this.now)); }
-
-  lower() {
-    this.waited = 0;
-    if (this.height <= this.rest(this.now)) this.drop();
-    else this.row = this.height - 1;
-  }
-
-  hold() {
-    if (!this.mayHold || this.rules.rule === "original") return;
-    const { held } = this;
-    this.held = this.piece;
-    this.take(held, false);
-  }
-
-  ask() {
-    this.hints += this.hint ? 0 : 1;
-    this.hint = this.hint ? null : this.engine.choose(this.columns, this.piece, this.next);
-  }
-
-  drop() {
-    const over = this.land(this.now);
-    if (this.race.speed === 0) this.race.other.step();
-    if (over) this.race.end();
-    else this.take();
-  }
-
-  fall(seconds, pace) {
-    this.seconds += seconds;
-    this.waited += seconds;
-    if (pace && this.waited > pace * 0.85 ** Math.floor(this.lines / 10)) this.lower();
-  }
-
-  show(playing) {
-    const shown = [["ghost", this.now, this.rest(this.now)], [`piece-${this.piece}`, this.now, this.height]];
-    if (this.hint) shown.unshift(["hint", this.hint, this.rest(this.hint)]);
-    this.draw(playing ? shown : [], this.lit?.until > performance.now() ? this.lit : null);
-    showPiece(this.keeps ??= fill(find(".hold"), 16), this.engine.shapes[this.held]?.[0]);
-    find(".reasons").hidden = !this.hint || !playing;
-    const room = matchMedia("(min-width: 900px)").matches ? [21, 5] : [15, 0]; // there is none for the values
-    if (this.hint) write(find(".reasons pre"), this.engine.reasons(this.columns, this.now, this.next, REASONS, ...room));
-  }
+/** The values of the page's link, and what is wrong with it, or nothing. */
+function readLink() {
+  const link = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  const name = Object.keys(link).find((key) => !LINK[key]?.test(link[key]));
+  return name ? [{}, `The link cannot be read (${name}=${link[name]}): here are other pieces.`] : [link, ""];
 }
 
 class Race {
   constructor(engine, parts) {
-    const asked = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-    const { board, rule, pieces, seed, you, agent, by } = { seed: randomSeed(), ...parts.rules, ...asked };
+    const [link, wrong] = readLink();
+    const { board, rule, pieces, seed, you, agent, by } = { seed: randomSeed(), ...parts.rules, ...link };
     const [width, height] = board.split("x").map(Number);
-    Object.assign(this, { engine, agents: [], phase: "start", rules: { width, height, rule, pieces, seed } });
-    this.friend = you ? `${counted(+you, "line")} on these pieces, the agent ${number(+agent)}.` : "";
-    if (you) write(find("#challenge"), `A friend cleared ${this.friend} Your turn.`);
-    write(find("#rules"), `${board} board, ${rule} rule, pieces ${pieces}, seed ${seed}`);
+    Object.assign(this, { engine, agents: [], phase: "start", held: new Map(), rules: { width, height, rule, pieces, seed } });
+    this.friend = you && agent ? `${counted(+you, "line")} on these pieces, the agent ${number(+agent)}.` : "";
+    if (this.friend) write(find("#challenge"), `A friend cleared ${this.friend} Your turn.`);
+    this.say(wrong);
     document.body.style = `--width: ${width}; --height: ${height}`;
     find("#holds").hidden = rule === "original";
+    if (!["uniform", "bag"].includes(pieces)) find("#pieces").append(new Option(`${pieces} only`, pieces));
+    this.recall();
+    find("#pieces").value = pieces;
     for (const each of parts.agents) if (!engine.complaint(each, this.rules)) this.add(each);
     this.choose(Math.max(0, this.agents.findIndex(({ name }) => name === by)));
     this.listen((target, event, act) => target.addEventListener(event, act));
-    find("#start").showModal();
+    // In a frame the keys are those of the page around it until somebody clicks here.
+    if (window.parent === window) find("#start").showModal();
+    else find("#open").hidden = false;
+    find("#home").hidden = window.parent !== window || !location.protocol.startsWith("http");
     requestAnimationFrame((now) => this.frame(now, now));
+  }
+
+  say(wrong) {
+    for (const place of document.querySelectorAll(".wrong")) write(place, wrong);
   }
 
   add(agent) { find("#agent").append(new Option(agent.name, this.agents.push(agent) - 1)); }
@@ -169,9 +59,29 @@ class Race {
     this.restart();
   }
 
+  setting(name) { return Number(find(`#${name}`).value); }
+
+  /** Keeps a setting for the next visit, where the browser lets the page. */
+  keep({ id, value }) {
+    try { localStorage.setItem(id, value); } catch { /* in some frames, and where cookies are blocked */ }
+  }
+
+  /** Takes the settings of the last visit. */
+  recall() {
+    try {
+      for (const element of document.querySelectorAll("[data-kept]")) element.value = localStorage.getItem(element.id) ?? element.value;
+    } catch { /* as in keep */ }
+  }
+
   restart() {
+    this.rules.pieces = find("#pieces").value;
     this.engine.prepare(this.rules, this.agent);
-    [this.you, this.other] = [new Person(this, find(".you")), new Agent(this, find(".rival"))];
+    const { width, height, rule, pieces, seed } = this.rules;
+    write(find("#rules"), `${width}x${height} board, ${rule} rule, pieces ${pieces}, seed ${seed}`);
+    const previews = this.setting("previews");
+    document.querySelectorAll(".you .next").forEach((element, ahead) => { element.hidden = ahead >= previews; });
+    this.you = new Person(this, find(".you"), find("#moves").value === "slide");
+    this.other = new Agent(this, find(".rival"));
     this.you.take();
   }
 
@@ -179,6 +89,8 @@ class Race {
   play(dialog) {
     if (dialog.returnValue === "new") [this.rules.seed, this.friend] = [randomSeed(), ""];
     dialog.returnValue = "";
+    find("#open").hidden = true;
+    this.held.clear();
     this.restart();
     this.phase = "play";
   }
@@ -191,19 +103,27 @@ class Race {
     const shared = { ...rules, board: `${width}x${height}`, you: you.lines, agent: other.lines, by: agent.name };
     history.replaceState(null, "", `#${new URLSearchParams(shared)}`);
     const games = other.games ? `and lost ${counted(other.games, "game")}` : "and still stands";
-    write(find("#verdict"), you.lines > other.lines ? "You won." : you.lines < other.lines ? "The agent won." : "A draw.");
+    const verdict = you.lines > other.lines ? "You won." : you.lines < other.lines ? "The agent won." : "A draw.";
+    const facts = [
+      `You placed ${counted(you.pieces, "piece")} in ${you.seconds.toFixed(0)} s with ${counted(you.hints, "hint")}.`,
+      `${counted(you.points, "point")} on level ${you.level}.`,
+      `${agent.name} placed ${number(other.pieces)} ${games}.`,
+      this.friend && `Your friend cleared ${this.friend}`,
+    ];
+    const isFile = location.protocol === "file:";
+    write(find("#verdict"), verdict);
     write(find("#result"), this.score);
-    write(find("#story"), `You placed ${counted(you.pieces, "piece")} in ${you.seconds.toFixed(0)} s with ${counted(you.hints, "hint")}; `
-      + `${agent.name} placed ${number(other.pieces)} ${games}.${this.friend && ` Your friend cleared ${this.friend}`}`);
+    write(find("#story"), facts.join(" "));
     write(find("#share"), "Copy the link");
     find("#link").value = location.href;
-    find("#local").hidden = location.protocol !== "file:";
+    find("#local").hidden = !isFile;
+    drawCard(find("#card"), this, [verdict, ...facts], isFile ? location.hash : location.href);
     find("#end").showModal();
   }
 
   async read(file) {
     const agent = await file.text().then(JSON.parse).catch(() => ({})), wrong = this.engine.complaint(agent, this.rules);
-    for (const place of document.querySelectorAll(".wrong")) write(place, wrong);
+    this.say(wrong);
     if (wrong) return;
     this.add({ ...agent, name: agent.name || file.name });
     this.choose(this.agents.length - 1);
@@ -211,8 +131,9 @@ class Race {
 
   frame(now, last) {
     const seconds = Math.min(now - last, 250) / 1000, { you, other, phase } = this;
-    this.speed = phase === "start" ? 5 : Number(find("#speed").value);
-    if (phase === "play") you.fall(seconds, Number(find("#pace").value));
+    this.speed = phase === "start" ? 5 : this.setting("speed");
+    if (phase === "play") this.repeat(now);
+    if (this.phase === "play") you.fall(seconds, this.setting("pace"));
     if (this.phase === phase && ["play", "start"].includes(phase)) other.advance(seconds, this.speed);
     you.show(["play", "pause"].includes(this.phase));
     other.show(this.speed);
@@ -223,56 +144,83 @@ class Race {
 
   act(name) {
     if (this.phase === "pause" || (this.phase === "play" && name === "pause")) this.phase = this.phase === "pause" ? "play" : "pause";
-    else if (this.phase === "play") name in MOVES ? this.you.move(...MOVES[name]) : this.you[name]();
+    else if (this.phase === "play" && name === "restart") this.restart();
+    else if (this.phase === "play") this.you[name]();
+  }
+
+  /** Acts, and again while the key or the button is down: left and right after the delay (DAS) at the rate (ARR) that was set. */
+  press(name) {
+    this.act(name);
+    if (name === "left") this.held.delete("right");
+    if (name === "right") this.held.delete("left");
+    const wait = { left: this.setting("das"), right: this.setting("das"), lower: SOFT_DROP }[name];
+    if (wait !== undefined) this.held.set(name, performance.now() + wait);
+  }
+
+  repeat(now) {
+    for (const [name, due] of this.held) {
+      const rate = name === "lower" ? SOFT_DROP : Math.max(1, this.setting("arr"));
+      let next = due;
+      for (; next <= now && this.phase === "play"; next += rate) this.act(name);
+      this.held.set(name, next);
+    }
   }
 
   listen(on) {
     const buttons = [...document.querySelectorAll("[data-act]")];
+    const actOf = ({ key }) => buttons.find(({ dataset }) => dataset.keys.split(",").includes(key.toLowerCase()))?.dataset.act;
     on(document, "keydown", (event) => {
-      const name = buttons.find(({ dataset }) => dataset.keys.split(",").includes(event.key.toLowerCase()))?.dataset.act;
+      const name = actOf(event);
       if (!name || !["play", "pause"].includes(this.phase) || event.ctrlKey || event.altKey || event.metaKey) return;
       event.preventDefault();
-      if (!event.repeat || REPEATED.includes(name)) this.act(name);
+      if (!event.repeat) this.press(name);
     });
+    on(document, "keyup", (event) => this.held.delete(actOf(event)));
     for (const button of buttons) {
-      const press = (wait) => {
-        this.act(button.dataset.act);
-        if (REPEATED.includes(button.dataset.act)) button.timer = setTimeout(press, wait, 70);
-      };
-      on(button, "pointerdown", () => press(240));
-      for (const end of ["pointerup", "pointerleave", "pointercancel"]) on(button, end, () => clearTimeout(button.timer));
+      on(button, "pointerdown", () => this.press(button.dataset.act));
+      for (const end of ["pointerup", "pointerleave", "pointercancel"]) on(button, end, () => this.held.delete(button.dataset.act));
     }
     for (const dialog of document.querySelectorAll("dialog")) on(dialog, "close", () => this.play(dialog));
+    on(find("#open"), "click", () => find("#start").showModal());
     on(find("#share"), "click", () => {
       const text = `Tetris, ${this.score} on the same pieces. Yours: ${location.href}`;
       Promise.resolve().then(() => navigator.clipboard.writeText(text)) // a page from http has no clipboard
         .then(() => write(find("#share"), "Copied"), () => find("#link").select());
     });
+    on(find("#save"), "click", () => {
+      const link = Object.assign(document.createElement("a"), { href: find("#card").toDataURL(), download: "tetris.png" });
+      link.click();
+    });
     on(find("#agent"), "change", ({ target }) => this.choose(target.value));
     on(find("#file"), "change", ({ target }) => this.read(target.files[0]));
+    for (const element of document.querySelectorAll("[data-kept]")) on(element, "change", () => this.keep(element));
+    on(find("#pieces"), "change", () => this.restart());
     on(document, "change", ({ target }) => target.blur()); // the keys are the game's again
     for (const kind of ["dragover", "drop"]) on(document, kind, (event) => event.preventDefault());
     on(document, "drop", ({ dataTransfer }) => this.read(dataTransfer.files[0] ?? new Blob()));
     on(document, "visibilitychange", () => { if (this.phase === "play" && document.hidden) this.phase = "pause"; });
+    on(window, "blur", () => this.held.clear());
     on(window, "hashchange", () => location.reload());
     this.swipe(find(".you .board"), on);
   }
 
-  /** On the board a finger moves the piece; a tap turns it, a flick down drops it, one up keeps it. */
+  /** On the board a finger moves the piece sideways; a tap turns it, a flick down drops it, one up keeps it. */
   swipe(board, on) {
     let from = null;
+    const isFlick = ({ clientX, clientY }) => Math.abs(clientY - from.clientY) > STRAIGHT * Math.abs(clientX - from.clientX);
     on(board, "pointerdown", ({ pointerId, clientX, clientY }) => {
       board.setPointerCapture(pointerId);
       from = { clientX, clientY, column: this.you.now.column, moved: false };
     });
-    on(board, "pointermove", ({ clientX }) => {
-      const by = from && Math.round((clientX - from.clientX) / (board.clientWidth / this.rules.width));
+    on(board, "pointermove", (event) => {
+      if (!from || (!from.moved && isFlick(event))) return;
+      const by = Math.round((event.clientX - from.clientX) / (board.clientWidth / this.rules.width));
       if (by) from.moved = true;
-      if (from?.moved && this.phase === "play") this.you.put(this.you.now.shape.turn, from.column + by);
+      if (from.moved && this.phase === "play") this.you.moveTo(from.column + by);
     });
-    on(board, "pointerup", ({ clientY }) => {
-      const down = clientY - from?.clientY;
-      if (from && !from.moved) this.act(Math.abs(down) < 40 ? "rotate" : down > 0 ? "drop" : "hold");
+    on(board, "pointerup", (event) => {
+      const down = event.clientY - from?.clientY;
+      if (from && !from.moved) this.act(Math.abs(down) < TAP ? "rotate" : down > 0 ? "drop" : "hold");
       from = null;
     });
   }

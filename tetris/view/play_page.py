@@ -1,8 +1,7 @@
 """A web page without network on which a person and a controller play the same pieces.
 
-Markup and style are ``play_page.html``, the programs ``board.js``, ``engine.js`` and
-``play_page.js``, beside this file. The engine is ``tetris/engine/browser.wasm``, which
-``scripts/pages/wasm.py`` compiles.
+Markup and style are ``play_page.html``, the programs are the files of `_PROGRAMS`, beside this
+file. The engine is ``tetris/engine/browser.wasm``, which ``scripts/pages/wasm.py`` compiles.
 """
 
 from tetris.game.policy import Lookahead
@@ -10,6 +9,8 @@ from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, known_names, published
 from tetris.play.own_features import BUILT_IN
 from tetris.view.replay_page import asset, engine_parts, json_script
+
+_PROGRAMS = ("board.js", "engine.js", "play_sides.js", "result_card.js", "play_page.js")
 
 
 def play_page(
@@ -54,7 +55,7 @@ def play_page(
     # Insert the style, the data and the programs into the template of the page.
     page = asset("play_page.html").replace("/* board.css */\n", asset("board.css"))
     data = json_script(parts, ' id="parts"')
-    programs = "\n".join(asset(name) for name in ("board.js", "engine.js", "play_page.js"))
+    programs = "\n".join(map(asset, _PROGRAMS))
     return page.replace(
         "<!-- parts -->\n", f'{data}\n<script type="module">\n{programs}</script>\n'
     )

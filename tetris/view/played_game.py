@@ -2,6 +2,7 @@
 
 import html
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -10,10 +11,11 @@ import numpy.typing as npt
 
 from kernels.support.checks import check_integer
 from kernels.support.printable import counted, printable
-from tetris.game.decisions import play
+from tetris.game.decisions import Pieces, Rows, play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
+from tetris.game.positions import Board, read_board, read_pieces
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, resolve
 from tetris.record.replay import Replay
@@ -26,9 +28,10 @@ class PlayedGame:
 
     controller: LinearController
     rules: Rules
-    seed: int
-    stream: int
+    seed: int | None  # None if the pieces were chosen; then there is no stream either.
+    stream: int | None
     steps: tuple[AfterState, ...]
+    board: Rows = ()  # The stack before the first piece.
 
     @property
     def lines(self) -> int:
@@ -55,7 +58,10 @@ class PlayedGame:
 
     def replay(self) -> Replay:
         """Return the game as a replay, which can be saved and watched."""
-        return Replay.of(self.steps, self.rules, self.seed, self.stream, self.controller)
+        boards = {0: self.board} if self.board else None
+        return Replay.of(
+            self.steps, self.rules, self.seed, self.stream, self.controller, boards
+        )
 
     def _repr_html_(self) -> str:
         """Return the page of a player for a notebook."""
@@ -80,11 +86,18 @@ def play_game(
     stream: int = 0,
     most_pieces: int = 1000,
     lookahead: Lookahead | str = Lookahead.NONE,
+    board: Board | None = None,
+    pieces: str | Sequence[str | int] | None = None,
 ) -> PlayedGame:
     """Play a game, or its first pieces, and return every placement.
 
     The game is the one that `rollout` plays on the stream, but it is played in Python, at some
     thousand pieces per second.
+
+    Examples:
+        >>> game = play_game("dt20", pieces="IOO", board="XX........")
+        >>> game.lines
+        1
 
     Args:
         controller: A controller, its name, its file, or the folder of a run; see `resolve`.
@@ -93,6 +106,10 @@ def play_game(
         stream: Number of the random sequence of pieces, unsigned 64-bit.
         most_pieces: The most pieces to play, at least 1.
         lookahead: What its decisions consider: ``"none"``, ``"preview"`` or ``"expectimax"``.
+        board: The stack to begin with, a drawing, a fumen string or an array; see
+            `tetris.game.positions.read_board`.
+        pieces: The pieces to play, letters such as ``"TSZ"`` or numbers, in place of those of
+            the seed. The game stops behind the last one.
 
     Raises:
         OSError: If the controller's file cannot be read.
@@ -104,10 +121,16 @@ def play_game(
     stream = check_integer("stream", stream, 0, (1 << 64) - 1)
     most_pieces = check_integer("most_pieces", most_pieces, 1)
     player = resolved.player(rules, Lookahead(lookahead))
-    pieces = PieceStream(rules, seed, stream)
+    sequence: Pieces = PieceStream(rules, seed, stream)
+    if pieces is not None:
+        sequence = read_pieces(pieces, rules)
+    rows = () if board is None else read_board(board, rules)
     placements = []
-    for after_state in islice(play(pieces, player, rules), most_pieces):
+    for after_state in islice(play(sequence, player, rules, rows), most_pieces):
         placements.append(after_state)
         if after_state.game_over:
             break
-    return PlayedGame(resolved, rules, seed, stream, tuple(placements))
+    steps = tuple(placements)
+    if pieces is not None:
+        return PlayedGame(resolved, rules, None, None, steps, rows)
+    return PlayedGame(resolved, rules, seed, stream, steps, rows)

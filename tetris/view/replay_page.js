@@ -7,14 +7,17 @@ const ICONS = { Play: "M4 2v12l9-6z", Pause: "M3 2h4v12H3zM9 2h4v12H9z" };
 /** A stream of games, played by the engine: the board before placement `index`, which can be any, and the counts up to there. */
 class Games {
   /** Plays placements by their numbers, or where there are none so many that the controller chooses; `after`: the piece after them. */
-  constructor(engine, { width, height }, numbers, count, after) {
+  constructor(engine, { width, height, rule, boards = {}, landings = {} }, numbers, count, after) {
     Object.assign(this, { width, size: width * (height + HEADROOM) });
     const all = engine.parts.shapes.flatMap((shape) =>
       Array.from({ length: width - shape.width + 1 }, (_, column) => ({ shape, column })));
     const piece = (t) => all[numbers?.[t]]?.shape.piece ?? after ?? engine.piece(t), columns = new Uint32Array(10);
     this.placements = Array.from({ length: count }, (_, t) => {
+      const board = numbers && boards[t], slid = numbers ? landings[t] : undefined;
+      if (board) columns.forEach((_, c) => { columns[c] = board.reduce((bits, row, y) => bits | (row >> c & 1) << y, 0); });
       const chosen = numbers ? all[numbers[t]] : engine.choose(columns, piece(t), piece(t + 1));
-      return { ...chosen, ...engine.land(columns, chosen, piece(t + 1)) };
+      const landed = slid === undefined ? engine.land(columns, chosen, piece(t + 1)) : rest(columns, { width, height, rule }, chosen, slid);
+      return { ...chosen, ...landed, board };
     });
     this.restart();
   }
@@ -22,6 +25,18 @@ class Games {
   restart() {
     const cells = new Uint8Array(this.size); // 0 empty, else the piece plus one
     this.state = { index: 0, lines: 0, gameLines: 0, games: 0, cells };
+    this.enter();
+  }
+
+  /** Puts the stack on the board that the next placement begins with, where it is another one than was left. */
+  enter() {
+    const { state: { cells }, now: { board } = {}, width } = this;
+    if (!board) return;
+    const below = board.length - Math.ceil((cells.findLastIndex(Boolean) + 1) / width), before = cells.slice();
+    cells.fill(0);
+    board.forEach((row, y) => {
+      for (let x = 0; x < width; x += 1) if (row >> x & 1) cells[y * width + x] = before[(y - below) * width + x] || UNKNOWN;
+    });
   }
 
   /** Goes to a placement: back by playing again from the start. */
@@ -44,6 +59,7 @@ class Games {
     state.gameLines += full.length;
     state.games += over;
     if (over) Object.assign(state, { cells: new Uint8Array(this.size), gameLines: 0 });
+    this.enter();
   }
 }
 
@@ -121,7 +137,8 @@ class TetrisPlayer extends HTMLElement {
     const given = await file.text().then(JSON.parse).catch(() => ({})), isReplay = given.format === "cem-tetris-replay";
     const { rules, seed, controller = null } = isReplay ? given : { controller: given };
     const rule = rules && RULES[rules.original ? 2 : Number(rules.clear_on_overflow)];
-    const replay = { ...this.replay, ...(rules ? { ...rules, rule, seed: String(seed ?? 0) } : {}), controller };
+    const { boards = {}, landings = {} } = isReplay ? given : this.replay;
+    const replay = { ...this.replay, ...(rules ? { ...rules, rule, seed: String(seed ?? 0) } : {}), controller, boards, landings };
     const wrong = controller && this.engine.complaint(controller, replay);
     if (wrong) {
       this.find(".rules").textContent = isReplay ? wrong : `Neither a replay nor a controller for this board: ${wrong}`;

@@ -124,6 +124,8 @@ def player_fragment(
         "controller": _explaining_controller(replay),
         "speed": speed,
         "placements": _pack(replay.placements),
+        "boards": replay.boards,
+        "landings": replay.landings,
         "after": next_piece,
     }
     player = f"<tetris-player>{json_script(values)}</tetris-player>\n"

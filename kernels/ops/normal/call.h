@@ -29,7 +29,8 @@ constexpr uint64_t kGenerations = uint64_t{1} << 38;  // the bits that a counter
 struct Noise {
   uint64_t seed, generation;
   const int64_t* seed_data;        // if not null, one seed per problem, in place of `seed`
-  const int64_t* generation_data;  // if not null, the generation, in place of `generation`
+  const int64_t* generation_data;  // if not null, in place of `generation`
+  bool has_generations;            // generation_data has one number per problem, not one
   int64_t problems, samples, dimensions;
   bool shared;      // all dimensions have the noise of dimension 0
   bool antithetic;  // sample 2 i + 1 has the noise of sample 2 i, negated
@@ -38,7 +39,9 @@ struct Noise {
   // Sets seed and generation to those of a problem, an entry of the batch.
   CEM_TETRIS_FUNCTION void load_seed(int64_t problem) {
     if (seed_data) seed = uint64_t(seed_data[problem]);
-    if (generation_data) generation = uint64_t(*generation_data) % kGenerations;
+    if (!generation_data) return;
+    int64_t index = has_generations ? problem : 0;
+    generation = uint64_t(generation_data[index]) % kGenerations;
   }
 };
 

@@ -14,8 +14,8 @@ namespace {
 //
 // mean, std: one number for each dimension and problem. seeds: a tensor of one seed per problem
 // in place of noise.seed; required if there are batch dimensions. generations: a tensor of one
-// number in place of noise.generation. low, high: bounds, one number for each dimension, either
-// for each problem or for all problems.
+// number, for all problems or for each, in place of noise.generation. low, high: bounds, one
+// number for each dimension, either for each problem or for all problems.
 Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
     std::optional<Tensor> seeds, std::optional<Tensor> generations, ScalarType dtype,
     std::optional<Tensor> low, std::optional<Tensor> high) {
@@ -39,7 +39,8 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
     return const_data<int64_t>(tensor);
   };
   noise.seed_data = check_numbers(seeds, "seed", true);
-  noise.generation_data = check_numbers(generations, "generation", false);
+  noise.has_generations = generations.has_value() && generations->dim() > 0;
+  noise.generation_data = check_numbers(generations, "generation", noise.has_generations);
   // Bounds have the type that the samples are computed in.
   bool is_double = dtype == ScalarType::Double;
   ScalarType type = is_double ? ScalarType::Double : ScalarType::Float;

@@ -71,7 +71,8 @@ def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
         seed: 0 <= seed < 2**64, for mean of shape (d,); or an int64 tensor of the batch shape
             on mean's device, whose 64 bits are taken as an unsigned number.
         generation: which of the independent sets of samples of a seed; 0 <= generation < 2**38;
-            or an int64 tensor of shape () on mean's device, taken modulo 2**38.
+            or an int64 tensor of shape () or of the batch shape on mean's device, taken modulo
+            2**38.
         generator: what gives the seeds where ``seed`` is None, of mean's device; torch's
             default one if None.
         shared_noise: one z a sample, that of dimension 0, for all dimensions. All samples then
@@ -158,7 +159,7 @@ def sample_normal_rows(
             0 is the mean, row 1 the standard deviation; others are not read.
         num_samples: N, 0 or more.
         seed: shape (...), int64.
-        generation: shape (), int64.
+        generation: shape () or (...), int64.
         bounds: (low, high), of shape (d,) or (..., d): each sample is clamped to them.
 
     Returns:

@@ -18,7 +18,7 @@ from tetris import LinearController, Lookahead, Rules, Streams, published
 from tetris.commands.play import main
 from tetris.game.decisions import after_states, landing_row, place, play, with_next
 from tetris.game.feature_sets import feature_names
-from tetris.game.features import column_heights
+from tetris.game.features import AfterState, column_heights
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import PIECES
 from tetris.play.rollouts import Rollout
@@ -46,6 +46,12 @@ def opened(page: Page, folder: Path, *options: Any) -> Page:
     page.evaluate("race.frame = () => {}, document.querySelector('#start').close()")
     page.wait_for("race.phase === 'play'")
     return page
+
+
+def placed(after: AfterState) -> str:
+    """JavaScript that moves the person's piece above the place of an after-state."""
+    shape = f"race.engine.shapes[race.you.piece][{after.shape.orientation}]"
+    return f"race.you.put({{ shape: {shape}, column: {after.column} }})"
 
 
 def every_feature_weighed(rules: Rules) -> LinearController:
@@ -113,7 +119,7 @@ def test_hints_and_their_reasons_are_those_of_the_reference(
         )
         assert hint == [after.shape.orientation, after.column]
         for other in [after, *[*after_states(rows, pieces[t], rules)][::7]]:
-            page.evaluate(f"race.you.put({other.shape.orientation}, {other.column})")
+            page.evaluate(placed(other))
             found = page.evaluate(
                 "race.engine.explain(race.you.columns, race.you.now, race.you.next)"
             )
@@ -124,96 +130,151 @@ def test_hints_and_their_reasons_are_those_of_the_reference(
             shown = [(row["name"], row["value"], row["lead"]) for row in found["rows"]]
             assert shown == [*zip(wanted.names, wanted.features, wanted.leads, strict=True)]
             assert (found["value"], found["margin"]) == (wanted.value, wanted.margin)
-        page.evaluate(
-            f"race.you.put({after.shape.orientation}, {after.column}), race.act('drop')"
-        )
+        page.evaluate(f"{placed(after)}, race.act('drop')")
         rows = after.rows
 
 
-class Person:
-    """What a person's acts do, written again with the game's own functions."""
+FIRST_TURNS = (1, 0, 1, 1, 1, 0, 2)  # of IOTZSJL: the shapes whose flat side is below
+STATE = """(({ piece, now: { shape: { turn }, column, row }, columns, lines, held }) =>
+  ({ phase: race.phase, now: [piece, turn, column, row], columns: [...columns], lines, held }))
+  (race.you)"""
+# The wall kicks of the Super Rotation System as they are published, by the states before and
+# after a turn: 0 as a piece appears, 1 turned right, 2 twice, 3 turned left.
+KICKS = {
+    (0, 1): [(0, 0), (-1, 0), (-1, 1), (0, -2), (-1, -2)],
+    (1, 2): [(0, 0), (1, 0), (1, -1), (0, 2), (1, 2)],
+    (2, 3): [(0, 0), (1, 0), (1, 1), (0, -2), (1, -2)],
+    (3, 0): [(0, 0), (-1, 0), (-1, -1), (0, 2), (-1, 2)],
+    (1, 0): [(0, 0), (1, 0), (1, -1), (0, 2), (1, 2)],
+    (0, 3): [(0, 0), (1, 0), (1, 1), (0, -2), (1, -2)],
+}
+KICKS_OF_I = {
+    (0, 1): [(0, 0), (-2, 0), (1, 0), (-2, -1), (1, 2)],
+    (1, 2): [(0, 0), (-1, 0), (2, 0), (-1, 2), (2, -1)],
+    (2, 3): [(0, 0), (2, 0), (-1, 0), (2, 1), (-1, -2)],
+    (3, 0): [(0, 0), (1, 0), (-2, 0), (1, -2), (-2, 1)],
+    (1, 0): [(0, 0), (2, 0), (-1, 0), (2, 1), (-1, -2)],
+    (0, 3): [(0, 0), (-1, 0), (2, 0), (-1, 2), (2, -1)],
+}
 
-    def __init__(self, rules: Rules, pieces: PieceStream) -> None:
-        self.rules, self.pieces = rules, pieces
-        self.rows: tuple[int, ...] = ()
-        self.drawn = self.lines = 0
-        self.held: int | None = None
-        self.over = False
-        self.take()
 
-    def take(self, piece: int | None = None, may_hold: bool = True) -> None:
-        if piece is None:
-            piece, self.drawn = self.pieces[self.drawn], self.drawn + 1
-        self.piece, self.may_hold = piece, may_hold
-        self.height = self.rules.height
-        self.put(0, (self.rules.width - PIECES[piece][0].width) // 2)
-        self.height = max(self.height, self.now.landing_row)
-
-    def put(self, turn: int, column: int) -> None:
-        shape = PIECES[self.piece][turn % len(PIECES[self.piece])]
-        column = min(max(column, 0), self.rules.width - shape.width)
-        row = landing_row(column_heights(self.rows, self.rules.width), shape, column)
-        if self.height >= self.rules.height:  # above the board, or on a stack as high
-            self.height = max(self.rules.height, row)
-        if row <= self.height:
-            self.now = place(self.rows, shape, column, row, self.rules)
-
-    def act(self, act: str) -> None:
-        turn, column = self.now.shape.orientation, self.now.column
-        if act in ("left", "right"):
-            self.put(turn, column + (1 if act == "right" else -1))
-        elif act == "rotate":
-            self.put(turn + 1, column)
-        elif act == "hold":
-            if self.may_hold and not self.rules.original:
-                held, self.held = self.held, self.piece
-                self.take(held, may_hold=False)
-        elif act == "lower" and self.height > self.now.landing_row:
-            self.height -= 1
-        else:
-            after = with_next(self.now, self.pieces[self.drawn])
-            self.rows, self.lines, self.over = (
-                after.rows,
-                self.lines + after.lines,
-                after.game_over,
+def test_turns_try_the_published_kicks(tmp_path: Path, browser_page: Page) -> None:
+    page = opened(browser_page, tmp_path, published("dt20"), Rules(pieces="IT"))
+    page.evaluate("race.you.fits = (at) => { tried.push([at.column, at.row]); }, tried = []")
+    for piece, kicks in ((0, KICKS_OF_I), (2, KICKS)):
+        for (before, after), wanted in kicks.items():
+            rights = (after - before) % 4
+            tried = page.evaluate(
+                f"tried.length = 0, race.you.take({piece}), race.you.now.state = {before}, "
+                f"race.you.turn({rights}), tried"
             )
-            self.take()
+            (x, y), *_ = tried  # without a kick
+            assert [(column - x, row - y) for column, row in tried] == wanted
 
 
-ACTS = ("left", "right", "rotate", "lower", "drop", "hold")
+def test_a_piece_turns_in_its_square(tmp_path: Path, browser_page: Page) -> None:
+    page = opened(browser_page, tmp_path, published("dt20"), Rules())
+    cells = """race.you.now.shape.cells.map(([x, y]) =>
+      [race.you.now.column + x - 3, race.you.now.row + y - 20])"""
+    turned = {
+        0: [[2, -2], [2, -1], [2, 0], [2, 1]],  # I in columns 3 to 6 stands in column 5
+        2: [[1, -1], [1, 0], [1, 1], [2, 0]],
+        5: [[1, -1], [1, 0], [1, 1], [2, 1]],
+    }
+    for piece, wanted in turned.items():
+        turned_cells = page.evaluate(f"race.you.take({piece}), race.act('rotate'), {cells}")
+        assert sorted(turned_cells) == wanted
+        page.evaluate("race.act('back')")
+        assert page.evaluate("race.you.now.state") == 0
 
 
 @pytest.mark.parametrize("original", [False, True])
-def test_a_person_plays_by_a_person_s_rules(
+def test_straight_drops_are_those_of_the_engine(
     original: bool, tmp_path: Path, browser_page: Page
 ) -> None:
-    rules, controller = Rules(6, 8, original=original), published("dt20")
-    page = opened(browser_page, tmp_path, controller, rules, 4)
-    person = Person(rules, PieceStream(rules, 4, 0))
-    for act in random.Random(1).choices(ACTS, [9, 9, 9, 9, 2, 1], k=300):
-        person.act(act)
-        page.evaluate(f"race.act('{act}')")
-        shown = page.evaluate(
-            "(({ piece, now: { shape: { turn }, column }, height, columns, lines, held }) =>"
-            "({ phase: race.phase, now: [piece, turn, column, height], "
-            "columns: [...columns], lines, held }))"
-            "(race.you)"
+    rules = Rules(6, 8, original=original)
+    page = opened(browser_page, tmp_path, published("dt20"), rules, 4)
+    pieces, drawn, lines, held = PieceStream(rules, 4, 0), 1, 0, None
+    rows: tuple[int, ...] = ()
+    chance = random.Random(1)
+    for _ in range(300):
+        if chance.random() < 0.1:
+            before = page.evaluate(STATE)
+            page.evaluate("race.act('hold')")
+            after = page.evaluate(STATE)
+            if not original and held != after["held"]:
+                drawn += held is None
+                held = before["now"][0]
+            assert after["held"] == held
+        for act in chance.choices(("left", "right", "rotate", "back", "lower"), k=6):
+            now = page.evaluate(STATE)["now"]
+            is_at_rest = now[3] == landing_row(
+                column_heights(rows, rules.width), PIECES[now[0]][now[1]], now[2]
+            )
+            if act != "lower" or not is_at_rest:
+                page.evaluate(f"race.act('{act}')")
+        piece, turn, column, row = page.evaluate(STATE)["now"]
+        rest = landing_row(column_heights(rows, rules.width), PIECES[piece][turn], column)
+        assert row >= rest
+        page.evaluate("race.act('drop')")
+        after_state = with_next(
+            place(rows, PIECES[piece][turn], column, rest, rules), pieces[drawn]
         )
-        if person.over:
+        rows, lines = after_state.rows, lines + after_state.lines
+        drawn += 1
+        shown = page.evaluate(STATE)
+        assert shown["lines"] == lines
+        if after_state.game_over:
             assert shown["phase"] == "end"
             return
-        now = person.now
-        assert shown["now"] == [
-            now.shape.piece,
-            now.shape.orientation,
-            now.column,
-            person.height,
-        ]
-        assert (shown["lines"], shown["held"]) == (person.lines, person.held)
         assert shown["columns"][:6] == [
-            sum((row >> x & 1) << y for y, row in enumerate(person.rows)) for x in range(6)
+            sum((row >> x & 1) << y for y, row in enumerate(rows)) for x in range(6)
         ]
+        assert shown["now"][:2] == [pieces[drawn - 1], FIRST_TURNS[pieces[drawn - 1]]]
     raise AssertionError("expected the game to end")
+
+
+def test_a_piece_slides_under_others_and_may_lie_for_the_lock_delay(
+    tmp_path: Path, browser_page: Page
+) -> None:
+    page = opened(browser_page, tmp_path, published("dt20"), Rules(4, 8, pieces="I"), 1)
+    page.evaluate(
+        "document.querySelector('#moves').value = 'slide', race.restart(), "
+        # Rows 0 and 1: a roof over column 3, which a standing piece cannot reach from above.
+        "race.you.columns.set([0b01, 0b11, 0b11, 0b10]), race.you.rest(race.you.now)"
+    )
+    page.evaluate(
+        "race.you.now = { ...race.you.now, column: 3, row: 0, "
+        "shape: { ...race.engine.shapes[0][0], cells: [[0, 0]], height: 1 } }"
+    )
+    page.evaluate("race.you.fall(0.4, 0.5)")
+    assert page.evaluate("race.you.pieces") == 0
+    page.evaluate("race.you.fall(0.2, 0.5)")
+    # Row 0 is full and goes; the roof falls by a row.
+    assert page.evaluate(
+        "[race.you.pieces, race.you.lines, [...race.you.columns.slice(0, 4)]]"
+    ) == [
+        1,
+        1,
+        [0, 1, 1, 1],
+    ]
+
+
+def test_keys_repeat_after_the_delay_at_the_rate(tmp_path: Path, browser_page: Page) -> None:
+    page = opened(browser_page, tmp_path, published("dt20"), Rules(), 1)
+    columns = page.evaluate("""(() => {
+      const seen = [], before = performance.now();
+      race.you.take(0);
+      race.press("right");
+      const due = race.held.get("right");
+      if (due < before + 167) throw new Error("too early");
+      for (const later of [-1, 0, 32, 33]) {
+        race.repeat(due + later);
+        seen.push(race.you.now.column);
+      }
+      return seen;
+    })()""")
+    assert columns == [4, 5, 5, 6]
 
 
 def test_keys_and_fingers_move_and_a_link_carries_the_result(
@@ -232,9 +293,12 @@ def test_keys_and_fingers_move_and_a_link_carries_the_result(
     )
     page.touch((x + width / 2, y + 200), (x + width / 2 + 2 * width / 10, y + 200))
     assert page.evaluate(column) == before + 1
+    page.touch((x + 20, y + 100), (x + 60, y + 300))  # a flick down that drifts
+    assert page.evaluate("race.you.pieces") == 1
     for _ in range(40):
         page.press(" ")
     page.wait_for("race.phase === 'end' && document.querySelector('#end').open")
+    assert page.evaluate("document.querySelector('#card').toDataURL().length") > 5000
     lines, link = page.evaluate("[race.you.lines, location.href]")
     assert f"seed={seed}&" in link
     page.open("about:blank")
@@ -243,6 +307,12 @@ def test_keys_and_fingers_move_and_a_link_carries_the_result(
     assert f"A friend cleared {lines} line" in page.evaluate(
         "document.querySelector('#challenge').textContent"
     )
+    page.open("about:blank")
+    page.open(f"{link.partition('#')[0]}#seed=1&you=x", "globalThis.race")
+    assert page.evaluate("document.querySelector('.wrong').textContent").startswith(
+        "The link cannot be read (you=x)"
+    )
+    assert page.evaluate("document.querySelector('#challenge').textContent") == ""
 
 
 def test_a_controller_is_dropped_on_the_page(tmp_path: Path, browser_page: Page) -> None:
@@ -278,7 +348,9 @@ def test_the_command_writes_the_page(
     assert (
         main(["bcts", "--board", "10x10", "--seed", "3", "--no-open", "--out", str(out)]) == 0
     )
-    assert capsys.readouterr().out.startswith(f"{out}: ")
+    size, address = capsys.readouterr().out.splitlines()
+    assert size.startswith(f"{out}: ")
+    assert address == f"to play open {out.as_uri()} in a browser"
     text = out.read_text(encoding="utf-8")
     assert '"board":"10x10","rule":"published","pieces":"uniform","seed":"3"' in text
     assert len(text) < 1_500_000

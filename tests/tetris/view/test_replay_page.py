@@ -11,10 +11,12 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 from chromium import Page
 
 from tetris import LinearController, Rules, published
+from tetris.envs import replay_of
 from tetris.game.decisions import play
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import placement_numbers, placements_on
@@ -93,6 +95,30 @@ def test_a_browser_shows_what_the_engine_plays(
         counts = [scene.pieces, scene.lines, scene.game_lines, over]
         assert state == [*counts, scene.cells.ravel().tolist()]
     assert (back, start) == (shown[-2], shown[0])
+
+
+@pytest.mark.parametrize("name", ["Tetris-Garbage-v0", "Tetris-KeyPress-v0"])
+def test_a_browser_shows_given_boards_risen_rows_and_pieces_that_slide(
+    name: str, tmp_path: Path, browser_page: Page
+) -> None:
+    is_by_keys = "KeyPress" in name
+    env = gymnasium.make(
+        f"CemTetris/{name}", height=8, **({"gravity": 99} if is_by_keys else {})
+    )
+    env.action_space.seed(1)
+    keys = [3, *[4] * 8, 1, 1, 5] if is_by_keys else []  # The first piece slides.
+    actions = [*keys, *(env.action_space.sample() for _ in range(150))]
+    options = {"board": "XXXX......\nXX........", "pieces": "I"}
+    replay = replay_of(env, actions, seed=2, options=options)
+    assert replay.boards
+    assert bool(replay.landings) == is_by_keys
+    (tmp_path / "page.html").write_text(player_page(replay), encoding="utf-8")
+    browser_page.open(tmp_path / "page.html", READY)
+    for scene in scenes(replay.rules, replay.after_states(), replay.boards):
+        pieces, lines, _, _, cells = browser_page.evaluate(STATE)
+        assert (pieces, lines) == (scene.pieces, scene.lines)
+        assert cells == scene.cells.ravel().tolist()
+        browser_page.press("ArrowRight")
 
 
 def test_a_link_leads_to_a_piece_and_the_page_says_why(

@@ -1,0 +1,116 @@
+"""The cost of plans: how a user's function is called, and one that is made from a model."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from cem.core.checks import check_shape
+from cem.core.evaluation import call_with_copies
+from cem.plan.states import State
+
+Cost = Callable[[Any, Tensor], Any]
+"""``cost(state, plans)``: plans of shape ([B,] N, horizon, A) -> costs of shape ([B,] N)."""
+
+Model = Callable[[Any, Tensor], tuple[Any, Tensor]]
+"""``model(state, action)`` returns (next state, cost) of one step."""
+
+
+class PlanCost:
+    """A user's cost, called for some environments and some plans at a time.
+
+    Attributes:
+        cost: The user's function.
+        has_envs: Whether its arguments have a leading dimension of environments.
+        expands_state: Whether it gets a state for every plan.
+        batch_size: The most environments of a call; None: all.
+        chunk: The most plans of an environment in a call; None: all.
+    """
+
+    def __init__(
+        self,
+        cost: Cost,
+        has_envs: bool,
+        expands_state: bool,
+        batch_size: int | None,
+        chunk: int | None,
+    ) -> None:
+        """Set the attributes."""
+        self.cost = cost
+        self.has_envs = has_envs
+        self.expands_state = expands_state
+        self.batch_size = batch_size
+        self.chunk = chunk
+
+    def evaluate(self, state: State, plans: Tensor) -> Tensor:
+        """Return the costs of plans (B, N, horizon, A), shape (B, N)."""
+        batch_size = self.batch_size or len(plans)
+        costs = []
+        for first in range(0, len(plans), batch_size):
+            envs = slice(first, first + batch_size)
+            leaves = [leaf[envs] for leaf in state.leaves]
+            costs.append(self._evaluate_envs(State(leaves, state.structure), plans[envs]))
+        return costs[0] if len(costs) == 1 else torch.cat(costs)
+
+    def _evaluate_envs(self, state: State, plans: Tensor) -> Tensor:
+        """Return the costs of plans of some environments, by calls for a chunk of plans."""
+        chunk = self.chunk or plans.shape[1]
+        costs = [self._call(state, part.contiguous()) for part in plans.split(chunk, dim=1)]
+        return costs[0] if len(costs) == 1 else torch.cat(costs, dim=1)
+
+    def _call(self, state: State, plans: Tensor) -> Tensor:
+        """Return the costs of plans (B, N, horizon, A) by one call of the user's function."""
+        leaves = state.leaves
+        shape = tuple(plans.shape[:2])
+        if not self.has_envs:
+            leaves = [leaf[0] for leaf in leaves]
+            plans = plans[0]
+            shape = shape[1:]
+        function = partial(self._call_with_leaves, state.structure)
+        costs = check_shape("costs", call_with_copies(function, plans, *leaves), shape)
+        return costs.to(plans.device).reshape(-1, shape[-1])
+
+    def _call_with_leaves(self, structure: Any, plans: Tensor, *leaves: Tensor) -> Any:
+        state = pytree.tree_unflatten(leaves, structure)
+        if self.expands_state:
+            state = expand_state(state, plans)
+        return self.cost(state, plans)
+
+
+def expand_state(state: Any, plans: Tensor) -> Any:
+    """Return a state ([B,] ...) for every plan ([B,] N, horizon, A), shape ([B,] N, ...).
+
+    All plans share the memory of the state, which may be any nesting of tensors.
+    """
+    num_dims = plans.dim() - 3
+    leading = plans.shape[: num_dims + 1]
+
+    def expand(leaf: Tensor) -> Tensor:
+        return leaf.unsqueeze(num_dims).expand(*leading, *leaf.shape[num_dims:])
+
+    return pytree.tree_map(expand, state)
+
+
+def rollout_cost(model: Model, final: Callable[[Any], Tensor] | None = None) -> Cost:
+    """Return a cost of plans for ``Planner``: the sum of a model's costs over the horizon.
+
+    Args:
+        model: ``model(state, action) -> (next state, cost)`` for states of shape ([B,] N, ...),
+            actions ([B,] N, A) and costs ([B,] N). It is called once per action of the plans.
+            States may be any nesting of tensors.
+        final: The cost of the last state, shape ([B,] N), which is added at the end. None:
+            nothing.
+    """
+
+    def cost(state: Any, plans: Tensor) -> Tensor:
+        state = expand_state(state, plans)
+        total = torch.zeros(1, dtype=plans.dtype, device=plans.device)
+        for action in plans.unbind(dim=-2):
+            state, step_cost = model(state, action)
+            total = total + step_cost
+        return total if final is None else total + final(state)
+
+    return cost

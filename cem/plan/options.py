@@ -1,0 +1,137 @@
+"""The options of a planner that say how it searches, and the methods that set them."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from cem.core.checks import check_real
+from kernels.support.checks import check_integer
+from kernels.support.names import did_you_mean, unknown_name
+
+METHODS: dict[str, dict[str, Any]] = {
+    "cem": {"momentum": 0.0, "keep": 0.0, "execute": "mean"},
+    "icem": {"beta": 2.0, "shrink": 1.25, "keep": 0.3},
+    "mppi": {
+        "iterations": 1,
+        "temperature": 1.0,
+        "adapt_std": False,
+        "momentum": 0.0,
+        "keep": 0.0,
+        "execute": "mean",
+    },
+    "tdmpc2": {
+        "num_samples": 512,
+        "iterations": 6,
+        "num_elites": 64,
+        # TD-MPC2 multiplies values by 0.5, where others divide costs by a temperature.
+        "temperature": 2.0,
+        "std": 2.0,
+        "min_std": 0.05,
+        "max_std": 2.0,
+        "momentum": 0.0,
+        "keep": 0.0,
+        "execute": "sample",
+    },
+}
+"""The options of published methods, where they differ from the defaults.
+
+"cem"     P.-T. de Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy
+          Method, Annals of Operations Research 134, 2005.
+"icem"    C. Pinneri et al., Sample-efficient Cross-Entropy Method for Real-time Planning, CoRL
+          2020, https://arxiv.org/abs/2008.06389.
+"mppi"    G. Williams et al., Information Theoretic MPC for Model-Based Reinforcement Learning,
+          ICRA 2017, with the weights of MPPI-Generic, https://arxiv.org/abs/2409.07563.
+"tdmpc2"  N. Hansen, H. Su and X. Wang, TD-MPC2: Scalable, Robust World Models for Continuous
+          Control, ICLR 2024, https://arxiv.org/abs/2310.16828. Actions are within -1 and 1.
+"""
+
+EXECUTE = ("best", "mean", "sample")
+SPLINES = ("zero", "linear", "cubic")
+BOUND_HANDLINGS = ("clamp", "resample")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a planner searches; ``Planner`` explains the options."""
+
+    num_samples: int = 100
+    iterations: int = 4
+    num_elites: int | None = None
+    keep: float = 0.5
+    shrink: float = 1.0
+    momentum: float = 0.1
+    temperature: float | None = None
+    std: Any = None
+    min_std: float = 0.0
+    max_std: float = math.inf
+    adapt_std: bool = True
+    beta: float = 0.0
+    knots: int | None = None
+    spline: str = "cubic"
+    bound_handling: str = "clamp"
+    execute: str = "best"
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        check_integer("num_samples", self.num_samples, 4)
+        check_integer("iterations", self.iterations, 1)
+        check_integer("num_elites", self.elite_count, 2, self._most_elites)
+        check_real("keep", self.keep, 0.0, 1.0)
+        check_real("shrink", self.shrink, 1.0)
+        check_real("1 - momentum", 1.0 - self.momentum, 0.0, 1.0, open_low=True)
+        if self.temperature is not None:
+            check_real("temperature", self.temperature, 0.0, open_low=True)
+        check_real("min_std", self.min_std, 0.0, min(self.max_std, math.inf))
+        check_real("beta", self.beta, 0.0)
+        _check_choice("execute", self.execute, EXECUTE)
+        _check_choice("spline", self.spline, SPLINES)
+        _check_choice("bound_handling", self.bound_handling, BOUND_HANDLINGS)
+
+    @property
+    def _most_elites(self) -> int:
+        """The greatest number of elites: with equal weights the better half."""
+        return int(self.num_samples) // (2 if self.temperature is None else 1)
+
+    @property
+    def elite_count(self) -> int:
+        """The number of elites."""
+        if self.num_elites is not None:
+            return int(self.num_elites)
+        if self.temperature is not None:
+            return int(self.num_samples)
+        return max(2, math.ceil(self.num_samples / 10))
+
+    @property
+    def num_reused(self) -> int:
+        """The number of elites that are candidates again."""
+        return math.ceil(self.keep * self.elite_count)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of plans in each iteration."""
+        sizes = [round(self.num_samples / self.shrink**i) for i in range(int(self.iterations))]
+        least = min(2 * self.elite_count, int(self.num_samples))
+        return [max(least, size) for size in sizes]
+
+
+def choose_options(method: str | None, options: dict[str, Any]) -> Options:
+    """Return the options of a method, or the defaults for None, with others in their place.
+
+    Raises:
+        TypeError: If there is an option of another name.
+        ValueError: If the method is unknown, or an option has a wrong value.
+    """
+    if method is not None and method not in METHODS:
+        raise unknown_name("method", str(method), METHODS)
+    defaults = METHODS[method] if method else {}
+    for name in options:
+        if name not in Options.__dataclass_fields__:
+            hint = did_you_mean(name, Options.__dataclass_fields__)
+            raise TypeError(f"Planner() got an unexpected option {name!r}{hint}")
+    return Options(**{**defaults, **options})
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        names = " or ".join(map(repr, choices))
+        raise ValueError(f"expected {names} for {name}, got {value!r}")

@@ -1,0 +1,281 @@
+"""cem.Planner: nested states, some environments, plans from outside, methods, spaces."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from searches import ON_A_GPU
+from torch import Tensor
+
+from cem import Planner, rollout_cost
+from cem.families import Categorical
+from cem.plan.options import choose_options
+from cem.plan.spline import spline_matrix
+from cem.plan.update import Fit, Update
+
+GOALS = torch.tensor([[0.5, -0.5], [-0.9, 0.0], [0.0, 0.2]])
+STATE = {"goal": GOALS, "more": (torch.zeros(3), [1.0, 2.0, 3.0])}
+
+
+def distance(state: Any, plans: Tensor) -> Tensor:
+    return (plans - state["goal"][..., None, None, :]).square().sum((-2, -1))
+
+
+def make(cost: Any = distance, **options: Any) -> Planner:
+    """A planner of 40 plans of five actions for three environments."""
+    settings: dict[str, Any] = {"num_envs": 3, "num_samples": 40, "seed": 1, **options}
+    return Planner(cost, 5, 2, (-1.0, 1.0), **settings)
+
+
+def rows_of(envs: Any) -> dict[str, Tensor]:
+    """The state of some environments."""
+    return {"goal": GOALS[envs]}
+
+
+def plans_seen(
+    options: dict[str, Any], arguments: dict[str, Any], steps: int = 2
+) -> list[Tensor]:
+    """The plans that the cost gets in the iterations of the last step."""
+    seen: list[Tensor] = []
+
+    def cost(state: Any, plans: Tensor) -> Tensor:
+        seen.append(plans.clone())
+        return distance(state, plans)
+
+    planner = make(cost, **{"iterations": 2, "keep": 0.5, "num_elites": 4, **options})
+    for _ in range(steps):
+        planner.plan(STATE, **arguments)
+    return seen[-planner.options.iterations :]
+
+
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_an_environment_has_the_plan_that_it_has_among_all(backend: str) -> None:
+    together, apart = make(backend=backend), make(backend=backend)
+    expected = torch.stack([together.plan(STATE) for _ in range(4)])
+    taken = [0, 0, 0]
+    mask = torch.tensor([False, True, True])
+    for envs in ([2], [0, 2], mask, [1, 0], np.array([2, 1, 0])):
+        actions = apart.plan(rows_of(envs), envs=envs)
+        numbers = [1, 2] if envs is mask else envs
+        for row, env in enumerate(numbers):
+            assert torch.equal(actions[row], expected[taken[env], env])
+            taken[env] += 1
+    assert apart.best_plan.shape == (3, 5, 2)
+
+
+@pytest.mark.parametrize(
+    "parts", [{"batch_size": 2}, {"chunk": 7}, {"batch_size": 1, "chunk": 39}]
+)
+def test_the_cost_of_parts_gives_the_same_plan(parts: dict[str, int]) -> None:
+    def cost(state: Any, plans: Tensor) -> Tensor:
+        assert len(plans) <= parts.get("batch_size", 3)
+        assert plans.shape[1] <= parts.get("chunk", 40)
+        return distance(state, plans)
+
+    assert torch.equal(make(cost, **parts).plan(STATE), make().plan(STATE))
+
+
+def test_a_cost_gets_a_state_for_every_plan_and_a_model_gets_nested_ones() -> None:
+    def cost(state: Any, plans: Tensor) -> Tensor:
+        assert state["goal"].shape == (3, 40, 2)
+        assert state["more"][1].shape == (3, 40)
+        return (plans - state["goal"].unsqueeze(2)).square().sum((-2, -1))
+
+    assert torch.equal(make(cost, expand_state=True).plan(STATE), make().plan(STATE))
+    model = rollout_cost(lambda state, a: (state, (a - state["goal"]).square().sum(-1)))
+    assert torch.allclose(make(model).plan(STATE), make().plan(STATE), atol=1e-4)
+
+
+def test_plans_move_by_the_shift_and_begin_with_others_from_outside() -> None:
+    once = make(iterations=2, keep=0.5, num_elites=4)
+    once.plan(STATE)
+    elites = once.elite_plans[:, :2]
+    assert torch.equal(once.elite_costs, distance(STATE, once.elite_plans))
+    assert torch.equal(plans_seen({}, {"shift": 0})[0][:, :2], elites)
+    assert torch.equal(plans_seen({}, {"shift": 2})[0][:, :2, :3], elites[:, :, 2:])
+    init = torch.full((3, 5, 2), 0.25)
+    begun = plans_seen({"std": 0.0}, {"init": init}, 1)[0]
+    assert torch.equal(begun, init[:, None].expand(3, 40, 5, 2))
+
+
+def test_proposals_are_candidates_of_every_iteration() -> None:
+    proposals = torch.rand(3, 6, 5, 2)
+    for plans in plans_seen({}, {"proposals": proposals}):
+        assert torch.equal(plans[:, 2:8], proposals)
+
+
+def test_weights_of_a_temperature_move_the_mean_and_the_deviation() -> None:
+    # Costs of 0 and ln 4 have weights of 0.8 and 0.2 at temperature 1: the mean of 1 and 2 is
+    # 1.2, the variance 0.8 * 0.04 + 0.2 * 0.64 = 0.16. The plan at 9 is no elite, the one at 5
+    # has failed.
+    vectors = torch.tensor([[[9.0], [2.0], [1.0], [5.0]]])
+    costs = torch.tensor([[3.0, math.log(4), 0.0, math.nan]])
+    rows = torch.tensor([[[0.0], [2.0], [0.0], [0.0]]])
+    old = Fit(rows, torch.full((1, 5), math.nan, dtype=torch.float64), torch.empty(1, 0))
+    for momentum, highest, mean, std in [
+        (0.0, 2.0, 1.2, 0.4),
+        (0.5, 2.0, 0.6, 1.2),
+        (0.5, 0.7, 0.6, 0.7),
+    ]:
+        weights = {"temperature": 1.0, "num_elites": 2, "num_samples": 4, "max_std": highest}
+        options = choose_options("tdmpc2", {**weights, "momentum": momentum})
+        for maximize in (False, True):
+            update = Update(options, torch.ones(1), maximize, "cpu")
+            new = update(-costs if maximize else costs, vectors, old)
+            assert new.distribution[0, :2, 0].tolist() == pytest.approx([mean, std])
+            assert (new.distribution[0, 3], new.record[0, 0]) == (1, 0)
+            failed = update(costs * math.nan, vectors, old)
+            assert failed.distribution[0, [0, 3], 0].tolist() == [0, 0]
+
+
+def test_mppi_weighs_all_plans_and_keeps_its_deviation() -> None:
+    planner = make(method="mppi", temperature=0.7)
+    action = planner.plan(STATE)
+    assert planner.elite_plans.shape == (3, 40, 5, 2)
+    weights = (-planner.elite_costs / 0.7).softmax(-1)
+    mean = (weights[..., None, None] * planner.elite_plans).sum(1)
+    assert torch.allclose(planner.mean, mean, atol=1e-6)
+    assert torch.equal(action, planner.mean[:, 0])
+    options = {
+        "method": "mppi",
+        "std": 0.1,
+        "num_samples": 4000,
+        "num_elites": None,
+        "keep": 0.0,
+    }
+    seen = plans_seen({**options, "iterations": 2, "temperature": 0.01}, {}, 1)
+    # Thirty deviations of 4,000 numbers each: five standard errors are 0.006.
+    assert torch.allclose(seen[-1].std(1), torch.tensor(0.1), atol=0.006)
+
+
+def test_an_elite_is_executed_as_often_as_its_weight_says() -> None:
+    # Costs of 0 and ln 3 have weights of 3/4 and 1/4. Of 400 draws 300 +- 43 are five standard
+    # errors, an error probability of 6e-7.
+    def cost(state: Tensor, plans: Tensor) -> Tensor:
+        return torch.tensor([0.0, math.log(3), 9.0, 9.0]).expand(400, 4)
+
+    options = {"num_envs": 400, "num_samples": 4, "num_elites": 2, "temperature": 1.0}
+    planner = make(cost, **options, keep=0.0, iterations=1, execute="sample")
+    actions = planner.plan(torch.zeros(400))
+    is_best = (actions == planner.elite_plans[:, 0, 0]).all(-1)
+    assert abs(int(is_best.sum()) - 300) < 43
+
+
+@pytest.mark.parametrize("kind", ["zero", "linear", "cubic"])
+def test_splines_are_those_of_scipy(kind: str) -> None:
+    interpolate = pytest.importorskip("scipy.interpolate")
+    knots = np.random.default_rng(1).normal(size=5)
+    times = np.linspace(0, 4, 13)
+    splines = {
+        "zero": interpolate.interp1d(range(5), knots, "previous"),
+        "linear": interpolate.interp1d(range(5), knots, "linear"),
+        "cubic": interpolate.CubicHermiteSpline(range(5), knots, np.gradient(knots)),
+    }
+    matrix = spline_matrix(torch.from_numpy(times), 5, kind)
+    assert np.allclose(matrix.numpy() @ knots, splines[kind](times))
+
+
+def test_a_plan_by_knots_moves_in_time_and_stays_within_the_bounds() -> None:
+    planner = make(knots=3, spline="linear", std=0.0)
+    ramp = torch.tensor([0.0, 0.2, 0.4, 0.2, 0.0])[:, None].expand(3, 5, 2)
+    planner.plan(STATE, init=ramp)
+    assert torch.allclose(planner.mean, ramp, atol=1e-6)
+    planner.plan(STATE, shift=2)  # the time between two knots
+    moved = torch.tensor([0.4, 0.2, 0.0, 0.0, 0.0])[:, None].expand(3, 5, 2)
+    assert torch.allclose(planner.mean, moved, atol=1e-6)
+    assert plans_seen({"knots": 4, "std": 9.0}, {})[0].abs().max() == 1
+
+
+def test_resampled_plans_have_the_moments_of_the_truncated_normal() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    truncated = stats.truncnorm(-0.5, 0.5, scale=2.0)
+    options = {"std": 2.0, "bound_handling": "resample", "num_samples": 4000}
+    plans = plans_seen(options, {}, 1)[0]
+    assert plans.abs().max() <= 1
+    # 120,000 numbers: five standard errors are 0.008 and 0.004.
+    assert float(plans.mean()) == pytest.approx(0.0, abs=0.008)
+    assert float(plans.std()) == pytest.approx(truncated.std(), abs=0.004)
+
+
+@pytest.mark.parametrize("as_space", [True, False])
+def test_discrete_actions_are_searched_by_their_probabilities(as_space: bool) -> None:
+    space: Any = Categorical((3, 6))
+    if as_space:
+        space = pytest.importorskip("gymnasium").spaces.MultiDiscrete([3, 6])
+    seen: list[Tensor] = []
+
+    def cost(state: Tensor, plans: Tensor) -> Tensor:
+        seen.append(plans)
+        return (plans - torch.tensor([2, 4])).abs().sum((-1, -2))
+
+    planner = Planner(cost, 6, 2, space, num_samples=60, iterations=6, seed=1)
+    actions = [planner.plan(torch.zeros(())) for _ in range(3)]
+    assert actions[-1].tolist() == [2, 4]
+    plans = torch.cat(seen)
+    assert (plans.dtype, plans.amin().item()) == (torch.int64, 0)
+    assert plans.amax((0, 1)).tolist() == [2, 5]
+
+
+def test_an_action_of_a_plan_may_be_several_of_the_environment() -> None:
+    target = torch.tensor([0.5, 2.0])
+
+    def cost(state: Tensor, plans: Tensor) -> Tensor:
+        return (plans - target.repeat(3)).square().sum((-2, -1))
+
+    options = {"num_samples": 100, "action_block": 3, "iterations": 9, "seed": 1}
+    planner = Planner(cost, 5, 2, (-1.0, [1.0, 3.0]), **options)
+    actions = [planner.plan(torch.zeros(())) for _ in range(3)]
+    assert torch.allclose(actions[-1], target.expand(3, 2), atol=0.2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"state": rows_of([0, 1])}, r"state\['goal'\] of shape \(3, ...\), got \(2, 2\)"),
+        ({"state": {"goal": "x"}}, r"a tensor or an array for state\['goal'\], got str"),
+        ({"envs": [1, 1]}, r"different environments below 3, got \[1, 1\]"),
+        ({"init": torch.zeros(5, 2)}, r"init of shape \(3, 5, 2\), got \(5, 2\)"),
+        ({"proposals": torch.zeros(3, 39, 5, 2)}, "the number of proposals from 1 to 36"),
+    ],
+)
+def test_wrong_arguments_of_a_step_are_named(arguments: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make().plan(**{"state": STATE, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "mpi"}, "expected a method among .*did you mean 'mppi'"),
+        ({"num_sample": 3}, "unexpected option 'num_sample'; did you mean 'num_samples'"),
+        ({"execute": "worst"}, "expected 'best' or 'mean' or 'sample' for execute"),
+    ],
+)
+def test_wrong_options_are_named(options: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        make(**options)
+
+
+@pytest.mark.parametrize("options", [{}, {"method": "tdmpc2"}, {"knots": 3, "beta": 1.0}])
+class TestGraph:
+    pytestmark = ON_A_GPU
+
+    def test_takes_the_steps_of_single_launches(self, options: dict[str, Any]) -> None:
+        planners = [make(device="cuda", graph=graph, **options) for graph in (False, True)]
+        for arguments in (
+            {},
+            {"envs": [2, 0]},
+            {"shift": 2},
+            {"proposals": torch.rand(3, 4, 5, 2), "init": torch.rand(3, 5, 2)},
+            {"envs": [1, 2]},
+            {},
+        ):
+            state = rows_of(arguments.get("envs", [0, 1, 2]))
+            state = {"goal": state["goal"].cuda()}
+            actions = [planner.plan(state, **arguments) for planner in planners]
+            assert torch.equal(*actions)
+            assert torch.equal(*(planner.elite_plans for planner in planners))

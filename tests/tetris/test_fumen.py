@@ -1,0 +1,78 @@
+"""tetris/game/fumen.py: the same pages as those of the public packages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tetris import Rules, play_game
+from tetris.game.fumen import FumenPage, after_page, read_fumen, write_fumen
+from tetris.record.replay import Replay
+
+# Written by tetris-fumen 1.1 (npm): a piece with a comment and a rising row of garbage, a piece
+# that does not come to rest, a piece before the field is mirrored, and an empty page.
+PAGES = "v115@RhD8BeJ8AeE8AeG8T+ZTAooMDEvow2BFbMmEP8MoDF?rmAAvhC9VuBACBAAAP6EAAA"
+
+
+def drawing(page: FumenPage) -> list[str]:
+    top = int(np.flatnonzero(page.cells.any(axis=1))[-1])
+    return ["".join("_ILOZTJSX"[cell] for cell in row) for row in page.cells[top::-1]]
+
+
+def test_pages_of_another_program_are_read() -> None:
+    first, second, third, last = read_fumen(f"https://fumen.zui.jp/?{PAGES}")
+    assert drawing(first) == ["XXXX__XXXX", "XXXXXX_XXX"]
+    assert first.shape is not None
+    assert (first.shape.piece, first.column, first.row) == (1, 4, 1)
+    assert drawing(second) == drawing(third) == ["____OO____", "XXXXXX_XXX", "XX_XXXXXXX"]
+    assert second.shape is None
+    assert drawing(last)[-1] == "XXXXXXX_XX"
+
+
+def test_a_game_comes_back_from_its_fumen() -> None:
+    game = play_game("dt20", seed=3, most_pieces=200, board="XXXX__XXXX\nXXXXXX_XXX")
+    replay = game.replay()
+    again = Replay.from_fumen(replay.to_fumen())
+    assert (again.placements, again.boards, again.lines) == (
+        replay.placements,
+        replay.boards,
+        replay.lines,
+    )
+
+
+def test_a_game_that_ends_above_the_field_has_a_last_page_without_the_piece() -> None:
+    game = play_game("lee", pieces="I", board="XXXXX.XXXX\n" + 19 * "XXXXXXXXX.\n")
+    (page,) = read_fumen(game.replay().to_fumen())
+    assert (game.over, page.shape, len(drawing(page))) == (True, None, 20)
+    with pytest.raises(ValueError, match="a board ten columns wide, got 6x20"):
+        play_game("lee", pieces="I", rules=Rules(6, 20)).replay().to_fumen()
+
+
+@pytest.mark.parametrize("text", ["v110@vhAAgH", "v115@vhA!", "v115@vh", ""])
+def test_another_or_a_damaged_text_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a"):
+        read_fumen(text)
+
+
+def test_py_fumen_reads_and_writes_the_same() -> None:
+    py_fumen = pytest.importorskip("py_fumen")
+    text = play_game("dt20", seed=3, most_pieces=300).replay().to_fumen()
+    pages = py_fumen.decode(text)
+    assert py_fumen.encode(pages) == text
+    for ours, theirs in zip(read_fumen(text), pages, strict=True):
+        field = theirs.get_field()
+        cells = [[field.at(x, y) for x in range(10)] for y in range(23)]
+        assert ["".join(row) for row in cells] == [
+            "".join("_ILOZTJSX"[cell] for cell in row) for row in ours.cells
+        ]
+
+
+def test_every_piece_in_every_place_comes_back() -> None:
+    from tetris.game.pieces import placements_on
+
+    empty = np.zeros((23, 10), dtype=np.int64)
+    pages = [FumenPage(empty, shape, column, 3) for shape, column in placements_on(10)]
+    for page in pages:
+        (read,) = read_fumen(write_fumen([page]))
+        assert (read.shape, read.column, read.row) == (page.shape, page.column, 3)
+        assert after_page(read).sum() > 0

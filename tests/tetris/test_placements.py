@@ -1,0 +1,80 @@
+"""tetris/record/placements.py and the command explain: what a controller plays on a board."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tetris import Rules, best_placement, published
+from tetris.commands import explain
+from tetris.game.decisions import choose
+from tetris.game.policy import Lookahead
+from tetris.game.positions import read_board
+
+BOARD = """
+    X.........
+    XX..XX....
+    XX.XXXX.XX
+"""
+
+
+@pytest.mark.parametrize("lookahead", Lookahead)
+def test_the_best_placement_is_what_the_controller_plays(lookahead: Lookahead) -> None:
+    controller, rules = published("dt20"), Rules(10, 8)
+    rows, player = read_board(BOARD, rules), controller.player(rules, lookahead)
+    for piece in range(7):
+        table = best_placement("dt20", BOARD, piece, "S", rules=rules, lookahead=lookahead)
+        assert table.best == choose(rows, piece, player, rules, 4)
+        if lookahead is not Lookahead.EXPECTIMAX:
+            assert table.margins[table.best_index] == table.margins[table.ranking].max() >= 0
+
+
+def test_values_are_weighted_features_and_leads_add_up_to_margins() -> None:
+    table = best_placement("lee", BOARD, "T")
+    assert table.features.shape == (len(table.placements), 4) == (34, 4)
+    assert np.array_equal(table.values, (table.features * table.player.weights).sum(1))
+    for index in range(34):
+        assert table.leads(index).sum() == pytest.approx(table.margins[index])
+    last = table.ranking[-1]
+    assert (table.columns[last], table.orientations[last]) != (table.best.column, 0)
+
+
+def test_a_placement_that_ends_the_game_has_no_margin() -> None:
+    table = best_placement("lee", "\n".join(["X.........", *["XX........"] * 19]), "O")
+    ends = table.ends_game
+    assert ends[:2].all()
+    assert not ends[2:].any()
+    assert np.isnan(table.margins[ends]).all()
+    assert "the game ends" in table.text_lines(9)[-1]
+
+
+def test_the_width_of_the_board_is_that_of_the_rules() -> None:
+    assert best_placement("anywidth", "XX.X", "I").rules == Rules(4, 20)
+    with pytest.raises(ValueError, match="expected a board of width 10 for the features"):
+        best_placement("best", "XX.X", "I")
+    with pytest.raises(ValueError, match="expected a piece, a letter of IOTZSJL, got 'Q'"):
+        best_placement("lee", BOARD, "Q")
+
+
+def test_the_command_draws_the_board_and_the_best_placements(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "board.txt"
+    file.write_text(BOARD)
+    arguments = ["lee", "--board", str(file), "--piece", "I", "--height", "5", "--top", "2"]
+    assert explain.main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:6] == [
+        "| . . . . . . . . . .|",
+        "| . . . . . . . . . .|",
+        "|[] . . . . . . . . .|",
+        "|[][] . .[][]########|",
+        "|[][] .[][][][] .[][]|",
+        "+--------------------+",
+    ]
+    assert lines[6] == "I on 10x5: orientation 1, column 6"
+    assert len(lines) == 10
+    with pytest.raises(SystemExit, match="2"):
+        explain.main(["--board", str(tmp_path / "none.txt"), "--piece", "I"])

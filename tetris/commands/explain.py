@@ -1,0 +1,92 @@
+"""Explain what a controller plays on a board: the board with the piece, the best placements.
+
+The file has the board as text, the top row first, with . for empty and X for full cells; or a
+fumen string. A hyphen stands for the standard input.
+
+python -m tetris explain --board board.txt --piece T
+python -m tetris explain dt20 --board board.txt --piece T --next S
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from kernels.support.files import read_bytes
+from tetris import Lookahead, Rules
+from tetris.commands.arguments import (
+    add_controller,
+    add_feature_header,
+    add_option,
+    add_setting,
+    controller_for,
+)
+from tetris.commands.command_line import Parser, one_line_errors, positive_int, up_to
+from tetris.game.positions import read_cells
+from tetris.game.rules import MAX_HEIGHT, MIN_HEIGHT
+from tetris.record.placements import PlacementTable, best_placement
+from tetris.view.game_view import GameTracker, scene_kinds
+from tetris.view.text import board_lines
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments of the command ``explain``; exit with an error in one line."""
+    usage = "%(prog)s [option ...] [CONTROLLER] --board FILE --piece LETTER"
+    parser = Parser(description=__doc__, usage=usage)
+    add_controller(parser)
+    position = parser.add_argument_group("position")
+    add_option(position, "--board", "FILE", "the board; - is stdin", required=True)
+    add_option(position, "--piece", "LETTER", "the piece to be placed", required=True)
+    lookahead = position.add_mutually_exclusive_group()
+    add_option(lookahead, "--next", "LETTER", "the next piece, if it is known")
+    text = "compare the two best placements by all pieces that may come next"
+    lookahead.add_argument("--lookahead", action="store_true", help=text)
+    heights = up_to(MAX_HEIGHT, MIN_HEIGHT)
+    add_option(position, "--height", "ROWS", "rows of the board", heights, default=20)
+    add_setting(position, "rule")
+    add_feature_header(position)
+    add_option(parser, "--top", "N", "placements to print", positive_int, default=5)
+    return parser.parse_args(argv)
+
+
+def read_table(arguments: argparse.Namespace) -> PlacementTable:
+    """Return the table of the placements that the arguments describe.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If the board, a piece or the controller is not valid.
+    """
+    if arguments.board == "-":
+        board = sys.stdin.read()
+    else:
+        board = read_bytes(Path(arguments.board)).decode(errors="replace")
+    width = read_cells(board).shape[1]
+    rules = Rules.of(width, arguments.height, arguments.rule)
+    _, controller = controller_for(arguments.source, rules)
+    lookahead = Lookahead.EXPECTIMAX if arguments.lookahead else None
+    return best_placement(
+        controller, board, arguments.piece, arguments.next, rules=rules, lookahead=lookahead
+    )
+
+
+def draw(table: PlacementTable) -> list[str]:
+    """Return the board with the chosen placement as lines of plain text."""
+    tracker = GameTracker(table.rules)
+    tracker.put_stack(table.rows)
+    height = table.rules.height
+    kinds = scene_kinds(tracker.scene(table.best, table.next_piece))
+    top_of_piece = table.best.landing_row + table.best.shape.height
+    return [line.rstrip() for line in board_lines(kinds[: max(height, top_of_piece)], height)]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the board with the chosen placement, and the table of the best placements.
+
+    Returns:
+        The exit status.
+    """
+    arguments = parse_arguments(argv)
+    with one_line_errors():
+        table = read_table(arguments)
+    print("\n".join([*draw(table), *table.text_lines(arguments.top)]))
+    return 0

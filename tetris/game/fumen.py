@@ -1,0 +1,259 @@
+"""The fumen format, version 115, of which solvers and editors of Tetris boards exchange pages.
+
+A page is a field of 10 x 23 cells with a piece on it; the piece comes to rest before the next
+page, and full rows are removed. The data are numbers in base 64, the lowest digit first:
+
+- the field, as differences of cells from the page before: (difference + 8) * 240 + length - 1
+  for each run of equal ones, two digits, from the top row down to a row of garbage below the
+  field. If all are equal one digit follows: how many further pages have no difference.
+- three digits with the piece, its rotation and position, and flags;
+- with a flag, a comment: its length in two digits, and five digits for four characters.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from tetris.game.pieces import PIECES, Shape
+from tetris.game.rules import PIECE_LETTERS
+
+WIDTH = 10
+HEIGHT = 23
+"""The size of the field."""
+
+GRAY = 8
+"""The cell of no piece."""
+
+Cells = npt.NDArray[np.int64]
+
+_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_BASE = len(_DIGITS)
+_PREFIX = "v115@"
+_NO_DIFFERENCE = 8
+_CELLS = WIDTH * (HEIGHT + 1)  # With the row of garbage.
+_COLORS = " ILOZTJS"  # The index of a piece's letter is its number in the format.
+_REVERSE, _RIGHT, _SPAWN, _LEFT = range(4)
+# The flags of a page, as factors of its number.
+_RISE, _MIRROR, _COLORS_SET, _COMMENT, _UNLOCKED = (1 << bit for bit in range(5))
+# The cells of a piece around its centre, in the rotation in which it appears.
+_CENTERED = {
+    "I": ((-1, 0), (0, 0), (1, 0), (2, 0)),
+    "L": ((-1, 0), (0, 0), (1, 0), (1, 1)),
+    "O": ((0, 0), (1, 0), (0, 1), (1, 1)),
+    "Z": ((-1, 1), (0, 1), (0, 0), (1, 0)),
+    "T": ((-1, 0), (0, 0), (1, 0), (0, 1)),
+    "J": ((-1, 0), (0, 0), (1, 0), (-1, 1)),
+    "S": ((-1, 0), (0, 0), (0, 1), (1, 1)),
+}
+# The position that the format writes is not the centre of these: add (x, y) to get it.
+_OFFSETS = {
+    ("O", _LEFT): (1, -1),
+    ("O", _REVERSE): (1, 0),
+    ("O", _SPAWN): (0, -1),
+    ("I", _REVERSE): (1, 0),
+    ("I", _LEFT): (0, -1),
+    ("S", _SPAWN): (0, -1),
+    ("S", _RIGHT): (-1, 0),
+    ("Z", _SPAWN): (0, -1),
+    ("Z", _LEFT): (1, 0),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class FumenPage:
+    """A field with a piece, which comes to rest before the next page.
+
+    Attributes:
+        cells: The field, shape (23, 10), row 0 at the bottom: 0 for an empty cell, 8 for gray,
+            otherwise the number of the cell's piece in the format.
+        shape: The piece as it is turned; None without a piece that comes to rest.
+        column: Column of the left edge of the piece.
+        row: Row of its bottom.
+    """
+
+    cells: Cells
+    shape: Shape | None = None
+    column: int = 0
+    row: int = 0
+
+
+def is_fumen(text: str) -> bool:
+    """Return whether a text, or the address of an editor, holds a fumen of this version."""
+    return "115@" in text
+
+
+def color_of(piece: int) -> int:
+    """Return the number of a piece, 0 to 6, in the format."""
+    return _COLORS.index(PIECE_LETTERS[piece])
+
+
+@cache
+def _rotations(piece: int) -> dict[int, tuple[Shape, int, int]]:
+    """Return by rotation the shape, and its left and lower edge from the position."""
+    cells = _CENTERED[PIECE_LETTERS[piece]]
+    turned = {
+        _SPAWN: cells,
+        _RIGHT: [(y, -x) for x, y in cells],
+        _REVERSE: [(-x, -y) for x, y in cells],
+        _LEFT: [(-y, x) for x, y in cells],
+    }
+    rotations = {}
+    for rotation, places in turned.items():
+        left = min(x for x, _ in places)
+        bottom = min(y for _, y in places)
+        height = max(y for _, y in places) - bottom + 1
+        rows = [0] * height
+        for x, y in places:
+            rows[y - bottom] |= 1 << (x - left)
+        shape = next(shape for shape in PIECES[piece] if shape.rows == tuple(rows))
+        dx, dy = _OFFSETS.get((PIECE_LETTERS[piece], rotation), (0, 0))
+        rotations[rotation] = shape, left + dx, bottom + dy
+    return rotations
+
+
+def read_fumen(text: str) -> list[FumenPage]:
+    """Return the pages of a fumen.
+
+    Raises:
+        ValueError: If the text is damaged or of another version.
+    """
+    data = re.sub(r"[?\s]", "", text.partition("115@")[2])
+    if not data or set(data) - set(_DIGITS):
+        raise ValueError(f"expected a fumen that begins with {_PREFIX}, got {text[:20]!r}")
+    try:
+        return list(_pages([_DIGITS.index(digit) for digit in reversed(data)]))
+    except (IndexError, StopIteration, KeyError) as error:
+        raise ValueError(f"expected a whole fumen, got a damaged one: {text[:20]!r}") from error
+
+
+def _read(digits: list[int], count: int) -> int:
+    """Take digits from the end of a list, the lowest first; return their number."""
+    return sum(digits.pop() * _BASE**place for place in range(count))
+
+
+def _pages(digits: list[int]) -> Iterator[FumenPage]:
+    field = np.zeros((HEIGHT + 1, WIDTH), dtype=np.int64)  # Row 0 is the garbage.
+    unchanged_pages = 0
+    while digits:
+        if unchanged_pages:
+            unchanged_pages -= 1
+        else:
+            difference = _read_difference(digits)
+            field = field + difference
+            if not difference.any():
+                unchanged_pages = _read(digits, 1)
+        number = _read(digits, 3)
+        color = number % 8
+        rotation = number // 8 % 4
+        position = number // 32 % _CELLS
+        flags = number // 32 // _CELLS
+        if flags & _COMMENT:
+            length = _read(digits, 2)
+            _read(digits, 5 * -(-length // 4))
+        page = FumenPage(field[1:].copy())
+        is_locked = not flags & _UNLOCKED
+        if color and is_locked:
+            page = _with_piece(page, color, rotation, position)
+        yield page
+        if is_locked:
+            field = _next_field(field, page, bool(flags & _RISE), bool(flags & _MIRROR))
+
+
+def _read_difference(digits: list[int]) -> Cells:
+    """Return the differences of all cells, shape (24, 10), row 0 at the bottom."""
+    differences: list[int] = []
+    while len(differences) < _CELLS:
+        value, last = divmod(_read(digits, 2), _CELLS)
+        differences += [value - _NO_DIFFERENCE] * (last + 1)
+    from_top = np.array(differences[:_CELLS], dtype=np.int64)
+    return from_top.reshape(-1, WIDTH)[::-1]
+
+
+def _with_piece(page: FumenPage, color: int, rotation: int, position: int) -> FumenPage:
+    rows_from_top, x = divmod(position, WIDTH)
+    shape, left, bottom = _rotations(PIECE_LETTERS.index(_COLORS[color]))[rotation]
+    return FumenPage(page.cells, shape, x + left, HEIGHT - 1 - rows_from_top + bottom)
+
+
+def _next_field(field: Cells, page: FumenPage, rises: bool, is_mirrored: bool) -> Cells:
+    """Return the field after a page, with its row of garbage as row 0."""
+    garbage = field[:1]
+    cells = after_page(page)
+    if rises:
+        cells = np.concatenate([garbage, cells[:-1]])
+        garbage = np.zeros_like(garbage)
+    if is_mirrored:
+        cells = cells[:, ::-1]
+    return np.concatenate([garbage, cells])
+
+
+def after_page(page: FumenPage) -> Cells:
+    """Return the field after the piece of a page has come to rest and full rows are gone."""
+    cells = page.cells.copy()
+    if page.shape is not None:
+        for y, bits in enumerate(page.shape.rows, start=page.row):
+            for x in range(page.shape.width):
+                if bits >> x & 1:
+                    cells[y, page.column + x] = color_of(page.shape.piece)
+    remaining = cells[~(cells > 0).all(axis=1)]
+    empty_rows = np.zeros((HEIGHT - len(remaining), WIDTH), dtype=np.int64)
+    return np.concatenate([remaining, empty_rows])
+
+
+def write_fumen(pages: Iterable[FumenPage]) -> str:
+    """Return the fumen of pages; every piece comes to rest."""
+    digits: list[int] = []
+    previous = np.zeros((HEIGHT, WIDTH), dtype=np.int64)
+    unchanged_pages = _BASE  # Since the digit that counts them: then it is full.
+    place = 0  # Of that digit.
+    flags = _COLORS_SET  # Of the first page.
+    for page in pages:
+        difference = page.cells - previous
+        if difference.any() or unchanged_pages == _BASE:
+            _write_difference(digits, difference)
+            unchanged_pages = _BASE
+            if not difference.any():
+                unchanged_pages = 1
+                place = len(digits)
+                digits.append(0)
+        else:
+            digits[place] = unchanged_pages
+            unchanged_pages += 1
+        _write(digits, _piece_number(page) + 32 * _CELLS * flags, 3)
+        previous = after_page(page)
+        flags = 0
+    # Editors break the text into lines of 47 characters, the prefix included.
+    data = "".join(_DIGITS[digit] for digit in digits)
+    lines = [data[:42], *(data[start : start + 47] for start in range(42, len(data), 47))]
+    return _PREFIX + "?".join(lines)
+
+
+def _write(digits: list[int], number: int, count: int) -> None:
+    """Append the digits of a number, the lowest first."""
+    for place in range(count):
+        digits.append(number // _BASE**place % _BASE)
+
+
+def _write_difference(digits: list[int], difference: Cells) -> None:
+    """Append the runs of equal differences, from the top row to that of the garbage."""
+    with_garbage = np.pad(difference[::-1], ((0, 1), (0, 0)))
+    for value, cells in groupby(with_garbage.ravel().tolist()):
+        length = len(list(cells))
+        _write(digits, (value + _NO_DIFFERENCE) * _CELLS + length - 1, 2)
+
+
+def _piece_number(page: FumenPage) -> int:
+    """Return the piece of a page, its rotation and its position as one number."""
+    if page.shape is None:
+        return 0
+    rotations = _rotations(page.shape.piece)
+    rotation = next(key for key, (shape, *_) in rotations.items() if shape == page.shape)
+    _, left, bottom = rotations[rotation]
+    rows_from_top = HEIGHT - 1 - (page.row - bottom)
+    position = rows_from_top * WIDTH + page.column - left
+    return color_of(page.shape.piece) + 8 * rotation + 32 * position

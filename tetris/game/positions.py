@@ -1,0 +1,150 @@
+"""Boards and pieces as users write them: text, arrays, letters; read as rows and numbers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernels.support.checks import check_integer
+from tetris.game.fumen import is_fumen, read_fumen
+from tetris.game.rules import PIECE_LETTERS, Rules
+
+Rows = tuple[int, ...]
+Board = str | npt.ArrayLike
+"""A drawing, a fumen string, or an array of cells; see `read_board`."""
+Boards = Board | Sequence[Board]
+"""A board for all games, or a board for each game."""
+
+_EMPTY = "._0"
+_FULL = "X#1" + PIECE_LETTERS
+
+
+def read_cells(board: Board) -> npt.NDArray[np.bool_]:
+    """Return which cells of a board are full: shape (rows, width), row 0 at the bottom.
+
+    Args:
+        board: See `read_board`.
+
+    Raises:
+        ValueError: If the board is no such text or array.
+    """
+    if isinstance(board, str):
+        return _cells_of_fumen(board) if is_fumen(board) else _cells_of_drawing(board)
+    cells = np.asarray(board)
+    if cells.ndim != 2 or cells.dtype.kind not in "biuf":
+        raise ValueError(
+            f"expected a board of numbers with two dimensions, got {cells.dtype} of shape "
+            f"{cells.shape}"
+        )
+    is_full: npt.NDArray[np.bool_] = cells != 0
+    if is_full.any() and not is_full[0].any():
+        raise ValueError(
+            "expected row 0 of the array to be the bottom of the stack, got no cell"
+        )
+    return is_full
+
+
+def read_board(board: Board, rules: Rules) -> Rows:
+    """Return the rows of a board from the bottom, as integers whose bit c is column c.
+
+    Examples:
+        >>> read_board('''
+        ...     X...
+        ...     XX.X
+        ... ''', Rules(4, 8))
+        (11, 1)
+
+    Args:
+        board: A drawing, the top row first, in which ``.``, ``_`` and ``0`` are empty cells,
+            and ``X``, ``#``, ``1`` and the letters of the pieces full ones; a fumen string, of
+            which the first page counts; or an array of shape (rows, width), row 0 at the
+            bottom as in observations, in which 0 and False are empty cells. Empty rows on top
+            may be left out.
+        rules: The size of the board.
+
+    Raises:
+        ValueError: If the board is none of these or does not fit the rules, or a row is full.
+    """
+    cells = read_cells(board)
+    if cells.shape[1] != rules.width:
+        raise ValueError(
+            f"expected rows of {rules.width} cells on {rules.board}, got {cells.shape[1]}"
+        )
+    full_rows = np.flatnonzero(cells.all(axis=1))
+    if full_rows.size:
+        raise ValueError(
+            f"expected no full row, which would have been removed, got row {full_rows[0]} "
+            "from the bottom"
+        )
+    occupied_rows = np.flatnonzero(cells.any(axis=1))
+    stack_height = int(occupied_rows[-1]) + 1 if occupied_rows.size else 0
+    if stack_height > rules.height:
+        raise ValueError(
+            f"expected a stack that fits on {rules.board}, got {stack_height} rows"
+        )
+    bits = (cells[:stack_height] << np.arange(rules.width)).sum(axis=1)
+    return tuple(bits.tolist())
+
+
+def read_boards(boards: Any, rules: Rules, count: int) -> list[Rows]:
+    """Return the stacks of so many games from `Boards`; see `read_board`."""
+    if isinstance(boards, str) or np.ndim(boards[0]) == 1:
+        return [read_board(boards, rules)] * count
+    stacks = [read_board(board, rules) for board in boards]
+    if len(stacks) != count:
+        raise ValueError(
+            f"expected a board, or a board for each of {count} games, got {len(stacks)}"
+        )
+    return stacks
+
+
+def read_piece(piece: str | int) -> int:
+    """Return the number of a piece, 0 to 6, from its letter or its number."""
+    if not isinstance(piece, str):
+        return check_integer("a piece", piece, 0, len(PIECE_LETTERS) - 1)
+    letter = piece.strip().upper()
+    if len(letter) != 1 or letter not in PIECE_LETTERS:
+        raise ValueError(f"expected a piece, a letter of {PIECE_LETTERS}, got {piece!r}")
+    return PIECE_LETTERS.index(letter)
+
+
+def read_pieces(pieces: str | Sequence[str | int], rules: Rules) -> tuple[int, ...]:
+    """Return the numbers of pieces from their letters, such as ``"TSZ"``, or their numbers.
+
+    Raises:
+        ValueError: If one is no piece of the rules, or there is none.
+    """
+    numbers = tuple(map(read_piece, pieces))
+    if not numbers:
+        raise ValueError("expected at least one piece, got none")
+    for number in numbers:
+        if number not in rules.piece_set:
+            raise ValueError(
+                f"expected pieces of the source {rules.pieces}, got {PIECE_LETTERS[number]}"
+            )
+    return numbers
+
+
+def _cells_of_drawing(text: str) -> npt.NDArray[np.bool_]:
+    lines = text.upper().split()
+    if not lines:
+        raise ValueError("expected a board with at least one row, got an empty text")
+    for number, line in enumerate(lines, start=1):
+        for character in line:
+            if character not in _EMPTY + _FULL:
+                raise ValueError(
+                    f"expected . for empty and X for full cells, got {character!r} in line "
+                    f"{number} of the board"
+                )
+        if len(line) != len(lines[0]):
+            raise ValueError(
+                f"expected rows of the same width, got {len(lines[0])} cells in line 1 and "
+                f"{len(line)} in line {number}"
+            )
+    return np.array([[cell in _FULL for cell in line] for line in reversed(lines)])
+
+
+def _cells_of_fumen(text: str) -> npt.NDArray[np.bool_]:
+    first_page = read_fumen(text)[0]
+    return first_page.cells > 0
