@@ -365,4 +365,4 @@ def _open_journal(plan: Plan, optimizer: CrossEntropyMethod, evaluator: Evaluato
         "mean": plan.first.tolist(),
         "std": optimizer.std.tolist(),
     }
-    evaluator.open_journal(folder / "descent.jsonl", search)
+    evaluator.open_journal(folder / "descent.journal", search)

@@ -10,7 +10,6 @@ et al., Warm Starting CMA-ES for Hyperparameter Optimization, AAAI 2021, who tak
 of the points.
 """
 
-import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -22,12 +21,12 @@ import numpy as np
 from cem.core.bounds import ends_of
 from cem.core.checks import as_real, outside
 from cem.run.constraints import Constraints
+from cem.run.journal import read_evaluations
 from cem.space import Float, Int, Space
 
 _FORMS = "a pair (X, y), a Result, a study of Optuna, the path of a journal, or a list of these"
 _BETTER = 0.5  # the share of the points that count for the start
 _LEAST_WIDTH = 0.1  # of the standard deviation of the call
-_JOURNALS = ("descent.jsonl", "evaluations.jsonl")
 
 
 class Evaluations(NamedTuple):
@@ -218,14 +217,9 @@ def _read_journals(path: Path) -> Evaluations:
     """Return the evaluations of a journal, or of all journals in the folder of a checkpoint."""
     files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*.jsonl") if file.name in _JOURNALS)
-    rows: list[Any] = []
-    for file in files:
-        # The first line names the search. The last one may have no end, after an interruption.
-        lines = file.read_text(encoding="utf-8").split("\n")[1:-1]
-        rows += map(json.loads, lines)
-    if not rows:
+        files = sorted(path.rglob("*.journal"))
+    read = [read_evaluations(file) for file in files]
+    if not sum(len(fitness) for _, fitness in read):
         raise ValueError(f"{path}: expected evaluations, got none")
-    candidates = np.array([row["x"] for row in rows], dtype=np.float64)
-    fitness = [math.nan if row["fitness"] is None else row["fitness"] for row in rows]
-    return Evaluations(candidates, np.array(fitness, dtype=np.float64))  # from numbers and text
+    candidates, fitness = zip(*read, strict=True)
+    return Evaluations(np.concatenate(candidates), np.concatenate(fitness))

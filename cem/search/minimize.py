@@ -121,26 +121,32 @@ def minimize(
             * ``with_generation``: whether it takes the generation as a second argument. None:
               whether it has an attribute ``with_generation`` that is True.
             * ``workers``: who evaluates candidates side by side, one per call: a number of
-              processes, -1 for one per core, a ``concurrent.futures.Executor``, or a function
+              processes, -1 for one per core; "dask", "ray", "mpi", "parsl", "loky" or "joblib",
+              or an object of such a library; a ``concurrent.futures.Executor``; or a function
               like ``map``. The result does not depend on their number, unless a ``model`` is
-              asked for: it then gets as many values at once. ``asynchronous``: the distribution
-              moves as soon as a population of candidates is done, in any order, so that no
-              worker waits; the result depends on the order. Without ``population_size`` there
-              is one candidate more for every two workers, so that fewer are outdated.
-            * ``timeout_s``: the most seconds for one candidate, with workers. ``catch``: the
-              exceptions by which a candidate fails; others end the search.
+              asked for: it then gets as many values at once.
+            * ``asynchronous``: the distribution moves as soon as a population of candidates is
+              done, in any order, so that no worker waits; the result depends on the order.
+              Without ``population_size`` there is one candidate more for every two workers, so
+              that fewer are outdated. ``running``: how many candidates run side by side. None:
+              as many as there are workers. ``drain_s``: the seconds to wait at the end for
+              candidates that still run; those that do not come count as evaluated.
+            * ``timeout_s``: the most seconds for one candidate, with processes. ``catch``: the
+              exceptions by which a candidate fails; others end the search. ``retries``: how
+              many times a candidate is evaluated again whose worker died.
             * ``callbacks``: a sequence of ``Callback``, or of functions of a
               ``GenerationRecord``, which counts the generations of the current restart.
               StopIteration ends the search.
             * ``progress``: whether to show a progress bar on stderr.
             * ``checkpoint``: a folder to save to and, if it holds this search, to resume from.
-              Candidates that were evaluated one by one are not evaluated again.
+              Candidates that were evaluated one by one are not evaluated again. Seed and
+              population are those of the folder; budget and workers may be others.
             * ``record_every``: the number of generations from one entry of the history, and one
               test of the reasons to end, to the next. ``graph``: whether they run as a CUDA
               graph; needs ``device="cuda"`` and an objective of PyTorch operations.
-            * ``distributed``: whether the processes that ``torchrun`` started share the
-              evaluation of a population, see ``cem.run.ranks``. All of them make this call, and
-              get the result of a single process.
+            * ``distributed``: whether the processes that ``torchrun``, ``mpirun`` or ``srun``
+              started share the evaluation of a population, see ``cem.run.ranks``. All of them
+              make this call, and get the result of a single process.
             * ``backend``, ``device``, ``dtype``: as for ``CrossEntropyMethod``.
             * ``seed``: the seed of all restarts: a number, or a generator of NumPy or torch
               that draws it. None: the seed of the search that is resumed, or one drawn from

@@ -284,4 +284,4 @@ def _collect_evaluations(evaluator: Evaluator) -> Evaluations | None:
     if ranks.count() > 1 or not evaluator.remembered:
         return None
     candidates, fitness = zip(*evaluator.remembered, strict=True)
-    return Evaluations(np.concatenate(candidates).astype(np.float64), np.concatenate(fitness))
+    return Evaluations(np.array(candidates, dtype=np.float64), np.array(fitness))

@@ -83,6 +83,7 @@ _TABLE = (
     Measurement("env", "env", ALL),
     Measurement("equality", "equality", GPU),
     *(Measurement(name, "training", BOTH, name) for name in TRAININGS),
+    Measurement("cluster", "cluster", CPU),
     Measurement("reproduce", "reproduce", BOTH),
     Measurement("published", "reproduce", BOTH, "published"),
     *(Measurement(name, "reproduce", CPU, name) for name in SEARCHES[:2]),
