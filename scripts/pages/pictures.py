@@ -147,7 +147,7 @@ def draw_card(picture: Path) -> None:
         clip.seek(clip.n_frames - 1)
         last = clip.convert("RGB")
     last.thumbnail((1160, 590))
-    card = Image.new("RGB", (1200, 630), "white")
+    card = Image.new("RGB", (1200, 630), last.getpixel((0, 0)))
     card.paste(last, ((1200 - last.width) // 2, (630 - last.height) // 2))
     card.save(picture)
 

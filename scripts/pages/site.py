@@ -72,7 +72,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
     """Return the HTML of a page; code that scrolls sideways takes the keyboard."""
-    return html.replace("<pre><span></span><code>", '<pre><span></span><code tabindex="0">')
+    return re.sub(r"(<pre[^>]*>(?:<span></span>)?)<code>", r'\1<code tabindex="0">', html)
 
 
 def description(text: str) -> str:

@@ -101,13 +101,13 @@ def _score_line(run: RunRecord) -> str:
     lines = {}
     for score in run.scores:
         if score["board"] == run.recipe.board and score["lines_per_game"]:
-            method = " (estimated)" if is_estimate(score) else ""
-            lines[score["controller"]] = format_lines(score["lines_per_game"]) + method
+            method = "an estimated " if is_estimate(score) else ""
+            lines[score["controller"]] = method + format_lines(score["lines_per_game"])
     if LEARNED not in lines or BEST_PUBLISHED not in lines:
         return " "
     return (
-        f"{run.recipe.board}: {lines[LEARNED]} lines per game, "
-        f"{BEST_PUBLISHED} {lines[BEST_PUBLISHED]}"
+        f"{lines[LEARNED]} lines per game on {run.recipe.board}; "
+        f"{BEST_PUBLISHED}: {lines[BEST_PUBLISHED]}"
     )
 
 
