@@ -240,8 +240,10 @@ def announce_interrupts(stop: StopRequest) -> None:
 
     def announce(number: int, frame: FrameType | None) -> None:
         if not stop.requested:
-            # A handler can interrupt a print, which must not begin again.
-            os.write(2, b"\nstopping after this step; Ctrl-C again ends at once\n")
+            # A handler can interrupt a print, which must not begin again. The terminal may be
+            # closed.
+            with suppress(OSError):
+                os.write(2, b"\nstopping after this step; Ctrl-C again ends at once\n")
         handle(number, frame)
 
     signal.signal(signal.SIGINT, announce)

@@ -6,6 +6,7 @@ length 1.
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -233,7 +234,8 @@ class Training(Callback):
         boards = [stage.rules.board for _, stage in schedule[record.generation - 1 :][:2]]
         if len(set(boards)) > 1:
             line = f"from generation {record.generation + 1} on games are played on {boards[1]}"
-            tqdm.write(line, file=sys.stderr)
+            with suppress(OSError, ValueError):  # The terminal may be closed.
+                tqdm.write(line, file=sys.stderr)
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Write ``controller.json`` with every checkpoint, to inspect a run that trains."""
