@@ -70,11 +70,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return with_site_links(text, path)
 
 
-def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Return the HTML of a page; code that scrolls sideways takes the keyboard."""
-    return re.sub(r"(<pre[^>]*>(?:<span></span>)?)<code>", r'\1<code tabindex="0">', html)
-
-
 def description(text: str) -> str:
     """Return the beginning of the first paragraph of a page, for search engines."""
     for paragraph in _FENCE.sub("", text).split("\n\n"):
