@@ -4,17 +4,21 @@ The learned weights are the mean of the last distribution, or the average of mea
 length 1.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from cem import (
     Callback,
     CEMConfig,
     Checkpointer,
     CrossEntropyMethod,
+    GenerationRecord,
     MetricsWriter,
     ProgressBar,
     StopRequest,
@@ -239,6 +243,15 @@ class Training(Callback):
             stop=self.stop,
             costs=[stage.cost for _, stage in recipe.schedule],
         )
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Print where the board changes: scores on two boards cannot be compared."""
+        schedule = self.recipe.schedule
+        boards = [stage.rules.board for _, stage in schedule[record.generation - 1 :][:2]]
+        if len(set(boards)) > 1:
+            line = f"from generation {record.generation + 1} on games are played on {boards[1]}"
+            with suppress(OSError, ValueError):  # The terminal may be closed.
+                tqdm.write(line, file=sys.stderr)
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Write ``controller.json`` with every checkpoint, to inspect a run that trains."""

@@ -67,7 +67,8 @@ class PlayedGame:
         """Return the page of a player for a notebook."""
         page = html.escape(player_page(self.replay(), self.controller.name))
         return (
-            f'<iframe srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
+            f'<iframe srcdoc="{page}" title="A game" '
+            'style="width: 100%; height: 40rem; border: 0"></iframe>'
         )
 
     def __repr__(self) -> str:
