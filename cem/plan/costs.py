@@ -47,31 +47,28 @@ class PlanCost:
 
     def evaluate(self, state: State, plans: Tensor) -> Tensor:
         """Return the costs of plans (B, N, horizon, A), shape (B, N)."""
-        batch_size = self.batch_size or len(plans)
-        costs = []
-        for first in range(0, len(plans), batch_size):
+        num_envs, size = plans.shape[:2]
+        batch_size = self.batch_size or num_envs
+        chunk = self.chunk or size
+        if batch_size >= num_envs and chunk >= size:
+            return self._call(state, plans)
+        rows = []
+        for first in range(0, num_envs, batch_size):
             envs = slice(first, first + batch_size)
-            leaves = [leaf[envs] for leaf in state.leaves]
-            costs.append(self._evaluate_envs(State(leaves, state.structure), plans[envs]))
-        return costs[0] if len(costs) == 1 else torch.cat(costs)
-
-    def _evaluate_envs(self, state: State, plans: Tensor) -> Tensor:
-        """Return the costs of plans of some environments, by calls for a chunk of plans."""
-        chunk = self.chunk or plans.shape[1]
-        costs = [self._call(state, part.contiguous()) for part in plans.split(chunk, dim=1)]
-        return costs[0] if len(costs) == 1 else torch.cat(costs, dim=1)
+            part = state.select(envs) if self.has_envs else state
+            costs = [self._call(part, part_plans) for part_plans in plans[envs].split(chunk, dim=1)]
+            rows.append(torch.cat(costs, dim=1))
+        return torch.cat(rows)
 
     def _call(self, state: State, plans: Tensor) -> Tensor:
         """Return the costs of plans (B, N, horizon, A) by one call of the user's function."""
-        leaves = state.leaves
-        shape = tuple(plans.shape[:2])
-        if not self.has_envs:
-            leaves = [leaf[0] for leaf in leaves]
-            plans = plans[0]
-            shape = shape[1:]
+        shape = plans.shape[:2]
+        called_shape = shape if self.has_envs else shape[1:]
+        plans = plans.reshape(*called_shape, *plans.shape[2:])
         function = partial(self._call_with_leaves, state.structure)
-        costs = check_shape("costs", call_with_copies(function, plans, *leaves), shape)
-        return costs.to(plans.device).reshape(-1, shape[-1])
+        costs = call_with_copies(function, plans, *state.leaves)
+        checked_costs = check_shape("costs", costs, tuple(called_shape))
+        return checked_costs.to(plans.device).reshape(shape)
 
     def _call_with_leaves(self, structure: Any, plans: Tensor, *leaves: Tensor) -> Any:
         state = pytree.tree_unflatten(leaves, structure)

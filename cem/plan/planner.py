@@ -118,14 +118,14 @@ class Planner:
                     ``>= 4``. Default: 100.
                 iterations: Iterations per step, ``>= 1``. Default: 4.
                 num_elites: How many plans of an iteration the distribution moves to, 2 to
-                    num_samples / 2. Default: a tenth of ``num_samples``, at least 2. With a
-                    temperature up to all, which is then the default.
+                    num_samples / 2, or with a temperature to num_samples. A number up to 1 is
+                    their share of num_samples, rounded to at least 3. Default: 0.05.
                 keep: The share of the elites that are candidates again, in [0, 1]; rounded up.
                     Default: 0.5.
                 shrink: Iteration i evaluates ``num_samples / shrink^i`` plans, rounded, but at
                     least twice the elites; ``>= 1``. Default: 1.
                 momentum: The share of the old mean and standard deviation in the new ones, in
-                    [0, 1). Default: 0.1.
+                    [0, 1). Default: 0.
                 temperature: The elites have weights of ``exp(-cost / temperature)``. Default:
                     None, equal weights.
                 std: The standard deviation of an action at the beginning of each step, a number

@@ -88,8 +88,7 @@ class BoxSpace:
 
     def decode(self, vectors: Tensor) -> Tensor:
         """Return the plans (..., horizon, A) of vectors (..., d)."""
-        plans: Tensor = vectors.unflatten(-1, (self.length, self.width))
-        return plans
+        return vectors.view(*vectors.shape[:-1], self.length, self.width)
 
     def encode(self, plans: Tensor) -> Tensor:
         """Return the vectors (..., d) of plans (..., horizon, A)."""
