@@ -56,7 +56,9 @@ class PlanCost:
         for first in range(0, num_envs, batch_size):
             envs = slice(first, first + batch_size)
             part = state.select(envs) if self.has_envs else state
-            costs = [self._call(part, part_plans) for part_plans in plans[envs].split(chunk, dim=1)]
+            costs = [
+                self._call(part, part_plans) for part_plans in plans[envs].split(chunk, dim=1)
+            ]
             rows.append(torch.cat(costs, dim=1))
         return torch.cat(rows)
 
