@@ -38,8 +38,9 @@ class CemSolver:
             batch_size: The most environments in one call of the model; None: all.
             num_samples: The plans of an iteration.
             n_steps: The iterations.
-            bounds: The bounds of actions as the model sees them, as for ``Planner``. None:
-                those of the action space. Pass them if actions are normalised.
+            bounds: The bounds (low, high) of actions as the model sees them, numbers or of the
+                shape of an action. None: those of the action space. Pass them if actions are
+                normalised.
             device: The device of the model.
             seed: The seed of all plans.
             **options: More arguments of ``Planner``.
@@ -72,11 +73,12 @@ class CemSolver:
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             options = {"std": 1.0, **options}
         dim = math.prod(action_space.shape[1:])
+        bounds = np.broadcast_to(np.ravel(low), dim), np.broadcast_to(np.ravel(high), dim)
         self._planner = Planner(
             self._cost,
             horizon=config.horizon,
             action_dim=dim,
-            bounds=(np.ravel(low), np.ravel(high)),
+            bounds=bounds,
             num_envs=n_envs,
             num_samples=self.num_samples,
             iterations=self.n_steps,

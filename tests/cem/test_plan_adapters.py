@@ -59,6 +59,11 @@ class TestCemSolver:
         expected = torch.tensor([0.5, rest, rest]).view(1, 3, 1).expand(3, 3, 4)
         assert torch.allclose(actions, expected)
 
+    def test_bounds_of_normalised_actions_are_those_of_the_caller(self):
+        solver = make_solver(bounds=(-2.0, 2.0))
+        actions = solver.solve({"goal": torch.full((3, 2), 6.0)})["actions"]
+        assert 1.8 < actions[..., :2].max() <= 2.0
+
     def test_discrete_actions_are_refused(self):
         space = gymnasium.spaces.Discrete(5)
         with pytest.raises(TypeError, match="expected a Box of actions, got Discrete"):
