@@ -29,6 +29,8 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 NOTEBOOK = DOCS / "tetris.ipynb"
 OURS = ("cem", "tetris", "kernels")
+OPTIONAL = {"cem.optuna": "optuna", "cem.plan.torchrl": "torchrl"}
+"""Modules of ours that need a package which is not always installed."""
 
 
 def programs(page: Path) -> list[str]:
@@ -71,7 +73,8 @@ def test_what_a_page_imports_of_this_project_exists() -> None:
             each for program in programs(page) for each in ast.walk(ast.parse(program))
         ):
             if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith(OURS):
-                if statement.module == "cem.optuna" and not find_spec("optuna"):
+                package = OPTIONAL.get(str(statement.module))
+                if package and not find_spec(package):
                     continue
                 module = importlib.import_module(str(statement.module))
                 assert all(hasattr(module, alias.name) for alias in statement.names), (
@@ -136,6 +139,14 @@ def test_a_loop_is_replaced_and_the_carts_come_to_the_origin() -> None:
     names = run("docs/planner.md", 2)
     # The seed is fixed; the carts begin up to 3 away, with speeds up to 3.
     assert float(names["state"].abs().max()) < 0.1
+
+
+def test_plans_in_world_models() -> None:
+    plans = run("docs/world_models.md", 0)["plans"]
+    assert (plans.sum(1) - 1.0).abs().max() < 0.1
+    assert run("docs/world_models.md", 2)["reward"] < 0.0
+    pytest.importorskip("torchrl")
+    assert run("docs/world_models.md", 1)["rollout"]["action"].shape == (5, 1)
 
 
 def test_the_bridge_has_the_probability_of_the_page() -> None:

@@ -89,6 +89,7 @@ _TABLE = (
     *(Measurement(name, "reproduce", CPU, name) for name in SEARCHES[:2]),
     *(Measurement(name, "reproduce", GPU, name) for name in SEARCHES[2:]),
     Measurement("peers", "peers", CPU),
+    Measurement("plans", "plans", CPU),
     *(Measurement(tool, "sanitizers", GPU, tool) for tool in TOOLS),
 )
 MEASUREMENTS = {measurement.name: measurement for measurement in _TABLE}
