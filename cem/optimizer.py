@@ -34,6 +34,7 @@ Gradient Descent for Non-smooth Optimization, ICML 2013.
 """
 
 import math
+import threading
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -104,7 +105,9 @@ class CrossEntropyMethod:
 
     _generation: int
     _asked: int  # how many candidates of this generation were asked for one by one
+    _drawn: Tensor | None  # these, and some that will be asked for next
     _parts: list[tuple[Tensor, Tensor]]  # candidates and fitness of an incomplete population
+    _num_told: int  # how many candidates these are
     _snapshot: Snapshot | None  # of the current state
     _termination: Termination | None
 
@@ -155,6 +158,7 @@ class CrossEntropyMethod:
                 available.
         """
         self._numpy = isinstance(mean, np.ndarray)
+        self._lock = threading.RLock()
         state = self._state = init(
             mean,
             std,
@@ -202,23 +206,34 @@ class CrossEntropyMethod:
         Returns:
             A new tensor of shape (..., population_size, dim), or (count, dim).
         """
-        num_asked = 0
-        size = None  # the whole population
-        if count is not None:
-            if self.batch_shape:
-                batch = tuple(self.batch_shape)
-                raise ValueError(f"expected count=None of a batch of shape {batch}")
-            num_asked = self._asked
-            size = num_asked + check_integer("count", count, 1)
-            self._asked = size
+        with self._lock:
+            candidates = self._draw() if count is None else self._draw_next(count)
+        return candidates.numpy() if self._numpy else candidates
+
+    def _draw(self, size: int | None = None) -> Tensor:
+        """Draw the first ``size`` candidates of this generation, or the whole population."""
         sample = operator_sample
         if self.backend == "torch":
             sample = partial(torch_sample, seeds=self._seeds, generation=self._generation)
-        candidates = draw(self._state, sample, size)
-        if num_asked > 0:
-            # The first ones are those that earlier calls have returned.
-            candidates = candidates[num_asked:].clone()
-        return candidates.numpy() if self._numpy else candidates
+        return draw(self._state, sample, size)
+
+    def _draw_next(self, count: int) -> Tensor:
+        """Return the next ``count`` candidates of this generation of a single search.
+
+        The first candidates do not depend on how many are drawn. When there is none left, twice
+        as many are drawn as were asked for: each call takes the same time on average.
+        """
+        if self.batch_shape:
+            batch = tuple(self.batch_shape)
+            raise ValueError(f"expected count=None of a batch of shape {batch}")
+        begin = self._asked
+        end = begin + check_integer("count", count, 1)
+        if self._drawn is None:
+            self._drawn = self._draw(end)
+        elif len(self._drawn) < end:
+            self._drawn = self._draw(2 * end)
+        self._asked = end
+        return self._drawn[begin:end].clone()
 
     def tell(self, candidates: Any, fitness: Any, *, _are_asked: bool = False) -> None:
         """Move the distribution towards the elites, equations (2) to (5); count the generation.
@@ -252,18 +267,24 @@ class CrossEntropyMethod:
         # are those, and saves the time of the check.
         if self.device.type == "cpu" and not _are_asked:
             fitness = self._fail_unusable(candidates, fitness)
-        if self._parts or candidates.shape[0] < self._shape[0]:
-            population = self._complete_population(candidates, fitness)
-            if population is None:
-                return
-            candidates, fitness = population
+        with self._lock:
+            if self._parts or candidates.shape[0] < self._shape[0]:
+                population = self._complete_population(candidates, fitness)
+                if population is None:
+                    return
+                candidates, fitness = population
+            self._move(candidates, fitness)
+        if self.device.type == "cpu":
+            self._warn_of_failure()
+
+    def _move(self, candidates: Tensor, fitness: Tensor) -> None:
+        """Move the distribution by the fitness of a population, and count the generation."""
         self._extend_variance_schedule(self._generation + 1)
         self._state = tell(self._state, candidates, fitness)
         self._generation += 1
         self._asked = 0
+        self._drawn = None
         self._snapshot = None
-        if self.device.type == "cpu":
-            self._warn_of_failure()
 
     def _complete_population(
         self, candidates: Tensor, fitness: Tensor
@@ -276,15 +297,21 @@ class CrossEntropyMethod:
         """
         # Copies, because the caller may change these tensors.
         self._parts.append((candidates.clone(), fitness.clone()))
+        self._num_told += len(candidates)
         size = self.population_size
-        if sum(len(part) for part, _ in self._parts) < size:
+        if self._num_told < size:
             return None
-        candidates = torch.cat([part for part, _ in self._parts])
-        fitness = torch.cat([part for _, part in self._parts])
+        candidates, fitness = self._join_parts()
         self._parts = []
-        if len(candidates) > size:
+        self._num_told -= size
+        if self._num_told > 0:
             self._parts.append((candidates[size:], fitness[size:]))
         return candidates[:size], fitness[:size]
+
+    def _join_parts(self) -> tuple[Tensor, Tensor]:
+        """Return the candidates of an incomplete population, and their fitness."""
+        candidates, fitness = zip(*self._parts, strict=True)
+        return torch.cat(candidates), torch.cat(fitness)
 
     def _is_plain(self, candidates: Any, fitness: Any) -> bool:
         """Return whether both are tensors that ``tell`` need not convert: a fast check."""
@@ -526,11 +553,17 @@ class CrossEntropyMethod:
         """Return the state from which a search resumes; waits.
 
         It has ``settings``, which are compared on loading, ``generation``, and copies on the
-        CPU of the tensors of ``cem.core.state.State`` that a generation changes. Candidates
-        that were asked for and belong to no complete generation are not saved: ``ask`` draws
-        them again.
+        CPU of the tensors of ``cem.core.state.State`` that a generation changes. If candidates
+        of an incomplete population were told, it also has ``told_candidates`` and
+        ``told_fitness``. Other candidates that were asked for are not saved.
         """
-        return self.snapshot().state_dict()
+        with self._lock:
+            state = self.snapshot().state_dict()
+            if self._parts:
+                candidates, fitness = self._join_parts()
+                state["told_candidates"] = candidates.cpu()
+                state["told_fitness"] = fitness.cpu()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume bit for bit from a state of an optimizer with the same settings.
@@ -553,6 +586,16 @@ class CrossEntropyMethod:
             self._seeds = tuple(seeds.reshape(-1).tolist())
             self._settings = settings
         self._adopt(generation, loaded)
+        if "told_candidates" in state:
+            told = state["told_candidates"].to(self.device, copy=True)
+            self._parts = [(told, state["told_fitness"].to(self.device, copy=True))]
+            self._asked = self._num_told = len(told)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_lock": None}
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        vars(self).update(attributes, _lock=threading.RLock())
 
     def __repr__(self) -> str:
         config = self.config
@@ -586,7 +629,9 @@ class CrossEntropyMethod:
         self._state = state
         self._generation = generation
         self._asked = 0
+        self._drawn = None
         self._parts = []
+        self._num_told = 0
         self._snapshot = None
         self._termination = None
 

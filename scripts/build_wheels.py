@@ -4,8 +4,8 @@ python scripts/build_wheels.py
 
 It needs pip install -e ".[release]", and writes into the folder dist. Clang of the package
 ziglang compiles every library for every instruction set, for glibc 2.28 on x86-64 and on 64-bit
-ARM. What is compiled stays in build/prebuilt and is used again: remove that folder after an
-edit of the sources.
+ARM. What is compiled stays in build/prebuilt and is used again, so a killed build goes on:
+remove that folder for another compiler or other flags of this script.
 """
 
 import hashlib
@@ -147,8 +147,12 @@ def add_libraries(wheel: Path, machine: str, ready: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([*tool, "unpack", "--dest", folder, wheel], check=True)
         (content,) = Path(folder).iterdir()
-        only_ready = shutil.ignore_patterns("*.s", "lib*.so*")
-        shutil.copytree(ready, content / "kernels/prebuilt", ignore=only_ready)
+        target = content / "kernels/prebuilt"
+        target.mkdir()
+        # The folder may also have libraries of older sources, and what a killed build left.
+        index = json.loads((ready / prebuilt.INDEX).read_text(encoding="utf-8"))
+        for name in (prebuilt.INDEX, *index["libraries"]):
+            shutil.copy(ready / name, target)
         (tags,) = content.glob("*.dist-info/WHEEL")
         tag = f"py3-none-manylinux_{GLIBC.replace('.', '_')}_{machine}"
         text = tags.read_text(encoding="utf-8").replace("py3-none-any", tag)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 from chromium import Page, find_chromium
 
+from kernels.loader import CompilerMissingError
 from kernels.support import system
 
 WORKER = "PYTEST_XDIST_WORKER" in os.environ
@@ -21,10 +22,32 @@ if WORKER:  # one of as many as there are cores; torch, which reads it, is not i
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Heed the signal of a closed terminal, which nohup ignores, and all that it starts."""
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if not system.IS_LINUX:
+        config.addinivalue_line("filterwarnings", "ignore:taking backend 'torch'")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Skip a test of compiled code on a system where nothing is compiled."""
+    try:
+        yield
+    except Exception as error:
+        if system.IS_LINUX or not needs_compiler(error):
+            raise
+        pytest.skip("needs a compiler")
+
+
+def needs_compiler(error: BaseException | None) -> bool:
+    """Return whether an error is, or was caused by, a missing compiler."""
+    while error is not None:
+        if isinstance(error, CompilerMissingError):
+            return True
+        error = error.__cause__
+    return False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -23,10 +23,7 @@ from kernels.support import system
 from tetris.commands import evaluate, play, report, train, watch
 from tetris.training.run_folder import RunFolder
 
-pytestmark = [
-    pytest.mark.skipif(system.IS_LINUX, reason="Linux compiles"),
-    pytest.mark.filterwarnings("ignore:taking backend 'torch'"),
-]
+pytestmark = pytest.mark.skipif(system.IS_LINUX, reason="Linux compiles")
 
 
 def sphere(x: Any) -> float:

@@ -50,6 +50,7 @@ beside them."""
 OPTIONAL = {
     **{"envs": {"pygame"}, "view": {"imageio_ffmpeg"}, "report": {"matplotlib"}},
     "cem": {"optuna"},
+    "plan": {"tensordict", "torchrl"},
 }
 """What the rooms use of the extras, where it is installed."""
 
@@ -169,7 +170,7 @@ def test_packages_import_nothing_but_their_dependencies(package: str) -> None:
     assert wrong == {}
 
 
-NOT_RUN = {"cuda", "docs", "prototype", "release"}
+NOT_RUN = {"cuda", "docs", "prototype", "release", "worldmodel"}
 """The extras of which the suite needs nothing, for what uses them skips itself."""
 
 

@@ -30,6 +30,10 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
 
+    home = (tmp_path / "index.html").read_text()
+    assert '<meta name="description" content="Optimise what has no gradient: ' in home
+    assert '<meta property="og:image" content="card.png">' in home
+    assert "autofocus" not in home
     for package, name in (("cem", "minimize"), ("tetris.report", "plot_learning_curve")):
         assert f'id="{package}.{name}"' in (tmp_path / "api" / f"{package}.html").read_text()
     quoting = [
@@ -43,6 +47,14 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
         assert not re.search(r"<p>[^<]*\n(- |1\. |\| --)", text), (
             f"{page.name}: a list or table without a blank line before it"
         )
+
+
+def test_a_page_is_described_by_its_first_paragraph() -> None:
+    from pages import site
+
+    text = "# Title\n\n![a](b.png)\n\nThe [first](c.md) `one`.\n\nThe second."
+    assert site.description(text) == "The first one."
+    assert len(site.description("Word " * 100)) <= 160
 
 
 def test_a_link_leads_to_the_same_thing_on_the_site() -> None:

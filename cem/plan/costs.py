@@ -1,6 +1,7 @@
 """The cost of plans: how a user's function is called, and one that is made from a model."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ Model = Callable[[Any, Tensor], tuple[Any, Tensor]]
 """``model(state, action)`` returns (next state, cost) of one step."""
 
 
+@dataclass(frozen=True)
 class PlanCost:
     """A user's cost, called for some environments and some plans at a time.
 
@@ -30,48 +32,41 @@ class PlanCost:
         chunk: The most plans of an environment in a call; None: all.
     """
 
-    def __init__(
-        self,
-        cost: Cost,
-        has_envs: bool,
-        expands_state: bool,
-        batch_size: int | None,
-        chunk: int | None,
-    ) -> None:
-        """Set the attributes."""
-        self.cost = cost
-        self.has_envs = has_envs
-        self.expands_state = expands_state
-        self.batch_size = batch_size
-        self.chunk = chunk
+    cost: Cost
+    has_envs: bool
+    expands_state: bool
+    batch_size: int | None
+    chunk: int | None
 
     def evaluate(self, state: State, plans: Tensor) -> Tensor:
         """Return the costs of plans (B, N, horizon, A), shape (B, N)."""
-        batch_size = self.batch_size or len(plans)
+        num_envs = len(plans)
+        batch_size = self.batch_size or num_envs
+        if batch_size >= num_envs:
+            return self._evaluate_chunks(state, plans)
         costs = []
-        for first in range(0, len(plans), batch_size):
+        for first in range(0, num_envs, batch_size):
             envs = slice(first, first + batch_size)
-            leaves = [leaf[envs] for leaf in state.leaves]
-            costs.append(self._evaluate_envs(State(leaves, state.structure), plans[envs]))
-        return costs[0] if len(costs) == 1 else torch.cat(costs)
+            costs.append(self._evaluate_chunks(state.select(envs), plans[envs]))
+        return torch.cat(costs)
 
-    def _evaluate_envs(self, state: State, plans: Tensor) -> Tensor:
-        """Return the costs of plans of some environments, by calls for a chunk of plans."""
-        chunk = self.chunk or plans.shape[1]
-        costs = [self._call(state, part.contiguous()) for part in plans.split(chunk, dim=1)]
-        return costs[0] if len(costs) == 1 else torch.cat(costs, dim=1)
+    def _evaluate_chunks(self, state: State, plans: Tensor) -> Tensor:
+        """Return the costs of plans (B, N, horizon, A), some plans a call, shape (B, N)."""
+        size = plans.shape[1]
+        chunk = self.chunk or size
+        if chunk >= size:
+            return self._call(state, plans)
+        parts = [part.contiguous() for part in plans.split(chunk, dim=1)]
+        return torch.cat([self._call(state, part) for part in parts], dim=1)
 
     def _call(self, state: State, plans: Tensor) -> Tensor:
         """Return the costs of plans (B, N, horizon, A) by one call of the user's function."""
-        leaves = state.leaves
-        shape = tuple(plans.shape[:2])
         if not self.has_envs:
-            leaves = [leaf[0] for leaf in leaves]
-            plans = plans[0]
-            shape = shape[1:]
+            plans = plans.squeeze(0)
         function = partial(self._call_with_leaves, state.structure)
-        costs = check_shape("costs", call_with_copies(function, plans, *leaves), shape)
-        return costs.to(plans.device).reshape(-1, shape[-1])
+        result = call_with_copies(function, plans, *state.leaves)
+        costs = check_shape("costs", result, tuple(plans.shape[:-2])).to(plans.device)
+        return costs if self.has_envs else costs.unsqueeze(0)
 
     def _call_with_leaves(self, structure: Any, plans: Tensor, *leaves: Tensor) -> Any:
         state = pytree.tree_unflatten(leaves, structure)

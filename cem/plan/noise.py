@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 
 from cem.core.backend import mix_seed
-from cem.core.bounds import Box
-from cem.core.state import MEAN, STD
 from kernels.ops.normal import sample_normal_rows
 
 _CHOICES = 1 << 37  # From this generation on the noise chooses elites, not plans.
@@ -28,7 +26,7 @@ class NoiseKey(NamedTuple):
 
     def advance(self) -> "NoiseKey":
         """Return the key of the next iteration."""
-        return self._replace(generation=self.generation + 1)
+        return NoiseKey(self.envs, self.seeds, self.generation + 1)
 
 
 class Noise:
@@ -52,42 +50,21 @@ class Noise:
             return NoiseKey(self._all_envs, self.seeds, generation)
         return NoiseKey(envs, self.seeds[envs], generation)
 
-    def draw(
-        self, distribution: Tensor, size: int, key: NoiseKey, bounds: Box | None
-    ) -> Tensor:
-        """Return draws of normal distributions, clamped into bounds, shape (B, size, d).
-
-        Args:
-            distribution: The mean and the standard deviation in its first two rows, shape
-                (B, R, d).
-            size: The number of draws.
-            key: The key of the noise.
-            bounds: The lower and upper bounds, each of shape (d,), or None.
-        """
-        if self.backend != "torch":
-            return sample_normal_rows(
-                distribution, size, seed=key.seeds, generation=key.generation, bounds=bounds
-            )
-        mean = distribution[:, MEAN, None]
-        std = distribution[:, STD, None]
-        draws = torch.addcmul(mean, std, self._draw_by_torch(mean, size, key))
-        return draws if bounds is None else draws.clamp(*bounds)
-
-    def draw_standard(self, like: Tensor, size: int, key: NoiseKey) -> Tensor:
+    def draw(self, like: Tensor, size: int, key: NoiseKey) -> Tensor:
         """Return standard normal noise, shape (B, size, d), for ``like`` of shape (B, d)."""
         if self.backend == "torch":
-            return self._draw_by_torch(like.unsqueeze(1), size, key)
-        standard_normal = torch.stack([torch.zeros_like(like), torch.ones_like(like)], dim=1)
-        return self.draw(standard_normal, size, key, None)
+            return self._draw_by_torch(like, size, key)
+        rows = torch.stack([torch.zeros_like(like), torch.ones_like(like)], dim=1)
+        return sample_normal_rows(rows, size, seed=key.seeds, generation=key.generation)
 
     def draw_choice(self, count: int, key: NoiseKey) -> Tensor:
         """Return standard normal noise that no plan has, shape (B, count), float64."""
         key = key._replace(generation=key.generation + _CHOICES)
         like = torch.zeros(len(key.seeds), 1, dtype=torch.float64, device=key.seeds.device)
-        return self.draw_standard(like, count, key).squeeze(-1)
+        return self.draw(like, count, key).squeeze(-1)
 
     def _draw_by_torch(self, like: Tensor, size: int, key: NoiseKey) -> Tensor:
-        """Return standard normal noise, shape (B, size, d), for ``like`` of shape (B, 1, d).
+        """Return standard normal noise, shape (B, size, d), for ``like`` of shape (B, d).
 
         Each generation has noise for all environments, so that the noise of one does not depend
         on which others are planned for.

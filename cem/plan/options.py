@@ -9,13 +9,13 @@ from kernels.support.checks import check_integer
 from kernels.support.names import did_you_mean, unknown_name
 
 METHODS: dict[str, dict[str, Any]] = {
-    "cem": {"momentum": 0.0, "keep": 0.0, "execute": "mean"},
-    "icem": {"beta": 2.0, "shrink": 1.25, "keep": 0.3},
+    "cem": {"num_elites": 0.1, "keep": 0.0, "execute": "mean"},
+    "icem": {"num_elites": 0.1, "beta": 2.0, "shrink": 1.25, "keep": 0.3, "momentum": 0.1},
     "mppi": {
         "iterations": 1,
+        "num_elites": 1.0,
         "temperature": 1.0,
         "adapt_std": False,
-        "momentum": 0.0,
         "keep": 0.0,
         "execute": "mean",
     },
@@ -28,7 +28,6 @@ METHODS: dict[str, dict[str, Any]] = {
         "std": 2.0,
         "min_std": 0.05,
         "max_std": 2.0,
-        "momentum": 0.0,
         "keep": 0.0,
         "execute": "sample",
     },
@@ -56,10 +55,10 @@ class Options:
 
     num_samples: int = 100
     iterations: int = 4
-    num_elites: int | None = None
+    num_elites: float = 0.05
     keep: float = 0.5
     shrink: float = 1.0
-    momentum: float = 0.1
+    momentum: float = 0.0
     temperature: float | None = None
     std: Any = None
     min_std: float = 0.0
@@ -75,7 +74,9 @@ class Options:
         """Check the options."""
         check_integer("num_samples", self.num_samples, 4)
         check_integer("iterations", self.iterations, 1)
-        check_integer("num_elites", self.elite_count, 2, self._most_elites)
+        check_real("num_elites", self.num_elites, 0.0, open_low=True)
+        if self.num_elites > 1:
+            check_integer("num_elites", self.num_elites, 2, self._most_elites)
         check_real("keep", self.keep, 0.0, 1.0)
         check_real("shrink", self.shrink, 1.0)
         check_real("1 - momentum", 1.0 - self.momentum, 0.0, 1.0, open_low=True)
@@ -88,18 +89,17 @@ class Options:
         _check_choice("bound_handling", self.bound_handling, BOUND_HANDLINGS)
 
     @property
-    def _most_elites(self) -> int:
-        """The greatest number of elites: with equal weights the better half."""
-        return int(self.num_samples) // (2 if self.temperature is None else 1)
-
-    @property
     def elite_count(self) -> int:
         """The number of elites."""
-        if self.num_elites is not None:
+        if self.num_elites > 1:
             return int(self.num_elites)
-        if self.temperature is not None:
-            return int(self.num_samples)
-        return max(2, math.ceil(self.num_samples / 10))
+        share = max(3, round(self.num_elites * self.num_samples))
+        return min(share, self._most_elites)
+
+    @property
+    def _most_elites(self) -> int:
+        """The greatest number of elites: with equal weights half of the plans."""
+        return int(self.num_samples) // (2 if self.temperature is None else 1)
 
     @property
     def num_reused(self) -> int:

@@ -2,7 +2,7 @@
 
 A plan is a sequence of ``horizon`` actions. In each step of an environment a distribution over
 plans is refined in a few iterations, and the first action of the best plan is executed.
-`search.py` has the iterations, and `options.py` the methods of which they are.
+`search.py` has the iterations, `options.py` the methods that they can be.
 """
 
 import math
@@ -38,7 +38,7 @@ class Planner:
         >>> position = torch.tensor([3.0, -2.0])
         >>> for _ in range(8):
         ...     position = position + planner.plan(position)  # (2,)
-        >>> bool((position.abs() < 0.2).all())
+        >>> bool((position.abs() < 0.5).all())
         True
 
     With ``num_envs=B`` it plans for B environments at once: states and plans have a leading
@@ -118,14 +118,14 @@ class Planner:
                     ``>= 4``. Default: 100.
                 iterations: Iterations per step, ``>= 1``. Default: 4.
                 num_elites: How many plans of an iteration the distribution moves to, 2 to
-                    num_samples / 2. Default: a tenth of ``num_samples``, at least 2. With a
-                    temperature up to all, which is then the default.
+                    num_samples / 2, or with a temperature to num_samples. A number up to 1 is
+                    their share of num_samples, rounded to at least 3. Default: 0.05.
                 keep: The share of the elites that are candidates again, in [0, 1]; rounded up.
                     Default: 0.5.
                 shrink: Iteration i evaluates ``num_samples / shrink^i`` plans, rounded, but at
                     least twice the elites; ``>= 1``. Default: 1.
                 momentum: The share of the old mean and standard deviation in the new ones, in
-                    [0, 1). Default: 0.1.
+                    [0, 1). Default: 0.
                 temperature: The elites have weights of ``exp(-cost / temperature)``. Default:
                     None, equal weights.
                 std: The standard deviation of an action at the beginning of each step, a number
@@ -285,6 +285,8 @@ class Planner:
         env_ids = None
         num_envs = self.num_envs
         if envs is not None:
+            if num_envs is None:
+                raise ValueError("expected a planner with num_envs for envs, got one without")
             env_ids = self._read_envs(envs)
             num_envs = len(env_ids)
         leading = [] if num_envs is None else [num_envs]

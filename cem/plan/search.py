@@ -7,6 +7,7 @@ Method for Real-time Planning, CoRL 2020, https://arxiv.org/abs/2008.06389.
 """
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -61,29 +62,19 @@ class Result(NamedTuple):
     elite_costs: Tensor
 
 
+@dataclass(frozen=True)
 class Search:
     """Searches for the best plans from a state.
 
-    A CUDA graph may capture ``run``, because it never waits for the GPU and writes only to
+    A CUDA graph may capture ``step``, because it never waits for the GPU and writes only to
     tensors that it creates.
     """
 
-    def __init__(
-        self,
-        cost: PlanCost,
-        space: BoxSpace,
-        noise: Noise,
-        update: Update,
-        options: Options,
-    ) -> None:
-        """Make a search of its parts."""
-        self._cost = cost
-        self._space = space
-        self._noise = noise
-        self._update = update
-        self._sizes = options.sizes
-        self._num_reused = options.num_reused
-        self._execute = options.execute
+    cost: PlanCost
+    space: BoxSpace
+    noise: Noise
+    update: Update
+    options: Options
 
     def step(self, task: Task, memory: Memory, shift: int) -> tuple[Memory, Result]:
         """Return the next memory of all environments, and the result of a step for some."""
@@ -103,23 +94,25 @@ class Search:
             memory: The memory of the B environments.
             shift: The number of actions since the last step.
         """
+        sizes = self.options.sizes
+        reused = slice(self.options.num_reused)
         fit = self._start(memory, task.init, shift)
-        key = self._noise.make_key(task.envs, memory.generation)
+        key = self.noise.make_key(task.envs, memory.generation)
         proposals = self._encode_proposals(task.proposals)
-        vectors = self._draw(fit, self._sizes[0], key, proposals)
-        self._space.shift_elites(memory.elites, shift, out=vectors[:, : self._num_reused])
-        for next_size in self._sizes[1:]:
+        vectors = self._draw(fit, sizes[0], key, proposals)
+        self.space.shift_elites(memory.elites, shift, out=vectors[:, reused])
+        for next_size in sizes[1:]:
             costs = self._evaluate(task.state, vectors)
-            fit = self._update(costs, vectors, fit)
+            fit = self.update(costs, vectors, fit)
             key = key.advance()
             next_vectors = self._draw(fit, next_size, key, proposals)
-            self._copy_best(vectors, fit.ranking, out=next_vectors[:, : self._num_reused])
+            self._copy_best(vectors, fit.ranking, out=next_vectors[:, reused])
             vectors = next_vectors
         # The last iteration also evaluates the mean, in place of the first vector drawn.
-        mean = self._space.as_candidate(fit.distribution[:, MEAN])
-        vectors[:, self._num_reused + proposals.shape[1]] = mean
+        mean = self.space.as_candidate(fit.distribution[:, MEAN])
+        vectors[:, self.options.num_reused + proposals.shape[1]] = mean
         costs = self._evaluate(task.state, vectors)
-        fit = self._update(costs, vectors, fit)
+        fit = self.update(costs, vectors, fit)
         return self._finish(vectors, costs, fit, key.advance())
 
     def _start(self, memory: Memory, init: Tensor | None, shift: int) -> Fit:
@@ -129,14 +122,13 @@ class Search:
         the step before: every step begins with the first standard deviation.
         """
         if init is None:
-            mean = self._space.shift_mean(memory.mean, shift)
+            mean = self.space.shift_mean(memory.mean, shift)
         else:
-            mean = [self._space.encode(init)]
-        mean = self._space.widen(mean)
-        std = self._space.first_std.expand_as(memory.mean)
-        distribution: Tensor = torch.cat([*mean, std, *mean, *mean], dim=1).unflatten(
-            1, (4, -1)
-        )
+            mean = [self.space.encode(init)]
+        mean = self.space.widen(mean)
+        std = self.space.first_std.expand_as(memory.mean)
+        rows = [*mean, std, *mean, *mean]
+        distribution: Tensor = torch.cat(rows, dim=1).unflatten(1, (4, -1))
         shape = (len(std), FAILED + 1)
         record = std.new_full(shape, math.nan, dtype=torch.float64)
         no_ranking = std.new_empty((len(std), 0), dtype=torch.int64)
@@ -145,20 +137,21 @@ class Search:
     def _encode_proposals(self, proposals: Tensor | None) -> Tensor:
         """Return the vectors of proposals, shape (B or 1, P, d)."""
         if proposals is None:
-            return self._space.first_mean.new_empty((1, 0, 0))
-        return self._space.encode(proposals)
+            return self.space.first_mean.new_empty((1, 0, 0))
+        return self.space.encode(proposals)
 
     def _draw(self, fit: Fit, size: int, key: NoiseKey, proposals: Tensor) -> Tensor:
         """Return the vectors of an iteration, shape (B, size, d): proposals among others."""
-        vectors = self._space.draw(fit.distribution, size, key)
+        vectors = self.space.draw(fit.distribution, size, key)
         num_proposals = proposals.shape[1]
         if num_proposals:
-            vectors[:, self._num_reused :][:, :num_proposals] = proposals
+            first = self.options.num_reused
+            vectors[:, first : first + num_proposals] = proposals
         return vectors
 
     def _evaluate(self, state: State, vectors: Tensor) -> Tensor:
         """Return the costs of the plans of vectors (B, N, d), shape (B, N)."""
-        return self._cost.evaluate(state, self._space.decode(vectors))
+        return self.cost.evaluate(state, self.space.decode(vectors))
 
     def _copy_best(self, vectors: Tensor, ranking: Tensor, out: Tensor) -> None:
         """Copy the first K vectors (B, N, d) of a ranking (B, ...) to ``out``, (B, K, d)."""
@@ -178,11 +171,11 @@ class Search:
         elite_costs = costs.gather(1, fit.ranking)
         mean = fit.distribution[:, MEAN]
         best = fit.distribution[:, BEST]
-        executed = mean if self._execute == "mean" else best
-        if self._execute == "sample":
+        executed = mean if self.options.execute == "mean" else best
+        if self.options.execute == "sample":
             chosen = self._choose(elites, elite_costs, key)
             executed = torch.where(elite_costs[:, :1].isfinite(), chosen, best)
-        decode = self._space.decode
+        decode = self.space.decode
         result = Result(
             executed=decode(executed),
             best=decode(best),
@@ -191,7 +184,7 @@ class Search:
             elites=decode(elites),
             elite_costs=elite_costs,
         )
-        return Memory(mean, elites[:, : self._num_reused], key.generation), result
+        return Memory(mean, elites[:, : self.options.num_reused], key.generation), result
 
     def _choose(self, elites: Tensor, costs: Tensor, key: NoiseKey) -> Tensor:
         """Return one of the elites (B, K, d), drawn by their weights, shape (B, d).
@@ -199,7 +192,7 @@ class Search:
         The largest sum of a logarithm and noise of the Gumbel distribution is at each elite
         with its weight as the probability.
         """
-        noise = self._noise.draw_choice(costs.shape[1], key)
+        noise = self.noise.draw_choice(costs.shape[1], key)
         gumbel = -torch.log(-torch.special.log_ndtr(noise))
-        chosen = (self._update.weigh(costs).log() + gumbel).argmax(-1)
+        chosen = (self.update.weigh(costs).log() + gumbel).argmax(-1)
         return elites[torch.arange(len(elites), device=elites.device), chosen]

@@ -23,6 +23,7 @@ from cem.families.categorical import Categorical
 from cem.plan.noise import Noise, NoiseKey, color, coloring_matrix
 from cem.plan.options import Options
 from cem.plan.spline import spline_matrix
+from kernels.ops.normal import sample_normal_rows
 from kernels.support.checks import check_integer
 
 
@@ -71,8 +72,15 @@ class BoxSpace:
 
     def draw(self, distribution: Tensor, size: int, key: NoiseKey) -> Tensor:
         """Return vectors drawn from a distribution (B, 4, d), shape (B, size, d)."""
-        if self._coloring is None and not self._resamples:
-            return self._noise.draw(distribution, size, key, self.bounds)
+        is_plain = self._coloring is None and not self._resamples
+        if is_plain and self._noise.backend != "torch":
+            return sample_normal_rows(
+                distribution,
+                size,
+                seed=key.seeds,
+                generation=key.generation,
+                bounds=self.bounds,
+            )
         mean = distribution[:, MEAN]
         std = distribution[:, STD]
         noise = self._draw_noise(mean, size, key)
@@ -83,13 +91,12 @@ class BoxSpace:
 
     def _draw_noise(self, like: Tensor, size: int, key: NoiseKey) -> Tensor:
         """Return noise of the spectrum ``1 / f^beta`` for ``like`` (B, d), (B, size, d)."""
-        noise = self._noise.draw_standard(like, size, key)
+        noise = self._noise.draw(like, size, key)
         return noise if self._coloring is None else color(noise, self._coloring)
 
     def decode(self, vectors: Tensor) -> Tensor:
         """Return the plans (..., horizon, A) of vectors (..., d)."""
-        plans: Tensor = vectors.unflatten(-1, (self.length, self.width))
-        return plans
+        return vectors.view(*vectors.shape[:-1], self.length, self.width)
 
     def encode(self, plans: Tensor) -> Tensor:
         """Return the vectors (..., d) of plans (..., horizon, A)."""

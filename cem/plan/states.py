@@ -14,12 +14,16 @@ class State(NamedTuple):
     """A state as a list of its tensors.
 
     Attributes:
-        leaves: The tensors, each with a leading dimension of environments.
+        leaves: The tensors.
         structure: How they are nested.
     """
 
     leaves: list[Tensor]
     structure: Any
+
+    def select(self, envs: slice) -> "State":
+        """Return the state of some environments."""
+        return State([leaf[envs] for leaf in self.leaves], self.structure)
 
 
 def read_state(state: Any, num_envs: int | None, device: torch.device) -> State:
@@ -44,7 +48,7 @@ def read_state(state: Any, num_envs: int | None, device: torch.device) -> State:
         if num_envs is not None and (tensor.dim() == 0 or len(tensor) != num_envs):
             expected = f"{name} of shape ({num_envs}, ...)"
             raise ValueError(f"expected {expected}, got {tuple(tensor.shape)}")
-        leaves.append(tensor.unsqueeze(0) if num_envs is None else tensor)
+        leaves.append(tensor)
     return State(leaves, structure)
 
 

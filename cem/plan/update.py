@@ -52,44 +52,43 @@ class Update:
             maximize: Whether a greater cost is better.
             backend: The backend, whose operator computes the update with equal weights.
         """
-        self._num_elites = options.elite_count
+        self._options = options
+        self._first_std = first_std
         self._maximize = maximize
-        self._temperature = options.temperature
         self._smoothing = 1.0 - options.momentum
         self._equal_weights = partial(
             cem_update_reference if backend == "torch" else cem_update,
-            num_elites=self._num_elites,
+            num_elites=options.elite_count,
             maximize=maximize,
             variance_about="new_mean_unbiased",
             smoothing=self._smoothing,
             std_smoothing=self._smoothing,
         )
         self._generation = torch.zeros((), dtype=torch.int64, device=first_std.device)
-        self._std_limits: tuple[Tensor, Tensor] | None = None
-        if not options.adapt_std:
-            self._std_limits = first_std, first_std
-        elif options.min_std > 0.0 or options.max_std < torch.inf:
-            self._std_limits = (
-                torch.full_like(first_std, options.min_std),
-                torch.full_like(first_std, options.max_std),
-            )
 
     def __call__(self, costs: Tensor, vectors: Tensor, old: Fit) -> Fit:
         """Return the next distribution, for costs (B, N) of vectors (B, N, d).
 
-        A vector whose cost is NaN, or infinite on the bad side, is never an elite. Where all
-        are, the distribution stays.
+        A vector whose cost is NaN, or infinite on the bad side, is never an elite. If there is
+        no other, the distribution stays as it is.
         """
-        if self._temperature is None:
+        if self._options.temperature is None:
             distribution, record, _, ranking = self._equal_weights(
                 costs, vectors, old.distribution, old.record, self._generation
             )
             new = Fit(distribution, record, ranking)
         else:
             new = self._update_by_weights(costs, vectors, old)
-        if self._std_limits is not None:
-            new.distribution[:, STD].clamp_(*self._std_limits)
+        self._limit_std(new.distribution[:, STD])
         return new
+
+    def _limit_std(self, std: Tensor) -> None:
+        """Bring standard deviations (B, d) between their limits, in place."""
+        options = self._options
+        if not options.adapt_std:
+            std.copy_(self._first_std)
+        elif options.min_std > 0.0 or options.max_std < torch.inf:
+            std.clamp_(options.min_std, options.max_std)
 
     def weigh(self, costs: Tensor) -> Tensor:
         """Return the weights of elites, shape (B, K), for their costs from the best on.
@@ -99,15 +98,17 @@ class Update:
         """
         costs = costs.double()
         gaps = (costs - costs[:, :1]).abs().nan_to_num(torch.inf)
-        if self._temperature is None:
+        if self._options.temperature is None:
             return torch.where(gaps.isfinite(), 1.0, 0.0)
-        return torch.softmax(-gaps / self._temperature, dim=-1)
+        return torch.softmax(-gaps / self._options.temperature, dim=-1)
 
     def _update_by_weights(self, costs: Tensor, vectors: Tensor, old: Fit) -> Fit:
+        """Return the next distribution by the weights of ``weigh``."""
         scores, order = rank_candidates(costs, self._maximize)
-        ranking = order[:, : self._num_elites]
+        num_elites = self._options.elite_count
+        ranking = order[:, :num_elites]
         elites = select_rows(vectors, ranking)
-        weights = self.weigh(scores[:, : self._num_elites]).to(vectors.dtype).unsqueeze(-1)
+        weights = self.weigh(scores[:, :num_elites]).to(vectors.dtype).unsqueeze(-1)
         mean = (weights * elites).sum(1)
         variance = (weights * (elites - mean.unsqueeze(1)).square()).sum(1)
         moments = torch.stack([mean, variance.sqrt()], dim=1)

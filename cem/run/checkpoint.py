@@ -201,13 +201,22 @@ def _sign(body: str) -> str:
 
 
 def _encode(value: Tensor) -> dict[str, Any]:
-    array = value.detach().cpu().numpy()
+    """Return a tensor as JSON, and whether it lies transposed in memory.
+
+    LAPACK returns such matrices. A product with a matrix that lies otherwise is rounded
+    otherwise, so a resumed search needs the same layout.
+    """
+    is_matrix = value.dim() > 1
+    is_transposed = is_matrix and not value.is_contiguous() and value.mT.is_contiguous()
+    array = (value.mT if is_transposed else value).detach().cpu().numpy()
     data = base64.b64encode(array.tobytes()).decode()
-    return {"tensor": array.dtype.str, "shape": list(array.shape), "base64": data}
+    entry = {"tensor": array.dtype.str, "shape": list(array.shape), "base64": data}
+    return {**entry, "transposed": True} if is_transposed else entry
 
 
 def _decode(value: dict[str, Any]) -> Any:
-    if value.keys() != {"tensor", "shape", "base64"}:
+    if value.keys() - {"transposed"} != {"tensor", "shape", "base64"}:
         return value
     array = np.frombuffer(base64.b64decode(value["base64"]), np.dtype(value["tensor"]))
-    return torch.from_numpy(array.reshape(value["shape"]).copy())
+    tensor = torch.from_numpy(array.reshape(value["shape"]).copy())
+    return tensor.mT if "transposed" in value else tensor

@@ -1,8 +1,8 @@
 """The fitness of a population by a user's function: at once, by candidate, or by workers."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -14,15 +14,23 @@ import torch
 from torch import Tensor
 
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
+from cem.run import remote
+from cem.run.candidate import Candidate, Fate
+from cem.run.engines import Engine, connect
 from cem.run.journal import Journal
+from cem.run.remote import add_note
 from cem.run.stopping import Interrupted, StopRequest
-from cem.run.workers import Pool, add_note, evaluate_candidate
+from cem.run.workers import LocalProcesses, Pool, make_task
 from kernels.support.checks import check_integer
 from kernels.support.system import usable_cores
 
-Workers = int | Executor | Callable[..., Iterable[Any]]
+Workers = Any
+"""A number of processes, the name of an engine or an object of its library, an ``Executor``, or
+a function like ``map``; see ``cem.run.engines``."""
 
+_OUTSIDE = -1  # the generation of candidates that belong to a search before a restart
 _FEW = 100  # values that Python adds up faster than torch
+_MOST_NUMBERS = 10_000_000  # parameters of candidates that are remembered, of 8 bytes each
 _HINT = "a function of one candidate needs vectorize=True or vectorize='loop'"
 
 
@@ -48,14 +56,18 @@ class Evaluator:
         failures: The candidates that failed: by an exception, a time out, a worker that died,
             NaN, or the infinity on the bad side. Nothing waits for values of populations on a
             GPU: those are not counted.
-        evaluations: The candidates evaluated, failed ones and those of an interrupted
-            generation included.
+        evaluations: The candidates evaluated, failed ones, abandoned ones and those of an
+            interrupted generation included.
+        is_spent: Whether an asynchronous search has ended because the budget is spent.
         best: The fittest of them and its fitness; None before the first, and for a function of
             populations.
         workers: The candidates evaluated side by side; 0 where that is not known.
+        remembered: Candidates evaluated one by one, arrays of shape (dim,), and their fitness,
+            NaN for one without a value, in the order in which they were done. None: they are
+            more than ten million numbers.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of ``minimize`` about evaluation
         self,
         function: Callable[..., Any],
         *,
@@ -63,6 +75,10 @@ class Evaluator:
         vectorize: bool | str = False,
         with_generation: bool = False,
         workers: Workers | None = None,
+        running: int | None = None,
+        budget: float = math.inf,
+        retries: int = 1,
+        drain_s: float = 0.0,
         timeout_s: float | None = None,
         catch: type[BaseException] | tuple[type[BaseException], ...] = (),
         stop: StopRequest | None = None,
@@ -76,8 +92,12 @@ class Evaluator:
             vectorize: True: tensors are evaluated by ``torch.func.vmap``; "loop": by one call
                 for each candidate.
             with_generation: Whether the function also takes the number of the generation.
-            workers: The number of processes, -1 for one on each core, an executor, or a
-                function like ``map``.
+            workers: The number of processes, -1 for one on each core, an engine of
+                ``cem.run.engines``, or a function like ``map``.
+            running: The candidates that run side by side. None: as many as the engine says.
+            budget: The most candidates that an asynchronous search begins to evaluate.
+            retries: How many times a candidate is evaluated again after its worker was lost.
+            drain_s: The seconds that ``drain`` waits.
             timeout_s: The seconds after which a candidate has failed; needs processes.
             catch: The exceptions that mean that a candidate failed.
             stop: A request to stop. None: there will be none.
@@ -91,6 +111,7 @@ class Evaluator:
         self.failures = 0
         self.evaluations = 0
         self.best: tuple[Any, float] | None = None
+        self.remembered: list[tuple[Any, float]] | None = []
         # Fitness times this sign is maximised.
         self._sign = 1.0 if maximize else -1.0
         self._catch = catch if isinstance(catch, tuple) else (catch,)
@@ -104,67 +125,73 @@ class Evaluator:
             self._population_function = torch.func.vmap(
                 function, in_dims, randomness="different"
             )
-        self._evaluate = partial(evaluate_candidate, function, self._arity, self._catch)
-        self._map: Callable[..., Iterable[Any]] = map
+        self._objective_of_one = (function, self._arity, self._catch)
+        self._task: Callable[..., Any] = partial(remote.evaluate, self._objective_of_one)
+        self._map: Callable[..., Any] = map
         self._pool: Pool | None = None
-        self._set_workers(workers, timeout_s)
+        self.workers = 0
+        if workers is not None:
+            self._set_workers(workers, timeout_s, retries)
+        if running is not None:
+            self.workers = check_integer("running", running, 1)
+        self._budget = budget
+        self._drain_s = drain_s
+        self.is_spent = False
         # Populations of these types are evaluated candidate by candidate; vmap takes no arrays.
         self._looped_types: tuple[type, ...] = ()
         if vectorize == "loop" or workers is not None:
             self._looped_types = (Tensor, np.ndarray)
         elif vectorize:
             self._looped_types = (np.ndarray,)
-        # For ``in_any_order``: the candidates that are being evaluated, by number, each with
-        # the search that asked for it.
-        self._running: dict[int, tuple[Any, object]] = {}
+        # For ``in_any_order``: the search that asks for candidates, which have numbers.
+        self._owner: object = None
         self._numbers = count()
         self._journal: Journal | None = None
 
-    def _set_workers(self, workers: Workers | None, timeout_s: float | None) -> None:
+    def _set_workers(self, workers: Workers, timeout_s: float | None, retries: int) -> None:
         """Set what evaluates candidates, ``_pool`` or ``_map``, and the number of workers.
 
-        ``workers`` are a number of processes (-1: one on each core), an executor, or a function
-        like ``map``; None: this process evaluates. The number is 0 where it is not known.
+        The number is 0 where it is not known.
         """
-        if callable(workers):
+        engine = connect(workers)
+        if engine is None and callable(workers):
+            self._task = make_task(self._objective_of_one)
             self._map = workers
-        elif isinstance(workers, Executor):
-            self._pool = Pool(self._evaluate, workers, None)
-        elif workers is not None:
-            workers = usable_cores() if workers == -1 else check_integer("workers", workers, 1)
+            return
+        if engine is None:
+            number = usable_cores() if workers == -1 else check_integer("workers", workers, 1)
             # A single worker is this process, unless it may have to be killed.
-            if workers > 1 or timeout_s is not None:
-                self._pool = Pool(self._evaluate, workers, timeout_s)
-        # The executors of Python have their number in this private attribute.
-        self.workers: int = getattr(workers, "_max_workers", 0)
-        if isinstance(workers, int):
-            self.workers = workers
+            if number == 1 and timeout_s is None:
+                self.workers = 1
+                return
+            processes = LocalProcesses(self._objective_of_one, number, timeout_s)
+            engine = Engine(processes.submit, number, processes.close)
+        self.workers = engine.workers
+        self._pool = Pool(self._objective_of_one, engine, retries)
 
     def open_journal(
         self, path: Path | None, search: Mapping[str, Any], generation: int = 0
-    ) -> list[tuple[list[float], float | None]]:
+    ) -> Journal | None:
         """Append evaluated candidates to a file, and do not evaluate again those that it has.
 
-        All of them count as evaluated. A function of populations writes no file, because a
-        checkpoint has all of its generation.
+        All of them but abandoned ones count as evaluated. A function of populations writes no
+        file, because a checkpoint has all of its generation.
 
         Args:
             path: The file; None: no file is open any more.
             search: The first line, by which the search is recognised.
             generation: The number of generations that a checkpoint has.
-
-        Returns:
-            The candidates of these generations, with their fitness.
         """
         if self._journal is not None:
             self._journal.close()
             self._journal = None
         if path is not None and self._looped_types:
-            self._journal = Journal(path, search, generation)
-            self.evaluations += len(self._journal.values)
-            self.failures += sum(map(self._has_failed, self._journal.values))
-            return self._journal.earlier
-        return []
+            journal = self._journal = Journal(path, search, generation)
+            self.evaluations += len(journal.fitness)
+            self.failures += sum(map(self._has_failed, journal.fitness.tolist()))
+            for row, fitness in journal.read_earlier():
+                self._remember(row, fitness)
+        return self._journal
 
     def __enter__(self) -> "Evaluator":
         return self
@@ -255,26 +282,27 @@ class Evaluator:
             return self
         if not self.workers or pool is None:
             raise ValueError(
-                "expected workers, or an Executor that says how many, for asynchronous=True"
+                "expected workers, or an engine and how many are running=, for "
+                "asynchronous=True"
             )
         # It tells the candidates of this search from those of one before a restart.
-        owner = object()
+        self._owner = owner = object()
 
         def evaluate(population: Any, generation: int) -> Evaluation:
             """Return the first candidates that are done, in place of a population."""
             size = len(population)
             candidates, values = self._read_journal(population, generation)
             while len(values) < size:
-                self._keep_busy(pool, ask, owner, generation)
-                for key, value in pool.take_completed(size - len(values)):
-                    candidate, asked_by = self._running.pop(key)
-                    fitness = self._count(candidate, value)
-                    if asked_by is not owner:
-                        continue
-                    if self._journal is not None:
-                        self._journal.write(generation, len(values), candidate, value)
-                    candidates.append(candidate)
-                    values.append(fitness)
+                self._keep_busy(pool, ask, generation)
+                if not pool.count:
+                    self.is_spent = True
+                    raise Interrupted("the budget is spent")
+                settled = pool.take_settled(size - len(values))
+                self._record(settled, generation)
+                for candidate in settled:
+                    if candidate.owner is owner:
+                        candidates.append(candidate.x)
+                        values.append(candidate.fitness)
                 if len(values) < size:
                     self._stop.check()
             is_tensor = isinstance(population, Tensor)
@@ -283,34 +311,51 @@ class Evaluator:
 
         return evaluate
 
+    def drain(self) -> None:
+        """Wait for the candidates that still run, at most ``drain_s``, and record all of them.
+
+        A stop that is due ends the wait. What has not ended then is abandoned.
+        """
+        pool = self._pool
+        if pool is None:
+            return
+        deadline = time.monotonic() + self._drain_s
+        while pool.count and time.monotonic() < deadline and not self._stop.own_reason[0]:
+            self._record(pool.take_settled(pool.count))
+        self._record(pool.abandon())
+
     def _read_journal(self, population: Any, generation: int) -> tuple[list[Any], list[float]]:
         """Return the candidates of a generation that the journal has, and their fitness.
 
         They have the type of ``population``, and are those that were done first.
         """
-        candidates: list[Any] = []
-        values: list[float] = []
-        known = {} if self._journal is None else self._journal.known
-        while (generation, len(values)) in known:
-            x, value = known[generation, len(values)]
-            candidate = _row_like(population, x)
-            candidates.append(candidate)
-            values.append(self._count(candidate, value, is_known=True))
-        return candidates, values
+        known = [] if self._journal is None else self._journal.known[generation]
+        candidates = [_row_like(population, x) for x, _ in known]
+        values = [fitness for _, fitness in known]
+        for candidate, (row, value) in zip(candidates, known, strict=True):
+            self._count(candidate, row, value, is_known=True)
+        return candidates[: len(population)], values[: len(population)]
 
-    def _keep_busy(
-        self, pool: Pool, ask: Callable[[int], Any], owner: object, generation: int
-    ) -> None:
-        """Draw candidates by ``ask(1)`` and submit them until all workers have one."""
-        while len(self._running) < self.workers:
-            candidate = ask(1)[0]
-            if self._journal is not None and self._journal.take(candidate):
-                # It was evaluated before the search was interrupted.
-                continue
-            key = next(self._numbers)
-            row, device = _on_host(candidate)
-            self._running[key] = candidate, owner
-            pool.submit(key, generation, device, (key, row))
+    def _keep_busy(self, pool: Pool, ask: Callable[[int], Any], generation: int) -> None:
+        """Draw candidates and submit them until all workers have one, or the budget is spent.
+
+        Raises:
+            Interrupted: If a stop is due.
+        """
+        while True:
+            left = self._budget - self.evaluations - pool.count
+            missing = int(min(self.workers - pool.count, left))
+            if missing <= 0:
+                return
+            candidates = ask(missing)
+            rows, device = _on_host(candidates)
+            for x, row in zip(candidates, rows, strict=True):
+                self._stop.check()
+                if self._journal is not None and self._journal.take(row) is not None:
+                    # It was evaluated before the search was interrupted.
+                    continue
+                number = next(self._numbers)
+                pool.submit(Candidate(number, generation, x, row, device, self._owner))
 
     def _evaluate_one_by_one(
         self, candidates: Any, generation: int, first_index: int
@@ -320,75 +365,108 @@ class Evaluator:
         Candidates that the journal has from before an interruption are not evaluated again.
         """
         rows, device = _on_host(candidates)
-        journal = self._journal
-        known: Any = {} if journal is None else journal.known
         fitness = np.full(len(rows), math.nan)
-        unknown = []  # pairs of index and row
-        for index, row in enumerate(rows):
-            x, value = known.get((generation, first_index + index), (None, None))
-            if x is not None and x == row.tolist():
-                fitness[index] = self._count(candidates[index], value, is_known=True)
+        unknown = []
+        for index, (x, row) in enumerate(zip(candidates, rows, strict=True)):
+            value = None if self._journal is None else self._journal.take(row)
+            if value is None:
+                unknown.append(Candidate(index, generation, x, row, device, self._owner))
             else:
-                unknown.append((index, row))
-        for index, value in self._iterate(unknown, generation, device):
-            if journal is not None:
-                journal.write(generation, first_index + index, rows[index], value)
-            fitness[index] = self._count(candidates[index], value)
+                self._count(x, row, value, is_known=True)
+                fitness[index] = value
+        for settled in self._iterate(unknown):
+            self._record(settled, generation, first_index)
+            for candidate in settled:
+                fitness[candidate.number] = candidate.fitness
         if device is None:
             return Evaluation(fitness)  # type: ignore[arg-type]
         return Evaluation(torch.from_numpy(fitness).to(device))
 
-    def _count(self, candidate: Any, value: float | None, *, is_known: bool = False) -> float:
-        """Count an evaluation, unless it was known; return the fitness, NaN for no value."""
+    def _record(
+        self, settled: Sequence[Candidate], generation: int | None = None, first_index: int = 0
+    ) -> None:
+        """Count candidates that have a fate, and write them to the journal.
+
+        Args:
+            settled: The candidates.
+            generation: The generation that they count for. None: that in which each was drawn.
+            first_index: The number of candidates of their generation before them.
+
+        Raises:
+            Exception: That of the first candidate that ends the search, after this.
+        """
+        for candidate in settled:
+            if candidate.error is not None:
+                continue
+            if self._journal is not None:
+                number = candidate.generation if generation is None else generation
+                if candidate.owner is not self._owner:
+                    number = _OUTSIDE
+                self._journal.write(number, first_index + candidate.number, candidate)
+            if candidate.fate is Fate.ABANDONED:
+                self.evaluations += 1
+            else:
+                self._count(candidate.x, candidate.row, candidate.fitness)
+        for candidate in settled:
+            if candidate.error is not None:
+                raise candidate.error
+
+    def _count(self, x: Any, row: Any, fitness: float, *, is_known: bool = False) -> None:
+        """Count an evaluation, unless it was known, compare it with the best, and remember it.
+
+        ``row`` is the candidate ``x`` as an array.
+        """
+        self._remember(row, fitness)
         if not is_known:
             self.evaluations += 1
-        if value is None or self._has_failed(value):
+        if self._has_failed(fitness):
             self.failures += not is_known
-        elif self.best is None or self._sign * value > self._sign * self.best[1]:
-            self.best = candidate, value
-        return math.nan if value is None else value
+        elif self.best is None or self._sign * fitness > self._sign * self.best[1]:
+            self.best = x, fitness
 
-    def _has_failed(self, value: float | None) -> bool:
-        """Return whether a fitness is None, NaN or the infinity on the bad side."""
-        return value is None or not self._sign * value > -math.inf
+    def _remember(self, row: Any, fitness: float) -> None:
+        """Add a candidate, an array, to those that are remembered, unless they are too many."""
+        if self.remembered is None:
+            return
+        self.remembered.append((np.array(row), fitness))
+        if len(self.remembered) * len(row) > _MOST_NUMBERS:
+            self.remembered = None
 
-    def _iterate(
-        self, items: Sequence[tuple[int, Any]], generation: int, device: torch.device | None
-    ) -> Iterator[tuple[int, float | None]]:
-        """Evaluate candidates; yield the index and fitness of each, None if it failed.
+    def _has_failed(self, fitness: float) -> bool:
+        """Return whether a fitness is NaN or the infinity on the bad side."""
+        return not self._sign * fitness > -math.inf
 
-        ``items`` are pairs of an index and an array of shape (dim,); the function gets tensors
-        on ``device``, or arrays if that is None. A pool yields them in the order in which they
-        are done.
+    def _iterate(self, candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
+        """Evaluate candidates; yield those that have a fate, until all of them have one.
+
+        A pool yields them in the order in which they are done.
         """
         if self._pool is not None:
-            yield from self._iterate_pool(self._pool, items, generation, device)
+            yield from self._iterate_pool(self._pool, candidates)
             return
-        values = self._map(partial(self._evaluate, generation, device), items)
+        answers = self._map(self._task, [candidate.item for candidate in candidates])
         # A map that returns an iterator evaluates while it is read, and can be left between.
-        is_lazy = not isinstance(values, Sequence)
-        iterator = iter(values)
-        for index, _ in items:
+        is_lazy = not isinstance(answers, Sequence)
+        iterator = iter(answers)
+        for candidate in candidates:
             if is_lazy:
                 self._stop.check()
-            yield index, next(iterator)
+            candidate.settle_by(*next(iterator))
+            yield (candidate,)
 
     def _iterate_pool(
-        self,
-        pool: Pool,
-        items: Sequence[tuple[int, Any]],
-        generation: int,
-        device: torch.device | None,
-    ) -> Iterator[tuple[int, float | None]]:
-        """Evaluate the items of ``_iterate`` by a pool, which is closed if this ends early."""
-        missing = len(items)
+        self, pool: Pool, candidates: Sequence[Candidate]
+    ) -> Iterator[Sequence[Candidate]]:
+        """Evaluate candidates by a pool, which is closed if this ends early."""
+        missing = len(candidates)
         try:
-            for item in items:
-                pool.submit(item[0], generation, device, item)
+            for candidate in candidates:
+                self._stop.check()
+                pool.submit(candidate)
             while missing:
-                completed = pool.take_completed(missing)
-                missing -= len(completed)
-                yield from completed
+                settled = pool.take_settled(missing)
+                missing -= len(settled)
+                yield settled
                 if missing:
                     self._stop.check()
         finally:

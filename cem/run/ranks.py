@@ -1,9 +1,10 @@
-"""A search of many ranks, the processes that ``torchrun`` started on one host or on many.
+"""A search of many ranks, the processes of ``torchrun``, ``mpirun`` or ``srun``.
 
 Every rank runs the complete search: it draws all candidates, which are a function of (seed,
 generation), evaluates its share, gathers the fitness of the others, and moves the same
 distribution to the same bits. So ranks only exchange fitness, and any number of them gives the
-results of a single process. Only rank 0 writes files.
+results of a single process. Rank 0 writes the files; only the evaluations of candidates one by
+one are written by every rank.
 
 ``minimize(..., distributed=True)`` does all of this. These functions are for loops of your own.
 """

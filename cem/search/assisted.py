@@ -19,11 +19,12 @@ from torch import Tensor
 from cem.core.bounds import into_box, out_of_box
 from cem.core.checks import as_real
 from cem.core.evaluation import Evaluation
-from cem.core.state import MEAN, transformed_bounds
+from cem.core.state import MEAN, bounds_of, transformed_bounds, with_integers
 from cem.optimizer import CrossEntropyMethod
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import Interrupted, StopRequest
 from cem.search.descent import Descent
+from cem.search.evaluated import Evaluations
 from cem.search.history import EVALUATIONS
 from cem.search.plan import Plan, Start
 from cem.search.quadratic import QuadraticModel
@@ -57,8 +58,13 @@ class Problem:
 
     def candidates_at(self, points: Any) -> Any:
         """Return the candidates of points, (n, d), rounded to the dtype of the search."""
-        candidates = self._map_by_bounds(into_box, points)
-        return torch.from_numpy(candidates).to(self.optimizer.dtype).double().numpy()
+        candidates = torch.from_numpy(self._map_by_bounds(into_box, points))
+        candidates = candidates.to(self.optimizer.dtype)
+        state = self.optimizer.state
+        bounds = bounds_of(state)
+        if bounds is not None:
+            candidates = candidates.clamp(*bounds)
+        return with_integers(state, candidates).double().numpy()
 
     def as_population(self, candidates: Any) -> Any:
         """Return candidates, (n, d), as the kind and dtype that the optimizer draws."""
@@ -79,6 +85,14 @@ class Problem:
                 "expected fitness alone for model='quadratic', got other candidates"
             )
         return self.value_of(torch.as_tensor(evaluation.fitness).double().numpy())
+
+    def path_of(self, known: Evaluations | None) -> list[tuple[Any, float]]:
+        """Return evaluations from before as points and their values to minimise."""
+        if known is None:
+            return []
+        values = self.value_of(known.fitness)
+        values = np.where(np.isfinite(values), values, math.inf)
+        return [*zip(self.points_of(known.candidates), values.tolist(), strict=True)]
 
     def value_of(self, fitness: Any) -> Any:
         """Return the value to minimise of a fitness, and the fitness of such a value."""
@@ -295,6 +309,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     if plan.options["checkpoint"] is not None:
         _open_journal(plan, optimizer, evaluator)
     problem = Problem(optimizer, evaluator)
+    plan = replace(plan, path=problem.path_of(plan.known))
     walk = Walk(problem, stop, plan.termination_options["target"])
     mean = optimizer.state.distribution[MEAN].double().numpy()
     descent: Descent | None = None
@@ -305,6 +320,9 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         if abs(first - second) > _NOISY * max(abs(first), abs(second)):
             return replace(plan, uses_model=False), walk.evaluations
         width = optimizer.state.std.double().numpy()
+        if optimizer.state.integers is not None:
+            # Slopes say nothing about integers, which stay as they are.
+            width = np.where(optimizer.state.integers[0].isnan(), width, 0.0)
         precision = torch.finfo(optimizer.dtype).eps
         descent = Descent(walk, mean, first, width, precision)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -315,9 +333,12 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     path = walk.path if descent is None else walk.path + descent.path
     if not path:
         return plan, walk.evaluations
+    path = [*plan.path, *path]
     best, _ = min(path, key=lambda pair: pair[1])
     start = problem.as_population(problem.candidates_at(best[None]))[0]
-    std = as_real("std", plan.start.std) * _share_of_std(descent)
+    std = as_real("std", plan.start.std)
+    if not plan.config.integers_of(len(mean)):
+        std = std * _share_of_std(descent)
     return replace(plan, start=Start(start, std), path=path), walk.evaluations
 
 
@@ -344,4 +365,4 @@ def _open_journal(plan: Plan, optimizer: CrossEntropyMethod, evaluator: Evaluato
         "mean": plan.first.tolist(),
         "std": optimizer.std.tolist(),
     }
-    evaluator.open_journal(folder / "descent.jsonl", search)
+    evaluator.open_journal(folder / "descent.journal", search)

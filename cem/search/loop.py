@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,20 +19,25 @@ from cem.core.bounds import check_bounds
 from cem.core.checks import as_real, check_real, outside
 from cem.core.reasons import Reason
 from cem.optimizer import CrossEntropyMethod
-from cem.run import ranks
+from cem.run import folder, ranks
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import StopRequest
-from cem.search.assisted import begin_with_descent
+from cem.search.assisted import Problem, begin_with_descent
 from cem.search.history import History
 from cem.search.plan import LEAST_GENERATIONS, Plan, Start
 from cem.search.restarts import Agreement, Attempt, Ended
 from cem.search.result import Result, best_search, build_result
 from cem.search.single import Search, Session
+from kernels.support.checks import check_integer
 
 _STEEPER = 10.0  # the factor of the steepness of constraints after a search has diverged
 _FAILED = (
     "every candidate of several generations failed, by an exception, NaN or the infinity on "
     "the bad side: the search begins again elsewhere while there is budget"
+)
+_IDLE = (
+    "{0} workers evaluate populations of {1}: the others are idle, unless "
+    "asynchronous=True or population_size={0}"
 )
 _FINISHED = "the search in {} had ended: this is its result, without a new evaluation"
 
@@ -59,19 +65,51 @@ def run(plan: Plan) -> Result[Any]:
                 vectorize=options["vectorize"],
                 with_generation=options["with_generation"],
                 workers=options["workers"],
+                running=options["running"],
+                budget=plan.budget,
+                retries=check_integer("retries", options["retries"], 0),
+                drain_s=check_real("drain_s", options["drain_s"], 0.0),
                 timeout_s=options["timeout_s"],
                 catch=options["catch"],
                 stop=stop,
             )
         )
-        if options["asynchronous"] and options["population_size"] is None:
-            # Workers that never wait also evaluate candidates of an earlier generation, fewer
-            # of them if the population is larger. The budget keeps room for some generations.
-            greatest_size = max(plan.population_size, plan.budget // LEAST_GENERATIONS)
-            size = min(plan.population_size + evaluator.workers // 2, greatest_size)
-            plan = replace(plan, population_size=size)
+        plan = _adapt_to_workers(plan, evaluator.workers)
+        if options["checkpoint"] is not None:
+            path = Path(options["checkpoint"])
+            ranks.broadcast(lambda: stack.enter_context(folder.locked(path)))
+            plan = _adapt_to_folder(plan, path)
         session = Session(evaluator, stop, History(plan.maximize))
         return _run_searches(plan, session)
+
+
+def _adapt_to_workers(plan: Plan, workers: int) -> Plan:
+    """Return the plan with a population for workers that never wait; warn of idle ones.
+
+    Such workers also evaluate candidates of an earlier generation, fewer of them if the
+    population is larger. The budget keeps room for some generations.
+    """
+    size = plan.population_size
+    if not plan.options["asynchronous"]:
+        if workers > size and not plan.uses_model:
+            warnings.warn(_IDLE.format(workers, size), RuntimeWarning, stacklevel=outside())
+        return plan
+    if plan.options["population_size"] is not None:
+        return plan
+    greatest_size = max(size, plan.budget // LEAST_GENERATIONS)
+    return replace(plan, population_size=min(size + workers // 2, greatest_size))
+
+
+def _adapt_to_folder(plan: Plan, path: Path) -> Plan:
+    """Return the plan with the seed and the population of the search that a folder has.
+
+    They then depend neither on the budget nor on the workers of this call.
+    """
+    size = plan.population_size
+    begun = ranks.broadcast(lambda: folder.agree(path, plan.seed, size))
+    if plan.options["population_size"] is None:
+        size = min(begun["population_size"], plan.budget)
+    return replace(plan, seed=begun["seed"], population_size=size)
 
 
 def _run_searches(plan: Plan, session: Session) -> Result[Any]:
@@ -83,7 +121,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     history = session.history
     agreement = Agreement(plan.agreeing)
     ended: list[Ended] = []  # the first search with a success, and all after it
-    start_of_restarts = plan.start
+    session.evaluator.best = _best_known(plan, session.evaluator)
     plan, history.evaluations = begin_with_descent(plan, session.evaluator, session.stop)
     left = plan.budget - history.evaluations
     attempt = Attempt(plan.population_size, left)
@@ -93,15 +131,15 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
         start = _draw_start(plan, attempt, number)
         attempt = replace(attempt, budget=min(attempt.budget, left))
         last = Search(plan, attempt, number, start, session, best_fitness).run()
-        reason = last.reason
+        is_spent = session.evaluator.is_spent
+        reason = Reason.BUDGET if is_spent else last.reason
         left -= last.evaluations
         history.evaluations += last.evaluations
         history.generations += last.optimizer.generation
         if number == 0:
             # The seed of a search that was resumed, or the one that was drawn.
-            # Restarts begin at the start of the call, and not at the end of the descent.
             seed = last.optimizer.seed
-            plan = replace(plan, seed=seed, start=start_of_restarts, path=())
+            plan = replace(plan, seed=seed, start=plan.start_of_restarts, path=())
         if reason is Reason.NOISE:
             if left >= plan.population_size:
                 # Begin again with a method for noisy objectives.
@@ -114,7 +152,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
         if best is not None or last.has_success:
             ended.append(last)
         plan = _adapt_plan(plan, last, start, is_without_success=best is None)
-        if _is_last(plan, ended, last) or reason.ends_all:
+        if _is_last(plan, ended, last) or reason.ends_all or is_spent:
             break
         if agreement.holds_after(last, best_fitness, history.fitness_range):
             reason = Reason.RESTARTS_AGREE
@@ -129,6 +167,16 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     return _build_last_result(plan, session, ended, last, reason)
 
 
+def _best_known(plan: Plan, evaluator: Evaluator) -> tuple[Any, float] | None:
+    """Return the fittest candidate from before the call, and its fitness, or None."""
+    if plan.known is None or plan.constraints is not None:
+        return None
+    optimizer = plan.build_optimizer(plan.start, plan.population_size, 0)
+    index = plan.known.best(plan.maximize)
+    population = Problem(optimizer, evaluator).as_population(plan.known.candidates)
+    return population[index], float(plan.known.fitness[index])
+
+
 def _build_last_result(
     plan: Plan, session: Session, ended: Sequence[Ended], last: Ended, reason: Reason
 ) -> Result[Any]:
@@ -137,6 +185,7 @@ def _build_last_result(
     ``ended`` are the first search with a success and all after it. If there is none, the result
     is that of the last search.
     """
+    session.evaluator.drain()
     if not ended and not reason.cuts_short:
         reason = Reason.FAILED
     checkpoint = plan.options["checkpoint"]

@@ -81,6 +81,13 @@ def minimize(
               or the indices of the integers; see ``CEMConfig``.
             * ``x0``: with a dict of parameters the values of the first candidate by name; other
               parameters are in the middle. With a vector another name of ``mean``.
+            * ``evaluated``: points that are known, with their values: a pair (X, y), a
+              ``Result``, a study of Optuna, the path of a journal or of a ``checkpoint``, or a
+              list of these. X has shape (n, dim), or with a dict of parameters it is a list of
+              dicts or a table; NaN in y is a failure. The first mean and standard deviation are
+              those of the better half, unless ``mean`` or ``x0`` is given, and a ``model`` has
+              all of them. ``constraints`` are evaluated there, as functions of an array; a
+              point that violates one does not count. See ``cem.search.evaluated``.
             * ``args``: what the objective gets after its other arguments, a tuple or one value.
             * ``constraints``: a function or a list of functions, called like ``objective``. A
               candidate is feasible if none of its numbers, shape (N, m) or (N,), for a single
@@ -101,8 +108,9 @@ def minimize(
             * ``config``: a ``CEMConfig``. ``population_size``: candidates per generation.
             * ``model``: "quadratic": the first evaluations follow slopes, and a model of the
               function then says which candidates are worth one: for functions that take long.
-              "auto": where the function is called candidate by candidate, has at most 40 real
-              parameters and neither constraints, noise nor a ``checkpoint``. None: never.
+              "auto": where the function is called candidate by candidate, without workers,
+              and has at most 40 parameters, all of them numbers, and neither constraints nor
+              noise. None: never.
             * ``restarts``: the most restarts. None: as many as the budget has room for, or 0
               without evolution paths.
             * ``vectorize``: True: ``objective`` takes one candidate and is vectorised by
@@ -113,26 +121,32 @@ def minimize(
             * ``with_generation``: whether it takes the generation as a second argument. None:
               whether it has an attribute ``with_generation`` that is True.
             * ``workers``: who evaluates candidates side by side, one per call: a number of
-              processes, -1 for one per core, a ``concurrent.futures.Executor``, or a function
+              processes, -1 for one per core; "dask", "ray", "mpi", "parsl", "loky" or "joblib",
+              or an object of such a library; a ``concurrent.futures.Executor``; or a function
               like ``map``. The result does not depend on their number, unless a ``model`` is
-              asked for: it then gets as many values at once. ``asynchronous``: the distribution
-              moves as soon as a population of candidates is done, in any order, so that no
-              worker waits; the result depends on the order. Without ``population_size`` there
-              is one candidate more for every two workers, so that fewer are outdated.
-            * ``timeout_s``: the most seconds for one candidate, with workers. ``catch``: the
-              exceptions by which a candidate fails; others end the search.
+              asked for: it then gets as many values at once.
+            * ``asynchronous``: the distribution moves as soon as a population of candidates is
+              done, in any order, so that no worker waits; the result depends on the order.
+              Without ``population_size`` there is one candidate more for every two workers, so
+              that fewer are outdated. ``running``: how many candidates run side by side. None:
+              as many as there are workers. ``drain_s``: the seconds to wait at the end for
+              candidates that still run; those that do not come count as evaluated.
+            * ``timeout_s``: the most seconds for one candidate, with processes. ``catch``: the
+              exceptions by which a candidate fails; others end the search. ``retries``: how
+              many times a candidate is evaluated again whose worker died.
             * ``callbacks``: a sequence of ``Callback``, or of functions of a
               ``GenerationRecord``, which counts the generations of the current restart.
               StopIteration ends the search.
             * ``progress``: whether to show a progress bar on stderr.
             * ``checkpoint``: a folder to save to and, if it holds this search, to resume from.
-              Candidates that were evaluated one by one are not evaluated again.
+              Candidates that were evaluated one by one are not evaluated again. Seed and
+              population are those of the folder; budget and workers may be others.
             * ``record_every``: the number of generations from one entry of the history, and one
               test of the reasons to end, to the next. ``graph``: whether they run as a CUDA
               graph; needs ``device="cuda"`` and an objective of PyTorch operations.
-            * ``distributed``: whether the processes that ``torchrun`` started share the
-              evaluation of a population, see ``cem.run.ranks``. All of them make this call, and
-              get the result of a single process.
+            * ``distributed``: whether the processes that ``torchrun``, ``mpirun`` or ``srun``
+              started share the evaluation of a population, see ``cem.run.ranks``. All of them
+              make this call, and get the result of a single process.
             * ``backend``, ``device``, ``dtype``: as for ``CrossEntropyMethod``.
             * ``seed``: the seed of all restarts: a number, or a generator of NumPy or torch
               that draws it. None: the seed of the search that is resumed, or one drawn from

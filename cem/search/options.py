@@ -34,6 +34,7 @@ class Options(TypedDict, total=False):
     bounds: Any
     integers: Any
     x0: Any
+    evaluated: Any
     args: Any
     constraints: Any
     tolerance: float | None
@@ -48,9 +49,12 @@ class Options(TypedDict, total=False):
     restarts: float | RestartPolicy | None
     vectorize: bool | str | None
     with_generation: bool | None
-    workers: int | Executor | Callable[..., Any] | None
+    workers: int | str | Executor | Callable[..., Any] | None
+    running: int | None
     asynchronous: Annotated[bool, False]
     timeout_s: float | None
+    retries: Annotated[int, 1]
+    drain_s: Annotated[float, 0.0]
     catch: Annotated[type[BaseException] | tuple[type[BaseException], ...], ()]
     callbacks: Annotated[Sequence[Callback | Callable[[GenerationRecord], Any]], ()]
     progress: Annotated[bool, False]

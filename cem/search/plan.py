@@ -18,6 +18,7 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run.code_digest import digest_code
 from cem.run.constraints import Constrained, Constraints
 from cem.run.evaluator import WithArguments
+from cem.search.evaluated import Evaluations, read_evaluated
 from cem.search.restarts import Bipop, RestartPolicy
 from cem.space import Named, Space
 from kernels.support.checks import check_flags, check_integer
@@ -53,7 +54,9 @@ class Plan:
         name: A text that tells the objective from others.
         maximize: Whether a greater fitness is better.
         space: The named parameters; None: the parameters are a vector.
-        start: Where searches begin; the mean is a tensor or an array.
+        start: Where the next search begins; the mean is a tensor or an array.
+        start_of_restarts: Where restarts begin.
+        known: Evaluations from before the call; None: there are none.
         first: The first candidate, shape (dim,).
         constraints: The constraints; None: there are none.
         steepness: How much steeper than usual they are.
@@ -85,6 +88,8 @@ class Plan:
     maximize: bool
     space: Space | None
     start: Start
+    start_of_restarts: Start
+    known: Evaluations | None
     first: Tensor
     constraints: Constraints | None
     config: CEMConfig
@@ -190,9 +195,19 @@ def choose_plan(
         "xtol": check_real("xtol", options["xtol"], 0.0),
         "ftol": check_real("ftol", options["ftol"], 0.0),
     }
-    if mean is None or std is None:
-        mean, std = _start_within(options["bounds"], mean, std)
-    first = _first_candidate(mean, space, options)
+    known = None
+    if options["evaluated"] is not None:
+        known = read_evaluated(options["evaluated"], space, options["bounds"])
+        if constraints is not None:
+            known = known.if_feasible(constraints)
+    start, start_of_restarts = _choose_starts(mean, std, space, known, maximize, options)
+    first = _first_candidate(start.mean, space, options)
+    if known is not None:
+        _check_known(known, first)
+        if space is not None and options["x0"] is None:
+            # The choices of the best point that is known.
+            best = torch.from_numpy(known.candidates[known.best(maximize)])
+            first = torch.cat([first[: len(space.mean)], best[len(space.mean) :]])
     config = _choose_config(len(first), options)
     population_size = _choose_population(len(first), config, options)
     policy, most_restarts = _choose_restarts(options["restarts"], config)
@@ -207,7 +222,9 @@ def choose_plan(
         name=name,
         maximize=maximize,
         space=space,
-        start=Start(mean, std),
+        start=start,
+        start_of_restarts=start_of_restarts,
+        known=known,
         first=first,
         constraints=constraints,
         config=config,
@@ -245,7 +262,7 @@ def _uses_model(
         return False
     obstacles = {
         "a full covariance with evolution paths": config.paths and config.covariance == "full",
-        "real parameters alone": not (config.families or config.integers_of(dim)),
+        "numbers alone": not config.families,
         "no constraints": constraints is None,
         "an objective that is not noisy": not declares_noise,
         "the CPU": torch.device(options["device"] or "cpu").type == "cpu",
@@ -308,6 +325,56 @@ def _build_constraints(options: Mapping[str, Any], space: Space | None) -> Const
         named=named,
         tolerance=options["tolerance"],
     )
+
+
+def _choose_starts(
+    mean: Any,
+    std: Any,
+    space: Space | None,
+    known: Evaluations | None,
+    maximize: bool,
+    options: Mapping[str, Any],
+) -> tuple[Start, Start]:
+    """Return the starts of the first search and of restarts.
+
+    A mean that is asked for is the start of both. Otherwise the first search begins at the
+    points that are known, and restarts begin in the middle of the bounds, if there are any.
+
+    Args:
+        mean: The first mean of the call, or that of the space; None: it is chosen.
+        std: The first standard deviation in the same way.
+        space: The named parameters, whose first candidate is the option ``x0``, or None.
+        known: Evaluations from before the call, or None.
+        maximize: Whether a greater fitness is better.
+        options: The other options of the call.
+    """
+    has_mean = mean is not None if space is None else options["x0"] is not None
+    uses_known = known is not None and not has_mean
+    start = Start(mean, std)
+    try:
+        if mean is None or std is None:
+            start = _start_within(options["bounds"], mean, std)
+    except (TypeError, ValueError):
+        if not uses_known:
+            raise
+    if known is None or has_mean:
+        return start, start
+    numbers = known if start.mean is None else known.numbers(len(start.mean))
+    known_mean, known_std = numbers.mean_and_std(maximize, start.std)
+    if isinstance(mean, Tensor):
+        known_mean = torch.from_numpy(known_mean).to(mean)
+    has_std = space is None and std is not None
+    start_at_known = Start(known_mean, std if has_std else known_std)
+    return start_at_known, start_at_known if start.mean is None else start
+
+
+def _check_known(known: Evaluations, first: Tensor) -> None:
+    """Raise ValueError if evaluated points have not as many parameters as the search."""
+    size = known.candidates.shape[1]
+    if size != len(first):
+        raise ValueError(
+            f"expected evaluated points of {len(first)} parameters, got points of {size}"
+        )
 
 
 def _start_within(bounds: Any, mean: Any, std: Any) -> Start:

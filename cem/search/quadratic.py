@@ -48,14 +48,22 @@ class QuadraticModel:
         self.points.append(np.array(point))
         self.values.append(value if math.isfinite(value) else math.inf)
 
-    def fit(self, center: Any, factor: Any) -> None:
+    @property
+    def size(self) -> int:
+        """The number of coefficients."""
+        return self._size
+
+    def fit(self, center: Any, factor: Any, newest: int | None = None) -> None:
         """Fit the model to the newest points, as far as they suffice.
 
         Args:
             center: The mean of the search, shape (d,).
             factor: A factor L of its covariance L L^T, shape (d, d).
+            newest: How many of the newest points are used. None: half as many again as the
+                full model has coefficients, and some.
         """
-        newest = math.ceil(_NEWEST * self._sizes[-1]) + self._dim
+        if newest is None:
+            newest = math.ceil(_NEWEST * self._sizes[-1]) + self._dim
         values = self._newest_values(newest)
         enough = [size for size in self._sizes if len(values) >= _POINTS_PER_COEFFICIENT * size]
         self.is_fitted = bool(enough)

@@ -4,23 +4,37 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from cem.core.checks import outside
 from cem.core.reasons import Reason
 from cem.core.state import with_integers
 from cem.run import ranks
+from cem.run.evaluator import Evaluator
+from cem.search.evaluated import Evaluations
 from cem.search.plan import Plan
+from cem.search.response import ResponseSurface, fit_response
 from cem.search.restarts import Ended
 from cem.search.single import Session
+from cem.space import Space
 from kernels.support.printable import counted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _INFEASIBLE = (
     "no candidate is feasible: the one of the least violation violates a constraint by {:.3g}"
 )
+_NOT_KEPT = (
+    "expected a function called candidate by candidate, without distributed=True, and at most "
+    "ten million numbers: other evaluations are not kept"
+)
+_MOST_IMPORTANT = 3  # parameters that are printed
 _Vector = TypeVar("_Vector")
 
 
@@ -68,6 +82,59 @@ class Result(Generic[_Vector]):
     failures: int
     settings: dict[str, Any]
     history: dict[str, list[float]]
+    _evaluations: Evaluations | None = None
+    _space: Space | None = None
+    _maximize: bool = False
+
+    @property
+    def evaluated(self) -> tuple[Any, Any]:
+        """All points and their values (X, y), in the order in which they were done.
+
+        ``minimize(..., evaluated=result)`` begins with them. X has shape (n, dim), or is a list
+        of dicts of named parameters; y has shape (n,), and is not finite where one failed.
+
+        Raises:
+            AttributeError: If they were not kept: of a function of populations.
+        """
+        known = self._evaluations
+        if known is None:
+            raise AttributeError(_NOT_KEPT)
+        if self._space is not None:
+            return [self._space.decode(row) for row in known.candidates], known.fitness
+        if isinstance(self.x, Tensor):
+            points = torch.from_numpy(known.candidates).to(self.x)
+            return points, torch.from_numpy(known.fitness)
+        return known.candidates, known.fitness
+
+    @cached_property
+    def model(self) -> ResponseSurface | None:
+        """A quadratic model of the function that maps points to values, fitted to all of them.
+
+        None: there are too few points, more than 40 parameters, or a function of populations.
+        """
+        if self._evaluations is None:
+            return None
+        families = self.settings["config"].families
+        dim = self._evaluations.candidates.shape[1]
+        numbers = dim - sum(family.columns for family in families)
+        return fit_response(self._evaluations, self._space, numbers, self._maximize)
+
+    @cached_property
+    def importance(self) -> Any:
+        """How much of the model's variance each parameter causes, alone and with others.
+
+        Shares by name, or of shape (dim,); None without a model. See ``cem.search.response``.
+        """
+        return None if self.model is None else self.model.importance()
+
+    def plot(self) -> "Figure":
+        """Return a figure of the progress, the importance and a slice along each parameter.
+
+        Needs matplotlib: the extra ``plot``.
+        """
+        from cem.search.plot import draw_result
+
+        return draw_result(self)
 
     @property
     def nfev(self) -> int:
@@ -93,7 +160,7 @@ class Result(Generic[_Vector]):
         return f"{self.reason.message}; {_INFEASIBLE.format(self.violation)}"
 
     def __repr__(self) -> str:
-        """Return the result in five lines of text."""
+        """Return the result in five lines of text, or six with a model of the function."""
         config = self.settings["config"]
         x = str(self.x)
         if isinstance(self.x, (Tensor, np.ndarray)):
@@ -110,7 +177,24 @@ class Result(Generic[_Vector]):
             f"{counted(self.restarts, 'restart')}, {counted(self.failures, 'failure')}\n"
             f"settings: {config.covariance} covariance{paths}{model}, "
             f"{self.settings['population_size']} candidates per generation{noise}"
+            f"{self._describe_importance()}"
         )
+
+    def _describe_importance(self) -> str:
+        """Return a line that says which parameters matter most; empty without a model."""
+        if self.model is None:
+            return ""
+        shares = self._ranked_importance()
+        largest = [f"{name} {shares[name]:.0%}" for name in [*shares][:_MOST_IMPORTANT]]
+        more = ", ..." if len(shares) > len(largest) else ""
+        return f"\nimportance: {', '.join(largest)}{more}"
+
+    def _ranked_importance(self) -> dict[str, float]:
+        """Return the importance of parameters by name, the greatest first."""
+        shares = self.importance
+        if self._space is None:
+            shares = {f"x[{index}]": float(share) for index, share in enumerate(shares)}
+        return dict(sorted(shares.items(), key=lambda item: -item[1]))
 
 
 def best_search(ended: Sequence[Ended], maximize: bool) -> Ended | None:
@@ -189,4 +273,15 @@ def build_result(
             "noise": history.has_seen_noise,
         },
         history=history.columns,
+        _evaluations=_collect_evaluations(evaluator),
+        _space=plan.space,
+        _maximize=plan.maximize,
     )
+
+
+def _collect_evaluations(evaluator: Evaluator) -> Evaluations | None:
+    """Return all evaluations of a call, or None if they were not kept."""
+    if ranks.count() > 1 or not evaluator.remembered:
+        return None
+    candidates, fitness = zip(*evaluator.remembered, strict=True)
+    return Evaluations(np.array(candidates, dtype=np.float64), np.array(fitness))

@@ -255,12 +255,12 @@ class Search:
         best_if_missing = missing if plan.constraints is None else -perfect
         for line in lines:
             monitor.add(parse_record(line, best_if_missing, missing))
-        if ranks.rank() == 0:
-            files.folder.mkdir(parents=True, exist_ok=True)
-            journal = files.folder / "evaluations.jsonl"
-            earlier = evaluator.open_journal(journal, files.fingerprint, optimizer.generation)
-            if self._assisted is not None:
-                self._assisted.restore(earlier)
+        files.folder.mkdir(parents=True, exist_ok=True)
+        path = files.folder / "evaluations.journal"
+        journal = evaluator.open_journal(path, files.fingerprint, optimizer.generation)
+        if self._assisted is not None:
+            assert journal is not None, "a model's candidates are evaluated one by one"
+            self._assisted.restore(journal.read_earlier())
 
 
 class _Files:

@@ -1,4 +1,6 @@
-"""Ranks: processes that ``torchrun`` started, on one host or many, and that share some work.
+"""Ranks: processes that share some work, on one host or many.
+
+``torchrun``, ``mpirun`` or ``srun`` has started them.
 
 One process alone is rank 0 of 1: all functions then work without a process group.
 """
@@ -24,6 +26,20 @@ TIMEOUT_S = 600.0
 The variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it.
 """
 
+_LAUNCHERS = (
+    (
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    ("PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
+)
+"""The variables of Open MPI, of MPICH and Intel MPI, and of a step of ``srun``: how many ranks
+there are, which one this is, which one on its host, and how many are on its host."""
+_TORCHRUN = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+
 _Result = TypeVar("_Result")
 _joined = False
 
@@ -40,15 +56,16 @@ class RanksError(ConnectionError):
 def joined() -> Iterator[None]:
     """Connect this process with the other ranks, which share the work inside the block.
 
-    Without ``torchrun`` and without a process group this does nothing. A process group that
+    Without a launcher and without a process group this does nothing. A process group that
     exists is used; otherwise one is made, and stays until the process ends.
 
     Raises:
         RanksError: If the others cannot be reached.
-        ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` or a variable of ``torchrun`` is wrong.
+        ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` or a variable of the launcher is wrong.
     """
     global _joined
     has_group = dist.is_available() and dist.is_initialized()
+    _translate_launcher()
     # torchrun sets these variables.
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     is_launched = world_size > 1 and "RANK" in os.environ
@@ -63,6 +80,31 @@ def joined() -> Iterator[None]:
         yield
     finally:
         _joined = False
+
+
+def _translate_launcher() -> None:
+    """Set the variables of ``torchrun`` by those of another launcher, if there are any.
+
+    Raises:
+        ValueError: If the ranks are on several hosts, and nobody says where rank 0 is.
+    """
+    for names in _LAUNCHERS:
+        if "RANK" in os.environ or not all(name in os.environ for name in names[:2]):
+            continue
+        # SLURM writes 2(x3) for two ranks on each of three hosts.
+        values = [os.environ.get(name, "0").split("(")[0] for name in names]
+        size, *_, size_on_host = values
+        if int(size) < 2:
+            continue
+        if size == size_on_host:
+            os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+            os.environ.setdefault("MASTER_PORT", "29500")
+        elif not {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+            raise ValueError(
+                f"expected MASTER_ADDR and MASTER_PORT, the host of rank 0 and a free port on "
+                f"it, for {size} ranks on several hosts ({names[0]}), got none"
+            )
+        os.environ.update(zip(_TORCHRUN, values, strict=True))
 
 
 def _make_group() -> None:

@@ -83,12 +83,14 @@ _TABLE = (
     Measurement("env", "env", ALL),
     Measurement("equality", "equality", GPU),
     *(Measurement(name, "training", BOTH, name) for name in TRAININGS),
+    Measurement("cluster", "cluster", CPU),
     Measurement("reproduce", "reproduce", BOTH),
     Measurement("published", "reproduce", BOTH, "published"),
     *(Measurement(name, "reproduce", CPU, name) for name in SEARCHES[:2]),
     *(Measurement(name, "reproduce", GPU, name) for name in SEARCHES[2:]),
     Measurement("sz", "sz"),
     Measurement("peers", "peers", CPU),
+    Measurement("plans", "plans", CPU),
     *(Measurement(tool, "sanitizers", GPU, tool) for tool in TOOLS),
 )
 MEASUREMENTS = {measurement.name: measurement for measurement in _TABLE}

@@ -41,6 +41,40 @@ _FAMILIES = {
 }
 
 
+_SOLVERS = {
+    "ours": "`Planner`",
+    "ours_half": "`Planner`, half the samples",
+    "cem": "CEM",
+    "icem": "iCEM",
+    "mppi": "MPPI",
+    "predictive_sampling": "predictive sampling",
+}
+_MODELS = {"cart_pole": "cart and pole", "push": "pushed disc", "acrobot": "acrobot"}
+_BUDGETS = ("300x30", "300x10", "100x10", "100x5", "64x3")
+
+
+def plans_in_models() -> str:
+    """Return a table of the costs of plans in learned models, with ours in bold if it is best.
+
+    Its lines are the models on which no default was chosen, with samples and iterations.
+    """
+    result = load_all("plans")[0]
+    costs = figures(result, "plans.")
+
+    def cell(row: str, solver: str) -> str:
+        cost = costs[f"{row}.{solver}"]
+        others = [costs[f"{row}.{name}"] for name in _SOLVERS if not name.startswith("ours")]
+        is_ahead = solver.startswith("ours") and cost < min(others)
+        return f"**{cost:.4f}**" if is_ahead else f"{cost:.4f}"
+
+    rows = {
+        f"{name}.{budget}": f"{label}, {budget}"
+        for name, label in _MODELS.items()
+        for budget in _BUDGETS
+    }
+    return crossed("model, samples x iterations", _SOLVERS, rows, cell, result)
+
+
 def optimiser_claim() -> str:
     """Return README's paragraph on the quality and the speed of our optimiser and of others.
 

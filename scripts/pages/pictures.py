@@ -117,9 +117,9 @@ def draw_route(picture: Path) -> None:
 
 
 def draw_key_presses(picture: Path) -> None:
-    """Write a movie (GIF) of the controller dt20, which places 40 pieces by pressing keys."""
+    """Write a movie (GIF) of the controller best, which places 40 pieces by pressing keys."""
     env = KeyPressTetrisEnv(height=12, pieces_known=3, render_mode="rgb_array")
-    player = published("dt20").player(env.rules)
+    player = published("best").player(env.rules)
     observation, _ = env.reset(seed=3)
     frames = [env.render()]
     for _ in range(40):
@@ -139,6 +139,17 @@ def draw_key_presses(picture: Path) -> None:
             frames.append(env.render())
     images = (Image.fromarray(frame).quantize(colors=64) for frame in frames)
     save_gif(picture, images, env.metadata["render_fps"])
+
+
+def draw_card(picture: Path) -> None:
+    """Draw the picture of links to the site: the end of the clip, on 1,200 x 630 pixels."""
+    with Image.open(picture.with_name("evolution.gif")) as clip:
+        clip.seek(clip.n_frames - 1)
+        last = clip.convert("RGB")
+    last.thumbnail((1160, 590))
+    card = Image.new("RGB", (1200, 630), last.getpixel((0, 0)))
+    card.paste(last, ((1200 - last.width) // 2, (630 - last.height) // 2))
+    card.save(picture)
 
 
 def _shortest_path(x: Any) -> Any:
@@ -209,6 +220,7 @@ _RECORD = load("h200/record_training").data
 _MEDIAN = median_run(load("epyc-2core/training").data["runs"])
 _MEDIAN_SERIES = RESULTS / f"epyc-2core/training-seed{_MEDIAN['seed']}.jsonl"
 PICTURES: dict[str, Callable[[Path], None]] = {
+    "card.png": draw_card,
     "sampling.png": draw_sampling,
     "record_learning_curve.png": partial(
         draw_training, RESULTS / "h200/record_training.jsonl", _RECORD

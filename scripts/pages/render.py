@@ -5,7 +5,7 @@ python scripts/pages/render.py --check    # exit 1 where the text of a page diff
 
 A block is the output of cog: its page calls a public function of one of the `*_blocks` modules
 between [[[cog and ]]]. docs/play.html, on which a visitor plays without installing anything, is
-the page of `python -m tetris play`.
+the page of `python -m tetris play`; docs/poster.html is from `poster.py`.
 """
 
 import io
@@ -33,6 +33,7 @@ with one_line_interrupts():
         speed_blocks,
     )
     from pages.pictures import PICTURES
+    from pages.poster import poster_page
     from tetris import Rules, published
     from tetris.commands.command_line import Parser, run
     from tetris.view.play_page import play_page
@@ -57,7 +58,8 @@ def render(page: Path) -> str:
 def page_texts() -> dict[Path, str]:
     """Return the texts of README and of the pages of docs, by their files."""
     texts = {page: render(page) for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
-    return texts | {DOCS / "play.html": play_page(published("best"), Rules())}
+    play = play_page(published("best"), Rules())
+    return texts | {DOCS / "play.html": play, DOCS / "poster.html": poster_page()}
 
 
 def with_short_lines(notebook: str) -> str:

@@ -109,10 +109,10 @@ def headline() -> str:
     run = median_run(load(f"{_PROCESSOR}/training").data["runs"])
     learned = _score_on(run, LEARNED, "10x20")["lines_per_game"]
     dt20 = _score_on(run, "dt20", "10x20")["lines_per_game"]
-    return f"""Optimise what has no gradient. `cem` brings CMA-ES and the cross-entropy method \
-(CEM) to PyTorch, on CPU and CUDA. Its showcase learns Tetris in a minute on two cores: an \
-estimated {in_words(learned)} lines per game on 10x20, {learned / dt20:.2g} times as many as \
-the best published linear player."""
+    return f"""Optimise what has no gradient: simulations, policies, designs, games. `cem` \
+brings CMA-ES and the cross-entropy method (CEM) to PyTorch, on CPU and CUDA. Its showcase \
+learns Tetris in a minute on two cores: an estimated {in_words(learned)} lines per game on \
+10x20, {learned / dt20:.2g} times as many as the best published linear player."""
 
 
 def first_run() -> str:

@@ -9,6 +9,7 @@ import json
 import posixpath
 import re
 import subprocess
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,18 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     path = repository_path(page.file.src_uri)
     if path == "docs/index.md":
         page.meta["hide"] = ["navigation", "toc"]
-    return with_site_links(_COMMENT.sub("", markdown), path)
+    text = _COMMENT.sub("", markdown)
+    page.meta["description"] = description(text)
+    return with_site_links(text, path)
+
+
+def description(text: str) -> str:
+    """Return the beginning of the first paragraph of a page, for search engines."""
+    for paragraph in _FENCE.sub("", text).split("\n\n"):
+        if re.match(r"[A-Z`]", paragraph):
+            plain = re.sub(r"!?\[([^\[\]]*)\]\([^)]*\)|[`*]", r"\1", paragraph)
+            return textwrap.shorten(plain, 160, placeholder=" ...")
+    return ""
 
 
 def site_path(path: str) -> str:

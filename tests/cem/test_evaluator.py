@@ -1,4 +1,3 @@
-import json
 import math
 import os
 import random
@@ -11,6 +10,7 @@ import torch
 
 from cem import CheckpointError, Evaluation, Float, Interrupted, StopRequest, minimize
 from cem.run.evaluator import Evaluator
+from cem.run.journal import Journal
 
 NOTES = hasattr(Exception, "add_note")  # Python 3.11
 POPULATION = torch.tensor([[0.0, 1.0], [2.0, 1.0], [3.0, -1.0]])
@@ -44,18 +44,25 @@ def evaluator(function, **options):
 
 
 class Shuffled(Executor):
-    """Completes any of its candidates, as soon as there are so many."""
+    """Completes any of its candidates when so many wait, and the last of ``total`` at once."""
 
-    def __init__(self, count):
-        self._max_workers, self.random, self.waiting = count, random.Random(1), []
+    def __init__(self, count, total):
+        self._max_workers, self.random = count, random.Random(1)
+        self.waiting, self.left = [], total
 
     def submit(self, function, /, *args):
         self.waiting.append((submitted := Future(), function, args))
+        self.left -= 1
         if len(self.waiting) == self._max_workers:
-            future, call, its_args = self.waiting.pop(self.random.randrange(len(self.waiting)))
-            if future.set_running_or_notify_cancel():
-                future.set_result(call(*its_args))
+            self.complete()
+        while self.left == 0 and self.waiting:
+            self.complete()
         return submitted
+
+    def complete(self):
+        future, call, arguments = self.waiting.pop(self.random.randrange(len(self.waiting)))
+        if future.set_running_or_notify_cancel():
+            future.set_result(call(*arguments))
 
 
 @pytest.mark.parametrize("take", [torch.as_tensor, np.asarray])
@@ -141,7 +148,7 @@ def test_workers_of_any_kind_give_what_one_process_gives():
 @pytest.mark.parametrize("has_affinity", [False, True])  # macOS has none
 def test_a_machine_of_one_core_is_one_worker(monkeypatch, asynchronous, has_affinity):
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0}, raising=False)
     if not has_affinity:
         monkeypatch.delattr(os, "sched_getaffinity")
     options = {"budget": 40, "asynchronous": asynchronous, "seed": 1}
@@ -171,7 +178,7 @@ class TestAsynchronous:
             "budget": 320,
             "population_size": 8,
             "restarts": 0,
-            "workers": Shuffled(8),
+            "workers": Shuffled(8, 320),
             "seed": 1,
         }
         result = minimize(
@@ -195,7 +202,7 @@ class TestAsynchronous:
             found = []
             for function, seed in runs:
                 options = (
-                    {"workers": Shuffled(8), "asynchronous": True}
+                    {"workers": Shuffled(8, 1000), "asynchronous": True}
                     if asynchronous
                     else {"workers": map}
                 )
@@ -226,14 +233,14 @@ class TestAsynchronous:
         self, options, size
     ):
         options = {"budget": 400, "asynchronous": True, "restarts": 0, **options}
-        workers = Shuffled(8) if options["asynchronous"] else map
+        workers = Shuffled(8, options["budget"]) if options["asynchronous"] else map
         result = minimize(sphere, np.ones(5), 1.0, workers=workers, seed=1, **options)
         assert result.settings["population_size"] == size
         assert result.history["population_size"][0] == size
 
     def test_restarts_do_not_mix(self):
         options = {
-            "workers": Shuffled(8),
+            "workers": Shuffled(8, 3000),
             "asynchronous": True,
             "budget": 3000,
             "restarts": 2,
@@ -290,32 +297,30 @@ def test_what_processes_cannot_import_is_refused():
 
 
 def test_a_journal_spares_the_candidates_of_a_former_run(tmp_path):
-    path, calls = tmp_path / "evaluations.jsonl", []
+    path, calls = tmp_path / "evaluations.journal", []
+    search = {"objective": "f", "mean": [0.0, 0.0]}
 
     def function(x):
         calls.append(x.tolist())
         return {0.0: math.inf, 2.0: math.nan}.get(float(x[0]), 0.1)
 
     with evaluator(function, vectorize="loop") as evaluate:
-        evaluate.open_journal(path, {"objective": "f"})
+        evaluate.open_journal(path, search)
         before = evaluate(POPULATION, 0).fitness.tolist()
-    with path.open("a") as file:
-        file.write('{"generation": 0, "ind')  # torn
+    with path.open("ab") as file:
+        file.write(b"torn")
     with evaluator(function, vectorize="loop") as evaluate:
-        evaluate.open_journal(path, {"objective": "f"})
+        evaluate.open_journal(path, search)
         assert str(evaluate(POPULATION, 0).fitness.tolist()) == str(before)
         assert len(calls) == 3
         assert (evaluate.evaluations, evaluate.best[1]) == (3, 0.1)
         evaluate(POPULATION, 1)
     assert len(calls) == 6
-    first, *lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert first == {"objective": "f"}
-    assert [line["fitness"] for line in lines] == ["inf", "nan", 0.1] * 2
+    journal = Journal(path, search, 0)
+    journal.close()
+    assert str(journal.fitness.tolist()) == str([math.inf, math.nan, 0.1] * 2)
     with pytest.raises(CheckpointError, match="another run: expected objective = 'g'"):
-        evaluator(function, vectorize="loop").open_journal(path, {"objective": "g"})
-    path.write_text('{"objective": "f"}\n{}\n')
-    with pytest.raises(ValueError, match="expected an evaluation"):
-        evaluator(function, vectorize="loop").open_journal(path, {"objective": "f"})
+        Journal(path, {**search, "objective": "g"}, 0)
 
 
 @pytest.mark.parametrize(
@@ -373,19 +378,17 @@ def test_one_argument_needs_no_tuple_and_populations_and_dicts_get_it_too():
 
 @pytest.mark.parametrize("workers", [None, map])
 def test_whoever_is_killed_in_an_evaluation_has_those_before_it_on_the_disk(workers, tmp_path):
-    path, lines = tmp_path / "evaluations.jsonl", []
+    path, sizes = tmp_path / "evaluations.journal", []
 
     def function(x):
-        lines.append(path.read_bytes().count(b"\n"))  # what another process would read now
+        sizes.append(path.stat().st_size)  # what another process would read now
         return float(x.sum())
 
     with evaluator(function, vectorize="loop", workers=workers) as evaluate:
-        evaluate.open_journal(path, {"objective": "f"})
+        evaluate.open_journal(path, {"mean": [0.0, 0.0]})
         for generation in range(3):
             evaluate(POPULATION, generation)
-    assert lines[1:] == [
-        1 + evaluated for evaluated in range(1, 9)
-    ]  # and the line of the search
+    assert np.diff(sizes).tolist() == [8 + 8 + 8 + 1 + 2 * 8 + 4] * 8
 
 
 def test_a_journal_counts_a_failure_once_and_spares_no_other_candidate(tmp_path):
@@ -399,7 +402,7 @@ def test_a_journal_counts_a_failure_once_and_spares_no_other_candidate(tmp_path)
         population = population.clone()
         population[2] += moved
         with evaluator(function, vectorize="loop", catch=KeyError) as evaluate:
-            evaluate.open_journal(tmp_path / "evaluations.jsonl", {"objective": "f"})
+            evaluate.open_journal(tmp_path / "evaluations.journal", {"mean": [0.0, 0.0]})
             assert evaluate(population, 0).fitness[[0, 2]].tolist() == [1.0, 2.0 + 2 * moved]
             counts.append((evaluate.evaluations, evaluate.failures))
     assert counts == [(3, 1), (3, 1), (4, 1)]

@@ -26,7 +26,7 @@ def step(search, objective=sphere):
 
 
 def test_a_graph_is_refused_on_the_cpu():
-    search = make(device="cpu")
+    search = make(device="cpu", backend="cpu")
     with pytest.raises(
         ValueError, match="expected a search with backend 'cuda' for a CUDA graph, got 'cpu'"
     ):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cem import Evaluation, maximize, minimize
+from cem import Evaluation, Float, Int, maximize, minimize
 from cem.search.descent import Descent
 from cem.search.quadratic import QuadraticModel
 
@@ -213,6 +213,29 @@ class TestMinimize:
         )
         assert result.x[1] == 0.0
         assert result.fun < 1.001
+
+    def test_integers_and_steps_need_half_of_the_evaluations(self):
+        space = {
+            "rate": Float(1e-5, 1, log=True),
+            "layers": Int(1, 8),
+            "units": Int(1, 512, log=True),
+            "drop": Float(0, 0.5),
+            "share": Float(0, 1, step=1 / 16),
+        }
+
+        def loss(p):
+            assert isinstance(p["layers"], int)
+            error = math.log10(p["rate"] / 1e-3) ** 2 + 0.2 * math.log2(p["units"] / 32) ** 2
+            error += 3 * (p["drop"] - 0.1) ** 2
+            return error + 0.3 * abs(p["layers"] - 4) + abs(p["share"] - 0.25)
+
+        def evaluations(model):
+            options = {"budget": 2_000, "target": 1e-6, "model": model}
+            results = [minimize(loss, space, seed=seed, **options) for seed in range(3)]
+            assert all(result.reason == "target" for result in results)
+            return sum(result.evaluations for result in results)
+
+        assert 2 * evaluations("auto") < evaluations(None)
 
     def test_what_does_not_go_with_a_model_is_named(self):
         with pytest.raises(ValueError, match="'auto', 'quadratic' or None for model, got 'gp'"):

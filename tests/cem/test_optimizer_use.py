@@ -52,7 +52,7 @@ def test_arrays_come_out_where_an_array_went_in_and_the_search_is_that_of_a_tens
 
 
 def test_a_search_can_be_read():
-    search = make(np.ones(3), population_size=None)
+    search = make(np.ones(3), population_size=None, backend="cpu")
     assert repr(search) == (
         "CrossEntropyMethod(dim=3, batch_shape=(), population_size=7, full covariance, "
         "evolution paths, generation=0, backend='cpu', device='cpu', seed=1)"
@@ -171,7 +171,8 @@ class TestState:
 
 
 def test_candidates_asked_one_by_one_begin_with_the_first_of_each_generation():
-    search = CrossEntropyMethod(torch.zeros(3), 1.0, 6, maximize=False, seed=1)
+    options = {"maximize": False, "backend": "cpu", "seed": 1}
+    search = CrossEntropyMethod(torch.zeros(3), 1.0, 6, **options)
     for _ in range(3):
         whole, parts = search.ask(), [search.ask(count) for count in (1, 2, 3, 2)]
         assert torch.equal(torch.cat(parts)[:6], whole)

@@ -152,7 +152,7 @@ def test_environments_are_planned_for_side_by_side() -> None:
         return (plans - goals[..., None, None, :]).square().sum((-2, -1))
 
     goals = torch.tensor([[0.5, -0.5], [-0.9, 0.0], [0.0, 0.2]])
-    planner = make(cost, num_envs=3, iterations=8)
+    planner = make(cost, num_envs=3, iterations=8, num_elites=6)
     actions = steps(planner, 4, goals)[-1]
     assert torch.allclose(actions, goals, atol=0.05)
     assert planner.mean.shape == planner.best_plan.shape == (3, 5, 2)

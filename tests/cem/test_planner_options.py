@@ -144,7 +144,7 @@ def test_mppi_weighs_all_plans_and_keeps_its_deviation() -> None:
         "method": "mppi",
         "std": 0.1,
         "num_samples": 4000,
-        "num_elites": None,
+        "num_elites": 1.0,
         "keep": 0.0,
     }
     seen = plans_seen({**options, "iterations": 2, "temperature": 0.01}, {}, 1)

@@ -1,4 +1,3 @@
-import os
 import signal
 import threading
 import time
@@ -6,30 +5,37 @@ import time
 import pytest
 
 from cem import Interrupted, StopRequest
+from kernels.support.system import STOP_SIGNALS
+
+needs_hangup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
 
 
 @pytest.fixture(autouse=True)
 def _sighup_is_not_ignored():
+    if not hasattr(signal, "SIGHUP"):
+        yield
+        return
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_raises_the_flag_and_nothing_else(number):
     with StopRequest() as stop:
         assert not stop.requested
         stop.check()
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         assert (stop.requested, stop.signum) == (True, number)
         with pytest.raises(Interrupted):
             stop.check()
 
 
+@needs_hangup
 def test_a_signal_that_nohup_ignores_stays_ignored():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with StopRequest() as stop:
-        os.kill(os.getpid(), signal.SIGHUP)
+        signal.raise_signal(signal.SIGHUP)
         assert not stop.requested
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
@@ -59,17 +65,13 @@ def test_outside_the_main_thread_signals_are_left_alone():
 
 def test_the_first_of_several_signals_is_the_reason():
     with StopRequest() as stop:
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGHUP)
-        assert (stop.due, stop.signum) == ((2, signal.SIGTERM), signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGTERM)
+        assert (stop.due, stop.signum) == ((2, signal.SIGINT), signal.SIGINT)
 
 
 def test_afterwards_the_handlers_are_those_from_before():
-    before = [
-        signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    ]
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
     with StopRequest():
         assert signal.getsignal(signal.SIGTERM) != before[1]
-    assert [
-        signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    ] == before
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before

@@ -10,6 +10,7 @@ import pytest
 MODULES = [
     *("game.feature_sets", "game.rules", "play.controller"),
     *("play.own_features", "play.rollouts", "training.objective"),
+    *("game.positions", "record.placements", "view.played_game"),
 ]
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from kernels import CompilerMissingError
 from tetris import play_game, published, training
@@ -17,6 +16,7 @@ from tetris.play.controller import LinearController
 
 DOCS = Path(__file__).parents[2] / "docs"
 RUN_ELSEWHERE = {
+    "cluster.md": "cem/test_engines.py",
     "examples.md": "test_programs_of_pages.py",
     "gymnasium.md": "tetris/test_gymnasium_page.py",
     "index.md": "test_programs_of_pages.py",
@@ -27,7 +27,7 @@ RUN_ELSEWHERE = {
     "spaces.md": "test_programs_of_pages.py",
     "writing_a_kernel.md": "kernels/test_writing_a_kernel.py",
 }
-RUN_HERE = {"features.md", "scale.md", "training.md", "watching.md"}
+RUN_HERE = {"features.md", "training.md", "watching.md"}
 
 
 def blocks(page: str, language: str = "python") -> list[str]:
@@ -69,13 +69,6 @@ def test_the_feature_of_ones_own_plays_and_is_that_of_the_header(
     assert "PlayedGame of" in capsys.readouterr().out
     (shown,) = (block for block in blocks("features.md", "cpp") if "TETRIS_FEATURE" in block)
     assert shown.removeprefix("// mine.h\n") in header.read_text()
-
-
-def test_a_search_of_one_rank_is_distributed() -> None:
-    found = run(
-        "scale.md", objective=lambda x: (x - 3.0).square().sum(-1), mean=torch.zeros(2), std=1.0
-    )["result"]
-    assert torch.allclose(found.x, torch.full((2,), 3.0), atol=1e-3)
 
 
 def test_a_page_holds_the_player_of_a_replay(

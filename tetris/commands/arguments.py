@@ -20,7 +20,7 @@ from tetris.evaluation.comparison import score_table
 from tetris.evaluation.measurement import Trial
 from tetris.game.rules import RULES
 from tetris.play.controller import PUBLISHED, known_names
-from tetris.play.devices import DEVICES
+from tetris.play.devices import DEVICES, fall_back
 from tetris.play.own_features import run_header
 from tetris.training.settings import SETTINGS
 
@@ -227,9 +227,10 @@ def read_trials(arguments: argparse.Namespace, device: str) -> list[Trial]:
     trials = []
     for text in arguments.controllers:
         controller = resolve(text)
-        controller.names_on(rules)  # It raises if the controller cannot play.
+        names = controller.names_on(rules)  # It raises if the controller cannot play.
+        engine = fall_back(arguments.device, device, names, lookahead)
         label = controller_label(controller, text)
-        trials.append(Trial(label, controller, rules, device, arguments.seed, lookahead))
+        trials.append(Trial(label, controller, rules, engine, arguments.seed, lookahead))
     return trials
 
 

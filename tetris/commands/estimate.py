@@ -42,12 +42,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = parse_arguments(argv)
     with one_line_errors():
-        device = choose_device(arguments.device)
-        if device not in NATIVE:
+        trials = read_trials(arguments, choose_device(arguments.device))
+        if any(trial.device not in NATIVE for trial in trials):
             raise ValueError(
                 "expected a compiler for the C++ engine: in Python an estimate takes hours"
             )
-        trials = read_trials(arguments, device)
     # An estimate goes on until it has used both a number of seconds and a number of decisions.
     seconds = arguments.seconds or 0.0
     decisions = arguments.decisions or 0

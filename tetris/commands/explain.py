@@ -1,7 +1,7 @@
 """Explain what a controller plays on a board: the board with the piece, the best placements.
 
 The file has the board as text, the top row first, with . for empty and X for full cells; or a
-fumen string. A hyphen stands for the standard input.
+fumen string. In the answer # is the piece.
 
 python -m tetris explain --board board.txt --piece T
 python -m tetris explain dt20 --board board.txt --piece T --next S
@@ -25,8 +25,6 @@ from tetris.commands.command_line import Parser, one_line_errors, positive_int, 
 from tetris.game.positions import read_cells
 from tetris.game.rules import MAX_HEIGHT, MIN_HEIGHT
 from tetris.record.placements import PlacementTable, best_placement
-from tetris.view.game_view import GameTracker, scene_kinds
-from tetris.view.text import board_lines
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -69,16 +67,6 @@ def read_table(arguments: argparse.Namespace) -> PlacementTable:
     )
 
 
-def draw(table: PlacementTable) -> list[str]:
-    """Return the board with the chosen placement as lines of plain text."""
-    tracker = GameTracker(table.rules)
-    tracker.put_stack(table.rows)
-    height = table.rules.height
-    kinds = scene_kinds(tracker.scene(table.best, table.next_piece))
-    top_of_piece = table.best.landing_row + table.best.shape.height
-    return [line.rstrip() for line in board_lines(kinds[: max(height, top_of_piece)], height)]
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the board with the chosen placement, and the table of the best placements.
 
@@ -88,5 +76,5 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     with one_line_errors():
         table = read_table(arguments)
-    print("\n".join([*draw(table), *table.text_lines(arguments.top)]))
+    print("\n".join(table.text_lines(arguments.top)))
     return 0

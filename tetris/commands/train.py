@@ -15,7 +15,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 
+from cem import StopRequest
 from kernels.support import ranks
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
@@ -31,10 +33,10 @@ from tetris.report.evolution import write_evolution
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
 from tetris.training import Interrupted, TrainingResult
-from tetris.training.recipe import Recipe, make_recipe, read_settings
+from tetris.training.recipe import Recipe, read_settings
 from tetris.training.run_folder import RunFolder, load_run, new_folder
 from tetris.training.settings import SETTINGS
-from tetris.training.training import Training, prepare_engine, tensorboard_writer
+from tetris.training.training import Training, choose_recipe, prepare_engine, tensorboard_writer
 
 _CPU = "--device cpu in a new run"
 _WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")
@@ -99,6 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
         # In this context a signal such as Ctrl-C asks the training to stop.
         with training.stop:
+            announce_interrupts(training.stop)
             try:
                 return train(training, options)
             except OSError:
@@ -165,8 +168,7 @@ def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     settings = {name: value for name, value in vars(options).items() if name in SETTINGS}
     config = read_settings(options.config) if "config" in options else {}
     device_setting = (config | settings).get("device", AUTO)
-    device = choose_device(str(device_setting), _CPU)
-    recipe = make_recipe(device, config, settings)
+    recipe = choose_recipe(str(device_setting), config, settings, instead=_CPU)
     return recipe, new_folder(out, recipe.seed), True
 
 
@@ -219,9 +221,31 @@ def announce(training: Training) -> None:
         f"{recipe.total_generations} generations ({stages}), features "
         f"{feature_label(recipe.features)}, population {recipe.population}, "
         f"engine {recipe.device}, sampler {recipe.backend}, seed {recipe.seed}\n"
-        "lines per game of a generation's best candidate, best by chance, and of its elites:",
+        "lines per game in a generation, of its best candidate (partly luck) and the mean of "
+        "its elites:",
         file=sys.stderr,
     )
+
+
+def announce_interrupts(stop: StopRequest) -> None:
+    """Print at once that the first Ctrl-C was noticed, because the run may go on for seconds.
+
+    The context of ``stop`` has set the handler of the signal, and sets the one before it again.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return  # Here signals have no handlers.
+    handle = signal.getsignal(signal.SIGINT)
+    assert callable(handle)
+
+    def announce(number: int, frame: FrameType | None) -> None:
+        if not stop.requested:
+            # A handler can interrupt a print, which must not begin again. The terminal may be
+            # closed.
+            with suppress(OSError):
+                os.write(2, b"\nstopping after this step; Ctrl-C again ends at once\n")
+        handle(number, frame)
+
+    signal.signal(signal.SIGINT, announce)
 
 
 def announce_controller(training: Training, result: TrainingResult) -> None:

@@ -46,19 +46,17 @@ def replay_of(
     if isinstance(env, TetrisVectorEnv):
         single = env.single(game, seed, (options or {}).get("board"))
         numbers = [int(step[game]) for step in actions]
-        # In this mode the step after the end of a game places nothing.
-        skips = env.autoreset_mode is AutoresetMode.NEXT_STEP
-        return _record(single, numbers, env.max_placements, skips)
+        return _record(single, numbers, env.max_placements, env.autoreset_mode)
     if not isinstance(env.unwrapped, TetrisEnv):
         raise TypeError(f"expected an environment of tetris.envs, got {env!r}")
     single = copy.deepcopy(env.unwrapped)
     single.reset(seed=seed, options=options)
     limit = env.spec.max_episode_steps if env.spec else None
-    return _record(single, map(int, actions), limit)
+    return _record(single, map(int, actions), limit, AutoresetMode.SAME_STEP)
 
 
 def _record(
-    env: TetrisEnv, actions: Iterable[int], limit: int | None, skips: bool = False
+    env: TetrisEnv, actions: Iterable[int], limit: int | None, mode: AutoresetMode
 ) -> Replay:
     """Return the replay of actions in an environment that was reset.
 
@@ -66,7 +64,7 @@ def _record(
         env: The environment, which changes.
         actions: The actions.
         limit: Steps after which a game is truncated; None: never.
-        skips: Whether the action after the end of a game places nothing.
+        mode: What follows the end of a game.
     """
     placements: list[AfterState] = []
     boards: dict[int, Rows] = {}
@@ -74,9 +72,11 @@ def _record(
     steps = 0  # Of this game.
     for action in actions:
         if env.is_over or steps == limit:
+            if mode is AutoresetMode.DISABLED:
+                break
             env.reset()
             steps = 0
-            if skips:
+            if mode is AutoresetMode.NEXT_STEP:  # This action places nothing.
                 continue
         rows = env.rows
         last_landing = env.landing

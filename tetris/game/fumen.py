@@ -127,7 +127,7 @@ def read_fumen(text: str) -> list[FumenPage]:
         raise ValueError(f"expected a fumen that begins with {_PREFIX}, got {text[:20]!r}")
     try:
         return list(_pages([_DIGITS.index(digit) for digit in reversed(data)]))
-    except (IndexError, StopIteration, KeyError) as error:
+    except IndexError as error:
         raise ValueError(f"expected a whole fumen, got a damaged one: {text[:20]!r}") from error
 
 
@@ -137,6 +137,7 @@ def _read(digits: list[int], count: int) -> int:
 
 
 def _pages(digits: list[int]) -> Iterator[FumenPage]:
+    """Yield the pages of the digits of a fumen, in a list from the last one to the first."""
     field = np.zeros((HEIGHT + 1, WIDTH), dtype=np.int64)  # Row 0 is the garbage.
     unchanged_pages = 0
     while digits:
@@ -147,11 +148,9 @@ def _pages(digits: list[int]) -> Iterator[FumenPage]:
             field = field + difference
             if not difference.any():
                 unchanged_pages = _read(digits, 1)
-        number = _read(digits, 3)
-        color = number % 8
-        rotation = number // 8 % 4
-        position = number // 32 % _CELLS
-        flags = number // 32 // _CELLS
+        number, color = divmod(_read(digits, 3), 8)
+        number, rotation = divmod(number, 4)
+        flags, position = divmod(number, _CELLS)
         if flags & _COMMENT:
             length = _read(digits, 2)
             _read(digits, 5 * -(-length // 4))
@@ -175,9 +174,14 @@ def _read_difference(digits: list[int]) -> Cells:
 
 
 def _with_piece(page: FumenPage, color: int, rotation: int, position: int) -> FumenPage:
+    """Return a page with a piece; IndexError if the piece is not inside the field."""
     rows_from_top, x = divmod(position, WIDTH)
     shape, left, bottom = _rotations(PIECE_LETTERS.index(_COLORS[color]))[rotation]
-    return FumenPage(page.cells, shape, x + left, HEIGHT - 1 - rows_from_top + bottom)
+    column = x + left
+    row = HEIGHT - 1 - rows_from_top + bottom
+    if not (0 <= column <= WIDTH - shape.width and 0 <= row <= HEIGHT - shape.height):
+        raise IndexError("expected a piece inside the field")
+    return FumenPage(page.cells, shape, column, row)
 
 
 def _next_field(field: Cells, page: FumenPage, rises: bool, is_mirrored: bool) -> Cells:
@@ -209,21 +213,19 @@ def write_fumen(pages: Iterable[FumenPage]) -> str:
     """Return the fumen of pages; every piece comes to rest."""
     digits: list[int] = []
     previous = np.zeros((HEIGHT, WIDTH), dtype=np.int64)
-    unchanged_pages = _BASE  # Since the digit that counts them: then it is full.
-    place = 0  # Of that digit.
+    repeat: int | None = None  # Place of the digit that counts pages without a difference.
     flags = _COLORS_SET  # Of the first page.
     for page in pages:
         difference = page.cells - previous
-        if difference.any() or unchanged_pages == _BASE:
-            _write_difference(digits, difference)
-            unchanged_pages = _BASE
-            if not difference.any():
-                unchanged_pages = 1
-                place = len(digits)
-                digits.append(0)
+        is_unchanged = not difference.any()
+        if is_unchanged and repeat is not None and digits[repeat] < _BASE - 1:
+            digits[repeat] += 1
         else:
-            digits[place] = unchanged_pages
-            unchanged_pages += 1
+            _write_difference(digits, difference)
+            repeat = None
+            if is_unchanged:
+                repeat = len(digits)
+                digits.append(0)
         _write(digits, _piece_number(page) + 32 * _CELLS * flags, 3)
         previous = after_page(page)
         flags = 0

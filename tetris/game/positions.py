@@ -40,7 +40,8 @@ def read_cells(board: Board) -> npt.NDArray[np.bool_]:
     is_full: npt.NDArray[np.bool_] = cells != 0
     if is_full.any() and not is_full[0].any():
         raise ValueError(
-            "expected row 0 of the array to be the bottom of the stack, got no cell"
+            "expected row 0 of the array to be the bottom of the stack, got an empty row: "
+            "if the top row comes first, turn it over by board[::-1]"
         )
     return is_full
 
@@ -89,7 +90,7 @@ def read_board(board: Board, rules: Rules) -> Rows:
 
 def read_boards(boards: Any, rules: Rules, count: int) -> list[Rows]:
     """Return the stacks of so many games from `Boards`; see `read_board`."""
-    if isinstance(boards, str) or np.ndim(boards[0]) == 1:
+    if isinstance(boards, str) or (len(boards) and np.ndim(boards[0]) == 1):
         return [read_board(boards, rules)] * count
     stacks = [read_board(board, rules) for board in boards]
     if len(stacks) != count:
@@ -127,12 +128,12 @@ def read_pieces(pieces: str | Sequence[str | int], rules: Rules) -> tuple[int, .
 
 
 def _cells_of_drawing(text: str) -> npt.NDArray[np.bool_]:
-    lines = text.upper().split()
+    lines = text.split()
     if not lines:
         raise ValueError("expected a board with at least one row, got an empty text")
     for number, line in enumerate(lines, start=1):
         for character in line:
-            if character not in _EMPTY + _FULL:
+            if character.upper() not in _EMPTY + _FULL:
                 raise ValueError(
                     f"expected . for empty and X for full cells, got {character!r} in line "
                     f"{number} of the board"
@@ -142,7 +143,7 @@ def _cells_of_drawing(text: str) -> npt.NDArray[np.bool_]:
                 f"expected rows of the same width, got {len(lines[0])} cells in line 1 and "
                 f"{len(line)} in line {number}"
             )
-    return np.array([[cell in _FULL for cell in line] for line in reversed(lines)])
+    return np.array([[cell not in _EMPTY for cell in line] for line in reversed(lines)])
 
 
 def _cells_of_fumen(text: str) -> npt.NDArray[np.bool_]:

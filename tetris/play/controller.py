@@ -214,8 +214,8 @@ def published(name: str) -> LinearController:
     """Return a controller of the package.
 
     ``dellacherie``, ``bcts`` (or ``du``), ``bdu``, ``dt10`` and ``dt20`` are from the
-    literature; ``lee`` is the heuristic of many tutorials; ``best``, ``bertsekas`` and
-    ``anywidth`` were learned here. Case, blanks, hyphens and underscores do not matter:
+    literature; ``lee`` is the heuristic of many tutorials; ``best``, ``bertsekas``, ``sz``
+    and ``anywidth`` were learned here. Case, blanks, hyphens and underscores do not matter:
     ``"DT-20"`` is ``"dt20"``.
 
     Raises:

@@ -4,12 +4,14 @@ torch is imported on use only, so that the help of a command is fast.
 """
 
 import sys
+from collections.abc import Sequence
 
 from kernels import CompilerMissingError
 from kernels.loader import prebuilt
 from kernels.loader.cuda import CUDA_TORCH_REMEDY, find_nvcc
 from kernels.loader.toolchain import find_compiler
 from kernels.support.names import unknown_name
+from tetris.game.policy import Lookahead
 
 NATIVE = ("cpu", "cuda")
 """The engines in C++ and CUDA."""
@@ -51,13 +53,9 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
         if not prebuilt.read_index():
             find_compiler()
     except CompilerMissingError as error:
-        if requested != "auto":
+        if requested != AUTO:
             raise
-        print(
-            f"note: playing in Python, some thousand times slower than in C++: {error}",
-            file=sys.stderr,
-        )
-        return "python"
+        return _play_in_python(error)
     # It is imported here because that takes seconds, and Python plays without it.
     import torch
 
@@ -66,11 +64,45 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
     try:
         find_nvcc(torch.version.cuda)
     except CompilerMissingError as error:
-        if requested != "auto":
+        if requested != AUTO:
             raise
         print(f"note: playing on the CPU, not on the GPU: {error}", file=sys.stderr)
         return "cpu"
     return "cuda"
+
+
+def fall_back(requested: str, device: str, names: Sequence[str], lookahead: Lookahead) -> str:
+    """Return ``python`` if ``auto`` chose the CPU, whose engine lacks the features.
+
+    A wheel has the engines of the package's feature sets; others need a compiler. A note on
+    stderr says so.
+
+    Args:
+        requested: One of the engines, or ``auto``.
+        device: What `choose_device` returned for it.
+        names: The names of the features to play with.
+        lookahead: What the decisions know.
+    """
+    if requested != AUTO or device != "cpu":
+        return device
+    from tetris.play import engines
+
+    if engines.extension(tuple(names), lookahead).find():
+        return device
+    try:
+        find_compiler()
+    except CompilerMissingError as error:
+        return _play_in_python(error)
+    return device
+
+
+def _play_in_python(error: CompilerMissingError) -> str:
+    """Return ``python``, after a note on stderr that says why."""
+    print(
+        f"note: playing in Python, some thousand times slower than in C++: {error}",
+        file=sys.stderr,
+    )
+    return "python"
 
 
 def check_gpu(purpose: str, instead: str) -> None:

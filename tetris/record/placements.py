@@ -139,20 +139,47 @@ class PlacementTable:
         return np.array([number(after) for after in self.placements], dtype=np.int64)
 
     def __repr__(self) -> str:
-        """Return the best placements with their margins and what decides, as a table."""
+        """Return the board and the best placements as text; see `text_lines`."""
         return "\n".join(self.text_lines())
 
     def text_lines(self, most: int = _SHOWN_ROWS) -> list[str]:
-        """Return the table of at most so many placements as lines of text, the best first."""
+        """Return the board with the chosen placement, and a table of the best ones, as text.
+
+        In the board ``X`` is a cell of the stack and ``#`` one of the piece. The last column of
+        the table has the features that add most to the margin of a placement.
+
+        Args:
+            most: The most placements of the table.
+        """
         piece = PIECE_LETTERS[self.best.piece]
         known = "" if self.next_piece is None else f", next {PIECE_LETTERS[self.next_piece]}"
-        lines = [
+        if self.player.lookahead is Lookahead.EXPECTIMAX:
+            known = ", the best two compared by what may follow"
+        title = (
             f"{piece} on {self.rules.board}{known}: orientation {self.best.orientation}, "
-            f"column {self.best.column}",
-            "orientation  column  lines     value    margin  what decides",
-        ]
-        for index in self.ranking[:most]:
-            lines.append(self._line(index))
+            f"column {self.best.column}"
+        )
+        header = "orientation  column  lines     value    margin  what decides"
+        return [*self._drawing(), title, header, *map(self._line, self.ranking[:most])]
+
+    def _drawing(self) -> list[str]:
+        """Return the rows of the stack with the chosen placement, from the top."""
+        after = self.best
+        height = max(len(self.rows), after.landing_row + after.shape.height)
+        stack = np.zeros(height, dtype=np.int64)
+        stack[: len(self.rows)] = self.rows
+        lines = []
+        for y, row in reversed(list(enumerate(stack))):
+            piece_row = 0
+            if 0 <= y - after.landing_row < after.shape.height:
+                piece_row = after.shape.rows[y - after.landing_row] << after.column
+            line = ""
+            for x in range(self.rules.width):
+                if piece_row >> x & 1:
+                    line += "#"
+                else:
+                    line += "X" if row >> x & 1 else "."
+            lines.append(line)
         return lines
 
     def _line(self, index: int) -> str:
@@ -218,9 +245,9 @@ def best_placement(
     """Return how a controller values every placement of a piece on a board.
 
     Examples:
-        >>> table = best_placement("dt20", "XX.XXXXXXX", "I")
-        >>> table.best.orientation, table.best.column, table.best.lines
-        (0, 2, 1)
+        >>> table = best_placement("dt20", 4 * "XXXXXXXXX. ", "I")
+        >>> table.best.column, table.best.lines
+        (9, 4)
 
     Args:
         controller: A controller, its name, its file, or the folder of a run; see `resolve`.

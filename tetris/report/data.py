@@ -47,7 +47,7 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
 
     A stage is a part of the training on one board. It has the "board", such as "10x20", the
     index "place" of its first generation in the lists, and "dt20", the lines per game of the
-    best published controller on that board, for comparison.
+    best published controller on that board, for comparison. "score" is `_final_score`.
     """
     metrics = run.metrics  # One record per generation.
     first_generation = metrics[0]["generation"]
@@ -73,8 +73,18 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
         "decisions": list(itertools.accumulate(decisions)),
         "seconds": [_round_for_chart(record["elapsed_s"]) for record in metrics],
         "speed": speeds,
+        "score": _final_score(run),
         **curves,
     }
+
+
+def _final_score(run: RunRecord) -> list[float | None] | None:
+    """Return the score on the last board and its interval: lines per game, low and high."""
+    last_board = board(run.metrics[-1])
+    for score in reversed(run.scores):  # An estimate comes after a played score.
+        if (score["controller"], score["board"]) == (LEARNED, last_board):
+            return [score["lines_per_game"], *score["ci95"]]
+    return None
 
 
 def _round_for_chart(value: float | None) -> float | None:

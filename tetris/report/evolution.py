@@ -8,9 +8,19 @@ import torch
 
 from kernels.support.printable import counted
 from tetris import Policy, Rollout, Rules, Streams
+from tetris.evaluation.comparison import BEST_PUBLISHED, LEARNED, is_estimate
 from tetris.play.devices import NATIVE
+from tetris.record.numbers import format_lines
 from tetris.training.run_folder import RunRecord
-from tetris.view.game_view import FAINT, TEXT, GameTracker, board_kinds, scene_kinds, stack_rows
+from tetris.view.game_view import (
+    FAINT,
+    HEADROOM,
+    TEXT,
+    GameTracker,
+    board_kinds,
+    scene_kinds,
+    stack_rows,
+)
 from tetris.view.images import (
     GREY,
     Picture,
@@ -24,10 +34,11 @@ from tetris.view.images import (
 )
 
 _PLAY_SECONDS = 8.5  # Length of the play.
-_STILL_SECONDS = 1.5  # How long the last picture is shown.
+_STILL_SECONDS = 2.5  # How long the last picture is shown.
 _MOST_PER_SECOND = 20.0  # Pictures per second.
 _MIN_WIDTH = 800  # Pixels.
 _TEXT_SIZE = 26  # Height of the letters in pixels.
+_EMPTY_ROWS = HEADROOM - 1  # Rows above a board that the clip does not show.
 _STEP = 10  # Decisions between two looks at the games that choose the pieces.
 
 
@@ -79,9 +90,31 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
         if t % pieces_per_picture == 0:
             pictures.append(on_page([board.picture() for board in boards], gap=8))
     speed = min(_MOST_PER_SECOND, len(pictures) / _PLAY_SECONDS)
-    # At the end the last picture stays for a while.
-    still_pictures = pictures[-1:] * round(_STILL_SECONDS * speed)
-    return pictures + still_pictures, speed
+    # At the end the last picture stays for a while, with the score of the learned controller.
+    still_pictures = [_with_line(pictures[-1], _score_line(run))]
+    moving_pictures = [_with_line(picture, " ") for picture in pictures]
+    return moving_pictures + still_pictures * round(_STILL_SECONDS * speed), speed
+
+
+def _score_line(run: RunRecord) -> str:
+    """Return the score of a run's controller beside the best published one, or a blank."""
+    lines = {}
+    for score in run.scores:
+        if score["board"] == run.recipe.board and score["lines_per_game"]:
+            method = "an estimated " if is_estimate(score) else ""
+            lines[score["controller"]] = method + format_lines(score["lines_per_game"])
+    if LEARNED not in lines or BEST_PUBLISHED not in lines:
+        return " "
+    return (
+        f"{lines[LEARNED]} lines per game on {run.recipe.board}; "
+        f"{BEST_PUBLISHED}: {lines[BEST_PUBLISHED]}"
+    )
+
+
+def _with_line(picture: Picture, text: str) -> Picture:
+    """Return a picture with a line of text below it."""
+    line = on_page([text_picture(text, _TEXT_SIZE)], gap=8)
+    return column([picture, line], picture.shape[1])
 
 
 def _choose_pieces(
@@ -138,7 +171,7 @@ class _Board:
 
     def picture(self) -> Picture:
         """Return the board between its captions, in grey if the game is over."""
-        board = framed_board(self._kinds, self._cell)
+        board = framed_board(self._kinds, self._cell)[_EMPTY_ROWS * self._cell :]
         text = counted(self._tracker.lines, "line")
         color = TEXT
         if self._is_over:

@@ -76,7 +76,7 @@ function addChart(plot, make) {
 
 function redraw() {
   for (const chart of charts) chart.draw();
-  document.querySelector("a[download]").href = makeCsv();
+  document.querySelector("[data-csv]").href = makeCsv();
   zoom(state.zoom);
 }
 
@@ -107,6 +107,11 @@ function learning([plot]) {
     const [low, high] = [run.elite_threshold, run.generation_best];
     const elites = { color: "--series-1", dash: [7, 4] };
     const range = (place) => `${formatNumber(low[place])} – ${formatNumber(high[place])}`;
+    const lastStage = run.stages.at(-1).place;
+    const [score, ...interval] = run.score ?? [];
+    const overLastStage = (value) => run.generation.map((_, place) => (place < lastStage ? null : value));
+    const scored = { color: "--series-3", width: 2.5 };
+    const [from, to] = interval.map(overLastStage);
     const best = run.generation.map((_, place) => run.stages.findLast((stage) => stage.place <= place).dt20);
     return {
       name: "Learning curve",
@@ -116,6 +121,9 @@ function learning([plot]) {
         line("mean of the elites", run.elite_mean, elites),
         line("learned mean", run.learned_mean_fitness, { color: "--series-0", width: 2.5 }),
         ...(best.some((value) => value) ? [line("dt20, the best published linear controller", best, { color: "--series-2", dash: [14, 4] })] : []),
+        ...(score ? [line("final score", overLastStage(score), scored)] : []),
+        ...(score && interval[1] ? [{ ...makeSeries("its 95 % interval", xValues(run), {}, scored,
+          () => interval.map(formatNumber).join(" – ")), ...withGapsAtStages(run, { low: from, high: to }) }] : []),
         { ...makeSeries("elites, from worst to best", xValues(run), {}, elites, range), ...withGapsAtStages(run, { low, high }) },
       ],
     };
@@ -169,10 +177,22 @@ function speed(plots) {
   addCurves(plots, () => "speed", yTitle, { name: "Throughput", yTitle, zero: true });
 }
 
+/** Saves what a figure shows as a picture, on the page's colour. */
+function savePicture(figure) {
+  const canvas = document.createElement("canvas"), drawn = figure.querySelector("canvas");
+  Object.assign(canvas, { width: drawn.width, height: drawn.height });
+  const context = canvas.getContext("2d");
+  context.fillStyle = color("--page");
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(drawn, 0, 0);
+  Object.assign(document.createElement("a"), { href: canvas.toDataURL(), download: `${figure.dataset.chart}.png` }).click();
+}
+
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 const FIGURES = { learning, curves, spread, speed };
 for (const figure of document.querySelectorAll("figure[data-chart]")) {
   figure.querySelector(".whole").addEventListener("click", () => zoom(null));
+  figure.querySelector(".picture").addEventListener("click", () => savePicture(figure));
   FIGURES[figure.dataset.chart](figure.querySelectorAll(".plot"));
 }
 redraw();

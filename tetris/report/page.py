@@ -66,6 +66,7 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
         several=len(runs) > 1,
         repeated=len(distinct_settings) < len(runs),
         verdict=_verdict(first_run),
+        comparison=_comparison(runs, names) if len(runs) > 1 else None,
         badge=_badge(first_run) if running else None,
         tiles=_tiles(first_run),
         bars=data.weight_bars(first_run),
@@ -105,7 +106,7 @@ def _list_row(path: Path) -> list[str]:
         return [running, str(error), *[""] * 5]
     return [
         running,
-        _verdict(run) or "not scored yet",
+        _verdict(run) or ("not scored yet" if run.recipe.score_decisions else "not scored"),
         run.recipe.preset,
         run.recipe.board,
         f"{run.generations:,} of {run.recipe.total_generations:,}",
@@ -149,6 +150,21 @@ def _verdict(run: RunRecord) -> str | None:
         return None
     board = run.recipe.board if run.recipe.board in boards else boards[-1]
     return verdict([score for score in scores if score["board"] == board])
+
+
+def _comparison(runs: Sequence[RunRecord], names: Sequence[str]) -> str:
+    """Return a text with the scores of runs on the board of the first one, the best first."""
+    board = runs[0].recipe.board
+    lines = {}
+    for name, run in zip(names, runs, strict=True):
+        for score in run.scores:
+            if (score["controller"], score["board"]) == (LEARNED, board):
+                lines[name] = score["lines_per_game"] or score["ci95"][0]
+    if not lines:
+        return "Training runs compared"
+    best_first = sorted(lines, key=lambda name: -lines[name])
+    scores = ", ".join(f"{name} {format_lines(lines[name])}" for name in best_first)
+    return f"Best: {best_first[0]}. Lines per game on {board}: {scores}"
 
 
 def _badge(run: RunRecord) -> str:

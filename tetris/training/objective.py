@@ -28,7 +28,7 @@ from tetris import (
     Streams,
     feature_names,
 )
-from tetris.play.devices import choose_device
+from tetris.play.devices import choose_device, fall_back
 from tetris.play.splitting import BURN_IN, SplitRollout
 from tetris.training.recipe import Recipe
 
@@ -153,7 +153,8 @@ class LinesPerGame:
         self._split = split
         self._burn_in = burn_in
         self._decisions = check_integer("decisions", decisions, 1)
-        self._device = choose_device(device)
+        engine = choose_device(device)
+        self._device = fall_back(device, engine, self.names, self._lookahead)
 
     def __call__(self, candidates: Tensor, generation: int = 0) -> Tensor:
         """Return the fitness of weight vectors: float64, shape (N,), without a gradient.

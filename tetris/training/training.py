@@ -4,17 +4,21 @@ The learned weights are the mean of the last distribution, or the average of mea
 length 1.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from cem import (
     Callback,
     CEMConfig,
     Checkpointer,
     CrossEntropyMethod,
+    GenerationRecord,
     MetricsWriter,
     ProgressBar,
     StopRequest,
@@ -28,7 +32,7 @@ from kernels.loader.extension import Extension, build_missing
 from kernels.ops import library
 from tetris import LinearController, Policy, Rollout, Streams, feature_names
 from tetris.play import engines as native
-from tetris.play.devices import NATIVE, check_gpu, choose_device
+from tetris.play.devices import NATIVE, check_gpu, choose_device, fall_back
 from tetris.record.numbers import format_lines
 from tetris.training import reference_check
 from tetris.training.objective import run_objective, unit_length
@@ -78,7 +82,7 @@ def train(
             GPU.
     """
     all_settings = {**settings, "preset": preset, "seed": seed}
-    recipe = make_recipe(choose_device(device), all_settings)
+    recipe = choose_recipe(device, all_settings)
     folder = new_folder(None if out is None else Path(out), recipe.seed)
     prepare_engine(recipe)
     training = Training(recipe, folder, time_limit_s)
@@ -89,6 +93,22 @@ def train(
     if controller is None:
         raise RuntimeError(f"expected a generation within {time_limit_s} s, got none")
     return controller
+
+
+def choose_recipe(
+    requested: str, *layers: Mapping[str, Setting], instead: str = "--device cpu"
+) -> Recipe:
+    """Return the recipe of some settings, with the engine that plays here for a requested one.
+
+    Args:
+        requested: One of the engines, or ``auto``.
+        layers: The settings, as `make_recipe` takes them.
+        instead: Options to recommend in the error if there is no GPU.
+    """
+    recipe = make_recipe(choose_device(requested, instead), *layers)
+    names = feature_names(recipe.features, recipe.rules.width)
+    device = fall_back(requested, recipe.device, names, recipe.lookahead)
+    return recipe if device == recipe.device else make_recipe(device, *layers)
 
 
 def prepare_engine(recipe: Recipe) -> None:
@@ -223,6 +243,15 @@ class Training(Callback):
             stop=self.stop,
             costs=[stage.cost for _, stage in recipe.schedule],
         )
+
+    def on_generation(self, record: GenerationRecord) -> None:
+        """Print where the board changes: scores on two boards cannot be compared."""
+        schedule = self.recipe.schedule
+        boards = [stage.rules.board for _, stage in schedule[record.generation - 1 :][:2]]
+        if len(set(boards)) > 1:
+            line = f"from generation {record.generation + 1} on games are played on {boards[1]}"
+            with suppress(OSError, ValueError):  # The terminal may be closed.
+                tqdm.write(line, file=sys.stderr)
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
         """Write ``controller.json`` with every checkpoint, to inspect a run that trains."""

@@ -8,6 +8,12 @@ const counted = (value, what) => `${number(value)} ${what}${value === 1 ? "" : "
 const randomSeed = () => String(crypto.getRandomValues(new Uint32Array(1))[0]);
 const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 
+/** Opens a dialog with the focus on one of its elements. The attribute autofocus would take the focus from a page around this one. */
+function showDialog(dialog, element) {
+  find(dialog).showModal();
+  find(element).focus();
+}
+
 // What a link may say after its #.
 const LINK = {
   board: /^([4-9]|10)x([4-9]|1\d|2[0-4])$/, rule: /^(published|clear-on-overflow|original)$/, pieces: /^(uniform|bag|[IOTZSJL]{1,7})$/,
@@ -39,7 +45,7 @@ class Race {
     this.choose(Math.max(0, this.agents.findIndex(({ name }) => name === by)));
     this.listen((target, event, act) => target.addEventListener(event, act));
     // In a frame the keys are those of the page around it until somebody clicks here.
-    if (window.parent === window) find("#start").showModal();
+    if (window.parent === window) showDialog("#start", "#play");
     else find("#open").hidden = false;
     find("#home").hidden = window.parent !== window || !location.protocol.startsWith("http");
     requestAnimationFrame((now) => this.frame(now, now));
@@ -118,7 +124,7 @@ class Race {
     find("#link").value = location.href;
     find("#local").hidden = !isFile;
     drawCard(find("#card"), this, [verdict, ...facts], isFile ? location.hash : location.href);
-    find("#end").showModal();
+    showDialog("#end", "#verdict");
   }
 
   async read(file) {
@@ -181,7 +187,7 @@ class Race {
       for (const end of ["pointerup", "pointerleave", "pointercancel"]) on(button, end, () => this.held.delete(button.dataset.act));
     }
     for (const dialog of document.querySelectorAll("dialog")) on(dialog, "close", () => this.play(dialog));
-    on(find("#open"), "click", () => find("#start").showModal());
+    on(find("#open"), "click", () => showDialog("#start", "#play"));
     on(find("#share"), "click", () => {
       const text = `Tetris, ${this.score} on the same pieces. Yours: ${location.href}`;
       Promise.resolve().then(() => navigator.clipboard.writeText(text)) // a page from http has no clipboard

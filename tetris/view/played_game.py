@@ -67,7 +67,8 @@ class PlayedGame:
         """Return the page of a player for a notebook."""
         page = html.escape(player_page(self.replay(), self.controller.name))
         return (
-            f'<iframe srcdoc="{page}" style="width: 100%; height: 40rem; border: 0"></iframe>'
+            f'<iframe srcdoc="{page}" title="A game" '
+            'style="width: 100%; height: 40rem; border: 0"></iframe>'
         )
 
     def __repr__(self) -> str:
@@ -95,9 +96,9 @@ def play_game(
     thousand pieces per second.
 
     Examples:
-        >>> game = play_game("dt20", pieces="IOO", board="XX........")
+        >>> game = play_game("dt20", pieces="IO", board=4 * "XXXXXXXXX. ")
         >>> game.lines
-        1
+        4
 
     Args:
         controller: A controller, its name, its file, or the folder of a run; see `resolve`.

@@ -20,11 +20,13 @@ import torch
 from measure.table import MEASUREMENTS, command
 
 from kernels import BuildError, CompilerMissingError
+from kernels.loader import prebuilt
 from kernels.support import ranks
 from kernels.support.progress import progress
 from tetris.commands import command_line, train
 from tetris.play import devices
 from tetris.play.controller import known_names
+from tetris.training import training
 from tetris.training.recipe import make_recipe
 from tetris.training.settings import SETTINGS
 
@@ -156,7 +158,7 @@ def test_a_run_has_the_defaults_that_its_help_names(monkeypatch: pytest.MonkeyPa
     assert named == {"preset": "quick", "backend": "auto", "device": "auto"}
     asked: list[str] = []
     monkeypatch.setattr(
-        train, "choose_device", lambda device, _: asked.append(device) or "python"
+        training, "choose_device", lambda device, _: asked.append(device) or "python"
     )
     recipe, _, _ = train.choose_run(train.parse_arguments([]))
     assert asked == [named.pop("device")]
@@ -171,6 +173,18 @@ def test_auto_falls_back_to_python_without_a_compiler_and_says_why(
     (line,) = capsys.readouterr().err.splitlines()
     assert "slower" in line
     assert "/nowhere/c++" in line
+
+
+def test_auto_plays_features_in_python_that_a_wheel_has_no_engine_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CXX", "/nowhere/c++")
+    monkeypatch.setenv("CEM_TETRIS_CACHE", str(tmp_path))
+    monkeypatch.setattr(prebuilt, "read_index", lambda: {"another library": ""})
+    assert training.choose_recipe("auto", {"features": "holes"}).device == "python"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "slower" in line
+    assert training.choose_recipe("cpu", {"features": "holes"}).device == "cpu"
 
 
 @pytest.mark.usefixtures("gpu_and_nvcc")

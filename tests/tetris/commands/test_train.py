@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +14,9 @@ from typing import Any
 
 import pytest
 import torch
-from sample_runs import TINY, metrics_of
+from sample_runs import TINY, make_run, metrics_of
 
+from cem import StopRequest
 from cem.run.callbacks import MetricsWriter, RunPlan
 from tetris import LinearController, Rules
 from tetris.commands import train
@@ -287,3 +290,22 @@ def test_a_report_that_fails_is_a_note_and_the_run_is_kept(
     assert line == f"note: no {tmp_path / 'a' / 'report.html'}: KeyError: 'lines'"
     assert LinearController.load(tmp_path / "a" / "controller.json").provenance["score"]
     assert not (tmp_path / "a" / "report.html").exists()
+
+
+def test_a_change_of_board_is_printed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_run(tmp_path / "a", curriculum="5x6:1:20,5x6:1:20,5x7:1:30")
+    printed = [line for line in capsys.readouterr().err.splitlines() if "games are" in line]
+    assert printed == ["from generation 3 on games are played on 5x7"]
+
+
+def test_the_first_interrupt_is_answered_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    with StopRequest() as stop:
+        train.announce_interrupts(stop)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.requested
+        assert "stopping after this step; Ctrl-C again ends at once" in capfd.readouterr().err
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert capfd.readouterr().err == ""

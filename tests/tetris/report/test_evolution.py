@@ -43,7 +43,7 @@ def test_three_generations_play_the_same_pieces(
     assert by_board[0] == by_board[1] == by_board[2]
     assert {each.shape for each in pictures} == {pictures[0].shape}
     assert pictures[0].shape[1] >= 800
-    assert len(pictures) / speed == pytest.approx(0.5 + 1.5, abs=0.1)
+    assert len(pictures) / speed == pytest.approx(0.5 + 2.5, abs=0.1)
     first = pictures[-1][:, : pictures[-1].shape[1] // 3]
     assert ((first >= GREY) & (first < 2 * GREY)).any(), (
         "the first generation's game is over, and grey"

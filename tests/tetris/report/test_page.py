@@ -49,7 +49,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
 def test_pages_are_whole_and_ask_nothing_of_a_network(run: RunRecord) -> None:
     for page in (report_page([run]), report_page([run, run])):
         elements = Elements(page)
-        assert elements.links == []
+        assert {str(link)[0] for link in elements.links} == {"#"}
         assert len(set(elements.ids)) == len(elements.ids)
         without_banner = page.replace("/*! https://github.com/leeoniya/uPlot", "", 1)
         assert not re.search(r"https?:|fetch\(|import\s|@import|url\(", without_banner)
@@ -64,6 +64,7 @@ def test_charts_hold_the_metrics(run: RunRecord) -> None:
         {"board": "5x6", "place": 0, "dt20": None},
         {"board": "5x7", "place": 2, "dt20": None},
     ]
+    assert values["score"] is None  # It is on 10x10, and no generation was.
     assert values["generation"] == [1, 2, 3]
     assert values["decisions"] == [5 * 2 * 20, 5 * 2 * 40, 5 * 2 * 70]
     for key in (
@@ -120,8 +121,25 @@ def test_settings_and_versions_are_shown(run: RunRecord) -> None:
 
 
 def test_a_run_without_scores_says_so(tmp_path: Path) -> None:
-    page = report_page([load_run(make_run(tmp_path / "bare", scored=False))])
-    assert "Nothing was measured yet" in page
+    run = load_run(make_run(tmp_path / "bare", scored=False))
+    assert "Not scored, as --score-decisions 0 asks." in report_page([run])
+    later = replace(run, recipe=replace(run.recipe, score_decisions=10))
+    assert "Not scored yet" in report_page([later])
+
+
+def test_a_comparison_opens_with_the_best_run_and_the_curve_has_the_score(
+    run: RunRecord,
+) -> None:
+    recipe = replace(run.recipe, board="10x10")
+    score = {**run.scores[0], "board": "5x7", "lines_per_game": 9.0, "ci95": [8.0, 10.0]}
+    better_score = {**run.scores[0], "lines_per_game": 9000.0}
+    provenance = {**run.controller.provenance, "score": [better_score, score]}
+    better_controller = replace(run.controller, provenance=provenance)
+    worse = replace(run, name="a", recipe=recipe)
+    better = replace(run, name="b", recipe=recipe, controller=better_controller)
+    page = report_page([worse, better])
+    assert "<h1>Best: b. Lines per game on 10x10: b 9,000, a 4,748</h1>" in page
+    assert [values["score"] for values in chart_data(page)["runs"]] == [None, [9.0, 8.0, 10.0]]
 
 
 def test_a_comparison_says_what_differs_and_shows_equal_measurements_once(

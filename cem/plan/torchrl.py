@@ -1,0 +1,101 @@
+"""A planner of TorchRL that plans by `cem.Planner`.
+
+It takes the place of `torchrl.modules.CEMPlanner`, the actor of an environment of which a model
+is known: pip install "cem-tetris[worldmodel]".
+"""
+
+import math
+from typing import Any
+
+import torch
+from tensordict import TensorDict, TensorDictBase
+from torch import Tensor
+from torchrl.envs.utils import step_mdp
+from torchrl.modules.planners.common import MPCPlannerBase
+
+from cem.plan.planner import Planner
+
+
+class CemPlanner(MPCPlannerBase):
+    """Plans in an environment of TorchRL and writes the first action of the best plan.
+
+    It remembers the last plan. An episode begins where "is_init" is true, which TorchRL's
+    ``InitTracker`` sets, and where the batch size changes.
+    """
+
+    def __init__(
+        self,
+        env: Any,
+        planning_horizon: int,
+        *,
+        reward_key: Any = ("next", "reward"),
+        action_key: Any = "action",
+        **options: Any,
+    ) -> None:
+        """Make a planner.
+
+        Args:
+            env: The model, an environment that takes any batch size.
+            planning_horizon: The number of actions of a plan.
+            reward_key: The entry of the reward.
+            action_key: The entry of the action.
+            **options: More arguments of ``Planner``, such as ``num_samples`` and
+                ``iterations``.
+        """
+        super().__init__(env=env, action_key=action_key)
+        self._horizon = planning_horizon
+        self._reward_key = reward_key
+        self._action_key = action_key
+        self._options = options
+        self._planner: Planner | None = None
+        self._batch_size = torch.Size()
+
+    def planning(self, tensordict: TensorDictBase) -> Tensor:
+        """Return the first action of the best plan, shape (*batch, A)."""
+        planner = self._planner
+        if planner is None or self._batch_size != tensordict.batch_size:
+            planner = self._make_planner(tensordict)
+        elif "is_init" in tensordict:
+            planner.reset(tensordict["is_init"].flatten())
+        state = tensordict.reshape(-1).to_dict()
+        action: Tensor = planner.plan(state)
+        return action.reshape(*tensordict.batch_size, *self.action_spec.shape)
+
+    def _make_planner(self, tensordict: TensorDictBase) -> Planner:
+        """Make, keep and return a planner for the batch size of a state."""
+        space = self.action_spec.space
+        options: dict[str, Any] = {
+            "graph": False,
+            "device": self.action_spec.device,
+            "std": 1.0,
+        }
+        bounds = None
+        if space is not None and space.low.isfinite().all() and space.high.isfinite().all():
+            bounds = (space.low.flatten(), space.high.flatten())
+            del options["std"]
+        self._batch_size = tensordict.batch_size
+        self._planner = Planner(
+            self._cost,
+            horizon=self._horizon,
+            action_dim=math.prod(self.action_spec.shape),
+            bounds=bounds,
+            num_envs=tensordict.numel(),
+            expand_state=True,
+            maximize=True,
+            **{**options, **self._options},
+        )
+        return self._planner
+
+    def _cost(self, state: dict[str, Any], plans: Tensor) -> Tensor:
+        """Return the sums of rewards until an episode ends, shape (B, N)."""
+        tensordict = TensorDict(state, batch_size=plans.shape[:2])
+        total = plans.new_zeros(plans.shape[:2])
+        is_running = torch.ones_like(total, dtype=torch.bool)
+        for action in plans.unbind(-2):
+            shaped = action.unflatten(-1, self.action_spec.shape)
+            tensordict = self.env.step(tensordict.set(self._action_key, shaped))
+            reward = tensordict[self._reward_key].squeeze(-1)
+            total = total + reward * is_running
+            is_running = is_running & ~tensordict["next", "done"].squeeze(-1)
+            tensordict = step_mdp(tensordict)
+        return total

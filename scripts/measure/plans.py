@@ -1,0 +1,196 @@
+"""Plan in learned latent models by `cem.Planner`, and by the solvers of stable-worldmodel.
+
+pip install stable-worldmodel==0.1.1
+
+python scripts/measure plans --json plans.json
+
+Six models are trained here, each in a process of its own. The defaults of `cem.Planner` were
+chosen on the first three; the others show them. A plan has 5 actions of 5 or 10 numbers. Its
+figure is its cost divided by the cost of doing nothing, the median of 50 problems. All plans
+are clamped into the bounds before that. "ours_half" has half the samples.
+
+A solver of stable-worldmodel has two settings of its elites (`topk`), the default of 30 and a
+tenth of the samples, and two models, of which one clamps actions and the other one does not.
+The best of the four plans is compared. Predictive sampling has the samples of all iterations in
+its only one. If the package is not installed, only ours is measured.
+"""
+
+import argparse
+import contextlib
+import importlib.metadata
+import io
+import itertools
+import math
+import multiprocessing
+import statistics
+from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from cem import Planner
+from kernels.support.system import usable_cores
+from measure.latent_models import (
+    ACTION_BOUND,
+    BLOCK,
+    HORIZON,
+    SYSTEMS,
+    LatentModel,
+    make_problems,
+    train,
+)
+from measure.provenance import Measured
+
+CELLS = ((300, 30), (300, 10), (100, 10), (100, 5), (64, 3))
+"""Samples and iterations."""
+SHOWN = tuple(SYSTEMS)[3:]
+"""The systems on which no default was chosen."""
+PEERS = ("cem", "icem", "mppi", "predictive_sampling")
+PACKAGE = "stable-worldmodel"
+
+_MODULE = "stable_worldmodel"
+_SEED = 1
+_PROBLEMS = 50
+_BOUNDS = (-ACTION_BOUND, ACTION_BOUND)
+
+
+class Problems(NamedTuple):
+    """Problems in the model of a system: latent states of starts and goals, (P, 2, L)."""
+
+    model: LatentModel
+    latents: Tensor
+    action_dim: int
+
+    def cost(self, latents: Tensor, plans: Tensor) -> Tensor:
+        """Return the costs of plans (P, N, HORIZON, A), shape (P, N), clamped into bounds."""
+        return self.free_cost(latents, plans.clamp(*_BOUNDS))
+
+    def free_cost(self, latents: Tensor, plans: Tensor) -> Tensor:
+        """Return the costs of plans (P, N, HORIZON, A), shape (P, N)."""
+        start, goal = latents.unsqueeze(1).unbind(-2)
+        starts = start.expand(*plans.shape[:2], -1)
+        imagined = self.model.imagine(starts, plans)
+        return (imagined[..., -1, :] - goal).square().sum(-1)
+
+    def score(self, plans: Tensor) -> float:
+        """Return the median cost of plans (P, HORIZON, A) over that of doing nothing."""
+        pairs = torch.stack([plans, torch.zeros_like(plans)], dim=1)
+        costs = self.cost(self.latents, pairs)
+        ratios: list[float] = (costs[:, 0] / costs[:, 1]).tolist()
+        return statistics.median(ratios)
+
+
+class CostModel(NamedTuple):
+    """A model as the solvers of stable-worldmodel take it."""
+
+    problems: Problems
+    clamps: bool
+
+    def get_cost(self, info: dict[str, Tensor], plans: Tensor) -> Tensor:
+        """Return the costs of plans (P, N, HORIZON, A), shape (P, N)."""
+        # Every plan has a copy of its problem.
+        latents = info["latents"][:, 0]
+        cost = self.problems.cost if self.clamps else self.problems.free_cost
+        return cost(latents, plans)
+
+
+def solve_by_planner(problems: Problems, samples: int, iterations: int) -> Tensor:
+    """Return the best plans of a planner with its defaults, shape (P, HORIZON, A)."""
+    planner = Planner(
+        problems.cost,
+        horizon=HORIZON,
+        action_dim=problems.action_dim,
+        action_block=BLOCK,
+        bounds=_BOUNDS,
+        num_envs=_PROBLEMS,
+        num_samples=samples,
+        iterations=iterations,
+        seed=_SEED,
+    )
+    planner.plan(problems.latents)
+    return planner.best_plan
+
+
+def solve_by_peer(peer: Any, problems: Problems, clamps: bool, **options: Any) -> Tensor:
+    """Return the plans of a solver of stable-worldmodel, shape (P, HORIZON, A)."""
+    model = CostModel(problems, clamps)
+    solver = peer(model, batch_size=_PROBLEMS, seed=_SEED, **options)
+    low, high = _BOUNDS
+    space = gymnasium.spaces.Box(low, high, (_PROBLEMS, problems.action_dim))
+    config = SimpleNamespace(horizon=HORIZON, action_block=BLOCK)
+    solver.configure(action_space=space, n_envs=_PROBLEMS, config=config)
+    with contextlib.redirect_stdout(io.StringIO()):
+        plans: Tensor = solver.solve({"latents": problems.latents})["actions"]
+    return plans
+
+
+def measure_peers(problems: Problems, samples: int, iterations: int) -> dict[str, float]:
+    """Return the scores of the solvers of stable-worldmodel, each with its best settings."""
+    from stable_worldmodel import solver as peers
+
+    settings = [
+        {"num_samples": samples, "n_steps": iterations, "topk": topk}
+        for topk in (30, max(2, samples // 10))
+    ]
+    all_samples = [{"num_samples": samples * iterations}]
+    candidates = {
+        "cem": (peers.CEMSolver, settings),
+        "icem": (peers.ICEMSolver, settings),
+        "mppi": (peers.MPPISolver, settings),
+        "predictive_sampling": (peers.PredictiveSamplingSolver, all_samples),
+    }
+    scores: dict[str, float] = {}
+    for name, (peer, choices) in candidates.items():
+        for options, clamps in itertools.product(choices, (True, False)):
+            plans = solve_by_peer(peer, problems, clamps, **options)
+            scores[name] = min(scores.get(name, math.inf), problems.score(plans))
+    return scores
+
+
+def measure_system(name: str) -> dict[str, float]:
+    """Return the figures of a system, by the name of a cell and a solver."""
+    torch.set_num_threads(1)
+    system = SYSTEMS[name]
+    model = train(system, _SEED)
+    latents = make_problems(model, system, _SEED + 1, _PROBLEMS)
+    problems = Problems(model, latents, system.action_dim)
+    figures: dict[str, float] = {}
+    for samples, iterations in CELLS:
+        scores = {
+            "ours": problems.score(solve_by_planner(problems, samples, iterations)),
+            "ours_half": problems.score(solve_by_planner(problems, samples // 2, iterations)),
+        }
+        if find_spec(_MODULE) is not None:
+            scores |= measure_peers(problems, samples, iterations)
+        cell = f"plans.{name}.{samples}x{iterations}"
+        figures |= {f"{cell}.{solver}": score for solver, score in scores.items()}
+    return figures
+
+
+def count_wins(figures: dict[str, float], ours: str) -> int:
+    """Return in how many cells of shown systems a solver of ours beats all others."""
+    wins = 0
+    for name, (samples, iterations) in itertools.product(SHOWN, CELLS):
+        cell = f"plans.{name}.{samples}x{iterations}"
+        best = min(figures[f"{cell}.{peer}"] for peer in PEERS)
+        wins += figures[f"{cell}.{ours}"] < best
+    return wins
+
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return the costs of plans in all systems; see this module's docstring."""
+    figures: dict[str, float] = {}
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(usable_cores(), context) as pool:
+        for of_system in pool.map(measure_system, SYSTEMS):
+            figures |= of_system
+    data: dict[str, Any] = {"problems": _PROBLEMS}
+    if find_spec(_MODULE) is not None:
+        figures["plans.cells_ahead"] = count_wins(figures, "ours")
+        figures["plans.cells_ahead_by_half"] = count_wins(figures, "ours_half")
+        data["versions"] = {PACKAGE: importlib.metadata.version(PACKAGE)}
+    return Measured(figures, data)

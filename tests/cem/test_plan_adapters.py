@@ -1,0 +1,87 @@
+"""Tests of the planner inside stable-worldmodel and TorchRL."""
+
+from types import SimpleNamespace
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from cem.plan.stable_worldmodel import CemSolver
+
+CONFIG = SimpleNamespace(horizon=3, action_block=2)
+
+
+class PointModel:
+    """A point that the first two numbers of an action move, and that should reach a goal."""
+
+    def get_cost(self, info, plans):
+        assert info["goal"].shape[:2] == plans.shape[:2]
+        return (info["goal"] - plans[..., :2].sum(2)).square().sum(-1)
+
+
+class ModelWithActor(PointModel):
+    """A model whose actor proposes the number of actions that it has been shown."""
+
+    def get_action(self, info, horizon, prefix_actions):
+        shown = 0 if prefix_actions is None else prefix_actions.shape[1]
+        return torch.full((len(info["goal"]), horizon, 4), 0.1 * shown)
+
+
+def make_solver(num_envs=3, model=None, **options):
+    solver = CemSolver(model or PointModel(), num_samples=100, n_steps=10, **options)
+    space = gymnasium.spaces.Box(-1.0, 1.0, (num_envs, 2))
+    solver.configure(action_space=space, n_envs=num_envs, config=CONFIG)
+    return solver
+
+
+class TestCemSolver:
+    def test_plans_of_some_environments_reach_the_goals(self):
+        goals = np.array([[1.5, -2.0], [0.0, 0.5]])
+        outputs = make_solver()({"goal": goals, "name": np.array(["a", "b"])})
+        assert outputs["actions"].shape == (2, 3, 4)
+        reached = outputs["actions"][..., :2].sum(1).numpy()
+        assert np.abs(reached - goals).max() < 0.15
+        assert max(outputs["costs"]) < 0.03
+        assert outputs["actions"].abs().max() <= 1.0
+
+    def test_batches_of_environments_are_the_same_plans(self):
+        info = {"goal": torch.randn(3, 2, generator=torch.Generator().manual_seed(1))}
+        plans = [make_solver(batch_size=size).solve(info)["actions"] for size in (None, 2)]
+        assert torch.equal(*plans)
+
+    @pytest.mark.parametrize(("model", "rest"), [(PointModel(), 0.0), (ModelWithActor(), 0.1)])
+    def test_plans_begin_with_those_of_the_caller(self, model, rest):
+        # Without deviation a plan is the one to begin with.
+        solver = make_solver(model=model, std=0.0)
+        init = torch.full((3, 1, 4), 0.5)
+        actions = solver.solve({"goal": torch.zeros(3, 2)}, init_action=init)["actions"]
+        expected = torch.tensor([0.5, rest, rest]).view(1, 3, 1).expand(3, 3, 4)
+        assert torch.allclose(actions, expected)
+
+    def test_bounds_of_normalised_actions_are_those_of_the_caller(self):
+        solver = make_solver(bounds=(-2.0, 2.0))
+        actions = solver.solve({"goal": torch.full((3, 2), 6.0)})["actions"]
+        assert 1.8 < actions[..., :2].max() <= 2.0
+
+    def test_discrete_actions_are_refused(self):
+        space = gymnasium.spaces.Discrete(5)
+        with pytest.raises(TypeError, match="expected a Box of actions, got Discrete"):
+            CemSolver(PointModel()).configure(action_space=space, n_envs=1, config=CONFIG)
+
+
+class TestCemPlanner:
+    def make_env(self):
+        pytest.importorskip("torchrl")
+        from torchrl.envs import PendulumEnv
+
+        return PendulumEnv(device="cpu")
+
+    def test_planner_writes_actions_within_the_spec(self):
+        env = self.make_env()
+        from cem.plan.torchrl import CemPlanner
+
+        planner = CemPlanner(env, 5, num_samples=20, iterations=2, seed=1)
+        rollout = env.rollout(3, planner)
+        assert rollout["action"].shape == (3, 1)
+        assert rollout["action"].abs().max() <= 2.0
