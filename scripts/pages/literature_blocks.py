@@ -35,14 +35,14 @@ NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 1
 """The noise schedules of the searches: the beginning of their name, and their name in pages."""
 
 
-_JASKOWSKI = "Jaskowski, Szubert, Liskowski & Krawiec (2015)"
+_JASKOWSKI = "Jaskowski et al. (2015)"
 SZ_PLAYERS = (
     ("hand-made", "Szita & Szepesvari (2010)", "183.0", "hand_made"),
     ("Bertsekas' features, cross-entropy method", _JASKOWSKI, "146.2", "bertsekas"),
     ("Bertsekas' features, CMA-ES", _JASKOWSKI, "180.1", ""),
     ("3x3 n-tuples, temporal differences", _JASKOWSKI, "219.4", ""),
     ("3x3 n-tuples, VD-CMA-ES, 100 million games", _JASKOWSKI, "230.2", ""),
-    ("a network of value estimates", "Elfwing, Uchibe & Doya (2018)", "263", ""),
+    ("a network of value estimates", "Elfwing et al. (2018)", "263", ""),
     ("4x4 n-tuples, four million weights", _JASKOWSKI, "294.8", ""),
     ("`sz`: `dt_step_pairs`, cross-entropy method", "here", "-", "sz"),
 )
