@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 40_890,
-    ("tetris", PYTHON): 41_400,
-    ("tetris", NATIVE): 52_500,
-    ("kernels", PYTHON): 19_000,
-    ("kernels", NATIVE): 45_480,
-    ("scripts", PYTHON): 22_700,
-    ("tests", PYTHON + NATIVE): 122_100,
+    ("cem", PYTHON): 52_700,
+    ("tetris", PYTHON): 46_600,
+    ("tetris", NATIVE): 54_950,
+    ("kernels", PYTHON): 19_050,
+    ("kernels", NATIVE): 45_520,
+    ("scripts", PYTHON): 25_800,
+    ("tests", PYTHON + NATIVE): 131_200,
 }
 WORDS = 22_000  # of README and docs
 
