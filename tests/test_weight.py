@@ -20,12 +20,12 @@ PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
     ("cem", PYTHON): 52_700,
-    ("tetris", PYTHON): 46_600,
+    ("tetris", PYTHON): 47_250,
     ("tetris", NATIVE): 54_950,
     ("kernels", PYTHON): 19_050,
     ("kernels", NATIVE): 45_520,
-    ("scripts", PYTHON): 25_800,
-    ("tests", PYTHON + NATIVE): 131_200,
+    ("scripts", PYTHON): 26_200,
+    ("tests", PYTHON + NATIVE): 131_600,
 }
 WORDS = 22_000  # of README and docs
 
