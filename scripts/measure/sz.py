@@ -5,6 +5,7 @@ python scripts/measure sz sz runs/bertsekas --json sz.json
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from measure.provenance import Measured
 from tetris import Rollout, Streams, resolve
@@ -34,25 +35,31 @@ def lane_shares(trial: Trial) -> list[list[float]]:
     return [list(lane) for lane in zip(*shares, strict=True)]
 
 
-def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return lines per game of the players, with the intervals of 95 % as ranges."""
+def score_hand_made(device: str) -> dict[str, Any]:
+    """Return the score of the hand-made player, with a normal interval of 95 %."""
     games = HAND_MADE_GAMES if device == "cuda" else HAND_MADE_GAMES // 50
     lines = play_hand_made(games, SEED, device).double()
     mean = float(lines.mean())
-    error = float(lines.std()) / games**0.5
-    name = "sz.hand_made.lines_per_game"
-    figures = {name: mean}
-    ranges = {name: [mean - _NORMAL_95 * error, mean + _NORMAL_95 * error]}
-    scores = [{"player": "hand-made", "games": games, "lines_per_game": mean, "error": error}]
+    margin = _NORMAL_95 * float(lines.std()) / games**0.5
+    return {"games": games, "lines_per_game": mean, "ci95": [mean - margin, mean + margin]}
+
+
+def score_controller(source: str, device: str) -> dict[str, Any]:
+    """Return the score and the lanes of a controller."""
+    trial = Trial(Path(source).stem, resolve(source), RULES, device, SEED)
+    score = measure_score(trial, Limit(games=CONTROLLER_GAMES)).to_dict()
+    del score["weights"]  # They are in the file of the controller.
+    return score | {"lanes": lane_shares(trial)}
+
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return lines per game of the players, with the intervals of 95 % as ranges."""
+    scores = {"hand_made": score_hand_made(device)}
     for source in arguments.controllers:
-        label = Path(source).stem
-        trial = Trial(label, resolve(source), RULES, device, SEED)
-        result = measure_score(trial, Limit(games=CONTROLLER_GAMES))
-        score = result.to_dict()
-        name = f"sz.{label}.lines_per_game"
-        figures[name] = score["lines_per_game"]
-        ranges[name] = score["ci95"]
-        # The controllers themselves have thousands of weights.
-        score = {key: value for key, value in score.items() if key != "weights"}
-        scores.append(score | {"lanes": lane_shares(trial)})
+        scores[Path(source).stem] = score_controller(source, device)
+    figures = {}
+    ranges = {}
+    for name, score in scores.items():
+        figures[f"sz.{name}.lines_per_game"] = score["lines_per_game"]
+        ranges[f"sz.{name}.lines_per_game"] = score["ci95"]
     return Measured(figures, {"ranges": ranges, "scores": scores})

@@ -67,9 +67,9 @@ def sz_players() -> str:
 def sz_lanes() -> str:
     """Return a Markdown table of the lanes of the controller sz."""
     result = load_all("sz")[-1]
-    (score,) = (score for score in result.data["scores"] if score.get("controller") == "sz")
+    lanes = result.data["scores"]["sz"]["lanes"]
     rows = [
-        [f"ready for {piece}", *(f"{lane[index]:.0%}" for lane in score["lanes"])]
+        [f"ready for {piece}", *(f"{lane[index]:.0%}" for lane in lanes)]
         for index, piece in enumerate("SZ")
     ]
     header = ["columns", *(f"{left} and {left + 1}" for left in range(0, 10, 2))]

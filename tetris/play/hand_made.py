@@ -73,11 +73,11 @@ class HandMadePlayer:
         has_ended = torch.zeros_like(kinds, dtype=torch.bool)
         for kind, shape in _UPRIGHT.items():
             games = (kinds == kind).nonzero().squeeze(1)
-            dropped, has_overflown = _drop(self.columns[games], shape, left_columns[games])
+            dropped, overflows = _drop(self.columns[games], shape, left_columns[games])
             after, lines = _remove_full_rows(dropped, shape.height)
             self.columns[games] = after
-            self.lines[games] += lines.masked_fill(has_overflown, 0)
-            has_ended[games] = has_overflown
+            self.lines[games] += lines.masked_fill(overflows, 0)
+            has_ended[games] = overflows
         lines_of_ended = self.lines[has_ended]
         self.columns = self.columns[~has_ended]
         self.middle_kind = self.middle_kind[~has_ended]
@@ -86,7 +86,10 @@ class HandMadePlayer:
 
 
 def play_hand_made(games: int, seed: int = 1, device: str = "cpu") -> Tensor:
-    """Return the lines of games of the hand-made player on random pieces, shape (games,)."""
+    """Return the lines of games of the hand-made player on random pieces, shape (games,).
+
+    The games are in the order in which they end.
+    """
     generator = torch.Generator(device).manual_seed(seed)
     player = HandMadePlayer.begin(games, device)
     lines = []
