@@ -22,7 +22,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "tdmpc2": {
         "num_samples": 512,
         "iterations": 6,
-        "num_elites": 64,
+        "num_elites": 0.125,
         # TD-MPC2 multiplies values by 0.5, where others divide costs by a temperature.
         "temperature": 2.0,
         "std": 2.0,

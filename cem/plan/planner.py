@@ -174,7 +174,7 @@ class Planner:
         space = make_space(self.horizon, self.action_dim, block, bounds, self.options, like)
         space.set_noise(noise, self.options.beta, self.options.bound_handling)
         update = Update(self.options, space.first_std, maximize, self.backend)
-        self._first_mean = space.first_mean
+        self.space = space
         self._search = Search(plan_cost, space, noise, update, self.options)
         self._memory = make_memory(
             space.first_mean, self.num_envs or 1, self.options.num_reused
@@ -230,7 +230,7 @@ class Planner:
         envs: Any = ...
         if env_ids is not None:
             envs = self._read_envs(env_ids)
-        mean[envs] = self._first_mean
+        mean[envs] = self.space.first_mean
         elites[envs] = math.nan
         self._remember(self._memory._replace(mean=mean, elites=elites))
 

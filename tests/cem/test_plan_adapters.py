@@ -20,6 +20,15 @@ class PointModel:
         return (info["goal"] - plans[..., :2].sum(2)).square().sum(-1)
 
 
+class OneHotModel:
+    """The more actions of a plan are the goal, the lower its cost; two are a block."""
+
+    def get_cost(self, info, plans):
+        assert (plans.unflatten(-1, (2, 5)).sum(-1) == 1).all()
+        is_goal = torch.nn.functional.one_hot(info["goal"], 5).repeat(1, 1, 1, 2)
+        return -(plans * is_goal).sum((-2, -1))
+
+
 class ModelWithActor(PointModel):
     """A model whose actor proposes the number of actions that it has been shown."""
 
@@ -64,10 +73,50 @@ class TestCemSolver:
         actions = solver.solve({"goal": torch.full((3, 2), 6.0)})["actions"]
         assert 1.8 < actions[..., :2].max() <= 2.0
 
-    def test_discrete_actions_are_refused(self):
-        space = gymnasium.spaces.Discrete(5)
-        with pytest.raises(TypeError, match="expected a Box of actions, got Discrete"):
-            CemSolver(PointModel()).configure(action_space=space, n_envs=1, config=CONFIG)
+    def test_a_search_begins_in_the_middle_or_with_the_actions_of_the_caller(self):
+        solver = make_solver(bounds=(0.0, 3.0))
+        mean, std = solver.init_action_distrib(2, torch.full((2, 1, 4), 0.5))
+        expected = torch.tensor([0.5, 1.5, 1.5]).view(1, 3, 1).expand(2, 3, 4)
+        assert torch.equal(mean, expected)
+        assert torch.equal(std, torch.ones(2, 3, 4))
+        assert torch.equal(solver.init_action_distrib(2)[0], torch.full((2, 3, 4), 1.5))
+
+    def test_options_may_have_the_names_of_stable_worldmodel(self):
+        model = PointModel()
+        own = CemSolver(model, num_samples=100, num_elites=12, std=0.5)
+        other = CemSolver(cost=model, num_samples=100, topk=12, var_scale=0.5)
+        plans = []
+        for solver in (own, other):
+            space = gymnasium.spaces.Box(-1.0, 1.0, (3, 2))
+            solver.configure(action_space=space, n_envs=3, config=CONFIG)
+            plans.append(solver.solve({"goal": torch.ones(3, 2)})["actions"])
+        assert torch.equal(*plans)
+
+    @pytest.mark.parametrize(
+        "space", [gymnasium.spaces.Discrete(5), gymnasium.spaces.MultiDiscrete([5, 5])]
+    )
+    def test_discrete_actions_are_one_hot_vectors_to_the_model(self, space):
+        solver = CemSolver(OneHotModel(), num_samples=100, n_steps=10)
+        solver.configure(action_space=space, n_envs=2, config=CONFIG)
+        outputs = solver.solve({"goal": torch.tensor([[1], [4]])})
+        expected = torch.tensor([1, 4]).view(2, 1, 1).expand(2, 3, 2)
+        assert torch.equal(outputs["actions"], expected)
+        assert outputs["costs"] == [-6.0, -6.0]
+        frequencies = outputs["mean"][0].unflatten(-1, (2, 5))
+        assert torch.allclose(frequencies.sum(-1), torch.ones(2, 3, 2))
+        assert frequencies[0, ..., 1].min() > 0.5
+
+    def test_discrete_plans_begin_with_those_of_the_caller(self):
+        solver = CemSolver(OneHotModel(), num_samples=4, n_steps=1, std=0.0)
+        solver.configure(action_space=gymnasium.spaces.Discrete(5), n_envs=1, config=CONFIG)
+        init = torch.tensor([[[3, 2]]])
+        actions = solver.solve({"goal": torch.tensor([[1]])}, init_action=init)["actions"]
+        assert torch.equal(actions[:, :1], init)
+
+    def test_unknown_action_spaces_are_named(self):
+        space = gymnasium.spaces.MultiBinary(2)
+        with pytest.raises(TypeError, match=r"expected \(low, high\).*got MultiBinary"):
+            CemSolver(PointModel()).configure(action_space=space, n_envs=2, config=CONFIG)
 
 
 class TestCemPlanner:

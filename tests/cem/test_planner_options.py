@@ -260,6 +260,21 @@ def test_wrong_options_are_named(options: Any, message: str) -> None:
         make(**options)
 
 
+@pytest.mark.parametrize(
+    ("method", "elites"), [("cem", 4), ("icem", 4), ("mppi", 40), ("tdmpc2", 5)]
+)
+def test_a_method_has_a_share_of_elites_among_any_number_of_plans(
+    method: str, elites: int
+) -> None:
+    planner = make(method=method)
+    planner.plan(STATE)
+    assert planner.elite_plans.shape == (3, elites, 5, 2)
+
+
+def test_tdmpc2_has_64_elites_among_its_512_plans() -> None:
+    assert choose_options("tdmpc2", {}).elite_count == 64
+
+
 @pytest.mark.parametrize("options", [{}, {"method": "tdmpc2"}, {"knots": 3, "beta": 1.0}])
 class TestGraph:
     pytestmark = ON_A_GPU
