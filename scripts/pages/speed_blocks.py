@@ -261,8 +261,6 @@ def environments() -> str:
             is_on_gpu = engine.startswith("cuda")
             if is_on_gpu == has_gpu:
                 games = int(match["games"] or 1)
-                slowest, fastest = result.data["ranges"][figure]
-                spread = f"{count(slowest)} to {count(fastest)}"
-                rows.append([_ENVIRONMENTS[engine], f"{games:,}", count(speed), spread])
-    header = ["environment", "games", "placements/s, median", "range"]
+                rows.append([_ENVIRONMENTS[engine], f"{games:,}", count(speed)])
+    header = ["environment", "games", "placements/s, median"]
     return with_provenance(markdown(header, rows), *results)
