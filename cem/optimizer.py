@@ -555,7 +555,8 @@ class CrossEntropyMethod:
         It has ``settings``, which are compared on loading, ``generation``, and copies on the
         CPU of the tensors of ``cem.core.state.State`` that a generation changes. If candidates
         of an incomplete population were told, it also has ``told_candidates`` and
-        ``told_fitness``. Other candidates that were asked for are not saved.
+        ``told_fitness``, and ``asked``, the number of candidates after which the next
+        ``ask(n)`` goes on.
         """
         with self._lock:
             state = self.snapshot().state_dict()
@@ -563,6 +564,13 @@ class CrossEntropyMethod:
                 candidates, fitness = self._join_parts()
                 state["told_candidates"] = candidates.cpu()
                 state["told_fitness"] = fitness.cpu()
+                # Candidates that were asked for but not told are asked for again, if they are
+                # those after all that were told.
+                count = len(candidates)
+                is_in_order = self._drawn is not None and torch.equal(
+                    candidates, self._drawn[:count]
+                )
+                state["asked"] = count if is_in_order else self._asked
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -589,7 +597,8 @@ class CrossEntropyMethod:
         if "told_candidates" in state:
             told = state["told_candidates"].to(self.device, copy=True)
             self._parts = [(told, state["told_fitness"].to(self.device, copy=True))]
-            self._asked = self._num_told = len(told)
+            self._num_told = len(told)
+            self._asked = state.get("asked", len(told))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_lock": None}

@@ -51,6 +51,7 @@ OPTIONAL = {
     **{"envs": {"pygame"}, "view": {"imageio_ffmpeg"}, "report": {"matplotlib"}},
     "cem": {"optuna"},
     "plan": {"tensordict", "torchrl"},
+    "search": {"matplotlib"},
 }
 """What the rooms use of the extras, where it is installed."""
 

@@ -104,7 +104,8 @@ class Options:
     @property
     def num_reused(self) -> int:
         """The number of elites that are candidates again."""
-        return math.ceil(self.keep * self.elite_count)
+        # An iteration also has the mean, and at least one vector that is drawn.
+        return min(math.ceil(self.keep * self.elite_count), min(self.sizes) - 2)
 
     @property
     def sizes(self) -> list[int]:

@@ -25,6 +25,8 @@ from cem.plan.states import is_of_numpy, read_state
 from cem.plan.update import Update
 from kernels.support.checks import check_integer
 
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 
 class Planner:
     """A controller that plans some actions ahead in every step and executes the first one.
@@ -303,8 +305,14 @@ class Planner:
         count = self.num_envs or 1
         if ids.dtype == torch.bool and ids.shape == (count,):
             ids = ids.nonzero().squeeze(-1)
+        is_integer = ids.numel() == 0 or ids.dtype not in (torch.bool, *_FLOATS)
         is_inside = (ids >= 0) & (ids < count)
-        if ids.dim() != 1 or not is_inside.all() or len(ids.unique()) < len(ids):
+        if (
+            ids.dim() != 1
+            or not is_integer
+            or not is_inside.all()
+            or len(ids.unique()) < len(ids)
+        ):
             expected = f"a mask of shape ({count},), or different environments below {count}"
             raise ValueError(f"expected {expected}, got {ids.tolist()}")
         return ids.to(self.device, torch.int64)
@@ -321,7 +329,10 @@ class Planner:
         """Return plans of shape (*leading, horizon, A), with a dimension of environments."""
         action_size = self.action_dim * (self.action_block or 1)
         shape = (*leading, self.horizon, action_size)
-        tensor = check_shape(name, plans, shape).to(self.device)
+        tensor = check_shape(name, plans, shape)
+        if tensor.device.type == "cpu":  # nothing waits for other devices
+            self.space.check_plans(name, tensor)
+        tensor = tensor.to(self.device)
         return tensor.unsqueeze(0) if self.num_envs is None else tensor
 
     def _remember(self, memory: Memory) -> None:

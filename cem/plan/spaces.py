@@ -102,6 +102,11 @@ class BoxSpace:
         """Return the vectors (..., d) of plans (..., horizon, A)."""
         return plans.flatten(-2).to(self.first_mean.dtype).clamp(*self.bounds)
 
+    def check_plans(self, name: str, plans: Tensor) -> None:
+        """Raise ValueError if plans (..., horizon, A) from outside cannot be encoded."""
+        if plans.isnan().any():
+            raise ValueError(f"expected {name} without NaN, got {plans.tolist()}")
+
     def as_candidate(self, mean: Tensor) -> Tensor:
         """Return the vector of the plan that a mean stands for; both have shape (..., d)."""
         return mean
@@ -229,6 +234,13 @@ class CategoricalSpace(BoxSpace):
     def encode(self, plans: Tensor) -> Tensor:
         """Return the vectors (..., d) of plans (..., horizon, A)."""
         return self._indicate(plans.flatten(-2).long())
+
+    def check_plans(self, name: str, plans: Tensor) -> None:
+        """Raise ValueError if plans (..., horizon, A) have numbers that are no values."""
+        values = plans.flatten(-2)
+        is_value = (values == values.round()) & (values >= 0)
+        if not (is_value & (values <= self._largest.cpu())).all():
+            raise ValueError(f"expected {name} of the values from 0 on, got {plans.tolist()}")
 
     def as_candidate(self, mean: Tensor) -> Tensor:
         """Return the vector of the likeliest plan."""

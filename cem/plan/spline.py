@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+_ROUNDING = 1e-4  # the error of a time that was computed in float32
+
 
 def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
     """Return the matrix that maps the knots of a spline to its values at some times.
@@ -21,7 +23,8 @@ def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
     times = times.double().clamp(0, knots - 1)
     identity = torch.eye(knots, dtype=torch.float64)
     if kind == "zero":
-        return identity[times.long()]
+        # A time that rounding has put just before a knot is that of the knot.
+        return identity[(times + _ROUNDING).long().clamp(max=knots - 1)]
     left = times.long().clamp(max=knots - 2)
     share = (times - left).unsqueeze(-1)
     start = identity[left]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cem.core.checks import outside
+from cem.core.checks import draw_seed, outside
 from cem.run.checkpoint import CheckpointError
 from kernels.support import system
 from kernels.support.files import check_own, write_text
@@ -41,7 +41,8 @@ def locked(folder: Path) -> Iterator[None]:
 def agree(folder: Path, seed: int | None, population_size: int) -> dict[str, Any]:
     """Return the seed and the population that the search of a folder began with.
 
-    In a new folder they are those of the call, which are written there.
+    In a new folder they are those of the call, which are written there; a seed is drawn for a
+    call without one.
 
     Args:
         folder: The folder.
@@ -54,6 +55,8 @@ def agree(folder: Path, seed: int | None, population_size: int) -> dict[str, Any
     path = folder / _NAME
     check_own(path)
     if not path.exists():
+        if seed is None:
+            seed = draw_seed(None)
         chosen = {"seed": seed, "population_size": population_size}
         write_text(path, json.dumps(chosen) + "\n")
         return chosen

@@ -162,10 +162,10 @@ class Journal:
             raise OSError(error.errno, message, str(self._path)) from error
 
 
-def read_evaluations(path: Path) -> tuple[Any, Any]:
-    """Return the candidates of a journal, shape (n, dim), and their fitness, shape (n,).
+def read_evaluations(path: Path) -> tuple[str, Any, Any]:
+    """Return the objective's name in a journal, the candidates, and their fitness.
 
-    The fitness of one that failed is NaN.
+    Candidates have shape (n, dim); the fitness, shape (n,), of one that failed is NaN.
 
     Raises:
         CheckpointError: If a record is damaged.
@@ -174,12 +174,14 @@ def read_evaluations(path: Path) -> tuple[Any, Any]:
     with path.open("rb") as file:
         header = file.readline()
     try:
-        record = _record_type(json.loads(header))
+        search = json.loads(header)
+        record = _record_type(search)
+        name = str(search["objective"])
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path}: expected a journal, got {header[:80]!r}") from error
     records = _read_records(path, record, len(header))
     records = records[_has_ended(records)]
-    return records["x"], records["fitness"]
+    return name, records["x"], records["fitness"]
 
 
 def _record_type(search: Mapping[str, Any]) -> Any:

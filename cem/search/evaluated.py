@@ -20,6 +20,7 @@ import numpy as np
 
 from cem.core.bounds import ends_of
 from cem.core.checks import as_real, outside
+from cem.core.config import CEMConfig
 from cem.run.constraints import Constraints
 from cem.run.journal import read_evaluations
 from cem.space import Float, Int, Space
@@ -71,6 +72,11 @@ class Evaluations(NamedTuple):
         ranking = self.ranking(maximize)
         if std is None:
             std = self.candidates[ranking].std(0)
+            if not (std > 0).all():
+                equal = np.flatnonzero(std == 0).tolist()
+                raise ValueError(
+                    f"expected std: evaluated points do not differ in the parameters {equal}"
+                )
         std = np.asarray(std, dtype=np.float64)
         count = math.ceil(_BETTER * len(ranking))
         weights = math.log(count + 0.5) - np.log(np.arange(1, count + 1))
@@ -88,16 +94,20 @@ class Evaluations(NamedTuple):
         return order[is_known[order]]
 
 
-def read_evaluated(source: Any, space: Space | None, bounds: Any) -> Evaluations:
+def read_evaluated(
+    source: Any, space: Space | None, bounds: Any, integers: Any, maximize: bool
+) -> Evaluations:
     """Return the evaluations of a source, or of a list of sources, as candidates.
 
-    Points outside the bounds are left out, with a warning.
+    Points outside the bounds, or between integers or steps, are left out, with a warning.
 
     Args:
         source: A pair of points and their values, a ``Result``, a study of Optuna, the path of
             a journal or of the folder of a ``checkpoint``, or a list of these.
         space: The named parameters; None: points are vectors.
         bounds: The bounds of the candidates' numbers, or None.
+        integers: The integers of vectors, as in ``CEMConfig``, or None.
+        maximize: Whether a greater value is better in the search.
 
     Raises:
         TypeError: If a source is none of these.
@@ -105,7 +115,7 @@ def read_evaluated(source: Any, space: Space | None, bounds: Any) -> Evaluations
             lie outside the bounds.
     """
     sources = source if isinstance(source, list) else [source]
-    parts = [_read_source(part, space) for part in sources]
+    parts = [_read_source(part, space, maximize) for part in sources]
     dims = {candidates.shape[1] for candidates, _ in parts if len(candidates)}
     if len(dims) != 1:
         raise ValueError(f"expected evaluated points of one size, got the sizes {sorted(dims)}")
@@ -117,13 +127,18 @@ def read_evaluated(source: Any, space: Space | None, bounds: Any) -> Evaluations
         low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
         numbers = candidates[:, : low.size] if low.ndim else candidates
         is_inside &= ((numbers >= low) & (numbers <= high)).all(1)
+    if space is None and integers is not None:
+        columns = CEMConfig(integers=integers).integers_of(candidates.shape[1])
+        is_inside &= (candidates[:, columns] == np.round(candidates[:, columns])).all(1)
     if not is_inside.any():
         raise ValueError(
-            f"expected evaluated points within the bounds, got none of {len(fitness)}"
+            f"expected evaluated points within the bounds, on integers and steps, got none of "
+            f"{len(fitness)}"
         )
     if not is_inside.all():
         warnings.warn(
-            f"{(~is_inside).sum()} of {len(fitness)} evaluated points are outside the bounds",
+            f"{(~is_inside).sum()} of {len(fitness)} evaluated points are outside the bounds, "
+            "or between integers or steps",
             RuntimeWarning,
             stacklevel=outside(),
         )
@@ -135,19 +150,23 @@ def read_evaluated(source: Any, space: Space | None, bounds: Any) -> Evaluations
     return Evaluations(candidates[is_inside], fitness)
 
 
-def _read_source(source: Any, space: Space | None) -> Evaluations:
+def _read_source(source: Any, space: Space | None, maximize: bool) -> Evaluations:
     """Return the evaluations of one source."""
     if isinstance(source, (str, Path)):
-        return _read_journals(Path(source))
+        return _read_journals(Path(source), space)
     if hasattr(source, "trials"):
         points, values = _read_study(source, space)
+        _check_direction("study", source.directions[0].name == "MAXIMIZE", maximize)
     elif hasattr(type(source), "evaluated"):
+        _check_direction("result", source._maximize, maximize)
         points, values = source.evaluated
     elif isinstance(source, tuple) and len(source) == 2:
         points, values = source
     else:
         raise TypeError(f"expected {_FORMS} for evaluated, got {source!r}")
     candidates = encode_points(points, space)
+    if hasattr(values, "to_numpy"):  # a Series, whose index may be any
+        values = values.to_numpy()
     fitness = as_real("evaluated values", values).double().cpu().numpy()
     if fitness.shape != candidates.shape[:1]:
         raise ValueError(
@@ -163,7 +182,9 @@ def encode_points(points: Any, space: Space | None) -> Any:
     Named parameters are dicts, or a table of columns: a dict of sequences, or a DataFrame.
     """
     if space is None:
-        if isinstance(points, (list, tuple)):
+        if hasattr(points, "to_numpy"):
+            points = points.to_numpy()
+        elif isinstance(points, (list, tuple)):
             points = np.array(points)
         candidates = as_real("evaluated points", points).double().cpu().numpy()
         if candidates.ndim != 2:
@@ -181,7 +202,7 @@ def encode_points(points: Any, space: Space | None) -> Any:
 
 
 def _encode_point(point: Any, space: Space) -> Any:
-    """Return the candidate of named parameters, NaN if a number is out of its range."""
+    """Return the candidate of named parameters, NaN if a number cannot be one of them."""
     if not isinstance(point, Mapping) or not point.keys() >= space.columns.keys():
         names = ", ".join(space.columns)
         raise ValueError(f"expected evaluated points with a value for {names}, got {point!r}")
@@ -190,7 +211,16 @@ def _encode_point(point: Any, space: Space) -> Any:
         is_number = isinstance(number, (Float, Int))
         if is_number and not number.low <= point[name] <= number.high:
             return np.full(space.dim, math.nan)
-    return space.encode(point)
+    point = {name: point[name] for name in space.columns}
+    encoded = space.encode(point)
+    decoded = space.decode(encoded)
+    for name, value in point.items():
+        is_on_grid = not isinstance(value, (int, float)) or math.isclose(
+            value, decoded[name], rel_tol=1e-6, abs_tol=1e-12
+        )
+        if not is_on_grid:
+            return np.full(space.dim, math.nan)
+    return encoded
 
 
 def _read_study(study: Any, space: Space | None) -> tuple[Any, Any]:
@@ -206,20 +236,40 @@ def _read_study(study: Any, space: Space | None) -> tuple[Any, Any]:
     for trial in study.trials:
         if trial.state.is_finished() and trial.params.keys() >= space.columns.keys():
             points.append({name: trial.params[name] for name in space.columns})
-            results: Sequence[float] = trial.values or [math.nan]
+            results: Sequence[float] = [math.nan]
+            # A trial that was pruned has an intermediate value.
+            if trial.state.name == "COMPLETE":
+                results = trial.values
             if len(results) != 1:
                 raise ValueError(f"expected a study of one objective, got {len(results)}")
             values += results
     return points, values
 
 
-def _read_journals(path: Path) -> Evaluations:
-    """Return the evaluations of a journal, or of all journals in the folder of a checkpoint."""
+def _check_direction(source: str, is_maximum: bool, maximize: bool) -> None:
+    """Raise ValueError if the values of a source are not those that the search optimises."""
+    if is_maximum != maximize:
+        names = ("minimised", "maximised")
+        raise ValueError(
+            f"expected a {source} that is {names[maximize]}, got one that is "
+            f"{names[is_maximum]}"
+        )
+
+
+def _read_journals(path: Path, space: Space | None) -> Evaluations:
+    """Return the evaluations of a journal, or of all journals in the folder of a checkpoint.
+
+    Raises:
+        ValueError: If there are none, or they are of other named parameters.
+    """
     files = [path]
     if path.is_dir():
         files = sorted(path.rglob("*.journal"))
     read = [read_evaluations(file) for file in files]
-    if not sum(len(fitness) for _, fitness in read):
+    if not sum(len(fitness) for _, _, fitness in read):
         raise ValueError(f"{path}: expected evaluations, got none")
-    candidates, fitness = zip(*read, strict=True)
+    names, candidates, fitness = zip(*read, strict=True)
+    parameters = "" if space is None else f" of {space!r}"
+    if any(not name.endswith(parameters) for name in names):
+        raise ValueError(f"{path}: expected evaluations{parameters}, got {names[0]}")
     return Evaluations(np.concatenate(candidates), np.concatenate(fitness))

@@ -197,7 +197,9 @@ def choose_plan(
     }
     known = None
     if options["evaluated"] is not None:
-        known = read_evaluated(options["evaluated"], space, options["bounds"])
+        known = read_evaluated(
+            options["evaluated"], space, options["bounds"], options["integers"], maximize
+        )
         if constraints is not None:
             known = known.if_feasible(constraints)
     start, start_of_restarts = _choose_starts(mean, std, space, known, maximize, options)

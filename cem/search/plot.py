@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from cem.search.result import Result
 from cem.space import Choice, Int
 
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ class _Slice(NamedTuple):
         return isinstance(self.parameter, (Choice, Int))
 
 
-def draw_result(result: Result[Any]) -> "Figure":
-    """Return the figure of a result; see ``Result.plot``."""
+def draw_result(result: Any) -> "Figure":
+    """Return the figure of a ``Result``; see its method ``plot``."""
     import matplotlib.figure
 
     shares = {} if result.model is None else result._ranked_importance()
@@ -67,7 +66,7 @@ def draw_result(result: Result[Any]) -> "Figure":
     return figure
 
 
-def _slice_along(result: Result[Any], name: str) -> _Slice | None:
+def _slice_along(result: Any, name: str) -> _Slice | None:
     """Return the slice along a parameter; None for a permutation, which has many columns."""
     evaluations = result._evaluations
     assert evaluations is not None, "the model is fitted to them"
@@ -95,7 +94,7 @@ def _slice_along(result: Result[Any], name: str) -> _Slice | None:
     return _Slice(name, parameter, numbers, numbers[best], grid, curve)
 
 
-def _draw_history(axes: "Axes", result: Result[Any]) -> None:
+def _draw_history(axes: "Axes", result: Any) -> None:
     """Draw all values, or the best of every generation, and the best so far."""
     evaluations: Any = np.array(result.history["evaluations"])
     values = np.array(result.history["generation_best"])
@@ -123,7 +122,7 @@ def _draw_importance(axes: "Axes", shares: dict[str, float], r2: float) -> None:
     axes.set(title=title, xlabel="% of the model's variance")
 
 
-def _draw_slice(axes: "Axes", part: _Slice, result: Result[Any]) -> None:
+def _draw_slice(axes: "Axes", part: _Slice, result: Any) -> None:
     """Draw the values along a parameter, and the model through the best point."""
     assert result._evaluations is not None
     fitness = result._evaluations.fitness

@@ -339,6 +339,13 @@ class TestAskAndTell:
         whole.tell(x, x.sum(1))
         assert (second.generation, second.mean.tolist()) == (1, whole.mean.tolist())
 
+    def test_candidates_told_out_of_order_are_not_asked_again(self):
+        first, second = (optimizer(dim=3) for _ in range(2))
+        x = first.ask(4)
+        first.tell(x[2:], x[2:].sum(1))
+        second.load_state_dict(copy_of(first.state_dict()))
+        assert torch.equal(second.ask(1), optimizer(dim=3).ask(5)[4:])
+
     def test_threads_may_ask_and_tell(self):
         search = optimizer(dim=3)
 

@@ -176,3 +176,41 @@ class TestWhatAResultSays:
         ]
         plain = minimize(lambda x: (x**2).sum(-1), np.ones(2), 1.0, budget=60, seed=1)
         assert len(plain.plot().axes) == 1
+
+
+class TestPointsThatMeanSomethingElse:
+    def test_values_of_the_other_direction_raise(self):
+        highest = maximize(lambda x: -bowl(x), np.zeros(3), 1.0, vectorize="loop", budget=40)
+        with pytest.raises(ValueError, match="a result that is minimised, got one that is max"):
+            minimize(bowl, vectorize="loop", evaluated=highest)
+
+    def test_a_folder_of_other_parameters_raises(self, tmp_path):
+        space = {"a": Float(0.0, 1.0), "b": Float(0.0, 1.0)}
+        reverse = dict(reversed(space.items()))
+        minimize(lambda p: p["a"], space, budget=20, checkpoint=tmp_path)
+        with pytest.raises(ValueError, match="expected evaluations of"):
+            minimize(lambda p: p["a"], reverse, evaluated=tmp_path)
+
+    def test_points_between_integers_or_steps_are_left_out(self):
+        with pytest.warns(RuntimeWarning, match="1 of 2 evaluated points"):
+            result = minimize(
+                bowl,
+                np.zeros(2),
+                1.0,
+                integers=[0],
+                vectorize="loop",
+                budget=20,
+                evaluated=([[2.5, 3.0], [1.0, 1.0]], [-1.0, 12.0]),
+            )
+        assert result.x[0] == round(result.x[0])
+        with pytest.warns(RuntimeWarning, match="1 of 2 evaluated points"):
+            minimize(
+                lambda p: p["n"],
+                {"n": Int(1, 9)},
+                budget=20,
+                evaluated=([{"n": 3.5}, {"n": 4, "more": 1.0}], [0.0, 4.0]),
+            )
+
+    def test_parameters_that_do_not_differ_need_a_std(self):
+        with pytest.raises(ValueError, match=r"do not differ in the parameters \[1\]"):
+            minimize(bowl, vectorize="loop", evaluated=([[1.0, 0.5], [2.0, 0.5]], [1.0, 2.0]))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 from searches import ON_A_GPU
 from torch import Tensor
 
@@ -294,3 +295,49 @@ class TestGraph:
             actions = [planner.plan(state, **arguments) for planner in planners]
             assert torch.equal(*actions)
             assert torch.equal(*(planner.elite_plans for planner in planners))
+
+
+def test_a_zero_order_spline_stays_when_nothing_was_executed() -> None:
+    knots = torch.linspace(-1.0, 1.0, 8)
+    plan = (spline_matrix(torch.arange(12) * 7 / 11, 8, "zero").float() @ knots)[:, None]
+    planner = Planner(
+        lambda state, plans: plans.sum((1, 2)),
+        12,
+        1,
+        (-1.0, 1.0),
+        knots=8,
+        spline="zero",
+        std=0.0,
+    )
+    planner.plan(0.0, init=plan)
+    mean = planner.mean
+    planner.plan(0.0, shift=0)
+    assert torch.equal(planner.mean, mean)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"envs": [True, False]}, "a mask of shape"),
+        ({"envs": [0.9, 2.0]}, "different environments"),
+        ({"init": torch.full((3, 5, 2), math.nan)}, "init without NaN"),
+    ],
+)
+def test_plans_and_environments_that_cannot_be_meant_raise(
+    arguments: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make().plan(rows_of([0, 1, 2][: len(arguments.get("envs", [0, 1, 2]))]), **arguments)
+
+
+def test_discrete_plans_have_values() -> None:
+    planner = Planner(lambda state, plans: plans.sum((1, 2)).double(), 6, 1, Discrete(3))
+    with pytest.raises(ValueError, match="proposals of the values"):
+        planner.plan(0.0, proposals=torch.full((1, 6, 1), 5))
+
+
+def test_all_elites_may_be_kept() -> None:
+    planner = Planner(
+        lambda state, plans: plans.sum((1, 2)), 3, 1, (-1.0, 1.0), method="mppi", keep=1.0
+    )
+    assert planner.plan(0.0).shape == (1,)

@@ -25,6 +25,7 @@ RUN_ELSEWHERE = {
     "policies.md": "test_programs_of_pages.py",
     "rare_events.md": "test_programs_of_pages.py",
     "spaces.md": "test_programs_of_pages.py",
+    "world_models.md": "test_programs_of_pages.py",
     "writing_a_kernel.md": "kernels/test_writing_a_kernel.py",
 }
 RUN_HERE = {"features.md", "training.md", "watching.md"}

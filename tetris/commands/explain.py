@@ -57,7 +57,7 @@ def read_table(arguments: argparse.Namespace) -> PlacementTable:
     if arguments.board == "-":
         board = sys.stdin.read()
     else:
-        board = read_bytes(Path(arguments.board)).decode(errors="replace")
+        board = read_bytes(Path(arguments.board)).decode("utf-8-sig", errors="replace")
     width = read_cells(board).shape[1]
     rules = Rules.of(width, arguments.height, arguments.rule)
     _, controller = controller_for(arguments.source, rules)

@@ -17,7 +17,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 
-from cem import StopRequest
 from kernels.support import ranks
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
@@ -32,7 +31,7 @@ from tetris.record.numbers import format_lines
 from tetris.report.evolution import write_evolution
 from tetris.report.learning_curve import draw_runs
 from tetris.report.page import write_report
-from tetris.training import Interrupted, TrainingResult
+from tetris.training import Interrupted, StopRequest, TrainingResult
 from tetris.training.recipe import Recipe, read_settings
 from tetris.training.run_folder import RunFolder, load_run, new_folder
 from tetris.training.settings import SETTINGS

@@ -90,6 +90,10 @@ def read_board(board: Board, rules: Rules) -> Rows:
 
 def read_boards(boards: Any, rules: Rules, count: int) -> list[Rows]:
     """Return the stacks of so many games from `Boards`; see `read_board`."""
+    if not hasattr(boards, "__len__"):
+        raise ValueError(
+            f"expected a board, or a board for each of {count} games, got {boards!r}"
+        )
     if isinstance(boards, str) or (len(boards) and np.ndim(boards[0]) == 1):
         return [read_board(boards, rules)] * count
     stacks = [read_board(board, rules) for board in boards]

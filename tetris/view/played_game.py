@@ -121,6 +121,9 @@ def play_game(
     seed = check_integer("seed", seed, 0, (1 << 64) - 1)
     stream = check_integer("stream", stream, 0, (1 << 64) - 1)
     most_pieces = check_integer("most_pieces", most_pieces, 1)
+    if pieces is not None and rules.original:
+        # A replay by this rule needs the next piece of a stream.
+        raise ValueError("expected no pieces with the original rule, got " + repr(pieces))
     player = resolved.player(rules, Lookahead(lookahead))
     sequence: Pieces = PieceStream(rules, seed, stream)
     if pieces is not None:
