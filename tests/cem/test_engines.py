@@ -2,6 +2,7 @@
 
 import math
 import os
+import os
 import pickle
 import re
 import subprocess
@@ -383,6 +384,26 @@ def test_an_engine_runs_the_program_of_the_page(number, engine):
     result = run_program(number, design=lambda x: float(((x - 3.0) ** 2).sum()))
     assert (result.evaluations, result.failures) == (400, 0)
     assert result.fun < 1e-3
+
+
+@pytest.mark.slow
+def test_dask_goes_on_without_the_candidate_that_ends_its_workers():
+    distributed = pytest.importorskip("distributed")
+
+    def end_at_two(x):
+        if x[0] == 2.0:
+            os._exit(1)
+        return float((x**2).sum())
+
+    with (
+        distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client,
+        evaluator(end_at_two, workers=client, catch=Exception) as evaluate,
+    ):
+        # The second time is later than 15 seconds, when Dask closes workers that are absent.
+        for generation in range(2):
+            fitness = evaluate(POPULATION.numpy(), generation).fitness
+            assert np.isnan(fitness[2])
+            assert [*fitness[:2], fitness[3]] == [0.0, 1.0, 9.0]
 
 
 def test_a_search_of_one_rank_is_distributed():
