@@ -220,8 +220,9 @@ class CrossEntropyMethod:
     def _draw_next(self, count: int) -> Tensor:
         """Return the next ``count`` candidates of this generation of a single search.
 
-        The first candidates do not depend on how many are drawn. When there is none left, twice
-        as many are drawn as were asked for: each call takes the same time on average.
+        The first candidates do not depend on how many are drawn: at first a population is. When
+        there is none left, twice as many are drawn as were asked for: each call takes the same
+        time on average.
         """
         if self.batch_shape:
             batch = tuple(self.batch_shape)
@@ -229,8 +230,8 @@ class CrossEntropyMethod:
         begin = self._asked
         end = begin + check_integer("count", count, 1)
         if self._drawn is None:
-            self._drawn = self._draw(end)
-        elif len(self._drawn) < end:
+            self._drawn = self._draw(max(end, self.population_size))
+        elif self._drawn.shape[0] < end:  # faster than len()
             self._drawn = self._draw(2 * end)
         self._asked = end
         return self._drawn[begin:end].clone()

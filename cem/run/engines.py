@@ -30,11 +30,13 @@ class Engine:
             result raises what the engine has to say, for example that a worker has died.
         workers: How many candidates run side by side; 0 if that is not known.
         close: Ends what was started for the search.
+        runs_again: Whether it runs a candidate again by itself when its worker has died.
     """
 
     submit: Callable[..., Any]
     workers: int = 0
     close: Callable[[], object] = _do_nothing
+    runs_again: bool = False
 
 
 def connect_dask(client: Any = None) -> Engine:
@@ -43,8 +45,14 @@ def connect_dask(client: Any = None) -> Engine:
     if client is None:
         client = importlib.import_module("distributed").Client()
         close = client.close
+    # Dask's local cluster closes a worker for good that is absent this long after it died, 15
+    # seconds by default. A candidate that ends workers can make all of them be restarted then.
+    if type(client.cluster).__name__ == "LocalCluster":
+        dask = importlib.import_module("dask")
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1000 days"})
     executor = client.get_executor(pure=False)
-    return Engine(executor.submit, sum(client.nthreads().values()), close)
+    workers = sum(client.nthreads().values())
+    return Engine(executor.submit, workers, close, runs_again=True)
 
 
 def connect_ray(ray: Any = None) -> Engine:

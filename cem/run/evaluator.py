@@ -428,7 +428,7 @@ class Evaluator:
         """Add a candidate, an array, to those that are remembered, unless they are too many."""
         if self.remembered is None:
             return
-        self.remembered.append((np.array(row), fitness))
+        self.remembered.append((row, fitness))
         if len(self.remembered) * len(row) > _MOST_NUMBERS:
             self.remembered = None
 

@@ -56,8 +56,8 @@ class Pool:
     """Evaluates candidates by an engine, and says what became of each of them.
 
     A candidate that the engine loses is submitted again. If the engine lost all that were
-    running, they run alone, one after another: so the one that ends its worker costs only
-    itself.
+    running, or has run it again itself, it then runs alone: so the one that ends its worker
+    costs only itself.
 
     Attributes:
         count: The candidates that were submitted and not taken.
@@ -102,11 +102,11 @@ class Pool:
 
     def take_settled(self, most: int) -> list[Candidate]:
         """Return up to ``most`` candidates with their fate; wait 50 ms if there is none."""
-        with suppress(Empty):
-            if not self._settled:
+        if not self._settled:
+            with suppress(Empty):
                 self._settle(*self._arrived.get(timeout=_POLL_SECONDS))
-            while len(self._settled) < most:
-                self._settle(*self._arrived.get_nowait())
+        while len(self._settled) < most and not self._arrived.empty():
+            self._settle(*self._arrived.get())
         number = min(most, len(self._settled))
         self.count -= number
         return [self._settled.popleft() for _ in range(number)]
@@ -177,7 +177,7 @@ class Pool:
                 add_note(error, _LOST.format(candidate))
             candidate.settle(Fate.LOST, error=None if is_caught else error)
             self._settled.append(candidate)
-        elif isinstance(error, BrokenExecutor):
+        elif self._engine.runs_again or isinstance(error, BrokenExecutor):
             self._suspects.append(candidate)
         else:
             self._waiting.append(candidate)

@@ -392,6 +392,32 @@ def test_an_engine_runs_the_program_of_the_page(number, engine):
     assert result.fun < 1e-3
 
 
+@pytest.mark.slow
+def test_dask_goes_on_without_the_candidate_that_ends_its_workers():
+    distributed = pytest.importorskip("distributed")
+
+    def end_at_two(x):
+        if x[0] == 2.0:
+            os._exit(1)
+        return float((x**2).sum())
+
+    # A worker that is absent after this time, by default 15 seconds, would be closed for good.
+    absent = pytest.importorskip("dask").config.set(
+        {"distributed.deploy.lost-worker-timeout": "100 ms"}
+    )
+    stop = StopRequest()
+    stop.deadline = time.monotonic() + 120
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        absent,
+        distributed.Client(**options) as client,
+        evaluator(end_at_two, workers=client, catch=Exception, stop=stop) as evaluate,
+    ):
+        fitness = evaluate(POPULATION, 0).fitness
+    assert np.isnan(fitness[2])
+    assert [*fitness[:2], fitness[3]] == [0.0, 1.0, 9.0]
+
+
 def test_a_search_of_one_rank_is_distributed():
     names = {"objective": lambda x: (x - 3.0).square().sum(-1), "mean": torch.zeros(2)}
     result = run_program(3, std=1.0, **names)
