@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 52_700,
+    ("cem", PYTHON): 53_250,
     ("tetris", PYTHON): 47_250,
     ("tetris", NATIVE): 54_950,
     ("kernels", PYTHON): 19_050,
     ("kernels", NATIVE): 45_520,
     ("scripts", PYTHON): 26_200,
-    ("tests", PYTHON + NATIVE): 131_600,
+    ("tests", PYTHON + NATIVE): 132_600,
 }
 WORDS = 22_000  # of README and docs
 
