@@ -189,9 +189,16 @@ class Evaluator:
             journal = self._journal = Journal(path, search, generation)
             self.evaluations += len(journal.fitness)
             self.failures += sum(map(self._has_failed, journal.fitness.tolist()))
-            for row, fitness in journal.read_earlier():
-                self._remember(row, fitness)
         return self._journal
+
+    def take_up(self, journal: Journal, like: Any) -> None:
+        """Compare and remember the candidates of a journal that a checkpoint has.
+
+        They count as evaluated already. ``like`` is a candidate of the search, whose type and
+        dtype they get.
+        """
+        for row, fitness in journal.read_earlier():
+            self._count(_row_like(like, row), row, fitness, is_known=True)
 
     def __enter__(self) -> "Evaluator":
         return self

@@ -258,8 +258,10 @@ class Search:
         files.folder.mkdir(parents=True, exist_ok=True)
         path = files.folder / "evaluations.journal"
         journal = evaluator.open_journal(path, files.fingerprint, optimizer.generation)
+        if journal is None:
+            return
+        evaluator.take_up(journal, optimizer.mean)
         if self._assisted is not None:
-            assert journal is not None, "a model's candidates are evaluated one by one"
             self._assisted.restore(journal.read_earlier())
 
 

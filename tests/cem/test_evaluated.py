@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from cem import Choice, Float, Int, maximize, minimize
+from cem.run.evaluator import Evaluator
 
 SPACE = {"rate": Float(1e-4, 1.0, log=True), "layers": Int(1, 8), "kind": Choice("a", "b")}
 
@@ -214,3 +215,16 @@ class TestPointsThatMeanSomethingElse:
     def test_parameters_that_do_not_differ_need_a_std(self):
         with pytest.raises(ValueError, match=r"do not differ in the parameters \[1\]"):
             minimize(bowl, vectorize="loop", evaluated=([[1.0, 0.5], [2.0, 0.5]], [1.0, 2.0]))
+
+
+def test_the_best_of_the_generations_of_a_checkpoint_is_known_again(tmp_path):
+    search = {"objective": "bowl", "mean": [0.0, 0.0]}
+    with Evaluator(bowl, maximize=False, vectorize="loop") as first:
+        first.open_journal(tmp_path / "evaluations.journal", search)
+        first(np.array([[1.0, 1.0], [0.5, 0.7]]), 0)
+    with Evaluator(bowl, maximize=False, vectorize="loop") as second:
+        journal = second.open_journal(tmp_path / "evaluations.journal", search, generation=1)
+        second.take_up(journal, np.zeros(2))
+        candidate, value = second.best
+    assert (candidate.tolist(), value) == ([0.5, 0.7], bowl(np.array([0.5, 0.7])))
+    assert second.evaluations == len(second.remembered) == 2
