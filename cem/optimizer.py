@@ -599,7 +599,7 @@ class CrossEntropyMethod:
             told = state["told_candidates"].to(self.device, copy=True)
             self._parts = [(told, state["told_fitness"].to(self.device, copy=True))]
             self._num_told = len(told)
-            self._asked = state.get("asked", len(told))
+            self._asked = state["asked"]
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_lock": None}

@@ -191,13 +191,13 @@ class Evaluator:
             self.failures += sum(map(self._has_failed, journal.fitness.tolist()))
         return self._journal
 
-    def take_up(self, journal: Journal, like: Any) -> None:
-        """Compare and remember the candidates of a journal that a checkpoint has.
+    def take_up(self, evaluated: Sequence[tuple[Any, float]], like: Any) -> None:
+        """Compare and remember candidates of the journal, and their fitness.
 
         They count as evaluated already. ``like`` is a candidate of the search, whose type and
         dtype they get.
         """
-        for row, fitness in journal.read_earlier():
+        for row, fitness in evaluated:
             self._count(_row_like(like, row), row, fitness, is_known=True)
 
     def __enter__(self) -> "Evaluator":

@@ -211,16 +211,16 @@ def _encode_point(point: Any, space: Space) -> Any:
         is_number = isinstance(number, (Float, Int))
         if is_number and not number.low <= point[name] <= number.high:
             return np.full(space.dim, math.nan)
-    point = {name: point[name] for name in space.columns}
-    encoded = space.encode(point)
-    decoded = space.decode(encoded)
-    for name, value in point.items():
-        is_on_grid = not isinstance(value, (int, float)) or math.isclose(
-            value, decoded[name], rel_tol=1e-6, abs_tol=1e-12
-        )
-        if not is_on_grid:
+    candidate = space.encode({name: point[name] for name in space.columns})
+    # Encoding rounds a number between two integers or steps to the nearer one.
+    rounded = space.decode(candidate)
+    for name in space.columns:
+        is_number = isinstance(space.parameters[name], (Float, Int))
+        if is_number and not math.isclose(
+            point[name], rounded[name], rel_tol=1e-6, abs_tol=1e-12
+        ):
             return np.full(space.dim, math.nan)
-    return encoded
+    return candidate
 
 
 def _read_study(study: Any, space: Space | None) -> tuple[Any, Any]:

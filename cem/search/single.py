@@ -260,9 +260,10 @@ class Search:
         journal = evaluator.open_journal(path, files.fingerprint, optimizer.generation)
         if journal is None:
             return
-        evaluator.take_up(journal, optimizer.mean)
+        earlier = journal.read_earlier()
+        evaluator.take_up(earlier, optimizer.mean)
         if self._assisted is not None:
-            self._assisted.restore(journal.read_earlier())
+            self._assisted.restore(earlier)
 
 
 class _Files:

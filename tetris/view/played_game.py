@@ -123,7 +123,7 @@ def play_game(
     most_pieces = check_integer("most_pieces", most_pieces, 1)
     if pieces is not None and rules.original:
         # A replay by this rule needs the next piece of a stream.
-        raise ValueError("expected no pieces with the original rule, got " + repr(pieces))
+        raise ValueError(f"expected no pieces with the original rule, got {pieces!r}")
     player = resolved.player(rules, Lookahead(lookahead))
     sequence: Pieces = PieceStream(rules, seed, stream)
     if pieces is not None:
