@@ -12,8 +12,8 @@ A list has one table per defect:
     tests = "tests/tetris/test_score.py"      # files or folders, separated by spaces
     what = "the sign in Student's correction"
 
-The defects are planted in a temporary worktree of git, which holds the tracked files as they
-are now. The checkout itself is never changed. The tests have to pass there before anything is
+The defects are planted in temporary worktrees of git, which hold the tracked files as they are
+now. The checkout itself is never changed. The tests have to pass there before anything is
 planted. The exit status is 1 if a defect survives, or if its text is no longer in its file.
 """
 
@@ -21,21 +21,24 @@ from __future__ import annotations
 
 import argparse
 import os
+import queue
 import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import tomllib  # Python 3.11
 
 PROJECT = Path(__file__).parents[1]
 SECONDS = 600.0  # A defect that makes the tests hang for as long is caught.
-PASSED, FAILED, INTERRUPTED = (
-    0,
-    1,
-    2,
-)  # The exit statuses of pytest; an error of an import interrupts it.
+# The exit statuses of pytest. An error while tests are imported interrupts it.
+PASSED = 0
+FAILED = 1
+INTERRUPTED = 2
 
 
 def git(*arguments: str) -> str:
@@ -44,24 +47,17 @@ def git(*arguments: str) -> str:
     ).stdout.strip()
 
 
-def tests_pass(files: list[str], folder: Path, seconds: float | None) -> bool:
+def do_tests_pass(
+    files: list[str], folder: Path, processes: int = 0, seconds: float | None = None
+) -> bool:
     """Return whether tests in a folder pass, within a time in seconds; None: at any time.
 
     They run without bytecode: Python would use that of the old file if a file was changed
     within a second.
     """
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-n0",
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        *files,
-    ]
+    options = f"-n{processes} -x -q -p no:cacheprovider".split()
+    command = [sys.executable, "-m", "pytest", *options, *files]
     try:
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, timeout=seconds
@@ -84,10 +80,42 @@ def plant(defect: dict[str, str], folder: Path) -> str:
         return "STALE"
     path.write_text(original.replace(defect["old"], defect["new"]), encoding="utf-8")
     try:
-        passed = tests_pass(defect["tests"].split(), folder, SECONDS)
+        passed = do_tests_pass(defect["tests"].split(), folder, seconds=SECONDS)
         return "SURVIVED" if passed else "caught"
     finally:
         path.write_text(original, encoding="utf-8")
+
+
+def plant_all(defects: list[dict[str, str]], folders: list[Path]) -> list[str]:
+    """Return what becomes of the defects, each planted in a folder that is free."""
+    free = queue.Queue()
+    for folder in folders:
+        free.put(folder)
+
+    def plant_somewhere(defect: dict[str, str]) -> str:
+        folder = free.get()
+        result = plant(defect, folder)
+        free.put(folder)
+        print(f"{result:8} {defect['file']}: {defect['what']}", flush=True)
+        return result
+
+    with ThreadPoolExecutor(len(folders)) as executor:
+        return list(executor.map(plant_somewhere, defects))
+
+
+@contextmanager
+def worktrees(count: int) -> Iterator[list[Path]]:
+    """Yield as many temporary worktrees, with the tracked files as they are now."""
+    state = git("stash", "create") or "HEAD"
+    with tempfile.TemporaryDirectory() as temporary:
+        folders = [Path(temporary, str(number)) for number in range(count)]
+        try:
+            for folder in folders:
+                git("worktree", "add", "--detach", str(folder), state)
+            yield folders
+        finally:
+            for folder in folders:
+                git("worktree", "remove", "--force", str(folder))
 
 
 def main() -> int:
@@ -95,6 +123,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("lists", nargs="+", type=Path, metavar="LIST.toml")
+    parser.add_argument("--jobs", type=int, default=1, help="defects at a time (%(default)s)")
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="defects whose file or sentence has it"
     )
@@ -103,21 +132,13 @@ def main() -> int:
         each for path in arguments.lists for each in tomllib.loads(path.read_text())["defect"]
     ]
     defects = [each for each in defects if arguments.only in f"{each['file']} {each['what']}"]
-    results = []
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "worktree"
-        git("worktree", "add", "--detach", str(folder), git("stash", "create") or "HEAD")
-        try:
-            files = sorted({file for defect in defects for file in defect["tests"].split()})
-            if not tests_pass(files, folder, None):
-                raise SystemExit(
-                    f"expected tests that pass without a defect, got {' '.join(files)}"
-                )
-            for defect in defects:
-                results.append(plant(defect, folder))
-                print(f"{results[-1]:8} {defect['file']}: {defect['what']}", flush=True)
-        finally:
-            git("worktree", "remove", "--force", str(folder))
+    with worktrees(arguments.jobs) as folders:
+        files = sorted({file for defect in defects for file in defect["tests"].split()})
+        if not do_tests_pass(files, folders[0], arguments.jobs):
+            raise SystemExit(
+                f"expected tests that pass without a defect, got {' '.join(files)}"
+            )
+        results = plant_all(defects, folders)
     print(f"{results.count('caught')} of {len(results)} caught")
     return int(results.count("caught") < len(results))
 
