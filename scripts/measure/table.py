@@ -66,7 +66,7 @@ SUITES = {
 """The suites of COCO, with the arguments of their measurements."""
 
 _PLAYERS = ("dt20", "best", "bcts", "bdu", "bertsekas")
-TRAININGS = ("training", "first_run")
+TRAININGS = ("training", "first_run", "record")
 TOOLS = ("memcheck", "racecheck", "initcheck")
 
 _TABLE = (

@@ -1,10 +1,11 @@
-"""Measure the results of training without a flag, and the time of README's first command.
+"""Measure the results of training without a flag, README's first command, and the record.
 
 python scripts/measure training --json training.json
 python scripts/measure first_run --json first_run.json
+python scripts/measure record --json record.json
 
 Every run is a process. ``first_run`` trains twice with one cache, which is empty at first: cold
-and warm.
+and warm. ``record`` trains once, with the preset of that name.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,11 +26,11 @@ from measure.provenance import Measured
 from tetris.training.run_folder import RunFolder, read_records
 
 SEEDS = range(1, 6)
-FLAGS = ()  # Additional ones for all runs.
+FLAGS = ()  # Arguments of every run, after the others.
 
 
 def train(
-    out: RunFolder, device: str, seed: int, **variables: str
+    out: RunFolder, device: str, seed: int, flags: Sequence[str] = (), **variables: str
 ) -> tuple[dict[str, Any], str]:
     """Train a controller in a process of its own.
 
@@ -36,6 +38,7 @@ def train(
         out: The folder of the run.
         device: The device to train on.
         seed: The seed of the run.
+        flags: Other arguments of the command.
         variables: Environment variables for the process, besides those of this one.
 
     Returns:
@@ -43,7 +46,7 @@ def train(
         output of the process.
     """
     command = [sys.executable, "-m", "tetris", "train", "--device", device, "--seed", str(seed)]
-    command += ["--out", str(out.path), *FLAGS]
+    command += ["--out", str(out.path), *flags, *FLAGS]
     environment = os.environ | variables
     start_time = time.perf_counter()
     process = subprocess.run(
@@ -81,10 +84,21 @@ def first_run(folder: Path, device: str) -> Measured:
     return Measured(figures, {"runs": runs})
 
 
-def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Train with several seeds and measure the times, or measure README's first command.
+def record(folder: Path, device: str) -> Measured:
+    """Train with the preset ``record``, and return the time and the scores."""
+    out = RunFolder(folder / "record")
+    run, _ = train(out, device, 1, ["--preset", "record"])
+    figures = {f"record.{key}": run[key] for key in ("training_seconds", "decisions")}
+    for score in [*run["score"], *run["estimates"]]:
+        key = f"record.{score['controller']}.{score['board']}.lines_per_game"
+        figures[key] = score["lines_per_game"]
+    return Measured(figures, run, {"": read_records(out.metrics)})
 
-    The argument ``what`` chooses the second one, `first_run`. The figures of the first are the
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Train with several seeds and measure the times, or measure one of the other two.
+
+    The argument ``what`` chooses `first_run` or `record`. The figures of several seeds are the
     median and the largest time, of the training alone and of the command, which also measures
     scores. Its details describe every run, and the records of each run's generations are a
     series.
@@ -92,6 +106,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
         if arguments.what == "first_run":
             return first_run(Path(folder), device)
+        if arguments.what == "record":
+            return record(Path(folder), device)
         runs = []
         series = {}
         for seed in SEEDS:

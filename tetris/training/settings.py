@@ -122,21 +122,23 @@ _CUDA: Mapping[str, Setting] = {
 }
 
 CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 12 billion, 43 billion and 145 billion decisions.
+    # 12 billion, 43 billion and 282 billion decisions.
     "quick": {**_CUDA, "curriculum": "10x10:20:500,10x20:90:750:split"},
     "standard": {**_CUDA, "curriculum": "10x10:20:500,10x20:360:750:split"},
     "record": {
         **_CUDA,
-        "curriculum": "10x10:30:500,10x12:10:1500,10x20:600:750:split",
+        "features": "dt_step_pairs",
+        "curriculum": "10x10:30:500,10x12:10:1500,10x20:1200:750:split",
         "elites": 80,
         "streams": 1_048,
         "score_decisions": 20_000_000_000,
     },
-    # 20 billion decisions. Games end soon, so that fewer streams than fill a GPU suffice.
+    # 81 billion decisions. Games end soon, so that fewer streams than fill a GPU suffice.
     "sz": {
         **_CUDA,
         "features": "dt_step_pairs",
-        "curriculum": "10x20:600:1000",
+        "noise": "hyperbolic:0.005",
+        "curriculum": "10x20:2400:1000",
         "streams": 132,
     },
 }
