@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from tetris.game.rules import RULES, Rules
+from tetris.game.rules import GUIDELINE_POINTS, RULES, Rules
 
 
 def test_defaults_are_the_published_game() -> None:
     rules = Rules()
     assert (rules.board, rules.rule, rules.pieces) == ("10x20", "published", "uniform")
+
+
+def test_points_are_those_of_the_guideline() -> None:
+    assert GUIDELINE_POINTS == (0, 100, 300, 500, 800)
 
 
 @pytest.mark.parametrize(("width", "height", "got"), [(3, 20, 3), (11, 20, 11), (10, 25, 25)])

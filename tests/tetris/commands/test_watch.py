@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pseudo_terminal import Pty
 from sample_scenes import sample_scenes
 
 from tetris import Rules, Streams, published, rollout
+from tetris.commands import watch
 from tetris.record.replay import Replay
 from tetris.view.images import PALETTE, frame
 
@@ -72,6 +74,21 @@ def test_a_replay_shows_what_was_played(script: Script, tmp_path: Path) -> None:
     )
     assert live == again
     assert script("watch_tetris", file, "--decisions", 2).out.count("piece ") == 2
+
+
+def test_the_progress_of_a_recording_ends_at_its_last_piece(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = recorded(script, tmp_path, *SMALL, "--decisions", 12)
+    totals = []
+
+    def note_total(steps: Any, **options: Any) -> Any:
+        totals.append(options["total"])
+        return nullcontext(steps)
+
+    monkeypatch.setattr(watch, "progress", note_total)
+    assert script("watch_tetris", file, "--html", tmp_path / "a.html").status == 0
+    assert totals == [12]
 
 
 def test_games_are_watched_to_their_ends(script: Script, tmp_path: Path) -> None:
