@@ -55,7 +55,8 @@ def explain(
     index = table.index_of(after)
     ends_game = table.ends_game[index]
     if ends_game and table.next_piece is not None:
-        # Every pair of placements ends the game. Explain this placement without the next piece.
+        # The game ends with this placement or, wherever that is placed, with the next piece.
+        # Explain this placement without the next piece.
         return explain(rows, after, player, next_piece=None)
     if ends_game:
         # The table has no features for a placement that ends the game.
@@ -69,5 +70,9 @@ def explain(
         value = table.values[index].item()
         margin = table.margin(index)
     return Explanation(
-        player.names, tuple(features.tolist()), tuple(leads.tolist()), value, margin
+        names=player.names,
+        features=tuple(features.tolist()),
+        leads=tuple(leads.tolist()),
+        value=value,
+        margin=margin,
     )
