@@ -139,6 +139,7 @@ class Replay:
             boards: The stacks that the placements do not determine, such as a chosen first
                 board. A key is the index of the next placement.
         """
+        # The number of a placement by piece, orientation and column.
         numbers = placement_numbers(rules.width)
         boards = boards or {}
         placements = bytearray()
@@ -157,7 +158,15 @@ class Replay:
             games += after.game_over
             rows = () if after.game_over else after.rows
         return cls(
-            rules, bytes(placements), lines, games, seed, stream, controller, boards, landings
+            rules=rules,
+            placements=bytes(placements),
+            lines=lines,
+            games=games,
+            seed=seed,
+            stream=stream,
+            controller=controller,
+            boards=boards,
+            landings=landings,
         )
 
     @property

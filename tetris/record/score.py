@@ -93,8 +93,8 @@ def dispersion(counts: torch.Tensor) -> float:
 def chi2_quantile(probability: float, degrees: float) -> float:
     """Return the quantile of the chi-square distribution for a probability.
 
-    The quantile is the x for which P(X < x) = gammainc(degrees / 2, x / 2) is the probability.
-    Bisection finds it to the last bits of a double.
+    The quantile is the x with P(X < x) = ``probability``. For this distribution P(X < x) is
+    gammainc(degrees / 2, x / 2). Bisection finds x to the last bits of a double.
 
     Args:
         probability: A number above 0 and below 1.

@@ -43,7 +43,7 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
     A decision is the placement of a piece. A stage is a part of the training on one board.
 
     Returns:
-        A dictionary. Its lists have one value per generation, except for "stages" and "score".
+        A dictionary. Except for "stages" and "score", its lists have one value per generation.
 
         "name": The argument ``name``.
         "group": A text that is the same for runs which differ only in their seed.
@@ -54,8 +54,10 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
         "generation": The number of each generation.
         "decisions", "seconds": The decisions and the time since the beginning of the run.
         "speed": The speed of each generation in decisions per second.
-        "score": The score after training, see `_final_score`.
-        The names of `_CURVES`: The metrics of these names; None if a value is missing.
+        "score": The score after training: lines per game, and the ends of their 95 % interval;
+            None without a score.
+        "generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean":
+            The metrics of these names, or None for generations without the metric.
     """
     metrics = run.metrics  # One record per generation.
     first_generation = metrics[0]["generation"]
@@ -66,7 +68,7 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
         stages.append({"board": board_name, "place": index, "dt20": reference_score})
     speeds = []
     for record in metrics:
-        # The limit prevents a division by zero.
+        # The lower limit prevents a division by zero.
         speed = record["decisions"] / max(record["seconds"], 1e-9)
         speeds.append(_round_for_chart(speed))
     decisions = [record["decisions"] for record in metrics]
@@ -209,10 +211,11 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
         scored: The label and the score of each controller. The table has a row for each.
     """
     board_name, rule, pieces, lookahead = game
-    # All scores in papers are about these rules. Their table gets another column for them.
+    # The scores in the literature were all measured with the same rules. The table for these
+    # rules gets another column, which shows them.
     literature = {}
-    has_rules_of_papers = (rule, pieces, lookahead) == ("published", "uniform", "")
-    if has_rules_of_papers:
+    has_rules_of_literature = (rule, pieces, lookahead) == ("published", "uniform", "")
+    if has_rules_of_literature:
         for controller, scores_by_board in PUBLISHED_SCORES.items():
             if board_name in scores_by_board:
                 literature[controller] = str(scores_by_board[board_name])
@@ -271,7 +274,7 @@ def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
     ]
     rows = []
     for name, run in zip(names, runs, strict=True):
-        seconds = max(run.seconds, 1e-9)  # The limit prevents a division by zero.
+        seconds = max(run.seconds, 1e-9)  # The lower limit prevents a division by zero.
         lines = sum(record["lines"] for record in run.metrics)
         rows.append(
             [
@@ -288,12 +291,12 @@ def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
 
 
 def settings_tables(runs: Sequence[RunRecord], names: Sequence[str]) -> tuple[Table, Table]:
-    """Return two tables of package versions and settings, with one row for each.
+    """Return two tables of the settings of runs, with one row per setting.
 
-    The first table has the settings in which the runs differ, with one column of values per
-    run; ``names`` are the headers of these columns. The second table has the settings that are
-    the same in all runs, with a single column of values. A dash stands for a setting that a run
-    lacks.
+    The versions of packages count as settings. The first table has the settings in which the
+    runs differ, with one column of values per run; ``names`` are the headers of these columns.
+    The second table has the settings that are the same in all runs, with a single column of
+    values. A dash stands for a setting that a run lacks.
     """
     settings_by_run = []
     all_names: dict[str, None] = {}  # A dict keeps the order in which names were added.

@@ -141,6 +141,7 @@ def _choose_pieces(
     is_fast = device in NATIVE
     num_sequences = 256 if is_fast else 4
     limit = 600 if is_fast else 60  # The maximum number of pieces in a game.
+    # A stream is a random sequence of pieces. It stops at the end of its first game.
     streams = Streams(rules, num_sequences, seed, games=1)
     games = Rollout(policies, streams, device)
     # The number of pieces that each policy survives on each sequence, a multiple of _STEP:
@@ -152,8 +153,8 @@ def _choose_pieces(
         lengths += _STEP * is_running
     # The best sequence has the least cost. A policy that does not survive longer than the one
     # before it adds a penalty, which is at least as large as the lengths of three games.
-    wrong_pairs = (lengths.diff(dim=0) <= 0).sum(0)
-    costs = lengths[:-1].sum(0) - lengths[-1] + 3 * limit * wrong_pairs
+    misordered_pairs = (lengths.diff(dim=0) <= 0).sum(0)
+    costs = lengths[:-1].sum(0) - lengths[-1] + 3 * limit * misordered_pairs
     sequence = int(costs.argmin())
     last_but_one = max(0, len(lengths) - 2)  # It is 0 if a short run has a single policy.
     length = min(limit, int(1.3 * lengths[last_but_one, sequence]) + _STEP)

@@ -82,7 +82,9 @@ def plot_learning_curve(
     else:
         title = "mean of the elites"
         for number, chart in enumerate(charts):
-            _plot_series(axes, chart, across, "elite_mean", chart["name"], number)
+            _plot_series(
+                axes, chart, across, key="elite_mean", label=chart["name"], number=number
+            )
     # Generations and decisions have ticks at integers only.
     axes.xaxis.get_major_locator().set_params(integer=across != "seconds")
     # The scale is linear below 1, so that it can show 0.

@@ -42,9 +42,9 @@ class ReportServer(ThreadingHTTPServer):
         """Return the page that the server shows now, and its version.
 
         If the server shows a folder of runs and no names are given, the page is a list of the
-        runs. The list is made anew at every call, and its version is None. Otherwise the page
-        is the report of one run or several. The version of a report is a digest of the runs'
-        files. The report is made anew only if the files have changed.
+        runs. The list has no version, and is generated at every call. Otherwise the page is the
+        report of one run or several. The version of a report is a digest of the runs' files.
+        The report is generated only if the files have changed since the last call.
 
         Args:
             names: The names of the runs to report, if the server shows a folder of runs.
@@ -123,6 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
+        # By this header the page in the browser notices that the report has changed.
         if version is not None:
             self.send_header("ETag", version)
         self.end_headers()

@@ -253,7 +253,7 @@ def run_objective(
         mean = current_mean().unsqueeze(0)
         players = unit_length(torch.cat([candidates, mean]))
         race = _Race(len(players), device)
-        # Of several processes, each plays its share of the players, a slice.
+        # If there are several processes, each of them plays its share of the players, a slice.
         games = objectives[stage_number].games(players[race.share], generation)
         for decisions, survivors in recipe.rounds(stage):
             # Before a round all candidates but the `survivors` fittest drop out.

@@ -285,6 +285,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
         device: The name of the engine that plays: ``"cpu"``, ``"cuda"`` or ``"python"``.
         layers: The layers, from the first to the last.
     """
+    # The settings of all layers together. Here a layer only replaces settings of earlier ones.
     requested: dict[str, Any] = {}
     for layer in layers:
         requested |= check_settings(layer)
@@ -350,10 +351,10 @@ def read_settings(path: Path) -> dict[str, Setting]:
 
 
 def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of settings with the settings of a layer, and adjust related ones.
+    """Return the settings after a layer has replaced some of them, with related ones adjusted.
 
     A run consists of a curriculum, which is a list of stages, and of generations on the run's
-    own board. These settings are adjusted:
+    own board. The adjustments are:
 
     - A layer with a curriculum but without generations sets the generations to 0.
     - A layer with generations but without a curriculum removes the curriculum.

@@ -22,8 +22,8 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
     """Return a digest of the features that a user defined, as an entry of a run's fingerprint.
 
     A run can only be resumed with the same features. So the digest covers the text of the
-    user's C++ header, and values that the user's Python functions return in a game. The result
-    is empty if no feature is the user's.
+    user's C++ header, and values that the user's Python functions return in a game. If the user
+    defined none of the features, the result is an empty dictionary.
 
     Args:
         names: The features of a controller.
@@ -68,7 +68,8 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
     generator = torch.Generator().manual_seed(SEED)
     user_features = header_features(names)
     for number, name in enumerate(user_features, start=1):
-        # Each candidate is a row of weights, one per feature.
+        # Each candidate is a row of weights, one per feature. They are small, so that the
+        # weight of this feature, which is set below, decides most.
         weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
         # User features that were not compared yet have the weight 0. So a difference is due to
         # this feature.

@@ -309,7 +309,8 @@ class Training(Callback):
         }
         if estimates:
             provenance["estimates"] = estimates
-        # Without averaging this row of the distribution is the mean of the last generation.
+        # This row of the distribution is the averaged mean. Without averaging it is the mean of
+        # the last generation.
         mean = state["distribution"][AVERAGED_MEAN].double()
         weights = unit_length(mean.unsqueeze(0))[0].tolist()
         name = self.folder.path.resolve().name

@@ -175,6 +175,7 @@ def scenes(
     boards = boards or {}
     # The last placement is paired with None, because its next piece is not known.
     for after, next_after in pairwise(chain(played, [None])):
+        # The number of pieces so far is the index of this placement.
         if tracker.pieces in boards:
             tracker.put_stack(boards[tracker.pieces])
         assert after is not None

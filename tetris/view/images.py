@@ -41,7 +41,7 @@ PIECE_COLORS = ("2bc4d8", "e6c229", "a05be0", "e2504a", "4fbf5b", "4476e0", "ee8
 """The colour of each piece, in the order of their numbers."""
 
 _FASTEST_GIF = 50.0  # Pictures per second.
-_CLEAR = 255  # The transparent colour of a GIF: the pixel of the last picture stays.
+_TRANSPARENT = 255  # The transparent colour of a GIF: the pixel of the last picture stays.
 
 _PANEL_CHARACTERS = 18
 # In cells with fewer pixels on a side, complete edges would leave little of the inside.
@@ -261,17 +261,18 @@ def write_gif(path: Path, pictures: Iterable[Picture], speed: float) -> None:
 
     def images() -> Iterator[Image.Image]:
         # No pixel of the first picture is equal to this.
-        last_picture: Picture | int = _CLEAR
+        last_picture: Picture | int = _TRANSPARENT
         for picture in pictures:
             # Make the pixels that have not changed transparent, so that the file is small.
             # Pillow can do this, too, but takes ten times as long.
             is_unchanged = picture == last_picture
-            image = Image.fromarray(np.where(is_unchanged, np.uint8(_CLEAR), picture))
-            image.putpalette(PALETTE.tobytes().ljust(3 * (_CLEAR + 1)))
+            image = Image.fromarray(np.where(is_unchanged, np.uint8(_TRANSPARENT), picture))
+            # A GIF has 256 colours. Those after the palette's are not used.
+            image.putpalette(PALETTE.tobytes().ljust(3 * (_TRANSPARENT + 1)))
             last_picture = picture
             yield image
 
-    save_gif(path, images(), speed, transparency=_CLEAR, optimize=False)
+    save_gif(path, images(), speed, transparency=_TRANSPARENT, optimize=False)
 
 
 def save_gif(path: Path, images: Iterator[Image.Image], speed: float, **options: int) -> None:

@@ -93,8 +93,8 @@ def play_game(
 ) -> PlayedGame:
     """Play a game, or the first pieces of a game, and return every placement.
 
-    `rollout` plays the same game on the stream. This function plays in Python, at some thousand
-    pieces per second.
+    `rollout` plays the same game on the stream. This function plays in Python, at about a
+    thousand pieces per second.
 
     Examples:
         >>> game = play_game("dt20", pieces="IO", board=4 * "XXXXXXXXX. ")

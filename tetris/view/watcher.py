@@ -69,7 +69,7 @@ class Watcher:
             last_time = this_time
 
     def _press(self, key: str) -> None:
-        """Obey a key: pause or go on, show the next placement, play faster or slower."""
+        """Act on a key: pause or go on, show the next placement, play faster or slower."""
         if key == " ":
             self.paused = not self.paused
         elif key in (".", "n", "right"):
