@@ -253,6 +253,6 @@ def put(cells: npt.NDArray[Any], shape: Shape, column: int, row: int, value: int
 
 def _with_piece(cells: Cells, after: AfterState) -> Cells:
     """Return a copy of the stack with the piece of an after-state at rest."""
-    result = cells.copy()
+    result: Cells = cells.copy()
     put(result, after.shape, after.column, after.landing_row, after.shape.piece + 1)
     return result
