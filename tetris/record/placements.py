@@ -261,7 +261,7 @@ def best_placement(
     rules: Rules | None = None,
     lookahead: Lookahead | str | None = None,
 ) -> PlacementTable:
-    """Return a table of all placements of a piece, with the controller's value of each.
+    """Return a table of all placements of a piece and the controller's values.
 
     Examples:
         >>> table = best_placement("dt20", 4 * "XXXXXXXXX. ", "I")

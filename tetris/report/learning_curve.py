@@ -19,7 +19,7 @@ ACROSS = {
     "decisions": "decisions",
     "seconds": "wall time of training [s]",
 }
-"""The quantities that the x axis of a learning curve can show, with the label of the axis."""
+"""The quantities of a learning curve's x axis, with their labels."""
 
 # Each format has a metadata entry with a date or a version. Without it, the same data give the
 # same file.

@@ -36,7 +36,7 @@ from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES
 from tetris.play.engines import load, operators_of
 
 MOST_CELLS = 32
-"""The maximum number of cells of a board, which is a 32-bit number with a bit per cell."""
+"""The maximum number of cells; a board is a 32-bit number."""
 
 MOST_GAMES = 1_000_000_000
 """The maximum number of games that are played at once. Their lines take 8 GB."""

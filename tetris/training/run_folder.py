@@ -308,7 +308,7 @@ def stages_of(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int]
 
 
 def load_run(path: str | os.PathLike[str]) -> RunRecord:
-    """Return the content of the folder of a run, which may be finished or in progress.
+    """Return the records of a run, finished or in progress, from its folder.
 
     Raises:
         OSError: If a file cannot be read.

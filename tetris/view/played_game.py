@@ -24,7 +24,7 @@ from tetris.view.replay_page import player_page
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """The placements of a controller in a game, or in the first part of a game."""
+    """The placements of a controller in a game or its first part."""
 
     controller: LinearController
     rules: Rules
@@ -91,7 +91,7 @@ def play_game(
     board: Board | None = None,
     pieces: str | Sequence[str | int] | None = None,
 ) -> PlayedGame:
-    """Play a game, or the first pieces of a game, and return every placement.
+    """Play a game or its first pieces, and return every placement.
 
     `rollout` plays the same game on the stream. This function plays in Python, at about a
     thousand pieces per second.
