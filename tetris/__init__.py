@@ -1,8 +1,8 @@
 """Tetris for linear controllers: rules, features, rollouts, scores.
 
-The names below are imported when they are first used: an import of torch takes seconds, and the
-help of a command needs none. Only `tetris.training` uses `cem`. Begin with `game/rules.py`, or
-with `commands/train.py` for the way down to the kernels.
+The names below are imported when they are first used, because an import of torch takes seconds,
+and the help of a command does not need torch. Only `tetris.training` uses `cem`. To read the
+code, begin with `game/rules.py`, or with `commands/train.py` for the way down to the kernels.
 """
 
 import os
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from cem_tetris import explain_clash
 
-# Threads of torch that wait for work sleep. On a busy machine that halves the time of a search.
+# With this setting the threads of torch sleep while they wait for work. On a busy machine this
+# halves the time of a search.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 if clash := explain_clash():

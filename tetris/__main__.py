@@ -31,9 +31,9 @@ def main() -> NoReturn:
 
 
 def script(command: str, name: str) -> Callable[[], int]:
-    """Return the main function of a command, and run it if the caller is the program.
+    """Return the main function of a command, and run it if the caller is the main program.
 
-    ``name`` is the caller's ``__name__``, which is ``"__main__"`` in the program.
+    ``name`` is the caller's ``__name__``, which is ``"__main__"`` in the main program.
     """
     with one_line_interrupts():
         main_function = _main_of(command)
@@ -45,7 +45,7 @@ def script(command: str, name: str) -> Callable[[], int]:
 def _command() -> int:
     """Run the command that the first argument names, such as ``train``; return its exit status.
 
-    The further arguments are those of the command, which has a parser of its own.
+    Each command has its own parser, which parses the remaining arguments.
     """
     name = Path(sys.argv[0]).name
     program = "python -m tetris" if name == "__main__.py" else name
@@ -63,10 +63,11 @@ def _command() -> int:
         help="has a --help of its own",
     )
     sys.argv[0] = program
+    # Without arguments print the help.
     first_argument = sys.argv[1:2] or ["--help"]
     command = parser.parse_args(first_argument).command
-    # Leave the further arguments to the parser of the command, which prints the first entry of
-    # sys.argv as the name of the program.
+    # Replace the first two entries of sys.argv by one. The parser of the command prints it as
+    # the name of the program, and parses the entries after it.
     sys.argv[:2] = [f"{program} {command}"]
     main_function = _main_of(command)
     return int(main_function())
@@ -74,8 +75,8 @@ def _command() -> int:
 
 def _main_of(command: str) -> Callable[[], int]:
     """Import a command, and return its main function."""
-    # What modules create on import stays until the end: the garbage collector need not look at
-    # it.
+    # The objects that modules create on import exist until the program ends. So the garbage
+    # collector need not examine them.
     gc.disable()
     main_function: Callable[[], int] = importlib.import_module(
         f"tetris.commands.{command}"

@@ -15,13 +15,14 @@ class Explanation:
     """The features, the value and the margin of a placement under a controller.
 
     Attributes:
-        names: Names of the features, in their order.
-        features: Their values.
-        leads: What each feature adds to the margin: its weighted value minus that of the best
-            other placement; without a margin, its weighted value.
-        value: The weighted sum.
-        margin: The value minus that of the best other placement; negative if the controller
-            prefers that one. None if the placement, or every other one, ends the game.
+        names: The names of the features, in the order of the weights.
+        features: The value of each feature.
+        leads: What each feature adds to the margin: its weighted value minus its weighted value
+            for the best other placement. Without a margin it is the weighted value alone.
+        value: The weighted sum of the features.
+        margin: The value minus the value of the best other placement. It is negative if the
+            controller prefers the other placement. It is None if this placement, or every other
+            one, ends the game.
     """
 
     names: tuple[str, ...]
@@ -37,23 +38,28 @@ def explain(
     """Explain how a linear controller values a placement, compared with the best other one.
 
     The value of a placement is the weighted sum of its features. The margin is this value minus
-    that of the best other placement. The leads are the terms of the margin, one per feature.
+    the value of the best other placement. The margin is also a sum with a term for each
+    feature; these terms are the leads.
 
-    For a player with a preview, the features are those of the best pair of placements that
-    this placement begins with the next piece. If every such pair ends the game, the features of
-    this placement alone are used.
+    A player with a preview considers two placements: this one, and one of the next piece. Then
+    the features are those of the best such pair. If every pair ends the game, they are the
+    features of this placement alone.
 
     Args:
-        rows: The stack before the placement.
+        rows: The stack before the placement, from the bottom; bit c of a row is column c.
         after: The board after the placement.
-        player: The controller, which may have chosen another placement.
-        next_piece: The next piece, if it is known.
+        player: The controller. It need not have chosen this placement.
+        next_piece: The number of the next piece; None if it is not known.
     """
     table = placement_table(rows, after.piece, player, after.rules, next_piece)
     index = table.index_of(after)
-    if table.ends_game[index] and table.next_piece is not None:  # Every pair ends the game.
-        return explain(rows, after, player)
-    if after.game_over or table.ends_game[index]:
+    ends_game = table.ends_game[index]
+    if ends_game and table.next_piece is not None:
+        # The game ends with this placement or, wherever that is placed, with the next piece.
+        # Explain this placement without the next piece.
+        return explain(rows, after, player, next_piece=None)
+    if ends_game:
+        # The table has no features for a placement that ends the game.
         features = np.array(feature_values(after, player.names), dtype=np.float64)
         leads = features * player.weights
         value = weighted_sums(features, player.weights).item()
@@ -64,5 +70,9 @@ def explain(
         value = table.values[index].item()
         margin = table.margin(index)
     return Explanation(
-        player.names, tuple(features.tolist()), tuple(leads.tolist()), value, margin
+        names=player.names,
+        features=tuple(features.tolist()),
+        leads=tuple(leads.tolist()),
+        value=value,
+        margin=margin,
     )

@@ -1,4 +1,4 @@
-"""The placements of a piece on a board, as a controller values them: a table to be read."""
+"""A table of all placements of a piece on a board, with the controller's value of each."""
 
 import os
 from collections.abc import Callable
@@ -32,19 +32,20 @@ _SHOWN_FEATURES = 3
 class PlacementTable:
     """Every placement of a piece on a board, as a controller values it.
 
-    The arrays have an element, or a row, for each placement: by orientation, then by column
-    from the left.
+    The arrays have an element, or a row, for each placement. The placements are sorted by
+    orientation, then by column from the left.
 
     Attributes:
         rows: The stack before the placement, from the bottom; bit c of a row is column c.
         rules: The rules of the game.
         player: The controller with its features and weights.
-        next_piece: Number of the next piece if decisions consider it, else None.
+        next_piece: The number of the next piece; None if decisions do not consider it.
         placements: The board after each placement.
-        features: The features of each placement, shape (placements, features); with the next
-            piece known those of the best pair of placements that it begins. NaN where the game
-            ends.
-        values: The weighted sums of the features; minus infinity where the game ends.
+        features: The features of each placement, shape (placements, features). If decisions
+            consider the next piece, they are the features after the best placement of the next
+            piece on the resulting board. NaN if the placement ends the game.
+        values: The weighted sums of the features. Minus infinity if the placement ends the
+            game.
     """
 
     rows: Rows
@@ -62,27 +63,27 @@ class PlacementTable:
 
     @cached_property
     def orientations(self) -> Integers:
-        """Number of the orientation of each placement."""
+        """The number of the orientation of each placement."""
         return self._integers(lambda after: after.orientation)
 
     @cached_property
     def columns(self) -> Integers:
-        """Column of the left edge of each placement."""
+        """The column of the left edge of each placement."""
         return self._integers(lambda after: after.column)
 
     @cached_property
     def lines(self) -> Integers:
-        """Lines that each placement removes."""
+        """The number of lines that each placement removes."""
         return self._integers(lambda after: after.lines)
 
     @property
     def ends_game(self) -> npt.NDArray[np.bool_]:
-        """Whether each placement ends the game, with the next piece if that is known."""
+        """Whether the game ends, at the latest with the next piece if decisions consider it."""
         return np.isneginf(self.values)
 
     @cached_property
     def best_index(self) -> int:
-        """Index of the placement that the controller chooses."""
+        """The index of the placement that the controller chooses."""
         piece = self.placements[0].piece
         chosen = choose(self.rows, piece, self.player, self.rules, self.next_piece)
         return self.index_of(chosen)
@@ -94,12 +95,15 @@ class PlacementTable:
 
     @cached_property
     def margins(self) -> Floats:
-        """The value of each placement minus that of the best other one, NaN without one."""
+        """The `margin` of each placement; NaN instead of None."""
         margins = map(self.margin, range(len(self.placements)))
         return np.array([np.nan if margin is None else margin for margin in margins])
 
     def margin(self, index: int) -> float | None:
-        """Return the value of a placement minus that of the best other one; None without."""
+        """Return the value of a placement minus the value of the best other placement.
+
+        The result is None if this placement, or every other one, ends the game.
+        """
         rival = self._rival(index)
         if rival is None or self.ends_game[index]:
             return None
@@ -107,7 +111,7 @@ class PlacementTable:
 
     @property
     def ranking(self) -> Integers:
-        """Indices of the placements: the chosen one, then the others by falling value."""
+        """The indices of the placements: the chosen one, then the others, the best first."""
         order = np.argsort(-self.values, kind="stable")
         return np.concatenate([[self.best_index], order[order != self.best_index]])
 
@@ -120,8 +124,8 @@ class PlacementTable:
     def leads(self, index: int) -> Floats:
         """Return what each feature adds to the margin of a placement.
 
-        It is the weighted value of the feature minus that of the best other placement; without
-        such a placement it is the weighted value.
+        This is the weighted value of the feature minus its weighted value for the best other
+        placement. If every other placement ends the game, it is the weighted value alone.
         """
         weighted: Floats = self.features * self.player.weights
         rival = self._rival(index)
@@ -129,13 +133,14 @@ class PlacementTable:
         return own if rival is None else own - weighted[rival]
 
     def _rival(self, index: int) -> int | None:
-        """Return the index of the best other placement that does not end the game."""
+        """Return the index of the best other placement; None if all others end the game."""
         values = self.values.copy()
         values[index] = -np.inf
         rival = int(values.argmax())
         return None if np.isneginf(values[rival]) else rival
 
     def _integers(self, number: Callable[[AfterState], int]) -> Integers:
+        """Return an array of a number of each placement."""
         return np.array([number(after) for after in self.placements], dtype=np.int64)
 
     def __repr__(self) -> str:
@@ -143,13 +148,13 @@ class PlacementTable:
         return "\n".join(self.text_lines())
 
     def text_lines(self, most: int = _SHOWN_ROWS) -> list[str]:
-        """Return the board with the chosen placement, and a table of the best ones, as text.
+        """Return lines of text: the board with the chosen placement, and a table of the best.
 
-        In the board ``X`` is a cell of the stack and ``#`` one of the piece. The last column of
-        the table has the features that add most to the margin of a placement.
+        In the board ``X`` is a cell of the stack, and ``#`` is a cell of the piece. The last
+        column of the table names the features with the largest leads, positive or negative.
 
         Args:
-            most: The most placements of the table.
+            most: The maximum number of placements in the table.
         """
         piece = PIECE_LETTERS[self.best.piece]
         known = "" if self.next_piece is None else f", next {PIECE_LETTERS[self.next_piece]}"
@@ -160,30 +165,36 @@ class PlacementTable:
             f"column {self.best.column}"
         )
         header = "orientation  column  lines     value    margin  what decides"
-        return [*self._drawing(), title, header, *map(self._line, self.ranking[:most])]
+        return [*self._board_lines(), title, header, *map(self._line, self.ranking[:most])]
 
-    def _drawing(self) -> list[str]:
-        """Return the rows of the stack with the chosen placement, from the top."""
+    def _board_lines(self) -> list[str]:
+        """Return the board with the chosen placement as lines of text, the top row first.
+
+        ``X`` is a cell of the stack, ``#`` a cell of the piece, and ``.`` an empty cell.
+        """
         after = self.best
-        height = max(len(self.rows), after.landing_row + after.shape.height)
+        top_of_piece = after.landing_row + after.shape.height
+        height = max(len(self.rows), top_of_piece)
+        # A row is an integer: bit x is column x.
         stack = np.zeros(height, dtype=np.int64)
         stack[: len(self.rows)] = self.rows
+        piece = np.zeros_like(stack)
+        piece[after.landing_row : top_of_piece] = np.left_shift(after.shape.rows, after.column)
         lines = []
-        for y, row in reversed(list(enumerate(stack))):
-            piece_row = 0
-            if 0 <= y - after.landing_row < after.shape.height:
-                piece_row = after.shape.rows[y - after.landing_row] << after.column
+        for stack_row, piece_row in zip(stack[::-1], piece[::-1], strict=True):
             line = ""
             for x in range(self.rules.width):
                 if piece_row >> x & 1:
                     line += "#"
+                elif stack_row >> x & 1:
+                    line += "X"
                 else:
-                    line += "X" if row >> x & 1 else "."
+                    line += "."
             lines.append(line)
         return lines
 
     def _line(self, index: int) -> str:
-        """Return the line of a placement, with the features that add most to its margin."""
+        """Return the line of a placement, with the features that have the largest leads."""
         place = f"{self.orientations[index]:>11}{self.columns[index]:>8}{self.lines[index]:>7}"
         if self.ends_game[index]:
             return f"{place}  the game ends"
@@ -196,37 +207,45 @@ class PlacementTable:
 def placement_table(
     rows: Rows, piece: int, player: Player, rules: Rules, next_piece: int | None = None
 ) -> PlacementTable:
-    """Return the table of all placements of a piece.
+    """Return the table of all placements of a piece, with their features and values.
 
-    If every pair of placements ends the game, or the player does not look at the next piece,
-    the next piece does not count.
+    A player with a preview values a placement by the features after the best placement of the
+    next piece on the resulting board. If every such pair of placements ends the game, the table
+    ignores the next piece.
 
     Args:
         rows: The stack, from the bottom; bit c of a row is column c.
-        piece: Number of the piece.
+        piece: The number of the piece.
         player: The controller.
         rules: The rules of the game.
-        next_piece: Number of the next piece, if it is known.
+        next_piece: The number of the next piece; None if it is not known. A player without a
+            preview ignores it.
     """
     if player.lookahead is not Lookahead.PREVIEW:
         next_piece = None
     placements = tuple(after_states(rows, piece, rules))
+    # Rows of NaN mark placements that end the game. Their values become minus infinity.
     features = np.full((len(placements), len(player.names)), np.nan)
     for index, after in enumerate(placements):
         if not after.game_over:
-            known = _features(after, player, next_piece)
-            if known is not None:
-                features[index] = known
+            considered = _considered_features(after, player, next_piece)
+            if considered is not None:
+                features[index] = considered
     values = np.nan_to_num(weighted_sums(features, player.weights), nan=-np.inf)
-    if next_piece is not None and np.isneginf(values).all():
-        return placement_table(rows, piece, player, rules)
+    every_pair_ends_game = next_piece is not None and np.isneginf(values).all()
+    if every_pair_ends_game:
+        return placement_table(rows, piece, player, rules, next_piece=None)
     return PlacementTable(rows, rules, player, next_piece, placements, features, values)
 
 
-def _features(after: AfterState, player: Player, next_piece: int | None) -> list[float] | None:
-    """Return the features of a placement, or of the best pair that it begins.
+def _considered_features(
+    after: AfterState, player: Player, next_piece: int | None
+) -> list[float] | None:
+    """Return the features by which a player values a placement.
 
-    The result is None if every pair ends the game.
+    They are the features of the board after the placement or, if the next piece is known, those
+    after the best placement of the next piece. The result is None if every placement of the
+    next piece ends the game.
     """
     if next_piece is None:
         return feature_values(after, player.names)
@@ -242,7 +261,7 @@ def best_placement(
     rules: Rules | None = None,
     lookahead: Lookahead | str | None = None,
 ) -> PlacementTable:
-    """Return how a controller values every placement of a piece on a board.
+    """Return a table of all placements of a piece and the controller's values.
 
     Examples:
         >>> table = best_placement("dt20", 4 * "XXXXXXXXX. ", "I")
@@ -252,14 +271,15 @@ def best_placement(
     Args:
         controller: A controller, its name, its file, or the folder of a run; see `resolve`.
         board: A drawing, a fumen string or an array; see `tetris.game.positions.read_board`.
-        piece: Letter or number of the piece to be placed.
-        next: Letter or number of the next piece, if it is known.
-        rules: The rules; None: those of the controller, with the width of the board.
-        lookahead: What the decision considers: ``"none"``, ``"preview"`` or ``"expectimax"``;
-            None: the next piece if there is one.
+        piece: The letter or number of the piece to be placed.
+        next: The letter or number of the next piece; None if it is not known.
+        rules: The rules of the game; None: the controller's rules, on a board of this width.
+        lookahead: What the decision considers: ``"none"``, ``"preview"`` or ``"expectimax"``.
+            None: ``"preview"`` if ``next`` is given, otherwise ``"none"``.
 
     Returns:
-        A table, which prints as text; ``table.best`` is the chosen placement.
+        The table. ``print(table)`` shows it as text, and ``table.best`` is the placement that
+        the controller chooses.
 
     Raises:
         OSError: If the controller's file cannot be read.
@@ -268,7 +288,7 @@ def best_placement(
     """
     resolved = resolve(controller)
     if rules is None:
-        width = read_cells(board).shape[1]
+        _, width = read_cells(board).shape
         rules = replace(resolved.rules, width=width)
     next_piece = None if next is None else read_piece(next)
     if lookahead is None:

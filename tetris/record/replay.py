@@ -1,10 +1,11 @@
 """Replays: the rules, the seed, the controller, and every placement as a byte.
 
-A placement's byte is its number among all placements on a board of that width, by piece,
-orientation and column: 162 on ten columns. The bytes hold the pieces, too, so that a viewer
-needs no random numbers. They are compressed by zlib and written in base64: a megabyte for a
-million pieces. A digest detects damage. Reading is fast; `Replay.after_states` plays the game
-and checks pieces, lines and games against seed and counts.
+The byte of a placement is its number in the list of all placements on a board of that width,
+sorted by piece, orientation and column. On ten columns there are 162. The number also tells the
+piece, so that a viewer needs no random numbers. The bytes are compressed by zlib and written in
+base64: a megabyte for a million pieces. A digest detects damage. Loading a replay is fast,
+because it does not play the games. `Replay.after_states` plays them, and checks the pieces
+against the seed, and the numbers of lines and games against the recorded ones.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ FORMAT = "cem-tetris-replay"
 VERSION = 2
 
 MOST_PLACEMENTS = 1 << 30
-"""The most placements of a replay: a small hostile file must not fill the memory."""
+"""The maximum number of placements: a small hostile file must not fill the memory."""
 
 
 class DamagedReplayError(ValueError):
@@ -44,26 +45,27 @@ class DamagedReplayError(ValueError):
 
 @dataclass(frozen=True)
 class Replay:
-    """The placements of games, one after the other; a game begins on the empty board.
+    """The placements of consecutive games; a game begins on the empty board.
 
     Attributes:
         rules: The rules of the games.
-        placements: The number of every placement, a byte each.
-        lines: Lines removed, those of an unfinished game included.
-        games: Games that ended.
-        seed: Seed of the pieces; None for pieces of another source. The original rule needs a
-            seed, for the piece after the last placement.
-        stream: Number of their stream; None without a seed.
+        placements: The number of every placement, one byte per placement.
+        lines: The number of lines removed, including those of an unfinished game.
+        games: The number of games that ended.
+        seed: The seed of the pieces; None if they come from another source. The original rule
+            needs a seed, because it also needs the piece after the last placement.
+        stream: The number of the seed's stream of pieces; None without a seed.
         controller: The controller that played; None for a person.
-        boards: The stack before a placement, by the number of the placement from 0, where it is
-            not the one that the placement before has left: a chosen board, a risen row.
-        landings: The row in which the piece rests, by the number of its placement, where it did
-            not fall straight down from above the stack.
+        boards: The stacks that the placements do not determine, such as a chosen first board,
+            or a stack below which a row has risen. A key is the index of the next placement,
+            and its value is the stack before that placement.
+        landings: The rows in which pieces came to rest without having fallen straight down from
+            above the stack. A key is the index of the placement.
 
     Raises:
         ValueError: If a placement does not exist under the rules, the controller cannot play by
-            them, the seed or stream is no unsigned 64-bit integer, or the original rule comes
-            without them.
+            them, the seed or the stream is not an unsigned 64-bit integer, or the rule is the
+            original one and there is no seed.
     """
 
     rules: Rules
@@ -77,26 +79,30 @@ class Replay:
     landings: Mapping[int, int] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        """Check the fields of a replay, as far as that is possible without playing its games.
+        """Validate the fields without playing the games.
 
-        A placement is a byte: its number among all placements of all pieces on a board of this
-        width.
+        A placement is one byte: its index in the list of all placements of all pieces on a
+        board of this width.
 
         Raises:
             ValueError: If a placement does not exist under the rules, the controller cannot
                 play by them, or a number is missing or out of range.
         """
-        possible = set()
+        valid_numbers = set()
         for number, (shape, _) in enumerate(placements_on(self.rules.width)):
             if shape.piece in self.rules.piece_set:
-                possible.add(number)
-        impossible = set(self.placements) - possible
-        if impossible:
+                valid_numbers.add(number)
+        invalid_numbers = set(self.placements) - valid_numbers
+        if invalid_numbers:
             rules = f"{self.rules.board} with pieces {self.rules.pieces}"
-            raise ValueError(f"expected placements of {rules}, got number {min(impossible)}")
+            raise ValueError(
+                f"expected placements of {rules}, got number {min(invalid_numbers)}"
+            )
         if self.controller is not None:
             # This raises if the controller cannot play by the rules.
             self.controller.names_on(self.rules)
+        # By the original rule a game also ends if the next piece has no room to appear. The
+        # piece after the last placement is known only from the seed.
         if self.rules.original and self.seed is None:
             raise ValueError("expected a seed and a stream by the original rule, got neither")
         if self.seed is not None:
@@ -105,6 +111,7 @@ class Replay:
         for rows in self.boards.values():
             check_integer("the height of a board", len(rows), 0, self.rules.height)
             for row in rows:
+                # A row is an integer, a bit per cell. No row of a stack is full.
                 check_integer("a row of a board", row, 0, self.rules.full_row - 1)
         for row in self.landings.values():
             check_integer("a landing row", row, 0, self.rules.height)
@@ -124,22 +131,25 @@ class Replay:
         """Return the replay of games that were played.
 
         Args:
-            played: The board after every decision, in order.
+            played: The board after every placement, in order.
             rules: The rules of the games.
-            seed: The seed of the pieces, if they were random.
-            stream: The number of the seed's stream of pieces.
+            seed: The seed of the pieces; None if they come from another source.
+            stream: The number of the seed's stream of pieces; None without a seed.
             controller: The controller that played; None for a person.
-            boards: The attribute of that name.
+            boards: The stacks that the placements do not determine, such as a chosen first
+                board. A key is the index of the next placement.
         """
+        # The number of a placement by piece, orientation and column.
         numbers = placement_numbers(rules.width)
         boards = boards or {}
         placements = bytearray()
         landings = {}
         lines = 0
         games = 0
-        rows: Rows = ()
+        rows: Rows = ()  # The stack before the placement. A game begins on an empty board.
         for t, after in enumerate(played):
             rows = boards.get(t, rows)
+            # Record the landing row only if the piece did not fall straight down.
             heights = column_heights(rows, rules.width)
             if after.landing_row != landing_row(heights, after.shape, after.column):
                 landings[t] = after.landing_row
@@ -148,12 +158,20 @@ class Replay:
             games += after.game_over
             rows = () if after.game_over else after.rows
         return cls(
-            rules, bytes(placements), lines, games, seed, stream, controller, boards, landings
+            rules=rules,
+            placements=bytes(placements),
+            lines=lines,
+            games=games,
+            seed=seed,
+            stream=stream,
+            controller=controller,
+            boards=boards,
+            landings=landings,
         )
 
     @property
     def pieces(self) -> PieceStream | None:
-        """The pieces of seed and stream; None without a seed."""
+        """The pieces of the seed's stream; None without a seed."""
         return (
             None if self.seed is None else PieceStream(self.rules, self.seed, self.stream or 0)
         )
@@ -162,13 +180,14 @@ class Replay:
         """Play the recorded placements again, and yield the board after each of them.
 
         Raises:
-            DamagedReplayError: At a placement whose piece is not the one that the seed gives,
-                or at the end, if the numbers of lines and games are not the recorded ones.
+            DamagedReplayError: If the piece of a placement differs from the piece that the seed
+                generates. After the last placement, if the numbers of lines and games differ
+                from the recorded ones.
         """
         # The number of a placement is its index in this list of (shape, column).
         placements = placements_on(self.rules.width)
-        pieces = self.pieces
-        rows: Rows = ()  # Each game begins on an empty board.
+        pieces = self.pieces  # An unlimited sequence; None without a seed.
+        rows: Rows = ()  # The stack before the placement. A game begins on an empty board.
         lines = 0
         games = 0
         for t, number in enumerate(self.placements):
@@ -178,13 +197,17 @@ class Replay:
                     f"expected {PIECE_LETTERS[pieces[t]]} as piece {t + 1} of seed "
                     f"{self.seed}, got {PIECE_LETTERS[shape.piece]}"
                 )
+            # A stack is recorded only where it is not the one that the last placement left,
+            # such as a chosen first board.
             rows = self.boards.get(t, rows)
+            # A landing row is recorded only where the piece did not fall straight down.
             row = self.landings.get(t)
             if row is None:
                 row = landing_row(column_heights(rows, self.rules.width), shape, column)
             after = place(rows, shape, column, row, self.rules)
             if self.rules.original and pieces is not None:
-                # By this rule the game also ends if the next piece has no room to appear.
+                # By the original rule the game also ends if the next piece has no room to
+                # appear.
                 after = with_next(after, pieces[t + 1])
             lines += after.lines
             games += after.game_over
@@ -197,9 +220,9 @@ class Replay:
             )
 
     def to_fumen(self) -> str:
-        """Return the games as a fumen with colors, a page for each placement.
+        """Return the games as a fumen with colors, one page per placement.
 
-        A piece that ends a game above the field, which has 23 rows, is left out.
+        The field of a fumen has 23 rows. A piece that ends a game above it is left out.
 
         Raises:
             ValueError: If the board is not ten columns wide.
@@ -207,48 +230,56 @@ class Replay:
         if self.rules.width != fumen.WIDTH:
             raise ValueError(f"expected a board ten columns wide, got {self.rules.board}")
         empty = np.zeros((fumen.HEIGHT, fumen.WIDTH), dtype=np.int64)
-        cells = empty
+        cells = empty  # The field before the placement.
         pages = []
         for t, after in enumerate(self.after_states()):
             if t in self.boards:
+                # This stack was recorded as integers, a bit per cell. Its cells have no pieces,
+                # so that they are gray.
                 stack = np.array(self.boards[t], dtype=np.int64)[:, np.newaxis]
                 cells = empty.copy()
                 cells[: len(stack)] = (stack >> np.arange(fumen.WIDTH) & 1) * fumen.GRAY
-            page = fumen.FumenPage(cells)
-            if after.landing_row + after.shape.height <= fumen.HEIGHT:
+            top_of_piece = after.landing_row + after.shape.height
+            if top_of_piece <= fumen.HEIGHT:
                 page = fumen.FumenPage(cells, after.shape, after.column, after.landing_row)
+            else:
+                page = fumen.FumenPage(cells)
             pages.append(page)
             cells = empty if after.game_over else fumen.after_page(page)
         return fumen.write_fumen(pages)
 
     @classmethod
     def from_fumen(cls, text: str, rules: Rules | None = None) -> Replay:
-        """Return the placements of a fumen; fields that were edited between them are boards.
+        """Return the placements of a fumen as a replay.
+
+        Where a field was edited between two placements, the replay records its stack in
+        ``boards``.
 
         Args:
-            text: The fumen, or the address of an editor with it.
-            rules: The rules, by which a game may end; None: the default ones.
+            text: The fumen, or the address of an editor that contains it.
+            rules: The rules, which decide whether a placement ends the game; None: the default
+                rules.
 
         Raises:
-            ValueError: If the text is no fumen, or a field does not fit the rules.
+            ValueError: If the text is not a fumen, or a field does not fit the rules.
         """
         rules = rules or Rules()
         boards: dict[int, Rows] = {}
         played: list[AfterState] = []
-        rows_left: Rows = ()  # The stack that the last placement has left.
+        expected_rows: Rows = ()  # The stack after the last placement.
         for page in fumen.read_fumen(text):
-            if page.shape is None:
+            if page.shape is None:  # This page has no placement.
                 continue
             rows = read_board(page.cells, rules)
-            if rows != rows_left:
+            if rows != expected_rows:
                 boards[len(played)] = rows
             after = place(rows, page.shape, page.column, page.row, rules)
             played.append(after)
-            rows_left = () if after.game_over else after.rows
+            expected_rows = () if after.game_over else after.rows
         return cls.of(played, rules, boards=boards)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the replay as plain values, for JSON."""
+        """Return the replay as a dictionary that can be written as JSON."""
         values: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
@@ -259,9 +290,10 @@ class Replay:
             "lines": self.lines,
             "games": self.games,
             "count": len(self.placements),
+            # A byte per placement, compressed at the highest level.
             "placements": base64.b64encode(zlib.compress(self.placements, 9)).decode("ascii"),
         }
-        # In JSON the keys of an object are texts.
+        # The keys of a JSON object are strings.
         if self.boards:
             values["boards"] = {str(t): list(rows) for t, rows in self.boards.items()}
         if self.landings:
@@ -270,11 +302,11 @@ class Replay:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Replay:
-        """Return the replay of a dictionary that ``to_dict`` returned.
+        """Return the replay that a dictionary from ``to_dict`` describes.
 
         Raises:
             ValueError, TypeError, LookupError, zlib.error: If a value is missing or wrong, or
-                the placements, which are compressed and written in base64, are damaged.
+                the compressed placements are damaged.
         """
         if not isinstance(values, Mapping) or values.get("format") != FORMAT:
             raise ValueError(f'expected an object with "format": "{FORMAT}"')
@@ -287,12 +319,13 @@ class Replay:
         controller = values.get("controller")
         return cls(
             rules=Rules.from_dict(values["rules"]),
-            placements=_unpack(values["placements"], values["count"]),
+            placements=_decompress(values["placements"], expected_count=values["count"]),
             lines=values["lines"],
             games=values["games"],
             seed=values.get("seed"),
             stream=values.get("stream"),
             controller=LinearController.from_dict(controller) if controller else None,
+            # JSON has strings as keys and lists in place of tuples.
             boards={int(t): tuple(rows) for t, rows in values.get("boards", {}).items()},
             landings={int(t): row for t, row in values.get("landings", {}).items()},
         )
@@ -307,7 +340,8 @@ class Replay:
 
         Raises:
             OSError: If the file cannot be read.
-            ValueError: If it holds no valid replay; the message names the file and the reason.
+            ValueError: If the file holds no valid replay; the message names the file and the
+                reason.
         """
         try:
             return cls.from_dict(json.loads(read_bytes(path).decode()))
@@ -323,18 +357,23 @@ class Replay:
 
 
 def _digest(values: Mapping[str, Any]) -> str:
+    """Return a digest of all values except the digest itself."""
     content = {key: value for key, value in values.items() if key != "digest"}
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _unpack(text: str, count: int) -> bytes:
-    """Return the placements from the text of a file, which says that they are ``count``."""
-    if not 0 <= count <= MOST_PLACEMENTS:
-        raise ValueError(f"expected a count of 0 to {MOST_PLACEMENTS}, got {count!r}")
-    # A small hostile file may unpack to gigabytes: stop after one placement too many.
-    placements = zlib.decompressobj().decompress(base64.b64decode(text), count + 1)
-    if len(placements) != count:
-        difference = "more" if len(placements) > count else "fewer"
-        raise ValueError(f"expected {count} placements, got {difference}")
+def _decompress(text: str, expected_count: int) -> bytes:
+    """Return the placements that a replay file holds as base64 text, compressed by zlib.
+
+    ``expected_count`` is the number of placements that the file states.
+    """
+    if not 0 <= expected_count <= MOST_PLACEMENTS:
+        raise ValueError(f"expected a count of 0 to {MOST_PLACEMENTS}, got {expected_count!r}")
+    # A small hostile file may decompress to gigabytes: stop after one placement too many.
+    compressed = base64.b64decode(text)
+    placements = zlib.decompressobj().decompress(compressed, expected_count + 1)
+    if len(placements) != expected_count:
+        difference = "more" if len(placements) > expected_count else "fewer"
+        raise ValueError(f"expected {expected_count} placements, got {difference}")
     return placements

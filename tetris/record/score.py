@@ -1,15 +1,16 @@
 """Scores: lines per game with its interval.
 
-Streams of games restart when a game ends; lines over games ended estimates the mean. Long games
-are very nearly exponentially distributed, so the number N of games that end within a fixed
-number of decisions is a Poisson variable with mean lines / mean. The interval is Garwood's
-("Fiducial Limits for the Poisson Distribution", Biometrika 28, 1936), which Epstein
-("Estimation from Life Test Data", Technometrics 2, 1960) gives for life tests that stop at a
-fixed time: chi-square quantiles with 2N degrees of freedom for the upper end of the lines per
-game, with 2N + 2 for the lower end. Where sampling stops at the N-th game instead, the lower
-end is conservative. Short games vary less, and their lines are few: N and the lines are divided
-by the dispersion that the streams show, the usual quasi-Poisson correction (McCullagh and
-Nelder, Generalized Linear Models, 1989).
+A stream of games starts a new game when one ends. The quotient of all lines and the number of
+games that ended estimates the mean lines per game. The lengths of long games are very nearly
+exponentially distributed. So the number N of games that end within a fixed number of decisions
+is nearly a Poisson variable, whose mean is the number of lines divided by the mean lines per
+game. The interval is Garwood's ("Fiducial Limits for the Poisson Distribution", Biometrika 28,
+1936), which Epstein ("Estimation from Life Test Data", Technometrics 2, 1960) gives for life
+tests that stop at a fixed time. The upper end of the lines per game comes from the chi-square
+quantile with 2N degrees of freedom, the lower end from the one with 2N + 2. If sampling stops
+at the N-th game instead, the lower end is conservative. Short games vary less than exponential
+ones. So N and the lines are divided by the dispersion that is estimated from the streams, the
+usual quasi-Poisson correction (McCullagh and Nelder, Generalized Linear Models, 1989).
 """
 
 import math
@@ -27,11 +28,11 @@ class Score:
     """Lines, games and decisions of one controller, and the estimate of its lines per game.
 
     Attributes:
-        lines: Lines removed, those of unfinished games included.
-        games: Games ended.
-        decisions: Pieces placed.
-        dispersion: Variance of the estimate divided by that of exponential games; see
-            `dispersion`.
+        lines: The number of lines removed, including those of unfinished games.
+        games: The number of games that ended.
+        decisions: The number of pieces placed.
+        dispersion: The variance of the estimate, divided by its variance for exponential games;
+            see `dispersion`.
     """
 
     lines: int
@@ -41,12 +42,15 @@ class Score:
 
     @property
     def lines_per_game(self) -> float | None:
-        """The estimate of the mean; None if no game has ended."""
+        """The estimate of the mean lines per game; None if no game has ended."""
         return self.lines / self.games if self.games else None
 
     @property
     def ci95(self) -> tuple[float, float | None]:
-        """The 95 % interval of the mean; its upper end is None if no game has ended."""
+        """The 95 % confidence interval of the mean lines per game.
+
+        Its upper end is None if no game has ended. Then its lower end is one-sided.
+        """
         if not self.games:
             return 2 * self.lines / chi2_quantile(0.95, 2), None
         lines = self.lines / self.dispersion
@@ -57,25 +61,29 @@ class Score:
 
 
 def dispersion(counts: torch.Tensor) -> float:
-    """Return the variance of lines / games ended, divided by that of exponential games.
+    """Return the variance of the estimated lines per game, relative to exponential games.
 
-    The variance of the ratio is estimated from the differences between streams. It is corrected
-    for a small number of streams by the squared ratio of Student's quantile to the normal
-    distribution's, to the second order (Cornish and Fisher 1938). One game with the variance of
-    an exponential one is added, so that the result is defined if no game has ended.
+    The result is the variance of lines / games, divided by the variance that this ratio has if
+    the lengths of games are exponentially distributed. The variance is estimated from the
+    differences between the streams. A factor corrects it for a small number of streams: the
+    squared ratio of Student's quantile to the quantile of the normal distribution, to the
+    second order (Cornish and Fisher 1938). One game with the variance of an exponential game is
+    added, so that the result is defined if no game has ended.
 
     Args:
-        counts: Lines and games ended of each stream, shape (streams, 2), int64, on the CPU.
+        counts: The lines and the ended games of each stream, shape (streams, 2), int64, on the
+            CPU.
 
     Returns:
-        The quotient of variances; 1 for fewer than four streams. It does not depend on the
+        The ratio of the variances; 1 for fewer than four streams. It does not depend on the
         order of the streams, or on the machine.
     """
     streams = len(counts)
     lines, games = counts.sum(0).tolist()
     if streams < 4:
         return 1.0
-    # How many more games would end on a stream if it had the common ratio of games to lines.
+    # The number of games that would end on a stream if it had the ratio of games to lines of
+    # all streams together, minus the number that ended.
     residuals = counts[:, 0].double() * (games / max(lines, 1)) - counts[:, 1].double()
     student = 1 + 2.42 / (streams - 2.7)  # The squared ratio of the quantiles.
     variance = math.fsum(residuals.square().tolist()) * streams / (streams - 1) * student
@@ -85,12 +93,12 @@ def dispersion(counts: torch.Tensor) -> float:
 def chi2_quantile(probability: float, degrees: float) -> float:
     """Return the quantile of the chi-square distribution for a probability.
 
-    The distribution function, P(X < x) = gammainc(degrees / 2, x / 2), is inverted by
-    bisection, to the last bits of a double.
+    The quantile is the x with P(X < x) = ``probability``. For this distribution P(X < x) is
+    gammainc(degrees / 2, x / 2). Bisection finds x to the last bits of a double.
 
     Args:
-        probability: Above 0 and below 1.
-        degrees: Degrees of freedom, above 0; they need not be an integer.
+        probability: A number above 0 and below 1.
+        degrees: The degrees of freedom, a number above 0 that need not be an integer.
     """
     half_degrees = torch.tensor(degrees / 2, dtype=torch.float64)
 
@@ -105,7 +113,7 @@ def chi2_quantile(probability: float, degrees: float) -> float:
         low = high
         high *= 2
     middle = (low + high) / 2
-    # In the end no double lies between low and high, and the middle equals one of them.
+    # The loop ends when no double lies between low and high: then the middle is one of them.
     while low < middle < high:
         if probability_below(middle) < probability:
             low = middle

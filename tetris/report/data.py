@@ -26,7 +26,7 @@ from tetris.record.replay import Replay
 from tetris.training.run_folder import RunRecord, board, stages_of
 
 GAME_DECISIONS = 300
-"""Placements of the game of a report: with `dt` a third of a second in Python."""
+"""The placements of a report's game. With `dt` they take a third of a second in Python."""
 
 _CURVES = (
     "generation_best",
@@ -40,24 +40,35 @@ _CURVES = (
 def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
     """Return the data of the charts of a training run, to be written as JSON for a web page.
 
-    Every list except "stages" has one value per generation, or None if the value is missing.
-    "decisions" and "seconds" count from the beginning of the run, and "speed" is in decisions
-    per second; a decision is the placement of a piece. "group" is a text that is the same for
-    runs which differ only in their seed.
+    A decision is the placement of a piece. A stage is a part of the training on one board.
 
-    A stage is a part of the training on one board. It has the "board", such as "10x20", the
-    index "place" of its first generation in the lists, and "dt20", the lines per game of the
-    best published controller on that board, for comparison. "score" is `_final_score`.
+    Returns:
+        A dictionary. Except for "stages" and "score", its lists have one value per generation.
+
+        "name": The argument ``name``.
+        "group": A text that is the same for runs which differ only in their seed.
+        "stages": A dictionary for each stage: its "board", such as "10x20"; "place", the index
+            of its first generation in the lists; and "dt20", the lines per game of the best
+            published controller on that board.
+        "board": The board of each generation.
+        "generation": The number of each generation.
+        "decisions", "seconds": The decisions and the time since the beginning of the run.
+        "speed": The speed of each generation in decisions per second.
+        "score": The score after training: lines per game, and the ends of their 95 % interval;
+            None without a score.
+        "generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean":
+            The metrics of these names, or None for generations without the metric.
     """
     metrics = run.metrics  # One record per generation.
     first_generation = metrics[0]["generation"]
     stages = []
-    for board_name, stage_start, _ in stages_of(metrics):
+    for board_name, stage_start, _stage_end in stages_of(metrics):
         index = stage_start - first_generation
         reference_score = _round_for_chart(dt20_score(run, board_name))
         stages.append({"board": board_name, "place": index, "dt20": reference_score})
     speeds = []
     for record in metrics:
+        # The lower limit prevents a division by zero.
         speed = record["decisions"] / max(record["seconds"], 1e-9)
         speeds.append(_round_for_chart(speed))
     decisions = [record["decisions"] for record in metrics]
@@ -79,9 +90,14 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
 
 
 def _final_score(run: RunRecord) -> list[float | None] | None:
-    """Return the score on the last board and its interval: lines per game, low and high."""
+    """Return the score of the learned controller on the last board of its training.
+
+    The three numbers are the lines per game, and the lower and the upper end of their 95 %
+    interval. The result is None if the controller has no score on this board.
+    """
     last_board = board(run.metrics[-1])
-    for score in reversed(run.scores):  # An estimate comes after a played score.
+    # An estimate comes after a played score, and takes precedence over it.
+    for score in reversed(run.scores):
         if (score["controller"], score["board"]) == (LEARNED, last_board):
             return [score["lines_per_game"], *score["ci95"]]
     return None
@@ -93,17 +109,18 @@ def _round_for_chart(value: float | None) -> float | None:
 
 
 def recorded_game(run: RunRecord) -> Replay:
-    """Play `GAME_DECISIONS` placements of a run's controller; return them as a replay."""
+    """Let a run's controller play `GAME_DECISIONS` placements; return them as a replay."""
     rules = run.recipe.rules
     player = run.controller.player(rules, run.recipe.lookahead)
-    game = play(PieceStream(rules, DEFAULT_SEED, 0), player, rules)
-    return Replay.of(islice(game, GAME_DECISIONS), rules, DEFAULT_SEED, 0, run.controller)
+    game = play(PieceStream(rules, DEFAULT_SEED, stream=0), player, rules)
+    placements = islice(game, GAME_DECISIONS)
+    return Replay.of(placements, rules, DEFAULT_SEED, stream=0, controller=run.controller)
 
 
 def seedless(run: RunRecord) -> str:
     """Return the settings of a run except its seed, as a text.
 
-    It is the same for runs that repeat each other with other seeds.
+    Runs that differ only in their seed have the same text.
     """
     return " ".join(
         f"{name}={value}" for name, value in run.recipe.to_dict().items() if name != "seed"
@@ -111,18 +128,19 @@ def seedless(run: RunRecord) -> str:
 
 
 def distinct_names(runs: Sequence[RunRecord]) -> list[str]:
-    """Return the names of runs; runs of the same name get a number behind it."""
+    """Return the names of runs; a name that several runs have is followed by a number."""
     all_names = [run.name for run in runs]
     names = []
     for index, name in enumerate(all_names, start=1):
         if all_names.count(name) > 1:
-            name = f"{name} ({all_names[:index].count(name)})"
-        names.append(name)
+            names.append(f"{name} ({all_names[:index].count(name)})")
+        else:
+            names.append(name)
     return names
 
 
 def dt20_score(run: RunRecord, board_name: str) -> float | None:
-    """Return the lines per game of dt20 on a board, by the rules of the run."""
+    """Return the lines per game of dt20 on a board by the rules of the run; None if unknown."""
     width, height = map(int, board_name.split("x"))
     rules = replace(run.recipe.rules, width=width, height=height)
     score = published_score(BEST_PUBLISHED, rules)
@@ -132,14 +150,18 @@ def dt20_score(run: RunRecord, board_name: str) -> float | None:
 def weight_bars(run: RunRecord) -> list[tuple[str, str, list[float]]]:
     """Return the rows of a horizontal bar chart of a run's learned weights, largest first.
 
-    Every row is a tuple of the name of a feature, its weight as text, and four positions in
-    percent of the chart's width: left end and width of the bar, then left end and width of the
-    whisker. The weight 0 is in the middle of the chart, at 50 %, and the largest weight reaches
-    its edge. The whisker extends to both sides of the weight by the standard deviation that the
-    search had in the last generation.
+    The weight 0 is in the middle of the chart, at 50 %, and the largest weight reaches its
+    edge. A whisker extends from the end of a bar to both sides, by the standard deviation of
+    the search in the last generation.
+
+    Returns:
+        A tuple for each feature: its name, its weight as text, and four numbers in percent of
+        the chart's width: the left end and the width of the bar, then the left end and the
+        width of the whisker.
     """
     stds = run.metrics[-1]["std"]
     features = zip(run.feature_names, run.controller.weights, stds, strict=True)
+    # Each item is a tuple of name, weight and standard deviation.
     largest_first = sorted(features, key=lambda feature: -abs(feature[1]))
     _, largest, _ = largest_first[0]
     unit = 50 / (abs(largest) or 1.0)  # The width of a weight of 1. All weights may be 0.
@@ -152,13 +174,13 @@ def weight_bars(run: RunRecord) -> list[tuple[str, str, list[float]]]:
 
 
 class Table(NamedTuple):
-    """A table of the page, which escapes all cells except `Markup`.
+    """A table of the page. The page escapes all cells except those of the type `Markup`.
 
     Attributes:
-        label: Its name.
-        header: The first row.
-        rows: The other rows; the first cell of each is a header.
-        titled: Whether the label is above the table.
+        label: The name of the table.
+        header: The cells of the first row.
+        rows: The cells of the other rows. The first cell of a row is its header.
+        titled: Whether the page shows the label above the table.
     """
 
     label: str
@@ -168,9 +190,9 @@ class Table(NamedTuple):
 
 
 def score_tables(scored: Sequence[tuple[str, Score]]) -> list[Table]:
-    """Return a table of scores for each game: each board, rule, pieces and lookahead.
+    """Return a table of scores for each combination of board, rule, pieces and lookahead.
 
-    ``scored`` has the label of a controller and its score.
+    ``scored`` has pairs: the label of a controller, and a score of it.
     """
     games: dict[tuple[str, str, str, str], list[tuple[str, Score]]] = {}
     for label, score in scored:
@@ -181,31 +203,33 @@ def score_tables(scored: Sequence[tuple[str, Score]]) -> list[Table]:
 
 
 def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Score]]) -> Table:
-    """Return a table that compares the scores of controllers that played the same game.
+    """Return a table that compares the scores of controllers on the same board and rules.
 
     Args:
-        game: The board, such as "10x20", the name of the rule, the name of the distribution of
-            pieces, and a phrase about the lookahead, empty without lookahead.
-        scored: The label and the score of every controller, which become a row of the table.
+        game: Four texts: the board, such as "10x20"; the name of the rule; the name of the
+            distribution of pieces; and a phrase about the lookahead, empty without lookahead.
+        scored: The label and the score of each controller. The table has a row for each.
     """
     board_name, rule, pieces, lookahead = game
-    # The scores in papers are all of one game, the standard one. Its table has a column more,
-    # for these scores.
+    # The scores in the literature were all measured with the same rules. The table for these
+    # rules gets another column, which shows them.
     literature = {}
-    if (rule, pieces, lookahead) == ("published", "uniform", ""):
-        for controller, figures in PUBLISHED_SCORES.items():
-            if board_name in figures:
-                literature[controller] = str(figures[board_name])
+    has_rules_of_literature = (rule, pieces, lookahead) == ("published", "uniform", "")
+    if has_rules_of_literature:
+        for controller, scores_by_board in PUBLISHED_SCORES.items():
+            if board_name in scores_by_board:
+                literature[controller] = str(scores_by_board[board_name])
     header = ["controller", "lines per game", "95 % interval", "from", "decisions"]
     if literature:
         header.append("literature, about")
     rows = []
     for label, score in scored:
         controller = score["controller"]
-        if controller == LEARNED:
-            label = Markup("<strong>{}</strong>").format(label)
+        name_cell = label
+        if controller == LEARNED:  # Show the label in bold letters.
+            name_cell = Markup("<strong>{}</strong>").format(label)
         row = [
-            label,
+            name_cell,
             format_lines(score["lines_per_game"]),
             interval_text(score),
             counted(score),
@@ -219,9 +243,9 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
 
 
 def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
-    """Return a table of learned weights: a row for each feature, a column for each run.
+    """Return a table of learned weights, with one row per feature and one column per run.
 
-    The weights are scaled to length 1. ``names`` are the names of the runs.
+    The weight vector of a run has length 1. ``names`` are the names of the runs.
     """
     features = dict.fromkeys(feature for run in runs for feature in run.feature_names)
     columns = [
@@ -237,7 +261,7 @@ def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
 def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
     """Return a table of the time and the speed of training runs, with one row per run.
 
-    ``names`` are the names of the runs, which are shown in the first column.
+    The first column has the names of the runs, which are the argument ``names``.
     """
     header = [
         "run",
@@ -250,7 +274,7 @@ def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
     ]
     rows = []
     for name, run in zip(names, runs, strict=True):
-        seconds = max(run.seconds, 1e-9)
+        seconds = max(run.seconds, 1e-9)  # The lower limit prevents a division by zero.
         lines = sum(record["lines"] for record in run.metrics)
         rows.append(
             [
@@ -267,11 +291,12 @@ def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
 
 
 def settings_tables(runs: Sequence[RunRecord], names: Sequence[str]) -> tuple[Table, Table]:
-    """Return two tables of settings and versions of packages, with one row per setting.
+    """Return two tables of the settings of runs, with one row per setting.
 
-    The first table has the settings in which the runs differ, with one column of values per
-    run; ``names`` are its column headers. The second table has the settings that are the same
-    in all runs, with a single column of values. A run that lacks a setting shows a dash.
+    The versions of packages count as settings. The first table has the settings in which the
+    runs differ, with one column of values per run; ``names`` are the headers of these columns.
+    The second table has the settings that are the same in all runs, with a single column of
+    values. A dash stands for a setting that a run lacks.
     """
     settings_by_run = []
     all_names: dict[str, None] = {}  # A dict keeps the order in which names were added.
@@ -289,17 +314,22 @@ def settings_tables(runs: Sequence[RunRecord], names: Sequence[str]) -> tuple[Ta
             different.append([name, *values])
         else:
             same.append([name, values[0]])
-    label = "What is the same" if len(runs) > 1 else "Settings and versions"
     differences = Table("What differs", ["setting", *names], different, titled=True)
-    return differences, Table(label, ["setting", "value"], same)
+    # The page folds this table, and shows its label as the summary instead of a title.
+    label_of_same = "What is the same" if len(runs) > 1 else "Settings and versions"
+    return differences, Table(label_of_same, ["setting", "value"], same)
 
 
 def _setting_text(value: object) -> str:
+    """Return a value as the text of a cell; a dash if there is no value."""
     return "–" if value in ("", None) else str(value).replace(",", ", ")
 
 
 def start_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
-    """Return a table of when, where and how runs, which have these names, were started."""
+    """Return a table of when, where and how runs were started, with one row per start.
+
+    ``names`` are the names of the runs.
+    """
     keys = ("date", "hardware", "commit", "command")
     rows = []
     for name, run in zip(names, runs, strict=True):

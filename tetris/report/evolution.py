@@ -33,22 +33,22 @@ from tetris.view.images import (
     write_mp4,
 )
 
-_PLAY_SECONDS = 8.5  # Length of the play.
+_PLAY_SECONDS = 8.5  # The duration of the games in the clip.
 _STILL_SECONDS = 2.5  # How long the last picture is shown.
-_MOST_PER_SECOND = 20.0  # Pictures per second.
+_MOST_PER_SECOND = 20.0  # The maximum number of pictures per second.
 _MIN_WIDTH = 800  # Pixels.
 _TEXT_SIZE = 26  # Height of the letters in pixels.
 _EMPTY_ROWS = HEADROOM - 1  # Rows above a board that the clip does not show.
-_STEP = 10  # Decisions between two looks at the games that choose the pieces.
+_STEP = 10  # The lengths of the games that choose the pieces are multiples of this number.
 
 
 def write_evolution(path: Path, run: RunRecord, device: str) -> None:
     """Write the clip of a run as a looping GIF; with imageio-ffmpeg also as an MP4 beside it.
 
     The means of the first, a middle and the last generation play on the lowest board of the
-    run, all with the same pieces. The pieces are chosen from 256 sequences (from four, if the
-    device is Python): the game of the first mean should end soon, the game of the second one
-    after it, and the game of the last one should go on.
+    run, all with the same pieces. The pieces are chosen from 256 sequences, or from four if the
+    device is ``"python"``. The game of the first mean should end soon, the game of the second
+    one after it, and the game of the last one should go on.
     """
     pictures, speed = _draw_evolution(run, device)
     write_gif(path, pictures, speed)
@@ -57,32 +57,33 @@ def write_evolution(path: Path, run: RunRecord, device: str) -> None:
 
 
 def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
-    """Return the pictures of a clip that shows how a run learned, and pictures per second.
+    """Return the pictures of a clip that shows how a run learned, and its pictures per second.
 
-    The means of the search distribution after the first, a middle and the last generation are
-    the weights of three policies. They play side by side, all with the same pieces.
+    Three policies play side by side, all with the same pieces. Their weights are the mean of
+    the search distribution after the first, a middle and the last generation.
     """
-    # The training had stages on boards of different heights. The lowest board is shown.
-    all_rules = [stage.rules for stage in run.recipe.stages]
-    rules = min(all_rules, key=lambda rules: rules.height)
-    # Early generations differ most, so the middle one is the geometric mean of the two others.
+    # The stages of the training had boards of different heights. Show the lowest board.
+    lowest_stage = min(run.recipe.stages, key=lambda stage: stage.rules.height)
+    rules = lowest_stage.rules
+    # Early generations differ most: the number of the middle one is the geometric mean of the
+    # other two. A run of one or two generations has fewer than three policies.
     generations = sorted({1, round(math.sqrt(run.generations)), run.generations})
     means = [run.metrics[generation - 1]["mean"] for generation in generations]
     policies = Policy(means, run.recipe.features, run.recipe.lookahead)
     streams, length = _choose_pieces(policies, rules, run.recipe.seed, device)
-    pieces = streams.pieces(0, 0)  # They are the same for all policies.
+    pieces = streams.pieces(candidate=0, index=0)  # All policies play the same pieces.
     boards = []
     for generation in generations:
         boards.append(_Board(f"generation {generation}", rules, len(generations)))
     games = Rollout(policies, streams, device)
-    # The clip lasts some seconds. If it would need too many pictures per second to show every
-    # piece, pieces are left out.
+    # The duration of the clip is fixed. If a picture of every piece would need too many
+    # pictures per second, a picture shows the board after several pieces.
     pieces_per_picture = math.ceil(length / (_MOST_PER_SECOND * _PLAY_SECONDS))
     pictures = []
     for t in range(length):
-        games.advance(1)
-        # Every policy plays on a single stream, number 0. `boards` has the stack of blocks
-        # after the placement, and `stream_games` counts the games that have ended.
+        games.advance(decisions=1)
+        # Every policy plays on a single stream, which has index 0. `games.boards` has the stack
+        # after the placement, and `games.stream_games` the number of games that have ended.
         stacks = games.boards[:, 0].tolist()
         games_ended = games.stream_games[:, 0].tolist()
         for board, stack, game_count in zip(boards, stacks, games_ended, strict=True):
@@ -90,24 +91,30 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
         if t % pieces_per_picture == 0:
             pictures.append(on_page([board.picture() for board in boards], gap=8))
     speed = min(_MOST_PER_SECOND, len(pictures) / _PLAY_SECONDS)
-    # At the end the last picture stays for a while, with the score of the learned controller.
-    still_pictures = [_with_line(pictures[-1], _score_line(run))]
-    moving_pictures = [_with_line(picture, " ") for picture in pictures]
-    return moving_pictures + still_pictures * round(_STILL_SECONDS * speed), speed
+    # The last picture is repeated for some seconds, with the score of the learned controller.
+    last_picture = _with_line(pictures[-1], _score_line(run))
+    last_pictures = [last_picture] * round(_STILL_SECONDS * speed)
+    # A blank line gives the pictures of the games the same height.
+    game_pictures = [_with_line(picture, " ") for picture in pictures]
+    return game_pictures + last_pictures, speed
 
 
 def _score_line(run: RunRecord) -> str:
-    """Return the score of a run's controller beside the best published one, or a blank."""
-    lines = {}
+    """Return a line of text with the scores of the learned and the best published controller.
+
+    The scores are in lines per game on the run's board. The line is a blank if one of the two
+    controllers has no score on this board.
+    """
+    scores = {}  # Texts by the name of the controller.
     for score in run.scores:
         if score["board"] == run.recipe.board and score["lines_per_game"]:
             method = "an estimated " if is_estimate(score) else ""
-            lines[score["controller"]] = method + format_lines(score["lines_per_game"])
-    if LEARNED not in lines or BEST_PUBLISHED not in lines:
+            scores[score["controller"]] = method + format_lines(score["lines_per_game"])
+    if LEARNED not in scores or BEST_PUBLISHED not in scores:
         return " "
     return (
-        f"{lines[LEARNED]} lines per game on {run.recipe.board}; "
-        f"{BEST_PUBLISHED}: {lines[BEST_PUBLISHED]}"
+        f"{scores[LEARNED]} lines per game on {run.recipe.board}; "
+        f"{BEST_PUBLISHED}: {scores[BEST_PUBLISHED]}"
     )
 
 
@@ -120,30 +127,34 @@ def _with_line(picture: Picture, text: str) -> Picture:
 def _choose_pieces(
     policies: Policy, rules: Rules, seed: int, device: str
 ) -> tuple[Streams, int]:
-    """Choose the sequence of pieces for which a clip shows progress best, and its length.
+    """Choose the sequence of pieces that shows progress best, and how many pieces to show.
 
-    The policies are those of three generations, the earliest first. Many sequences are tried.
-    In the best one a later policy survives longer than an earlier one, the earlier ones end
-    soon, and the last one goes on for long.
+    The policies are those of up to three generations, the earliest first. They play one game on
+    each of many random sequences. On the best sequence every policy survives longer than the
+    policy before it, all policies except the last lose soon, and the last one survives for
+    long.
 
     Returns:
-        The streams of the clip, with the chosen sequence alone, and the number of pieces to
-        show: some more than the last policy but one survives.
+        Streams that consist of the chosen sequence alone, and the number of pieces to show,
+        which is somewhat more than the last policy but one survives.
     """
     is_fast = device in NATIVE
-    sequences = 256 if is_fast else 4
-    limit = 600 if is_fast else 60  # The most decisions of a game.
-    streams = Streams(rules, sequences, seed, games=1)
+    num_sequences = 256 if is_fast else 4
+    limit = 600 if is_fast else 60  # The maximum number of pieces in a game.
+    # A stream is a random sequence of pieces. It stops at the end of its first game.
+    streams = Streams(rules, num_sequences, seed, games=1)
     games = Rollout(policies, streams, device)
-    # The pieces that every game survives, to within _STEP: shape (policies, sequences).
+    # The number of pieces that each policy survives on each sequence, a multiple of _STEP:
+    # shape (policies, sequences).
     lengths = torch.zeros_like(games.stream_games, device="cpu")
     for _ in range(0, limit, _STEP):
         games.advance(_STEP)
         is_running = games.stream_games.cpu() == 0
         lengths += _STEP * is_running
-    # A later policy that ends no later than the one before it costs more than all lengths.
-    wrong_pairs = (lengths.diff(dim=0) <= 0).sum(0)
-    costs = lengths[:-1].sum(0) - lengths[-1] + 3 * limit * wrong_pairs
+    # The best sequence has the least cost. A policy that does not survive longer than the one
+    # before it adds a penalty, which is at least as large as the lengths of three games.
+    misordered_pairs = (lengths.diff(dim=0) <= 0).sum(0)
+    costs = lengths[:-1].sum(0) - lengths[-1] + 3 * limit * misordered_pairs
     sequence = int(costs.argmin())
     last_but_one = max(0, len(lengths) - 2)  # It is 0 if a short run has a single policy.
     length = min(limit, int(1.3 * lengths[last_but_one, sequence]) + _STEP)
@@ -154,7 +165,7 @@ class _Board:
     """A board of the clip with its captions."""
 
     def __init__(self, caption: str, rules: Rules, count: int) -> None:
-        """Set up an empty board; ``count`` of them are beside each other."""
+        """Set up an empty board. The clip shows ``count`` boards side by side."""
         self._caption = caption
         self._tracker = GameTracker(rules)
         self._is_over = False
@@ -162,7 +173,10 @@ class _Board:
         self._kinds = board_kinds(self._tracker.cells, rules.height)
 
     def place(self, piece: int, stack: list[int], is_over: bool) -> None:
-        """Place a piece so that the stack becomes the engine's; nothing after the game."""
+        """Place a piece so that the stack becomes ``stack``, the rows of the engine as bits.
+
+        After the end of the game nothing changes.
+        """
         self._is_over = self._is_over or is_over
         if not self._is_over:
             scene = self._tracker.follow(piece, stack_rows(stack))

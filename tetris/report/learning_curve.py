@@ -19,9 +19,10 @@ ACROSS = {
     "decisions": "decisions",
     "seconds": "wall time of training [s]",
 }
-"""The quantities of a learning curve's x axis, with its label."""
+"""The quantities of a learning curve's x axis, with their labels."""
 
-# Without dates and versions the same data give the same file.
+# Each format has a metadata entry with a date or a version. Without it, the same data give the
+# same file.
 _DATED = {".png": "Software", ".svg": "Date", ".pdf": "CreationDate"}
 
 PICTURE_SUFFIXES = tuple(_DATED)
@@ -46,12 +47,12 @@ def plot_learning_curve(
 ) -> Any:
     """Plot the lines per game of one training run, or of several for comparison.
 
-    For one run these are the best candidate, the elites and the mean of every generation; for
-    several runs the mean of the elites of each.
+    For one run the plot shows the best candidate, the elites and the learned mean of every
+    generation. For several runs it shows the mean of the elites of each run.
 
     Args:
         runs: One run or several, as results of `load_run` or as folders.
-        axes: The axes to plot on; None: the axes of a new figure of pyplot.
+        axes: The axes to plot on; None: the axes of a new pyplot figure.
         across: The x axis: ``"generation"``, ``"decisions"`` or ``"seconds"``.
 
     Returns:
@@ -81,24 +82,29 @@ def plot_learning_curve(
     else:
         title = "mean of the elites"
         for number, chart in enumerate(charts):
-            _plot_series(axes, chart, across, "elite_mean", chart["name"], number)
+            _plot_series(
+                axes, chart, across, key="elite_mean", label=chart["name"], number=number
+            )
+    # Generations and decisions have ticks at integers only.
     axes.xaxis.get_major_locator().set_params(integer=across != "seconds")
+    # The scale is linear below 1, so that it can show 0.
     axes.set_yscale("symlog", linthresh=1.0)
     axes.set_ylim(bottom=0.0)
     axes.set(xlabel=ACROSS[across], ylabel="lines per game (in training, log scale)")
     axes.set_title(title, loc="left", fontsize="medium")
     axes.grid(axis="y", color="0.9")
     axes.legend(loc="lower right")
-    # A run trains in stages, on larger and larger boards. Mark where they begin if that is the
-    # same in all runs.
+    # A run trains in stages, on larger and larger boards. Mark the stages only if they begin at
+    # the same positions in all runs.
     all_starts = [_stage_starts(chart, across) for chart in charts]
-    if all_starts.count(all_starts[0]) == len(charts):
+    have_same_stages = all_starts.count(all_starts[0]) == len(charts)
+    if have_same_stages:
         _mark_stages(axes, charts[0], across)
     return axes
 
 
 def _plot_run(axes: Any, chart: Mapping[str, Any], across: str) -> None:
-    """Plot the curves of a single run, and a band from its worst to its best elite."""
+    """Plot the curves of a single run, and a band from the worst to the best elite."""
     for number, (key, label) in enumerate(_RUN):
         _plot_series(axes, chart, across, key, label, number)
     x = _numbers(chart, across)
@@ -111,17 +117,17 @@ def _plot_run(axes: Any, chart: Mapping[str, Any], across: str) -> None:
 def _plot_series(
     axes: Any, chart: Mapping[str, Any], across: str, key: str, label: str, number: int
 ) -> None:
-    """Plot one series of a run, such as ``elite_mean``, over one of the x axes.
+    """Plot one series of a run, such as ``elite_mean``, over the quantity of the x axis.
 
     Args:
-        axes: The axes of Matplotlib.
+        axes: The Matplotlib axes.
         chart: The series of the run by name, from `chart_values`.
         across: The name of the series on the x axis.
         key: The name of the series on the y axis.
         label: The text of the legend.
-        number: The number of the line, which chooses its colour and its dashes.
+        number: The index of the line, which chooses its colour and its dashes.
     """
-    # matplotlib would read text between two dollars as a formula.
+    # Matplotlib would read text between two dollars as a formula.
     legend_text = printable(label).replace("$", r"\$")
     axes.plot(
         _numbers(chart, across),
@@ -133,22 +139,28 @@ def _plot_series(
 
 
 def _mark_stages(axes: Any, chart: Mapping[str, Any], across: str) -> None:
-    """Draw a vertical line where a stage of the training begins, and label the stages.
+    """Draw a vertical line where each stage of the training begins, and label the stages.
 
     A stage is a part of the training on one board. Its label, above the axes, is the size of
-    the board, such as "10x20". Stages that are too short for a label of their own share the
-    label of the stage before them, such as "10x8, 10x10".
+    the board, such as "10x20". A stage that begins where the last label has not ended yet is
+    added to that label, such as "10x8, 10x10".
+
+    Args:
+        axes: The Matplotlib axes.
+        chart: The series and the stages of a run, from `chart_values`.
+        across: The name of the series on the x axis.
     """
     starts = _stage_starts(chart, across)  # Positions on the x axis.
     for start in starts[1:]:
         axes.axvline(start, color="0.3", linewidth=0.8)
     x = chart[across]
-    width_per_board = 0.08 * (x[-1] - x[0])  # About the width of the text of one board.
-    labels: dict[float, list[str]] = {}  # The boards of every label by its left end.
+    width_per_board = 0.08 * (x[-1] - x[0])  # About the width of the text "10x20, ".
+    labels: dict[float, list[str]] = {}  # The left end of a label, and the boards in it.
     label_start = starts[0]
     for start, stage in zip(starts, chart["stages"], strict=True):
-        boards_so_far = len(labels.get(label_start, ()))
-        if start - label_start >= width_per_board * boards_so_far:
+        boards_in_label = len(labels.get(label_start, ()))
+        label_width = width_per_board * boards_in_label
+        if start - label_start >= label_width:  # There is room for a new label.
             label_start = start
         labels.setdefault(label_start, []).append(stage["board"])
     top = axes.secondary_xaxis("top")
@@ -158,38 +170,45 @@ def _mark_stages(axes: Any, chart: Mapping[str, Any], across: str) -> None:
 
 
 def draw_runs(runs: Sequence[RunRecord], picture: Path) -> None:
-    """Draw the learning curve of runs into a PNG, SVG or PDF, by the suffix, atomically."""
+    """Draw the learning curve of runs into a file, atomically, in the format of its suffix."""
     figure = new_figure(*_SIZE)
     plot_learning_curve(runs, figure.add_subplot(), first_axis(runs))
     save_figure(figure, picture)
 
 
 def first_axis(runs: Sequence[RunRecord]) -> str:
-    """Return the first x axis of a learning curve: several runs are compared by decisions."""
+    """Return the x axis that a learning curve shows by default.
+
+    Several runs are compared by decisions, because their generations need not be alike.
+    """
     return "generation" if len(runs) == 1 else "decisions"
 
 
 def _numbers(values: Mapping[str, Any], key: str) -> npt.NDArray[np.float64]:
-    """Return a series of a chart's data as numbers, with NaN inserted where the board changes.
+    """Return a series of a chart's data, with a NaN inserted where the board changes.
 
-    So the line has a gap there.
+    The NaN leaves a gap in the line there.
     """
     changes = [stage["place"] for stage in values["stages"][1:]]
-    series = np.array(values[key], dtype=np.float64)  # NaN for None
+    series = np.array(values[key], dtype=np.float64)  # None becomes NaN.
     return np.insert(series, changes, np.nan)
 
 
 def _stage_starts(values: Mapping[str, Any], across: str) -> list[float]:
-    """Return where each stage begins: half-way from the generation before."""
+    """Return where each stage begins on the x axis: half-way between two generations."""
     x = values[across]
     places = [stage["place"] for stage in values["stages"]]
     return [(x[place - 1] + x[place]) / 2 if place else x[0] for place in places]
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure of a size in inches; ValueError if matplotlib is not installed."""
+    """Return an empty figure of a size in inches.
+
+    Raises:
+        ValueError: If Matplotlib is not installed.
+    """
     try:
-        # No pyplot: it keeps global state and looks for a display.
+        # pyplot is not used, because it has global state and looks for a display.
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ValueError('expected matplotlib, found none: pip install -e ".[plot]"') from error
@@ -197,7 +216,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def save_figure(figure: Any, picture: Path) -> None:
-    """Write a figure in the format of the suffix, atomically."""
+    """Write a figure in the format that the suffix of the path stands for, atomically."""
     image = io.BytesIO()
     suffix = picture.suffix.lower()
     figure.savefig(image, format=suffix[1:], metadata={_DATED[suffix]: None})

@@ -1,9 +1,9 @@
 """The page of a training run, or of several for comparison: an HTML file that needs no network.
 
 Every number comes from the run's folder. In every report the controller plays the same pieces,
-those of stream 0 of scores. The page is ``page.html``, a template of Jinja, beside this file;
-its style and charts are ``page.css``, ``chart.js`` and ``page.js``; uPlot in ``vendor`` draws
-the charts.
+those of stream 0 of scores. The page is made from ``page.html``, a Jinja template beside this
+file. Its style is ``page.css``. ``chart.js`` and ``page.js`` draw the charts with uPlot, which
+is in ``vendor``.
 """
 
 import os
@@ -41,22 +41,22 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
 
     Args:
         runs: One run or several.
-        live: Whether a server sends the page. Then the page asks it for changes.
-        running: Whether the first run is in progress. Then the page shows how far it is.
+        live: Whether a server sends the page. Then the page asks the server for changes.
+        running: Whether the first run is in progress. Then the page shows its progress.
     """
     first_run = runs[0]
     names = data.distinct_names(runs)
     charts: dict[str, Any] = {"across": first_axis(runs), "runs": []}
-    players = []  # HTML elements, which replay a game of the controller of each run.
+    players = []  # An HTML element for each run, which replays a game of its controller.
     for name, run in zip(names, runs, strict=True):
         charts["runs"].append(data.chart_values(run, name))
         game = data.recorded_game(run)
         player = player_fragment(game, name, lookahead=run.recipe.lookahead, assets=False)
         players.append(Markup(player))
-    # Runs with the same settings except for the seed repeat each other.
+    # Runs that differ only in their seed are repetitions of each other.
     distinct_settings = {data.seedless(run) for run in runs}
     differences, settings = data.settings_tables(runs, names)
-    # The names of the arguments are the variables of the template.
+    # The keyword arguments are the variables of the template.
     return _template("page.html").render(
         live=live,
         runs=runs,
@@ -83,7 +83,7 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
 
 
 def runs_page(folder: Path) -> str:
-    """Return a page, as HTML, that lists the runs in a folder, and compares the ticked ones."""
+    """Return an HTML page that lists the runs in a folder, and can compare selected ones."""
     paths = (path for path in folder.iterdir() if os.path.isfile(RunFolder(path).config))
     newest_first = sorted(paths, key=lambda path: -path.stat().st_mtime)
     rows = [(path.name, _list_row(path)) for path in newest_first]
@@ -91,11 +91,19 @@ def runs_page(folder: Path) -> str:
 
 
 def _list_row(path: Path) -> list[str]:
-    """Return the cells of a row in the list of training runs, for the run in a folder.
+    """Return the seven cells of a row in the list of training runs, for the run in a folder.
 
-    The cells are whether it is running, a verdict on its scores, its preset and board, its
-    progress, its training time and the date of its first start. If the run cannot be read, the
-    second cell is the error, and the cells after it are empty.
+    The cells are:
+
+    1. "running", or empty
+    2. a verdict on the scores
+    3. the preset
+    4. the board
+    5. the progress in generations
+    6. the training time
+    7. the date of the first start
+
+    If the run cannot be read, the second cell is the error, and the cells after it are empty.
     """
     running = ""
     try:
@@ -103,10 +111,12 @@ def _list_row(path: Path) -> list[str]:
         running = "running" if RunFolder(path).in_use() else ""
         run = load_run(path)
     except (OSError, ValueError) as error:
-        return [running, str(error), *[""] * 5]
+        return [running, str(error), "", "", "", "", ""]
+    # A run with score decisions is scored after its training.
+    without_scores = "not scored yet" if run.recipe.score_decisions else "not scored"
     return [
         running,
-        _verdict(run) or ("not scored yet" if run.recipe.score_decisions else "not scored"),
+        _verdict(run) or without_scores,
         run.recipe.preset,
         run.recipe.board,
         f"{run.generations:,} of {run.recipe.total_generations:,}",
@@ -117,7 +127,7 @@ def _list_row(path: Path) -> list[str]:
 
 @cache
 def _template(name: str) -> Template:
-    """Return a template of Jinja, in which every value is escaped and made printable."""
+    """Return a Jinja template that escapes every value and makes it printable."""
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
         autoescape=True,
@@ -130,22 +140,26 @@ def _template(name: str) -> Template:
 
 
 def _printable_value(value: object) -> object:
+    """Return a value of the template without control characters; `Markup` does not change."""
     return value if isinstance(value, Markup) else printable(value)
 
 
 def _file_content(name: str) -> Markup:
+    """Return the text of a file beside this one, which the template does not escape."""
     return Markup((_FOLDER / name).read_text(encoding="utf-8").rstrip())
 
 
 def _verdict(run: RunRecord) -> str | None:
     """Return a text that compares the learned controller with the best published one.
 
-    It is about the board of the run, or about the last board with a score if the run's board
-    has none. It is None if no board has a score.
+    The text is about the board of the run. If the learned controller has no score there, it is
+    about the last board on which the controller has a score. If there is no such board, the
+    result is None.
     """
+    # Sort the scores of the learned controller to the front.
     scores = sorted(run.scores, key=lambda score: score["controller"] != LEARNED)
-    learned = (score["board"] for score in scores if score["controller"] == LEARNED)
-    boards = list(dict.fromkeys(learned))
+    scored_boards = (score["board"] for score in scores if score["controller"] == LEARNED)
+    boards = list(dict.fromkeys(scored_boards))  # Without repetitions, in order.
     if not boards:
         return None
     board = run.recipe.board if run.recipe.board in boards else boards[-1]
@@ -153,26 +167,33 @@ def _verdict(run: RunRecord) -> str | None:
 
 
 def _comparison(runs: Sequence[RunRecord], names: Sequence[str]) -> str:
-    """Return a text with the scores of runs on the board of the first one, the best first."""
+    """Return a text that lists the runs by their scores on the board of the first run.
+
+    ``names`` are the names of the runs. The run with the best score comes first.
+    """
     board = runs[0].recipe.board
-    lines = {}
+    lines_per_game = {}  # By the name of the run.
     for name, run in zip(names, runs, strict=True):
+        # A run may have a played score and, after it, an estimate, which replaces it.
         for score in run.scores:
             if (score["controller"], score["board"]) == (LEARNED, board):
-                lines[name] = score["lines_per_game"] or score["ci95"][0]
-    if not lines:
+                # If no game ended, only a lower bound is known.
+                lower_bound, _ = score["ci95"]
+                lines_per_game[name] = score["lines_per_game"] or lower_bound
+    if not lines_per_game:
         return "Training runs compared"
-    best_first = sorted(lines, key=lambda name: -lines[name])
-    scores = ", ".join(f"{name} {format_lines(lines[name])}" for name in best_first)
+    best_first = sorted(lines_per_game, key=lambda name: -lines_per_game[name])
+    scores = ", ".join(f"{name} {format_lines(lines_per_game[name])}" for name in best_first)
     return f"Best: {best_first[0]}. Lines per game on {board}: {scores}"
 
 
 def _badge(run: RunRecord) -> str:
-    """Return a text that says how far a run is, and how much time is left.
+    """Return a text with the progress of a run and its remaining time.
 
-    The time is estimated from the last generation and the relative costs of all generations.
+    The time is estimated from the duration of the last generation and the relative costs of all
+    generations.
     """
-    costs = [stage.cost for _, stage in run.recipe.schedule]
+    costs = [stage.cost for _, stage in run.recipe.schedule]  # One per generation.
     last_cost = costs[min(run.generations, len(costs)) - 1]
     seconds_left = sum(costs[run.generations :]) / last_cost * run.metrics[-1]["seconds"]
     progress = f"running: generation {run.generations:,} of {len(costs):,}"
@@ -182,13 +203,12 @@ def _badge(run: RunRecord) -> str:
 
 
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
-    """Return the tiles at the top of a run's page, each with a title, a value and a note.
+    """Return the tiles at the top of a run's page: tuples of a title, a value and a note.
 
     There is a tile for the score of the learned controller on each board, one for the time of
     the training, and one for the number of decisions.
     """
-    # A board can have two scores, one of games that were played and after it an estimate. The
-    # later one replaces the earlier one.
+    # A board can have a played score and, after it, an estimate, which replaces it here.
     last_scores = {
         score["board"]: score for score in run.scores if score["controller"] == LEARNED
     }
@@ -199,7 +219,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
             notes.append("estimated")
         interval = interval_text(score)
         _, upper_end = score["ci95"]
-        if upper_end is None:  # Too few games ended: only a lower bound is known.
+        if upper_end is None:  # No game ended: only a lower bound is known.
             value = interval
         else:
             value = format_lines(score["lines_per_game"])
@@ -217,42 +237,56 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
 def _distinct_scores(
     runs: Sequence[RunRecord], names: Sequence[str]
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return the scores of runs with the labels of their controllers, without repetitions.
+    """Return the scores of several runs without repetitions, as pairs of a label and a score.
 
-    Every run has the scores of its own learned controller, and of published ones for
-    comparison, which may be the same in several runs. Learned controllers come first. If there
-    are several runs, their labels are the names of the runs.
+    Every run has the scores of its learned controller and, for comparison, those of published
+    controllers, which may be the same in several runs. The label of a score is the name of its
+    controller. Only if there are several runs, the label of a learned controller is the name of
+    its run. The scores of learned controllers come first.
     """
-    scores: dict[Any, tuple[str, dict[str, Any]]] = {}  # By what makes a score different.
+    # The key of a score is all that distinguishes it from others. Of equal scores the first is
+    # returned.
+    labelled_scores: dict[Any, tuple[str, dict[str, Any]]] = {}
     for name, run in zip(names, runs, strict=True):
         for score in run.scores:
             label = score["controller"]
-            needs_name = len(runs) > 1 and label == LEARNED
-            if needs_name:
+            needs_run_name = len(runs) > 1 and label == LEARNED
+            if needs_run_name:
                 label = name
             settings = [score[key] for key in ("board", "rule", "pieces", "decisions")]
             lookahead = Lookahead.from_dict(score)
-            identity = (needs_name, label, is_estimate(score), lookahead, *settings)
-            scores.setdefault(identity, (label, score))
-    return sorted(scores.values(), key=lambda row: row[1]["controller"] != LEARNED)
+            key = (needs_run_name, label, is_estimate(score), lookahead, *settings)
+            labelled_scores.setdefault(key, (label, score))
+
+    def is_published(labelled_score: tuple[str, dict[str, Any]]) -> bool:
+        _, score = labelled_score
+        return bool(score["controller"] != LEARNED)
+
+    return sorted(labelled_scores.values(), key=is_published)  # False comes before True.
 
 
 def _score_values(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
     """Return the variables of the page's template that are about scores.
 
-    They are the tables of scores, how played scores and estimates are made, whether some score
-    has no upper end of its interval, whether there are estimates, and when and where the scores
-    that the package ships with were measured.
+    Returns:
+        score_tables: The tables of scores.
+        score_method: A text about how played scores are computed.
+        estimate_method: A text about how estimates are computed.
+        unbounded: Whether the interval of some played score has no upper end.
+        estimated: Whether there are estimates.
+        shipped: When and where the scores that come with the package were measured; None if no
+            score comes with the package.
     """
-    scored = _distinct_scores(runs, names)
-    played = [score for _, score in scored if not is_estimate(score)]
-    # Shipped scores were all measured together.
+    labelled_scores = _distinct_scores(runs, names)
+    played = [score for _, score in labelled_scores if not is_estimate(score)]
+    upper_ends = [score["ci95"][1] for score in played]
+    # All scores that come with the package were measured together.
     measured = [score["measured"] for score in played if "measured" in score]
     return {
-        "score_tables": data.score_tables(scored),
+        "score_tables": data.score_tables(labelled_scores),
         "score_method": ESTIMATOR,
         "estimate_method": METHOD,
-        "unbounded": any(score["ci95"][1] is None for score in played),
-        "estimated": len(played) < len(scored),
+        "unbounded": None in upper_ends,
+        "estimated": len(played) < len(labelled_scores),
         "shipped": measured[0] if measured else None,
     }

@@ -34,18 +34,20 @@ class ReportServer(ThreadingHTTPServer):
         self.url = f"http://{ADDRESS}:{self.server_port}/"
         self._runs = list(runs)
         self._folder = None if RunFolder(runs[0]).config.is_file() else runs[0]
-        self._latest = "", ""  # A version and its page, which are replaced together.
+        # The version and the page of the last report. One assignment replaces both, so that
+        # requests in other threads never see a version with the page of another.
+        self._last_report = "", ""
 
     def page(self, names: Sequence[str] = ()) -> tuple[str, str | None]:
         """Return the page that the server shows now, and its version.
 
-        The page is a list of runs, or the report of one run or several. The version of a report
-        is a digest of its runs' files. The report is made again only if they have changed; a
-        list of runs has no version, and is always made again.
+        If the server shows a folder of runs and no names are given, the page is a list of the
+        runs. The list has no version, and is generated at every call. Otherwise the page is the
+        report of one run or several. The version of a report is a digest of the runs' files.
+        The report is generated only if the files have changed since the last call.
 
         Args:
-            names: If the server shows a folder of runs, the names of the runs to report;
-                without names the page is the list of all runs.
+            names: The names of the runs to report, if the server shows a folder of runs.
 
         Raises:
             OSError, ValueError: If a run cannot be read.
@@ -54,25 +56,25 @@ class ReportServer(ThreadingHTTPServer):
         if self._folder is not None:
             if not names:
                 return runs_page(self._folder), None
-            # The names come from a request, which must not reach other folders: only the last
-            # part of a path is used.
+            # The names come from a request, which must not reach other folders. So only the
+            # last part of a path is used.
             distinct_names = dict.fromkeys(names)
             runs = [self._folder / Path(name).name for name in distinct_names]
             for run in runs:
-                check_own(run)
+                check_own(run)  # It raises if the folder is a link.
         version = _version(runs)
-        latest_version, page = self._latest
-        if version != latest_version:
+        last_version, page = self._last_report
+        if version != last_version:
             # There is no lock, so that a request for another page does not wait for this one.
             records = [load_run(run) for run in runs]
             page = report_page(records, live=True, running=RunFolder(runs[0]).in_use())
             page = page.replace("<html ", f'<html data-version="{version}" ', 1)
-            self._latest = version, page
+            self._last_report = version, page
         return page, version
 
 
 def _version(runs: Sequence[Path]) -> str:
-    """Return a digest that changes with the files of the runs."""
+    """Return a digest of the runs: the state of their files, and which are in progress."""
     folders = [RunFolder(run) for run in runs]
     in_use = [(str(run.path), run.in_use()) for run in folders]
     stats = []
@@ -94,10 +96,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer an HTTP request: send the page, or an error if a run cannot be read.
 
-        ``http.server`` calls it for GET, and for HEAD, whose answer has no body.
+        ``http.server`` calls this method for GET and for HEAD. The answer to HEAD has no body.
         """
-        # By DNS rebinding a page of another site could reach this server under the name of that
-        # site, so only the names of this machine are accepted.
+        # With DNS rebinding a page of another site could reach this server under the name of
+        # that site. So only the names of this machine are accepted. The header has the form
+        # HOST:PORT.
         host, _, _ = self.headers.get("Host", "").rpartition(":")
         if host not in _HOSTS:
             self.send_error(
@@ -120,6 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
+        # By this header the page in the browser notices that the report has changed.
         if version is not None:
             self.send_header("ETag", version)
         self.end_headers()
@@ -129,4 +133,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - the name that http.server asks for
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of http.server
-        """Say nothing."""
+        """Log nothing."""

@@ -1,9 +1,10 @@
-"""Value iteration: the lines that perfect play clears, from every board that can be reached.
+"""Value iteration: the expected lines of perfect play from every board that can be reached.
 
-With one piece known the value of a board is the mean, over the pieces, of the lines of the best
-placement and the value after it (Bellman, "Dynamic Programming", 1957). With the next piece
-known, too, a board has a value for each piece to be placed, and the mean is over the piece
-after it. Nothing is discounted, because games end by themselves.
+A player may know one piece, the piece to be placed. Then a board has one value. It is a mean
+over the pieces: for each piece, the lines that the best placement removes plus the value of the
+resulting board (Bellman, "Dynamic Programming", 1957). If the player also knows the next piece,
+a board has a value for each piece to be placed, which is a mean over the next pieces. Nothing
+is discounted, because games end by themselves.
 """
 
 from __future__ import annotations
@@ -35,21 +36,25 @@ from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES
 from tetris.play.engines import load, operators_of
 
 MOST_CELLS = 32
-"""Cells of the largest board: a bit per cell makes a number of 32 bits."""
+"""The maximum number of cells; a board is a 32-bit number."""
 
 MOST_GAMES = 1_000_000_000
-"""The most games that are played at once: 8 GB of lines."""
+"""The maximum number of games that are played at once. Their lines take 8 GB."""
 
-# Values of a board by the number of known pieces. The eighth is not used: shifts are fast.
+# The number of values of a board, by the number of known pieces. With two known pieces a board
+# has a value for each of the seven pieces to be placed, and an eighth that is not used: an
+# index is then a shift.
 _VALUES = {1: 1, 2: 8}
 _SOURCE = Path(__file__).parent / "iteration" / "iteration.cpp"
-_CHUNK = 1 << 27  # Boards that are searched at once.
+_CHUNK = 1 << 27  # The number of boards that are searched at once.
 _REACHED = 1  # The mark of a board that play can reach.
 _EXPANDED = 2  # The mark of a board whose next boards are marked, too.
-_SETTLED = 0.1  # Two estimates of the factor may differ by this share of its distance from 1.
+# The factor has settled if its last two estimates differ by less than this share of its
+# distance from 1.
+_SETTLED = 0.1
 _PAUSE = 2  # Rounds after an extrapolation until the slowest error determines the factor again.
-_TOLERANCE = 1e-7  # Estimated relative error of the lines per game at which the sweeps end.
-_ROUNDING = 2.0**-53  # Relative error of a rounded value.
+_TOLERANCE = 1e-7  # The estimated relative error of the lines per game at which sweeps end.
+_ROUNDING = 2.0**-53  # The relative error of a rounded value.
 _MAX_ROUNDS = 100_000
 
 
@@ -69,17 +74,18 @@ class Solution:
 
     Attributes:
         rules: The game.
-        pieces_known: 1: the piece to be placed; 2: the next one, too.
-        values: The expected lines from a board on, float64. With one piece known they have
-            shape (2^cells,), a value for each board. With two they have shape (8 * 2^cells,), a
-            value for each board and piece to be placed; those of a board are side by side. Row
-            r, column c of a board is bit r * width + c. A board that play cannot reach has
-            value 0.
-        lines_per_game: The lines of perfect play from the empty board.
-        error: Their estimated error.
-        boards: The number of boards that play can reach, see `reachable`.
+        pieces_known: The number of pieces that the player knows. 1: the piece to be placed; 2:
+            also the next one.
+        values: The expected lines from each board on, float64. With one piece known they have
+            shape (2^cells,), with one value per board. With two pieces known they have shape
+            (8 * 2^cells,), with eight adjacent values per board, one for each piece to be
+            placed; the eighth is not used. Row r, column c of a board is bit r * width + c of
+            its number. A board that play cannot reach has value 0.
+        lines_per_game: The expected lines of perfect play from the empty board.
+        error: The estimated error of ``lines_per_game``.
+        boards: The number of boards that play can reach; see `reachable`.
         sweeps: The number of sweeps of value iteration.
-        seconds: The time of the sweeps.
+        seconds: The time that the solution took, in seconds.
     """
 
     rules: Rules
@@ -93,7 +99,7 @@ class Solution:
 
     @property
     def figures(self) -> dict[str, int | float]:
-        """All but rules and values, for JSON."""
+        """The attributes except for rules and values, to be written as JSON."""
         return {
             name: value for name, value in vars(self).items() if name not in ("rules", "values")
         }
@@ -102,8 +108,8 @@ class Solution:
         """Return the value of a board: the expected lines of perfect play from it on.
 
         Args:
-            rows: Rows of the board from the bottom; bit c is column c.
-            piece: The piece to be placed, if two pieces are known; otherwise it is not used.
+            rows: The rows of the board from the bottom; bit c of a row is column c.
+            piece: The number of the piece to be placed. It is ignored if one piece is known.
         """
         index = sum(row << r * self.rules.width for r, row in enumerate(rows))
         if self.pieces_known == 2:
@@ -113,12 +119,12 @@ class Solution:
     def choose(
         self, rows: Sequence[int], piece: int, next_piece: int | None = None
     ) -> AfterState:
-        """Return the after-state of the best placement; of equal ones it is the first.
+        """Return the after-state of the best placement, the first one among equals.
 
         Args:
-            rows: Rows of the board from the bottom; bit c is column c.
-            piece: The piece to be placed.
-            next_piece: The piece after it if two pieces are known, else None.
+            rows: The rows of the board from the bottom; bit c of a row is column c.
+            piece: The number of the piece to be placed.
+            next_piece: The number of the next piece, if two pieces are known; otherwise None.
         """
         if (next_piece is None) != (self.pieces_known == 1):
             raise ValueError(f"expected {self.pieces_known} known pieces")
@@ -131,13 +137,13 @@ class Solution:
         return max(after_states(tuple(rows), piece, self.rules), key=total_lines)
 
     def play(self, games: int, seed: int = 0) -> Tensor:
-        """Play games to their ends by perfect play; return the lines of each game.
+        """Play games with perfect play until they end; return the lines of each game.
 
-        They are played by the rules of the engines, on the device of the values.
+        The games are played on the device of the values.
 
         Args:
-            games: Number of games, at most 10^9; game i has the pieces of stream i.
-            seed: Seed of the pieces, 0 to 2^64 - 1.
+            games: The number of games, at most 10^9. Game i has the pieces of stream i.
+            seed: The seed of the pieces, 0 to 2^64 - 1.
 
         Returns:
             The lines of each game, int64, shape (games,).
@@ -145,7 +151,8 @@ class Solution:
         games = check_integer("games", games, 1, MOST_GAMES)
         seed = check_integer("seed", seed, 0, (1 << 64) - 1)
         lines = torch.empty(games, dtype=torch.int64, device=self.values.device)
-        packed_pieces, count, _ = packed_source(self.rules)  # They do not come in bags.
+        # The third value is whether the pieces come in bags. The solver does not support bags.
+        packed_pieces, count, _ = packed_source(self.rules)
         play = operators(cuda=self.values.is_cuda).play
         play(self.values, lines, signed64(seed), *_problem(self.rules), packed_pieces, count)
         return lines
@@ -153,9 +160,9 @@ class Solution:
     def save(self, path: str | os.PathLike[str]) -> int:
         """Write the solution as a NumPy archive; return the number of boards in it.
 
-        The archive has the n boards that have a value other than 0: ``boards``, uint32, shape
-        (n,), and ``values``, float64, shape (n,), or (n, 7) if two pieces are known. It also
-        has the rules and the figures, as JSON.
+        The archive contains only the n boards with a value other than 0. The array ``boards``,
+        uint32, has shape (n,). The array ``values``, float64, has shape (n,), or (n, 7) if two
+        pieces are known. The text ``solution`` has the rules and the figures as JSON.
         """
         values = self.values.cpu().numpy().reshape(-1, _VALUES[self.pieces_known])
         values = values[:, : len(PIECE_LETTERS)]  # The eighth value of a board is not used.
@@ -171,10 +178,9 @@ class Solution:
     def load(cls, path: str | os.PathLike[str]) -> Solution:
         """Read a solution from a file that `save` wrote.
 
-        The file has the numbers of the boards whose values are not 0, and these values. The
-        solution has a value for every board or, if two pieces are known, eight values: one for
-        each of the seven pieces, and one that is not used. The system provides no memory for
-        large parts that stay 0.
+        The file contains only the boards with a value other than 0. The solution has a value
+        for every board. If two pieces are known, it has eight values for every board: one for
+        each of the seven pieces, and one that is not used.
 
         Raises:
             OSError: If the file cannot be opened.
@@ -186,17 +192,21 @@ class Solution:
                 solution = json.loads(str(arrays["solution"]))
                 rules = Rules.from_dict(solution["rules"])
                 _check_solvable(rules)
-                boards = 1 << rules.width * rules.height  # A bit for each cell.
+                # The number of a board has a bit for each cell.
+                num_boards = 1 << rules.width * rules.height
                 values_per_board = _VALUES[solution["pieces_known"]]
-                values = np.zeros((boards, values_per_board))
-                used_values = values[:, : len(PIECE_LETTERS)]  # A view into the array.
+                # The operating system provides no memory for large parts that stay 0.
+                values = np.zeros((num_boards, values_per_board))
+                # A view of the array without the eighth value.
+                used_values = values[:, : len(PIECE_LETTERS)]
                 saved_values = arrays["values"].reshape(-1, used_values.shape[1])
                 used_values[arrays["boards"]] = saved_values
                 solution["rules"] = rules
                 solution["values"] = torch.from_numpy(values.reshape(-1))
                 return cls(**solution)
             except Exception as error:
-                # Damaged files raise a dozen types of errors in zipfile, NumPy and json.
+                # Damaged files raise a dozen types of errors in zipfile, NumPy and json, some
+                # of them without a message.
                 reason = str(error) or type(error).__name__
                 raise ValueError(
                     f"expected {path} to be a solution that Solution.save wrote: {reason}"
@@ -210,10 +220,13 @@ def _check_solvable(rules: Rules) -> None:
         raise ValueError(
             f"expected a board of at most {MOST_CELLS} cells, got {rules.board}: {cells}"
         )
+    # A state of the solver is a board. With pieces from a bag it would also need the pieces
+    # that remain in the bag.
     if rules.pieces == "bag":
         raise ValueError(
             "expected pieces that are drawn uniformly: a bag would be part of the state"
         )
+    # By the other rule a game can also end when the next piece appears.
     if rules.rule not in PLACEMENT_RULES:
         raise ValueError(
             f"expected the rule to be {' or '.join(PLACEMENT_RULES)}, got {rules.rule}"
@@ -221,7 +234,12 @@ def _check_solvable(rules: Rules) -> None:
 
 
 def _problem(rules: Rules) -> tuple[int, int, bool, int]:
-    """Return the rules as the operators take them: width, height, rule, a bit per piece."""
+    """Return the rules as the operators take them.
+
+    Returns:
+        The width and the height of the board; whether a placement above the board first removes
+        its full rows; and the set of pieces, a bit per piece.
+    """
     pieces = sum(1 << piece for piece in rules.piece_set)
     return rules.width, rules.height, rules.clear_on_overflow, pieces
 
@@ -229,23 +247,28 @@ def _problem(rules: Rules) -> tuple[int, int, bool, int]:
 def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
     """Return perfect play: the values of all boards that can be reached.
 
-    Values are float64, rounded in a fixed order; the result is the same on every processor, and
-    on a GPU. Sweeps are made in rounds (see `period`). The change of the lines shrinks from
-    round to round by a factor, which settles. Then the sum of all changes to come is added at
-    once, and rounds go on from there (Aitken's extrapolation). The error, estimated from the
-    change and the factor of the last round, has been up to four times too small.
+    The operations on the float64 values have a fixed order. So the result is the same on every
+    processor, and on a GPU.
+
+    Sweeps are made in rounds (see `period`). Each round changes the lines per game, and from
+    round to round the change is multiplied by a factor below 1. Once this factor has settled,
+    the sum of all future changes is added at once, and the rounds go on from there (Aitken's
+    extrapolation). The error is estimated from the change and the factor of the last round. In
+    tests the estimate was up to four times too small.
 
     Args:
-        rules: A board of at most 32 cells, pieces drawn uniformly from some or all of the
-            seven.
-        pieces_known: 1: the piece to be placed; 2: the next one, too.
-        device: ``"cpu"`` or ``"cuda"``. n cells take 25 bytes times 2^n, 193 with two pieces
-            known.
+        rules: The rules of the game, with a board of at most 32 cells, and pieces that are
+            drawn uniformly from some or all of the seven.
+        pieces_known: The number of pieces that the player knows. 1: the piece to be placed; 2:
+            also the next one.
+        device: ``"cpu"`` or ``"cuda"``. A board of n cells takes 25 * 2^n bytes of memory, or
+            193 * 2^n bytes if two pieces are known.
 
     Raises:
         ValueError: If an argument is out of range, or a player need never lose with these
-        pieces. RuntimeError: If the values do not settle, or the memory is too small for the
-        board. kernels.loader.BuildError: If the operators cannot be built.
+            pieces.
+        RuntimeError: If the values do not settle, or the memory is too small for the board.
+        kernels.loader.BuildError: If the operators cannot be built.
     """
     check_integer("pieces_known", pieces_known, 1, 2)
     _check_solvable(rules)
@@ -264,10 +287,10 @@ def solve(rules: Rules, pieces_known: int = 1, device: str = "cpu") -> Solution:
     game = _problem(rules)
     lines = 0.0
     change = 0.0  # What the last round added to the lines.
-    factor = 0.0  # By how much the last round multiplied the change.
+    factor = 0.0  # The quotient of the last change and the change before it.
     error = 0.0
-    rounds = 0  # Rounds since an extrapolation.
-    accurate_rounds = 0  # Rounds in a row with a small error.
+    rounds = 0  # The number of rounds since an extrapolation.
+    accurate_rounds = 0  # The number of consecutive rounds with a small error.
     bar = progress(desc=f"solving {rules.board}", unit=" sweeps", leave=False)
     for _ in range(_MAX_ROUNDS):
         old_values.copy_(values)
@@ -306,9 +329,10 @@ def _estimate_error(lines: float, change: float, factor: float) -> tuple[float, 
 
     Args:
         lines: The lines per game after the round.
-        change: The change of the lines by the round.
-        factor: By how much a round multiplies the change. The changes of all rounds to come are
-            a geometric series with this factor, and so are their rounding errors.
+        change: What the round added to the lines.
+        factor: The factor from the change of one round to the change of the next. The changes
+            of all future rounds are a geometric series with this factor, and so are their
+            rounding errors.
     """
     if factor >= 1:  # The series has no finite sum.
         error = math.inf if change else _ROUNDING * lines
@@ -320,33 +344,35 @@ def _estimate_error(lines: float, change: float, factor: float) -> tuple[float, 
 
 
 def period(rules: Rules) -> int:
-    """Return the sweeps of a round: after as many pieces a board can have as many cells again.
+    """Return the number of sweeps in a round.
 
-    A piece adds four cells, and a line removes as many cells as the board has columns. Boards
-    that differ in their number of cells approach their limits by turns. So the change by one
-    sweep says little, and the change by a round shrinks steadily.
+    It is the least number of pieces after which a board can have the same number of full cells
+    again: a piece adds four cells, and a line removes as many cells as the board has columns.
+    Boards with different numbers of cells approach their limits alternately. So the change in a
+    single sweep says little, but the change in a round shrinks steadily.
     """
     return rules.width // math.gcd(4, rules.width)
 
 
 def reachable(rules: Rules, device: str) -> Tensor:
-    """Return the numbers of all boards that play can reach from the empty one, in order.
+    """Return the numbers of all boards that play can reach from the empty board, sorted.
 
-    Row r, column c of a board is bit r * width + c of its number. The numbers are unsigned, but
-    their bits are returned as int32. If the set of pieces is its own mirror image, only one of
-    two boards that mirror each other is returned, the one with the lesser number.
+    Row r, column c of a board is bit r * width + c of its number. The numbers are unsigned
+    32-bit integers, returned as int32 with the same bits. If the mirror image of every piece is
+    also in the set of pieces, boards have the same value as their mirror images. Then only one
+    of two mirrored boards is returned, the one with the smaller number.
     """
     expand = operators(cuda=device == "cuda").expand
-    # The mark of a board is 0, `_REACHED`, or `_EXPANDED` once all boards to which a piece
-    # leads from it are marked, too.
+    # A board has one of three marks. 0: it has not been reached. `_REACHED`: it has been
+    # reached. `_EXPANDED`: also the boards that follow from it with one piece have been marked.
     cells = rules.width * rules.height
     marks = torch.zeros(1 << cells, dtype=torch.uint8, device=device)
     marks[0] = _REACHED
     has_new_boards = True
     while has_new_boards:
         has_new_boards = False
-        # These boards come in parts. They have the mark `_EXPANDED` already when the operator
-        # marks the boards that follow from them.
+        # The iterator yields the boards in parts, and changes their mark to `_EXPANDED`. Then
+        # the operator marks the boards that follow from them as `_REACHED`.
         for boards in _boards_with_mark(marks, _REACHED):
             expand(boards, marks, *_problem(rules))
             has_new_boards |= len(boards) > 0
@@ -354,35 +380,40 @@ def reachable(rules: Rules, device: str) -> Tensor:
 
 
 def endless(boards: Tensor, rules: Rules, pieces_known: int) -> bool:
-    """Return whether a player need never lose from some board, whichever pieces come.
+    """Return whether a player need never lose from some board, whatever pieces come.
 
-    Only then the lines of perfect play are infinite: without such a board there is a number of
-    pieces within which the player loses with a probability above zero, from any board. With all
-    seven pieces there is no such board (Burgiel, "How to lose at Tetris", 1997); with only the
-    letter O on an even width the empty board is one.
+    Only if there is such a board, the lines of perfect play are infinite. Otherwise there is a
+    number of pieces within which the player loses with a probability above zero, from any
+    board. With all seven pieces there is no such board (Burgiel, "How to lose at Tetris",
+    1997). With the piece O alone, on a board of even width, the empty board is one.
     """
     game = _problem(rules)
-    # The mark of a board has a bit for each piece with which it can be survived for ever. At
-    # first it has the bits of all pieces; sweeps take bits away until no mark changes.
+    # The mark of a board has a bit for each piece that the player can place there and never
+    # lose. At first it has the bits of all pieces. Sweeps remove bits until no mark changes.
     all_pieces = game[-1]
     marks = boards.new_full((1 << rules.width * rules.height,), all_pieces, dtype=torch.uint8)
     changed = marks.new_ones(1)
     while changed:
         changed.zero_()
         operators(cuda=boards.is_cuda).survive(boards, marks, changed, pieces_known, *game)
+    # The numbers of boards are unsigned, but stored as int32.
     return any(bool(marks[part.long() & 0xFFFFFFFF].any()) for part in boards.split(_CHUNK))
 
 
 def lines_of(values: Tensor, rules: Rules, pieces_known: int) -> float:
-    """Return the expected lines from the empty board on, before its piece is known."""
+    """Return the expected lines from the empty board on, before the first piece is known.
+
+    With two pieces known this is the mean of the values for each first piece.
+    """
+    # The empty board has the number 0, so its values are the first ones.
     pieces = [0] if pieces_known == 1 else list(rules.piece_set)
     return math.fsum(values[pieces].tolist()) / len(pieces)
 
 
 def _boards_with_mark(marks: Tensor, mark: int) -> Iterator[Tensor]:
-    """Yield the boards with a mark, in parts that fit into memory.
+    """Yield the numbers of the boards with a mark, as int32, in parts that fit into memory.
 
-    If they are `_REACHED`, mark them as `_EXPANDED`.
+    If the mark is `_REACHED`, it is changed to `_EXPANDED`.
     """
     for first in range(0, len(marks), _CHUNK):
         part = marks[first : first + _CHUNK]

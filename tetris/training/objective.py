@@ -1,8 +1,8 @@
 """The objective of a training run: candidates play games, and fitness is lines per game.
 
-The choices of a linear controller do not depend on the length of its weight vector: it is
-scaled to length 1 before it plays, and the optimizer gets the scaled vector. Training never
-plays the pieces of a score.
+The choices of a linear controller do not depend on the length of its weight vector. So the
+vector is scaled to length 1 before the controller plays, and the optimizer gets the scaled
+vector. Training never plays the pieces that scores are measured with.
 """
 
 import hashlib
@@ -33,15 +33,15 @@ from tetris.play.splitting import BURN_IN, SplitRollout
 from tetris.training.recipe import Recipe
 
 MOST_LINES = 1e12
-"""Lines per game of a candidate for which splitting saw no game end."""
+"""The maximum fitness with splitting. A candidate has it if splitting saw no game end."""
 
-_SHORTEST = 1e-12  # Shorter vectors are divided by this: a zero vector stays zero.
+_SHORTEST = 1e-12  # Shorter vectors are divided by this, so that a zero vector stays zero.
 
 
 def piece_seed(seed: int) -> int:
     """Return the seed of the pieces of a run: 64 bits of a SHA-256 digest of the run's seed.
 
-    Scores use the seed itself, so that training plays none of their streams.
+    Scores use the run's seed itself, so that training plays none of their streams.
     """
     digest = hashlib.sha256(f"cem-tetris training pieces {seed}".encode()).digest()
     return int.from_bytes(digest[:8], "little")
@@ -50,11 +50,12 @@ def piece_seed(seed: int) -> int:
 def unit_length(weights: Tensor) -> Tensor:
     """Return weight vectors, shape (population, features), scaled to length 1.
 
-    A zero vector stays zero. The result has the same bits on every processor. torch.sum would
-    not give the same bits, because it adds in an order that depends on the processor.
+    A zero vector stays zero. The result has the same bits on every processor. ``torch.sum``
+    would not have the same bits, because its order of additions depends on the processor.
     """
     squares = weights.double().square()
-    # Add the second half of the columns to the first half until one column is left.
+    # Sum the columns in a fixed order: add the second half of the columns to the first half
+    # until one column is left.
     columns = squares.shape[1]
     while columns > 1:
         half = (columns + 1) // 2
@@ -64,20 +65,20 @@ def unit_length(weights: Tensor) -> Tensor:
         squares = squares[:, :half] + second_half
         columns = half
     if squares.device.type == "cpu":
-        # The square root of torch may differ by a bit between CPUs.
+        # The result of torch.sqrt may differ by a bit between CPUs.
         length = torch.from_numpy(np.sqrt(squares.numpy()))
     else:
         length = squares.sqrt()
-    # A lower limit of the length prevents 0 / 0.
+    # The lower limit of the length prevents 0 / 0.
     return (weights / length.clamp(min=_SHORTEST)).to(weights.dtype)
 
 
 def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
     """Return the fitness of candidates: lines per game, shape (population,), float64.
 
-    If no game of a candidate ended, half a game counts. So a candidate without a game over has
-    greater fitness than a candidate with as many lines and one game over. With importance
-    splitting the fitness is the estimate, at most `MOST_LINES`.
+    If no game of a candidate ended, its lines are divided by 1/2. So its fitness is greater
+    than that of a candidate with as many lines and one ended game. With importance splitting
+    the fitness is the estimated lines per game, at most `MOST_LINES`.
     """
     if isinstance(result, SplitResult):
         return result.lines_per_game.clamp(max=MOST_LINES)
@@ -90,8 +91,8 @@ class LinesPerGame:
     """Lines per game of linear controllers, as an objective for `cem.maximize`.
 
     Weights are scaled to length 1 before they play. All candidates of a generation play the
-    same streams of pieces (common random numbers), and every generation has new ones: the same
-    arguments give the same fitness.
+    same streams of pieces (common random numbers). Every generation has new streams, which
+    depend only on the seed and the number of the generation.
 
     Examples:
         >>> import torch
@@ -104,12 +105,12 @@ class LinesPerGame:
         torch.Size([2])
 
     Fitness is noisy: take the mean of the distribution as the result. The best candidate is the
-    best by chance.
+    best partly by chance.
 
     Attributes:
         names: The names of the features; a candidate has a weight for each.
-        with_generation: True: `cem.maximize` passes the number of the generation, which chooses
-            the pieces.
+        with_generation: True, so that `cem.maximize` passes the number of the generation, which
+            determines the pieces.
     """
 
     with_generation = True
@@ -130,23 +131,27 @@ class LinesPerGame:
         """Check the arguments, and set up the objective; nothing is played yet.
 
         Args:
-            features: Name of a feature set, or feature names separated by commas.
-            rules: The rules of the games.
-            streams: Streams of games that a candidate plays.
-            decisions: Decisions on each stream.
-            split: Estimate by importance splitting, for controllers whose games rarely end.
-            burn_in: With ``split``, decisions on each stream before they count.
+            features: The name of a feature set, or feature names separated by commas.
+            rules: The rules of the games; None: the default rules.
+            streams: The number of streams that a candidate plays. On a stream of pieces, game
+                follows game.
+            decisions: The number of decisions on each stream.
+            split: Whether to estimate lines per game by importance splitting, for controllers
+                whose games rarely end.
+            burn_in: With ``split``, the number of first decisions on each stream that do not
+                count.
             lookahead: Which later pieces a decision considers; see `tetris.Policy`.
-            seed: Chooses the pieces; 0 to 2^64 - 1.
+            seed: The seed of the pieces, 0 to 2^64 - 1.
             device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
 
         Raises:
             ValueError: If an argument is out of range, or there is no GPU.
         """
-        # Training never plays the pieces of this seed itself, with which scores are measured.
+        # Scores are measured with the pieces of the seed itself. Training must not play them,
+        # so its pieces have a seed that is derived from it.
         seed = check_integer("seed", seed, 0, (1 << 64) - 1)
-        seed_of_pieces = piece_seed(seed)
-        self.streams = Streams(rules or Rules(), streams, seed_of_pieces)
+        training_seed = piece_seed(seed)
+        self.streams = Streams(rules or Rules(), streams, training_seed)
         self.names = feature_names(features, self.streams.rules.width)
         self._features = features
         self._lookahead = Lookahead(lookahead)
@@ -154,6 +159,7 @@ class LinesPerGame:
         self._burn_in = burn_in
         self._decisions = check_integer("decisions", decisions, 1)
         engine = choose_device(device)
+        # Without a C++ engine for these features, "auto" plays in Python.
         self._device = fall_back(device, engine, self.names, self._lookahead)
 
     def __call__(self, candidates: Tensor, generation: int = 0) -> Tensor:
@@ -161,7 +167,7 @@ class LinesPerGame:
 
         Args:
             candidates: The weight vectors, shape (N, features).
-            generation: Chooses the pieces.
+            generation: The number of the generation, which determines the pieces.
 
         Raises:
             ValueError: If the shape is wrong, or a number is not finite.
@@ -172,13 +178,18 @@ class LinesPerGame:
             raise ValueError(
                 f"expected candidates of shape (N, {len(self.names)}), got {shape}"
             )
-        # Vectors of integers cannot have length 1, so that they become float32.
+        # Integers become float32, because the vectors are scaled to length 1.
         real_type = torch.promote_types(weights.dtype, torch.float32)
         players = unit_length(weights.to(real_type))
         return lines_per_game(self.games(players, generation).advance(self._decisions))
 
     def games(self, players: Tensor, generation: int) -> Rollout | SplitRollout:
-        """Return a generation's games of players of length 1, shape (players, features)."""
+        """Return the games of a generation, before their first decision.
+
+        Args:
+            players: Weight vectors of length 1, shape (players, features).
+            generation: The number of the generation, which determines the pieces.
+        """
         policy = Policy(players, self._features, self._lookahead)
         streams = replace(self.streams, first=generation * self.streams.count)
         if self._split:
@@ -199,21 +210,22 @@ def run_objective(
 
     The games of a generation are played in rounds. After each round except the last one the
     worse half of the candidates drops out, with fitness minus infinity. The others play on, and
-    end with the fitness that they would have without dropouts. This is successive halving (K.
-    Jamieson and A. Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter
-    Optimization, AISTATS 2016) for the best few.
+    finally have the same fitness as without dropouts. This is successive halving (K. Jamieson
+    and A. Talwalkar, Non-stochastic Best Arm Identification and Hyperparameter Optimization,
+    AISTATS 2016), used to find the elites.
 
-    If several processes, the ranks, work together, each of them plays its share of the
-    candidates, and gets the scores of all.
+    Several processes, the ranks, may work together. Each rank plays its share of the
+    candidates, and gets the scores of all candidates.
 
     Args:
-        recipe: Settings of the games, the stages of training, and the rounds.
-        current_mean: Returns the mean that the optimizer would give as its result, shape
-            (features,). It plays with the candidates in every generation, and never drops out.
-        check: Called a few times a second; it may raise.
+        recipe: The settings of the games, the stages of training, and the rounds.
+        current_mean: A function that returns the mean which the optimizer would return as its
+            result, shape (features,). The mean plays with the candidates in every generation,
+            and never drops out.
+        check: A function that is called a few times a second, and may raise.
         stop: A request to stop, which all ranks obey together.
     """
-    # Each stage of the training has a board of its own.
+    # Each stage of the training has a board of its own, and so an objective of its own.
     objectives = [
         LinesPerGame(
             recipe.features,
@@ -233,22 +245,24 @@ def run_objective(
     def evaluate(candidates: Tensor, generation: int) -> Evaluation:
         """Return the candidates' fitness, after a race of several rounds, and metrics.
 
-        Candidates have shape (population, features). In each round the candidates that are
+        The candidates have shape (population, features). In each round the candidates that are
         still in the race, and the optimizer's mean, play a number of decisions.
         """
         stage_number, stage = recipe.schedule[generation]
-        # The mean is the last player.
+        # The players are the candidates and, as the last one, the optimizer's mean.
         mean = current_mean().unsqueeze(0)
         players = unit_length(torch.cat([candidates, mean]))
         race = _Race(len(players), device)
-        # This process plays its share of the players.
+        # If there are several processes, each of them plays its share of the players, a slice.
         games = objectives[stage_number].games(players[race.share], generation)
         for decisions, survivors in recipe.rounds(stage):
+            # Before a round all candidates but the `survivors` fittest drop out.
             if survivors < len(candidates):
                 race.drop_all_but(survivors, games)
             play_round = partial(race.play, games, decisions, check)
-            scores = ranks.run_collective(play_round, stop)
-            race.record(ranks.gather(scores, len(players)))
+            # Play this process's games, then get the scores of all players.
+            own_scores = ranks.run_collective(play_round, stop)
+            race.record(ranks.gather(own_scores, len(players)))
         metrics: dict[str, float | Tensor] = {
             "stage": stage_number + 1,
             "board_width": stage.rules.width,
@@ -258,7 +272,8 @@ def run_objective(
             "games": race.games.sum(),
             "decisions": race.decisions.sum(),
         }
-        # The optimizer learns from the candidates as they played, scaled to length 1.
+        # The optimizer gets the candidates as they played, scaled to length 1. The metrics of
+        # `rates` are also recorded per second.
         return Evaluation(
             race.fitness[:-1], metrics, players[:-1], rates=("lines", "decisions")
         )
@@ -267,14 +282,16 @@ def run_objective(
 
 
 class _Race:
-    """A generation's players: the candidates, then the mean, which never drops out.
+    """The players of a generation and their scores.
 
-    A rank plays the players of its share; all ranks know the scores of all players.
+    The players are the candidates and, as the last one, the optimizer's mean, which never drops
+    out. A rank, one of several processes, plays the games of its share of the players. All
+    ranks know the scores of all players.
 
     Attributes:
-        share: The players of this rank, a slice.
-        fitness: Lines per game, shape (players,), float64; minus infinity for players that have
-            dropped out.
+        share: The slice of the players that this rank plays.
+        fitness: The lines per game of each player, shape (players,), float64; minus infinity
+            for players that have dropped out.
         lines, games, decisions: The counts of each player, shape (players,), int64.
     """
 
@@ -287,20 +304,26 @@ class _Race:
         own_players = self.share.stop - self.share.start
         self.fitness = torch.zeros(players, dtype=torch.float64, device=device)
         self._is_playing = torch.ones(players, dtype=torch.bool, device=device)
-        # The players of this rank that have not dropped out, as rows of its share. The scores
-        # of a player that drops out stay in its row.
+        # The indices, within this rank's share, of its players that have not dropped out. Each
+        # player of the share has a row of scores, also after it has dropped out.
         self._playing_rows = torch.arange(own_players, device=device)
         self._own_scores = torch.zeros(own_players, 4, dtype=torch.int64, device=device)
 
     def drop_all_but(self, survivors: int, games: Rollout | SplitRollout) -> None:
-        """Drop candidates from the race, and from the games of this rank.
+        """Drop all candidates but the fittest from the race, and from the games of this rank.
 
-        The ``survivors`` fittest candidates stay, and the mean, which is the last player.
+        The mean, which is the last player, also stays in the race.
+
+        Args:
+            survivors: The number of candidates that stay in the race.
+            games: The games of this rank's players that have not dropped out.
         """
-        worse = self.fitness[:-1].argsort(descending=True, stable=True)[survivors:]
-        self._is_playing.index_fill_(0, worse, False)
+        worst_candidates = self.fitness[:-1].argsort(descending=True, stable=True)[survivors:]
+        self._is_playing.index_fill_(0, worst_candidates, False)
+        # The index of a player in the games differs from its index in this rank's share,
+        # because players may have dropped out before.
         plays_on = self._is_playing[self.share][self._playing_rows]
-        remaining = plays_on.nonzero().squeeze(1)  # Their indices in the games of this rank.
+        remaining = plays_on.nonzero().squeeze(1)
         self._playing_rows = self._playing_rows[remaining]
         if len(remaining):  # Otherwise this rank does not play again in this generation.
             games.keep(remaining)
@@ -310,8 +333,8 @@ class _Race:
     ) -> Tensor:
         """Play a round; return the scores of this rank's players, shape (players, 4), int64.
 
-        A row has lines per game, lines, games and decisions. Lines per game, a float64, are
-        viewed as an int64 with the same bits, so that one tensor, which is gathered from all
+        The columns are lines per game, lines, games and decisions. Lines per game, a float64,
+        are viewed as an int64 with the same bits. So one tensor, which is gathered from all
         ranks, holds all four numbers exactly.
         """
         if len(self._playing_rows):

@@ -1,6 +1,7 @@
 """The recipe of a training run: its settings, merged by precedence, and what follows from them.
 
-Its curriculum is a line of text: the stages before the run's own board.
+The curriculum of a recipe is a text that lists the stages of training. The run's own board
+comes after them.
 """
 
 import json
@@ -37,7 +38,7 @@ FORMAT = "cem-tetris-run"
 VERSION = 1
 
 SPLIT_COST = 1.7
-"""The cost of a decision with splitting, relative to one without; it estimates the time left.
+"""The time of a decision with splitting, relative to a decision without; for estimates.
 
 It is 1.8 on an H200 and 1.6 on two cores, by the training metrics of benchmarks/results."""
 
@@ -51,12 +52,13 @@ _ENTRY = re.compile(r"([^:]*):([1-9]\d{0,17})(?::([1-9]\d{0,17}))?(:split)?")
 class Stage:
     """A part of a run: generations on one board with the same settings.
 
-    An entry of a curriculum such as ``10x12:14``, ``10x12:14:4000`` or ``10x20:30:2000:split``.
+    In a curriculum it is an entry such as ``10x12:14``, ``10x12:14:4000`` or
+    ``10x20:30:2000:split``.
     """
 
     rules: Rules
     generations: int
-    decisions: int  # On each stream; 0 stands for the recipe's.
+    decisions: int  # On each stream; 0 stands for the decisions of the recipe.
     split: bool = False
 
     def __str__(self) -> str:
@@ -68,19 +70,21 @@ class Stage:
 
     @property
     def cost(self) -> float:
-        """The relative cost of a generation: decisions, with splitting times `SPLIT_COST`."""
+        """The relative time of a generation: its decisions, times `SPLIT_COST` if it splits."""
         return self.decisions * (SPLIT_COST if self.split else 1.0)
 
 
 def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
     """Return the stages of a curriculum, a text such as ``"10x10:22,10x12:14:4000:split"``.
 
-    An entry is ``BOARD:GENERATIONS[:DECISIONS][:split]``. Without decisions a stage has the
-    number 0, which stands for the decisions of the run.
+    The entry of a stage has the form ``BOARD:GENERATIONS[:DECISIONS][:split]``. If an entry
+    has no decisions, the decisions of its stage are 0, which stands for the decisions of the
+    run.
 
     Args:
-        text: The entries of the stages, separated by commas.
-        rules: The rules of all stages, except the size of the board.
+        text: The entries, separated by commas.
+        rules: The rules of all stages, except for the size of the board; None: the default
+            rules.
     """
     if not text.strip():
         return []
@@ -101,7 +105,10 @@ def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
 
 
 def cut_to_board(text: str, width: int, height: int) -> str:
-    """Return a curriculum with the same stages on boards of this width, at most this high."""
+    """Return a curriculum whose boards have another width and at most a given height.
+
+    The boards get the width ``width``. Boards that are higher than ``height`` get that height.
+    """
     stages = []
     for stage in parse_curriculum(text):
         rules = replace(stage.rules, width=width, height=min(stage.rules.height, height))
@@ -118,20 +125,21 @@ class Recipe(Settings):
     """
 
     def __post_init__(self) -> None:
-        """Validate the settings, and bring their texts into a canonical form.
+        """Validate the settings, and bring those that are texts into a canonical form.
 
         Raises:
             TypeError, ValueError: If a setting is wrong, or some do not fit one another.
         """
+        # The dataclass is frozen, so that an assignment to an attribute would raise.
         self._set(check_settings(asdict(self)))
         noise = _canonical_noise(self.noise)
         curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
         names = feature_names(self.features, self.rules.width)
         # A controller with these features must be able to play on the board of every stage.
+        # Otherwise `names_on` raises.
         controller = LinearController(self.features, (0.0,) * len(names), self.rules)
         for stage in self.stages:
             controller.names_on(stage.rules)
-        # The dataclass is frozen, so that an assignment would raise.
         self._set(
             {
                 "board": self.rules.board,
@@ -149,9 +157,10 @@ class Recipe(Settings):
     def _check_splitting(self) -> None:
         """Raise ValueError if a stage with splitting has too few decisions or streams.
 
-        Its first round must be longer than the burn-in.
+        The first round of every generation must be longer than the burn-in.
         """
         required = least_decisions(self.burn_in)
+        # The first round is the shortest one; its first number are its decisions.
         shortest = min(self.rounds(stage)[0][0] for stage in self.stages if stage.split)
         if shortest < required or not 2 <= self.streams <= MOST_STREAMS:
             raise ValueError(
@@ -172,12 +181,12 @@ class Recipe(Settings):
 
     @property
     def rules(self) -> Rules:
-        """The rules on the board of the controller."""
+        """The rules of the game on the run's own board."""
         return Rules.of(*Rules.parse_board(self.board), self.rule, self.pieces)
 
     @property
     def lookahead(self) -> Lookahead:
-        """What decisions consider."""
+        """Which later pieces a decision considers."""
         return Lookahead.of(self.pieces_known)
 
     @cached_property
@@ -192,29 +201,30 @@ class Recipe(Settings):
 
     @property
     def total_generations(self) -> int:
-        """The generations of all stages."""
+        """The number of generations of all stages together."""
         return sum(stage.generations for stage in self.stages)
 
     @cached_property
     def schedule(self) -> list[tuple[int, Stage]]:
-        """The stage of each generation, and its number from 0."""
+        """For each generation, the index of its stage and the stage."""
         schedule = []
         for number, stage in enumerate(self.stages):
             schedule += [(number, stage)] * stage.generations
         return schedule
 
     def rounds(self, stage: Stage) -> list[tuple[int, int]]:
-        """Return the rounds of a generation: decisions on every stream, and candidates.
+        """Return the rounds of a generation: pairs of decisions on every stream and candidates.
 
-        After each round except the last one, half of the candidates drop out; but there are
-        never fewer candidates than elites. The total of decisions after the burn-in doubles
-        from round to round.
+        After each round except the last one, half of the candidates drop out, but there are
+        never fewer candidates than elites. At the end of the last round all decisions of the
+        generation have been played; at the end of the round before, half of those after the
+        burn-in, and so on.
         """
         burn_in = self.burn_in if stage.split else 0
         rounds = []
         played = 0
         for number in range(self.halvings + 1):
-            # Of the last round the total is all decisions, of the one before half of them.
+            # The decisions that have been played at the end of this round.
             total = burn_in + (stage.decisions - burn_in >> self.halvings - number)
             candidates = -(-self.population >> number)  # Half of an odd number is rounded up.
             rounds.append((total - played, max(self.elites, candidates)))
@@ -222,20 +232,20 @@ class Recipe(Settings):
         return rounds
 
     def decisions_until(self, generation: int) -> int:
-        """Return how many decisions a run makes in its first generations."""
+        """Return how many decisions a run makes in its first ``generation`` generations."""
         per_stream = 0
         for _, stage in self.schedule[:generation]:
             for decisions, candidates in self.rounds(stage):
-                per_stream += decisions * (candidates + 1)  # The averaged mean plays, too.
+                per_stream += decisions * (candidates + 1)  # The optimizer's mean plays, too.
         return self.streams * per_stream
 
     @property
     def title(self) -> str:
-        """A line that describes the controller to train."""
+        """A line of text that describes the controller to be trained."""
         return f"{feature_label(self.features)}, population {self.population}, seed {self.seed}"
 
     def fingerprint(self) -> dict[str, Setting]:
-        """Return the settings that determine the weights; the device is none of them."""
+        """Return the settings that determine the weights; the device is not among them."""
         return {
             name: value for name, value in asdict(self).items() if name not in _WITHOUT_EFFECT
         }
@@ -249,9 +259,10 @@ def _canonical_noise(text: str) -> str:
     """Return the text of a schedule of additional variance, with its numbers as floats.
 
     Raises:
-        ValueError: If a number is missing. Its default is that of the literature, which is too
-            large for weights of length 1.
+        ValueError: If a number is missing. Its default is the number of the literature, which
+            is too large for weights of length 1.
     """
+    # Where the text has no number, the parsed schedule has the default.
     noise = describe_variance_schedule(parse_variance_schedule(text))
     has_default_numbers = len(_NUMBER.findall(noise)) > len(_NUMBER.findall(text))
     if has_default_numbers:
@@ -264,17 +275,17 @@ def _canonical_noise(text: str) -> str:
 
 
 def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
-    """Return the recipe of a training run: a preset's settings, changed by some layers.
+    """Return the recipe of a training run: the settings of a preset, changed by layers.
 
-    A layer contains settings by name, such as those of a config file or a command line. Later
-    layers have priority. A setting also changes related ones that its layer does not contain,
-    see `_apply_layer`. A requested board also limits the boards of the preset's curriculum,
-    which is a list of stages on smaller boards.
+    A layer is a dictionary of settings, such as those of a config file or a command line. Later
+    layers take precedence over earlier ones. Some settings also change related settings that
+    the layer does not contain, see `_apply_layer`.
 
     Args:
-        device: The engine by name; not ``auto``.
-        layers: The settings, from the first layer to the last.
+        device: The name of the engine that plays: ``"cpu"``, ``"cuda"`` or ``"python"``.
+        layers: The layers, from the first to the last.
     """
+    # The settings of all layers together. Here a layer only replaces settings of earlier ones.
     requested: dict[str, Any] = {}
     for layer in layers:
         requested |= check_settings(layer)
@@ -288,12 +299,14 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
         **_engine_settings(preset, device),
     }
     if "board" in requested:
+        # The preset's curriculum lists stages on other boards, which must not be larger.
         width, height = Rules.parse_board(requested["board"])
         settings["curriculum"] = cut_to_board(settings["curriculum"], width, height)
     for layer in layers:
         settings = _apply_layer(settings, layer)
     if settings["backend"] == AUTO:
-        # A compiler that compiled the engine can compile the optimizer's operators, too.
+        # The optimizer's operators are in C++ or CUDA, like the engine: the compiler that
+        # compiled the engine can compile them, too. Otherwise those of PyTorch are used.
         settings["backend"] = device if device in BACKENDS else "torch"
     settings["preset"] = preset
     settings["device"] = device
@@ -301,10 +314,10 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
 
 
 def _engine_settings(preset: str, device: str) -> dict[str, Setting]:
-    """Return the settings of a preset that differ on an engine.
+    """Return the settings of a preset that are different on an engine.
 
-    On a GPU the number of streams, and the length of the scores, are in proportion to its
-    multiprocessors.
+    On a GPU the number of streams and the decisions of a score are proportional to the number
+    of its multiprocessors.
     """
     presets_by_device = {"python": PYTHON_PRESETS, "cuda": CUDA_PRESETS}
     settings = dict(presets_by_device.get(device, {}).get(preset, {}))
@@ -321,7 +334,9 @@ def _engine_settings(preset: str, device: str) -> dict[str, Setting]:
 def read_settings(path: Path) -> dict[str, Setting]:
     """Return the settings in a config file, which may be some or all settings of a recipe.
 
-    A ValueError names the file.
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If the file is not valid; the message names the file.
     """
     try:
         values = json.loads(read_bytes(path).decode())
@@ -336,24 +351,27 @@ def read_settings(path: Path) -> dict[str, Setting]:
 
 
 def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings, replaced by those of a layer, and others that these change.
+    """Return the settings after a layer has replaced some of them, with related ones adjusted.
 
-    A run consists of a curriculum, which is a list of stages, and of generations on its own
-    board. A layer with only one of the two removes the other. A layer with decisions, but
-    without a curriculum, changes the decisions of all stages. A layer with a population, but
-    without a number of elites, keeps the share of elites.
+    A run consists of a curriculum, which is a list of stages, and of generations on the run's
+    own board. The adjustments are:
+
+    - A layer with a curriculum but without generations sets the generations to 0.
+    - A layer with generations but without a curriculum removes the curriculum.
+    - A layer with decisions, but with neither of the two, changes the decisions of all stages.
+    - A layer with a population but without elites keeps the ratio of elites to population.
     """
     merged = {**settings, **layer}
-    if "curriculum" not in layer:
-        if "generations" in layer:
-            merged["curriculum"] = ""
-        elif "decisions" in layer:
-            # Stages with 0 decisions have the decisions of the run.
-            stages = parse_curriculum(settings["curriculum"])
-            entries = [str(replace(stage, decisions=0)) for stage in stages]
-            merged["curriculum"] = ",".join(entries)
-    elif "generations" not in layer:
-        merged["generations"] = 0
+    if "curriculum" in layer:
+        if "generations" not in layer:
+            merged["generations"] = 0
+    elif "generations" in layer:
+        merged["curriculum"] = ""
+    elif "decisions" in layer:
+        # Stages with 0 decisions have the decisions of the run.
+        stages = parse_curriculum(settings["curriculum"])
+        entries = [str(replace(stage, decisions=0)) for stage in stages]
+        merged["curriculum"] = ",".join(entries)
     if "population" in layer and "elites" not in layer:
         population = settings["population"]
         elites = -(-settings["elites"] * layer["population"] // population)  # Rounded up.

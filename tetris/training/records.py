@@ -1,4 +1,4 @@
-"""Checks of a run's files: keys and types of the records that reports and resumed runs read."""
+"""Checks of a run's files: the keys and types of the records that are read from them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -9,12 +9,12 @@ _LARGEST = 1e300  # The sum of all numbers of a run stays finite.
 
 
 def whole_number(value: Any) -> bool:
-    """Return whether a value of JSON is a count; a bool, which is an int in Python, is not."""
+    """Return whether a JSON value is a count. A bool, which is an int in Python, is not one."""
     return type(value) is int and 0 <= value < 1 << 62
 
 
 def finite_number(value: Any) -> bool:
-    """Return whether a value is a finite number; a bool is not."""
+    """Return whether a value is a finite number. A bool is not one."""
     return type(value) in (int, float) and abs(value) <= _LARGEST
 
 
@@ -34,11 +34,12 @@ def board(value: Any) -> bool:
 
 
 def score_with_a_lookahead(value: Any) -> bool:
-    """Return whether the lookahead of a score's player is known, or the score has none."""
+    """Return whether the lookahead in a score is a known one, or the score has none."""
     return _accepts(Lookahead.from_dict, value)
 
 
 def _accepts(read: Callable[[Any], object], value: Any) -> bool:
+    """Return whether a function can read a value, without an error."""
     try:
         read(value)
     except (ValueError, TypeError, AttributeError):
@@ -76,33 +77,45 @@ _SHIPPED = {"measured": dict.fromkeys(("commit", "date", "machine"), text)}
 def _check(value: Any, schema: Any, place: str) -> None:
     """Raise ValueError if a value that was read from JSON does not match a schema.
 
+    The schema ``{"board": text, "ci95": (finite_number, number_or_null)}`` accepts the value
+    ``{"board": "10x20", "ci95": [1.5, None]}``.
+
     Args:
         value: The value.
-        schema: One of three forms. A dictionary stands for an object with at least these keys,
-            whose values match the schemas in the dictionary. A tuple stands for a list with an
-            item for each of its schemas. A function returns whether any other value is valid;
-            its name is part of the error, such as "expected a whole number".
-        place: The file, and the position of the value in it, with which the error begins.
+        schema: A dictionary, a tuple or a function. A dictionary stands for an object: it must
+            have the keys of the dictionary, and their values must match the schemas there. A
+            tuple stands for a list: it must have an item for each schema of the tuple. A
+            function is called with the value, and returns whether it is valid; an error
+            contains its name, such as "expected a whole number".
+        place: The file, and the position of the value in it. Errors begin with this text.
     """
     if isinstance(schema, Mapping):
-        _expect(isinstance(value, Mapping), "an object", value, place)
+        _require(isinstance(value, Mapping), "an object", value, place)
         for key, schema_of_key in schema.items():
-            _expect(key in value, f"the key {key!r}", list(value), place)
+            _require(key in value, f"the key {key!r}", list(value), place)
             _check(value[key], schema_of_key, f"{place}: {key}")
     elif isinstance(schema, tuple):
-        _expect(isinstance(value, list), "a list", value, place)
-        _expect(len(value) == len(schema), f"{len(schema)} values", value, place)
+        _require(isinstance(value, list), "a list", value, place)
+        _require(len(value) == len(schema), f"{len(schema)} values", value, place)
         for index, schema_of_item in enumerate(schema):
             _check(value[index], schema_of_item, f"{place}: {index + 1}")
     else:
+        is_valid = schema(value)
         description = schema.__name__.replace("_", " ")
-        _expect(schema(value), f"a {description}", value, place)
+        _require(is_valid, f"a {description}", value, place)
 
 
-def _expect(is_valid: bool, expected: str, value: object, place: str) -> None:
-    """Raise ValueError unless a value is valid."""
+def _require(is_valid: bool, expected: str, got: object, place: str) -> None:
+    """Raise ValueError unless ``is_valid``.
+
+    Args:
+        is_valid: Whether the value is valid.
+        expected: A description of a valid value, for the error.
+        got: The value that the error shows.
+        place: The file, and the position of the value in it. The error begins with this text.
+    """
     if not is_valid:
-        raise ValueError(f"{place}: expected {expected}, got {value!r:.80}")
+        raise ValueError(f"{place}: expected {expected}, got {got!r:.80}")
 
 
 def check_generations(records: Iterable[Any], features: int, path: object) -> None:
@@ -111,41 +124,43 @@ def check_generations(records: Iterable[Any], features: int, path: object) -> No
     Args:
         records: The records, one for each line of the file.
         features: The number of features.
-        path: The file, for the ValueError, which names its line and the key.
+        path: The path of the file, for the error.
+
+    Raises:
+        ValueError: If a record is not valid; the message names the file, the line and the key.
     """
     weights = (finite_number,) * features
     for number, record in enumerate(records, start=1):
         place = f"{path}: line {number}"
         _check(record, {**_GENERATION, "mean": weights, "std": weights}, place)
         _check(f"{record['board_width']}x{record['board_height']}", board, place)
-        _expect(
-            record["generation"] == number, f"generation {number}", record["generation"], place
-        )
+        generation = record["generation"]
+        _require(generation == number, f"generation {number}", generation, place)
 
 
 def check_provenance(provenance: Mapping[str, Any], path: object) -> None:
-    """Check what the file of a learned controller says about its training and its scores.
+    """Check the entry of a controller's file about its training and its scores.
 
     Args:
         provenance: The entry ``provenance`` of the file, as read from JSON.
-        path: The file, for the error.
+        path: The path of the file, for the error.
 
     Raises:
         ValueError: If a value does not have the expected form; the message names the file and
             the keys that lead to the value.
     """
     place = f"{path}: provenance"
-    # The versions of libraries are an object with any keys.
+    # The versions of libraries are an object, whose keys may be any: the schema is empty.
     _check(provenance.get("versions", {}), {}, f"{place}: versions")
     for key in ("score", "estimates"):
-        scores = provenance.get(key) or []  # None stands for no scores.
-        _expect(isinstance(scores, list), "a list", scores, f"{place}: {key}")
+        scores = provenance.get(key) or []  # The value is None if there are no scores.
+        _require(isinstance(scores, list), "a list", scores, f"{place}: {key}")
         for number, score in enumerate(scores, start=1):
             place_of_score = f"{place}: {key}: {number}"
             _check(score, score_with_a_lookahead, place_of_score)
-            # A score is an estimate, or counts games that were played.
-            count = "estimates" if "estimates" in score else "games"
-            schema = {**_SCORE, count: whole_number}
-            if "measured" in score:  # It was shipped with the package.
+            # An estimate has a number of estimates, a played score has a number of games.
+            count_key = "estimates" if "estimates" in score else "games"
+            schema = {**_SCORE, count_key: whole_number}
+            if "measured" in score:  # This score comes with the package.
                 schema |= _SHIPPED
             _check(score, schema, place_of_score)

@@ -11,7 +11,7 @@ from tetris.game.pieces import PIECES
 from tetris.play.engines import feature_definitions
 from tetris.play.own_features import header_features, header_of
 
-# The games that compare a header with its references.
+# The size of the games that compare the features of a header with their references.
 DECISIONS = 100
 CANDIDATES = 4
 STREAMS = 2
@@ -21,29 +21,30 @@ SEED = 1
 def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
     """Return a digest of the features that a user defined, as an entry of a run's fingerprint.
 
-    A run is only resumed with the same features. The digest covers what defines them: the text
-    of the user's C++ header, and values that the Python functions return in a game. The result
-    is empty if the user defined none of the features.
+    A run can only be resumed with the same features. So the digest covers the text of the
+    user's C++ header, and values that the user's Python functions return in a game. If the user
+    defined none of the features, the result is an empty dictionary.
 
     Args:
         names: The features of a controller.
         rules: The rules of the game.
     """
-    own_features = header_features(names)
-    if not own_features:
+    user_features = header_features(names)
+    if not user_features:
         return {}
-    rows: tuple[int, ...] = ()
+    rows: tuple[int, ...] = ()  # The stack; the game begins on an empty board.
     values = []
     for decision in range(DECISIONS):
-        placements = list(after_states(rows, decision % len(PIECES), rules))
-        values += [
-            feature_values(after, own_features) for after in placements if not after.game_over
-        ]
-        # Choose placements that differ, in a way that is the same in every process.
-        number = decision * decision % len(placements)
-        after = placements[number]
+        piece = decision % len(PIECES)
+        placements = list(after_states(rows, piece, rules))
+        for after in placements:
+            if not after.game_over:
+                values.append(feature_values(after, user_features))
+        # Choose a placement by a rule without random numbers, so that the game is the same in
+        # every process. The squares lead to various orientations and columns.
+        after = placements[decision * decision % len(placements)]
         rows = () if after.game_over else after.rows
-    digest_of_header, _, _ = feature_definitions(own_features)
+    digest_of_header, _, _ = feature_definitions(user_features)
     text = f"{digest_of_header} {values}"
     return {"own_features": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
@@ -51,28 +52,30 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
 def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
     """Check that an engine plays with a user's features as the reference implementation does.
 
-    The engine has the features from a C++ header of the user, the reference has them from
-    Python functions. For each feature both play the same games with random weights, and their
-    boards are compared. A difference that changes no decision, such as a constant, is not
-    noticed.
+    The engine computes the features with the user's C++ header, and the reference computes them
+    with Python functions. For each feature both play the same games with random weights, and
+    their boards are compared. A difference that changes no decision, such as an added constant,
+    is not noticed.
 
     Args:
-        names: The features of a controller; those of a user's header are checked.
+        names: The features of a controller. Those from a user's header are checked.
         rules: The rules of the games.
-        device: The engine.
+        device: The engine, ``"cpu"`` or ``"cuda"``.
 
     Raises:
         ValueError: If the boards differ; the message names the feature.
     """
     generator = torch.Generator().manual_seed(SEED)
-    own_features = header_features(names)
-    for number, name in enumerate(own_features, start=1):
+    user_features = header_features(names)
+    for number, name in enumerate(user_features, start=1):
+        # Each candidate is a row of weights, one per feature. They are small, so that the
+        # weight of this feature, which is set below, decides most.
         weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
-        # Own features that were not compared yet have the weight 0, so that a difference is
-        # due to this feature.
-        later_columns = [names.index(later) for later in own_features[number:]]
+        # User features that were not compared yet have the weight 0. So a difference is due to
+        # this feature.
+        later_columns = [names.index(later) for later in user_features[number:]]
         weights[:, later_columns] = 0.0
-        # This feature has the weights 1, -1, 1, -1 and so on.
+        # The weight of this feature is 1 for one candidate, -1 for the next, and so on.
         weights[:, names.index(name)] = 1 - 2 * (torch.arange(CANDIDATES) % 2)
         policy = Policy(weights, ",".join(names))
         streams = Streams(rules, STREAMS, SEED)
@@ -82,7 +85,7 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
             engine_games.play_on(decisions=1)
             reference_games.play_on(decisions=1)
             if not torch.equal(engine_games.boards, reference_games.boards):
-                header = header_of([name])
+                header = header_of([name])  # Its path and its text.
                 assert header is not None
                 path, _ = header
                 raise ValueError(

@@ -38,21 +38,24 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         """Set the paths of a run's files; nothing is read or written."""
         self.path = path
-        self.config = path / "config.json"  # The recipe; a folder without it holds no run.
-        self.controller = path / FILE_NAME  # Its provenance gets the scores after training.
+        # The recipe of the run. A folder without this file holds no run.
+        self.config = path / "config.json"
+        # The learned controller. After training its scores are added to the file.
+        self.controller = path / FILE_NAME
         self.metrics = path / "metrics.jsonl"  # One JSON object per generation.
         self.checkpoints = path / "checkpoints"
-        # One JSON object per start: date, hardware, commit, command.
+        # One JSON object per start of the run: date, hardware, commit, command.
         self.starts = path / "starts.jsonl"
         self.learning_curve = path / "learning_curve.png"
-        self.evolution = path / "evolution.gif"  # An .mp4 of the same name is beside it.
+        # If imageio-ffmpeg is installed, the folder also has an .mp4 file of this name.
+        self.evolution = path / "evolution.gif"
         self.report = path / "report.html"
-        self.tensorboard = path / "tensorboard"  # Exists with --tensorboard.
+        self.tensorboard = path / "tensorboard"  # Only runs with --tensorboard have it.
 
     def check_free(self) -> None:
-        """Raise ValueError if a new run cannot use the folder, because it holds files.
+        """Raise ValueError if the folder holds files, so that a new run cannot use it.
 
-        Hidden files do not matter.
+        Hidden files are ignored.
         """
         if not self.path.is_dir() or all(
             entry.name.startswith(".") for entry in self.path.iterdir()
@@ -64,23 +67,24 @@ class RunFolder:
         )
 
     def recipe(self) -> Recipe:
-        """Return the recipe of a run that exists, from its config file.
+        """Return the recipe of an existing run, from its config file.
 
         Raises:
-            OSError: If a file cannot be read. The folder may come from someone else, so a file
-                that is a link is an error, too.
+            OSError: If a file cannot be read, or a file of the folder is a link.
             ValueError: If the folder holds no run, or a setting is wrong.
         """
+        # The folder may come from someone else. A link in it could lead to any other file.
         for folder in (self.path, self.checkpoints, self.tensorboard):
             if folder.is_dir():
                 for entry in folder.iterdir():
                     check_own(entry)  # It raises if the entry is a link.
         if not self.config.is_file():
+            # The path may be misspelled: the hint names a similar one.
             hint = "" if self.path.exists() else meant_path(self.path)
             raise ValueError(
                 f"expected a run in {self.path}, found no {self.config.name} there{hint}"
             )
-        # Older config files lack these two settings; their runs played with these values.
+        # Config files of older versions lack these two settings. Their runs had these values.
         settings = {"halvings": 0, "burn_in": 203, **read_settings(self.config)}
         try:
             return Recipe(**settings)  # type: ignore[arg-type]
@@ -88,19 +92,20 @@ class RunFolder:
             raise ValueError(f"{self.config}: {error}") from error
 
     def learned(self) -> LinearController:
-        """Return the learned controller from its file; a ValueError names the file and key."""
+        """Return the learned controller; a ValueError names its file and the wrong key."""
         controller = LinearController.load(self.controller)
         check_provenance(controller.provenance, self.controller)
         return controller
 
     @contextlib.contextmanager
     def claimed(self, new_recipe: Recipe | None) -> Iterator[None]:
-        """Lock the folder against other processes, until this one leaves the context or ends.
+        """Lock the folder against other processes, until the context or this process ends.
 
-        For a new run the folder is created first, and its recipe is written.
+        The folder of a new run is created before it is locked. Then the recipe of the new run
+        is written.
 
         Args:
-            new_recipe: The recipe of a new run; None for a run that exists.
+            new_recipe: The recipe of a new run; None for an existing run.
 
         Raises:
             ValueError: If another process holds the lock, or the folder of a new run is not
@@ -108,22 +113,23 @@ class RunFolder:
         """
         if new_recipe is not None:
             self.path.mkdir(parents=True, exist_ok=True)
-        # The system releases the lock when the descriptor is closed.
+        # The system releases the lock when this descriptor is closed, or the process ends.
         descriptor = system.open_folder(self.path)
         try:
             try:
-                locked = system.lock(descriptor)
+                is_locked = system.lock(descriptor)
             except BlockingIOError as error:
                 raise ValueError(
                     f"expected {self.path} to be at rest, but another process is training there"
                 ) from error
-            if not locked:
+            if not is_locked:
                 print(
                     f"note: {printable(self.path)} is on a file system without locks: "
                     "keep a second process from training there",
                     file=sys.stderr,
                 )
             if new_recipe is not None:
+                # Another process may have used the folder before it was locked.
                 self.check_free()
                 write_text(self.config, json.dumps(new_recipe.to_dict(), indent=2) + "\n")
             yield
@@ -131,7 +137,7 @@ class RunFolder:
             system.release(descriptor)
 
     def in_use(self) -> bool:
-        """Return whether another process trains in the folder: whether it holds the lock."""
+        """Return whether another process is training in the folder, and so holds its lock."""
         descriptor = system.open_folder(self.path)
         try:
             system.lock(descriptor, is_shared=True)
@@ -150,7 +156,8 @@ class RunFolder:
 def new_folder(out: Path | None, seed: int) -> RunFolder:
     """Return the folder of a new run; ValueError if it holds files.
 
-    Without ``out`` it is a new folder under ``runs`` whose name has the time and the seed.
+    If ``out`` is None, the folder is a new one in ``runs``, and its name contains the time and
+    the seed.
     """
     if out is None:
         name = f"{datetime.datetime.now():%Y-%m-%d-%H%M%S}-seed{seed}"
@@ -165,7 +172,7 @@ def new_folder(out: Path | None, seed: int) -> RunFolder:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the software by name."""
+    """Return the versions of Python and of the packages by name."""
     return {
         "python": platform.python_version(),
         "torch": str(torch.__version__),
@@ -179,7 +186,7 @@ def start_record(device: str) -> dict[str, str]:
 
     The hardware includes the GPU if the device is ``"cuda"``.
     """
-    # `python -m tetris train` puts these words into sys.argv[0]; a script has its path there.
+    # `python -m tetris train` sets sys.argv[0] to these words. A script has its path there.
     program = sys.argv[0].split() if " " in sys.argv[0] else ["python", sys.argv[0]]
     hardware = [processor()["model name"], counted(system.usable_cores(), "core")]
     if device == "cuda" and torch.cuda.is_available():
@@ -193,9 +200,9 @@ def start_record(device: str) -> dict[str, str]:
 
 
 def commit() -> str:
-    """Return the commit of the checkout, with a ``+`` behind it if a file was changed.
+    """Return the commit of the checkout, followed by a ``+`` if a file was changed.
 
-    Changed results under benchmarks do not count. Outside a checkout, or without git, the text
+    Changed files in ``benchmarks`` are ignored. Outside a checkout, or without git, the result
     is empty.
     """
     if not (_ROOT / ".git").exists():
@@ -211,6 +218,7 @@ def commit() -> str:
 
 
 def _run_git(*arguments: str) -> str:
+    """Return the output of a git command in the checkout."""
     command = ["git", *arguments]
     process = subprocess.run(
         command, cwd=_ROOT, capture_output=True, text=True, timeout=30, check=True
@@ -232,11 +240,11 @@ class RunRecord:
     """The content of the folder of a run.
 
     Attributes:
-        name: Label of the run.
-        recipe: Its recipe.
-        metrics: A record per generation, at least one.
+        name: The name of the run's folder.
+        recipe: The recipe of the run.
+        metrics: One record per generation; at least one.
         controller: The learned controller, with its provenance.
-        starts: Date, command, commit and hardware of each start.
+        starts: The date, command, commit and hardware of each start of the run.
     """
 
     name: str
@@ -247,7 +255,7 @@ class RunRecord:
 
     @property
     def scores(self) -> list[dict[str, Any]]:
-        """Played scores, then estimates, as plain values; empty before the end of training."""
+        """The played scores, then the estimates; empty before the end of training."""
         provenance = self.controller.provenance
         return (provenance.get("score") or []) + (provenance.get("estimates") or [])
 
@@ -258,7 +266,7 @@ class RunRecord:
 
     @property
     def decisions(self) -> int:
-        """The decisions of all generations so far."""
+        """The number of decisions of all generations so far."""
         return sum(record["decisions"] for record in self.metrics)
 
     @property
@@ -279,19 +287,23 @@ class RunRecord:
 
 
 def board(record: Mapping[str, Any]) -> str:
-    """Return the board of a generation."""
+    """Return the board of a generation's record, such as ``10x20``."""
     return f"{record['board_width']}x{record['board_height']}"
 
 
 def stages_of(metrics: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int]]:
-    """Return the stages of a run so far: the board, the first and the last generation of each.
+    """Return the stages of a run so far.
 
-    ``metrics`` has a record for each generation.
+    Args:
+        metrics: One record per generation.
+
+    Returns:
+        The board, the first generation and the last generation of each stage.
     """
     stages = []
     for (_, name), group in groupby(metrics, lambda record: (record["stage"], board(record))):
-        played = [record["generation"] for record in group]
-        stages.append((name, played[0], played[-1]))
+        generations = [record["generation"] for record in group]
+        stages.append((name, generations[0], generations[-1]))
     return stages
 
 
@@ -301,7 +313,7 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
     Raises:
         OSError: If a file cannot be read.
         ValueError: If the folder holds no run, no generation has ended, or a file is not JSON
-            or lacks a value; the message names the file.
+            or lacks a value. The message names the file.
     """
     folder = RunFolder(Path(path))
     recipe = folder.recipe()
@@ -317,9 +329,9 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """Return the JSON objects of a file that has one on each line; none if it does not exist.
+    """Return the JSON objects of a file with one object per line; none if there is no file.
 
-    A last line without an end is left out, because a run in progress may be writing it.
+    A last line without a line end is ignored, because a run in progress may be writing it.
     """
     records: list[dict[str, Any]] = []
     if not path.exists():

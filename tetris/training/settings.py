@@ -1,14 +1,15 @@
 """The settings of a training run, with their ranges and their help, and the presets.
 
-The options of the command, config files and `tetris.training.recipe.Recipe` are made of these
-fields.
+The options of the command, the entries of config files, and the fields of
+`tetris.training.recipe.Recipe` are the fields of `Settings`.
 
-Every preset names all settings of a recipe except device and backend. A curriculum is a list of
-stages BOARD:GENERATIONS:DECISIONS[:split], decisions on each stream. A low board comes first:
-its games are short and tell bad candidates apart quickly. The best weights on a low board are
-not the best on a high one. On a high board no game of a good candidate ends within the
-decisions, and importance splitting estimates fitness. Noise keeps the search from converging on
-the low board's optimum. It fades, so that the search converges.
+Every preset has values for all settings of a recipe except device and backend. A curriculum is
+a list of stages BOARD:GENERATIONS:DECISIONS[:split], with the decisions on each stream. A low
+board comes first: its games are short, so that they distinguish bad candidates quickly. But the
+best weights on a low board are not the best on a high one. On a high board no game of a good
+candidate ends within the decisions, so that importance splitting estimates fitness. Noise keeps
+the search from converging to the optimum of the low board. It decreases, so that the search
+converges at the end.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _COMMON: Mapping[str, Setting] = {
 DEFAULT_PRESET = "quick"
 
 PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 117 million decisions: half a minute to a minute on two cores.
+    # It makes 117 million decisions, in half a minute to a minute on two cores.
     "quick": {
         **_COMMON,
         "features": "dt_full",
@@ -56,7 +57,7 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "decisions": 1_250,
         "score_decisions": 4_000_000,
     },
-    # 2.3 billion decisions: about a quarter of an hour on two slow cores.
+    # It makes 2.3 billion decisions, in about a quarter of an hour on two slow cores.
     "standard": {
         **_COMMON,
         "noise": "hyperbolic:0.02",
@@ -64,7 +65,8 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "decisions": 2_500,
         "score_decisions": 64_000_000,
     },
-    # 25 billion decisions: hours on a few cores. On a GPU five times as many, in minutes.
+    # It makes 25 billion decisions, in hours on a few cores. On a GPU it makes five times as
+    # many, in minutes.
     "record": {
         **_COMMON,
         "noise": "hyperbolic:0.01",
@@ -73,7 +75,7 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "decisions": 5_000,
         "score_decisions": 1_000_000_000,
     },
-    # SZ-Tetris, 160 million decisions. A game has a few hundred lines, so that many end.
+    # SZ-Tetris: 160 million decisions. A game has a few hundred lines, so that many games end.
     "sz": {
         **_COMMON,
         "pieces": "SZ",
@@ -88,7 +90,7 @@ PRESETS: Mapping[str, Mapping[str, Setting]] = {
 }
 
 PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 120 thousand decisions: about two minutes.
+    # It makes 120 thousand decisions, in about two minutes.
     "quick": {
         "features": "dt",
         "noise": "constant:0.0003",
@@ -102,14 +104,16 @@ PYTHON_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "score_decisions": 6_400,
     },
 }
-"""The settings of a preset that differ on the Python engine; other presets do not differ."""
+"""The settings of a preset that are different on the Python engine. Others are the same."""
 
-# A multiprocessor plays up to 4,096 games at a time. 513 candidates, the mean among them, on
-# 524 streams are 2,036 games for each of 132 multiprocessors. Splitting makes four decisions at
-# a time, so many streams of few decisions keep a GPU busy; they estimate as well as few streams
-# of many decisions (benchmarks/notes/h200-splitting-tried.txt). Estimates of candidates that
-# end a game in a billion decisions are noisy: hence many elites, and the average of many means.
-# The features depend on the column, because the best controllers sort the pieces into lanes.
+# A multiprocessor plays up to 4,096 games at a time. 513 players, which are 512 candidates and
+# the mean, on 524 streams are 2,036 games for each of 132 multiprocessors. Splitting makes four
+# decisions at a time, so that it takes many streams to keep a GPU busy. Many streams of few
+# decisions estimate as well as few streams of many decisions
+# (benchmarks/notes/h200-splitting-tried.txt). The estimates are noisy for candidates that end
+# one game in a billion decisions. So there are many elites, and the result is an average of
+# many means. The features depend on the column, because the best controllers sort the pieces
+# into lanes.
 _CUDA: Mapping[str, Setting] = {
     "features": "dt_columns",
     "noise": "hyperbolic:0.01",
@@ -122,7 +126,7 @@ _CUDA: Mapping[str, Setting] = {
 }
 
 CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
-    # 12 billion, 43 billion and 282 billion decisions.
+    # "quick", "standard" and "record" make 12 billion, 43 billion and 282 billion decisions.
     "quick": {**_CUDA, "curriculum": "10x10:20:500,10x20:90:750:split"},
     "standard": {**_CUDA, "curriculum": "10x10:20:500,10x20:360:750:split"},
     "record": {
@@ -133,7 +137,8 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "streams": 1_048,
         "score_decisions": 20_000_000_000,
     },
-    # 81 billion decisions. Games end soon, so that fewer streams than fill a GPU suffice.
+    # It makes 81 billion decisions. Games end soon, so that streams which do not fill a GPU are
+    # enough.
     "sz": {
         **_CUDA,
         "features": "dt_step_pairs",
@@ -142,24 +147,27 @@ CUDA_PRESETS: Mapping[str, Mapping[str, Setting]] = {
         "streams": 132,
     },
 }
-"""The settings of a preset that differ on a GPU."""
+"""The settings of a preset that are different on a GPU."""
 
 CUDA_PRESETS_MULTIPROCESSORS = 132
-"""Multiprocessors of the GPU of these presets; streams and score decisions scale with them."""
+"""The multiprocessors of the GPU for which these presets are made.
+
+On other GPUs the streams and the score decisions are scaled by the number of multiprocessors.
+"""
 
 LEAST_SPLIT_STREAMS = 128
-"""The fewest streams of a preset with splitting on a small GPU: see `tetris.split_rollout`."""
+"""The least number of streams of a preset with splitting; see `tetris.split_rollout`."""
 
 
 def _setting(group: str, metavar: str, text: str, low: int = 0, high: int | None = None) -> Any:
-    """Return a field of `Settings`, with what its option of the command line needs.
+    """Return a field of `Settings`, with the metadata of its option on the command line.
 
     Args:
-        group: The group of the help that has the option.
-        metavar: What stands for the value in the help.
-        text: The help.
-        low: The least value of an integer.
-        high: The greatest value of an integer; None: there is none.
+        group: The group of options in the help.
+        metavar: The placeholder for the value in the help.
+        text: The text of the help.
+        low: The minimum of an integer.
+        high: The maximum of an integer; None: no maximum.
     """
     return field(
         metadata={"group": group, "metavar": metavar, "help": text, "low": low, "high": high}
@@ -222,11 +230,14 @@ class Settings:
 
 
 SETTINGS = {setting.name: setting for setting in fields(Settings)}
-"""The settings by name; their ``metadata`` are the arguments of `_setting`."""
+"""The fields of the settings by name. Their ``metadata`` are the arguments of `_setting`."""
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by name after a check, with numbers as int or float.
+    """Validate settings; return them with their numbers converted to int or float.
+
+    Args:
+        settings: Some or all settings by name.
 
     Raises:
         TypeError: If a value has the wrong type.
@@ -236,14 +247,14 @@ def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in settings.items():
         if name not in SETTINGS:
             raise unknown_name("setting", name, SETTINGS)
-        setting = SETTINGS[name]
-        # The type of a dataclass field is a string here, because the annotations of this module
-        # are not evaluated.
+        setting = SETTINGS[name]  # The dataclass field of this name.
+        # `setting.type` is a string, because the annotations of this module are not evaluated.
         if setting.type == "int":
             checked[name] = check_integer(
                 name, value, setting.metadata["low"], setting.metadata["high"]
             )
         elif setting.type == "float":
+            # A bool is an int in Python, but not a number here.
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number:
                 raise TypeError(f"expected {name} to be a number, got {value!r}")

@@ -1,7 +1,7 @@
 """A training run: optimizer, objective and files.
 
-The learned weights are the mean of the last distribution, or the average of means, scaled to
-length 1.
+The learned weights are the mean of the last distribution, or an average of the means of several
+generations, scaled to length 1.
 """
 
 import sys
@@ -41,7 +41,7 @@ from tetris.training.run_folder import RunFolder, new_folder, versions
 from tetris.training.settings import DEFAULT_PRESET, Setting
 
 CHECKPOINT_SECONDS = 1.0
-"""The least time between two checkpoints, in seconds."""
+"""The minimum time between two checkpoints, in seconds."""
 
 
 def train(
@@ -53,18 +53,18 @@ def train(
     time_limit_s: float | None = None,
     **settings: Setting,
 ) -> LinearController:
-    """Train a controller as ``python -m tetris train`` does, but without scores and a page.
+    """Train a controller like ``python -m tetris train``, but without scores and a page.
 
     Examples:
         >>> from tetris.training import train
         >>> controller = train("quick", seed=1, out="runs/a")  # doctest: +SKIP
 
-    Ctrl-C raises KeyboardInterrupt; ``python -m tetris train --resume FOLDER`` resumes the run.
+    Ctrl-C raises KeyboardInterrupt. ``python -m tetris train --resume FOLDER`` resumes the run.
 
     Args:
         preset: ``"quick"``, ``"standard"``, ``"record"`` or ``"sz"``.
-        seed: Same seed, same controller; 0 to 2^64 - 1.
-        out: The folder of the run, new or empty; None: a folder under ``runs`` whose name has
+        seed: The seed of the run, 0 to 2^64 - 1. The same seed gives the same controller.
+        out: The folder of the run, new or empty; None: a folder in ``runs`` whose name contains
             the time and the seed.
         device: The engine that plays: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
         time_limit_s: The time limit of training, in seconds; None: no limit.
@@ -72,7 +72,7 @@ def train(
             ``board="8x16"``.
 
     Returns:
-        The learned controller; it is also in ``controller.json`` in the folder.
+        The learned controller, which is also saved as ``controller.json`` in the folder.
 
     Raises:
         BuildError: If the engine cannot be built here.
@@ -84,13 +84,15 @@ def train(
     all_settings = {**settings, "preset": preset, "seed": seed}
     recipe = choose_recipe(device, all_settings)
     folder = new_folder(None if out is None else Path(out), recipe.seed)
+    # Compile and load the engine before anything is written.
     prepare_engine(recipe)
     training = Training(recipe, folder, time_limit_s)
-    with folder.claimed(recipe):
+    # No other process can train in the folder meanwhile.
+    with folder.claimed(new_recipe=recipe):
         folder.add_start(recipe.device)
         training.trainer.run()
         controller = training.save_controller()
-    if controller is None:
+    if controller is None:  # The time limit was too short for a generation.
         raise RuntimeError(f"expected a generation within {time_limit_s} s, got none")
     return controller
 
@@ -98,12 +100,12 @@ def train(
 def choose_recipe(
     requested: str, *layers: Mapping[str, Setting], instead: str = "--device cpu"
 ) -> Recipe:
-    """Return the recipe of some settings, with the engine that plays here for a requested one.
+    """Return the recipe of some settings, and choose the engine if ``auto`` is requested.
 
     Args:
-        requested: One of the engines, or ``auto``.
+        requested: The requested engine, or ``auto``.
         layers: The settings, as `make_recipe` takes them.
-        instead: Options to recommend in the error if there is no GPU.
+        instead: The options that the error recommends if there is no GPU.
     """
     recipe = make_recipe(choose_device(requested, instead), *layers)
     names = feature_names(recipe.features, recipe.rules.width)
@@ -112,16 +114,16 @@ def choose_recipe(
 
 
 def prepare_engine(recipe: Recipe) -> None:
-    """Compile and load what a run needs, so that errors occur before anything is written.
+    """Compile and load the libraries of a run, so that errors occur before a file is written.
 
-    If a user's C++ header defines features, the engine that plays the games is also compared
-    with their Python functions.
+    If a user's C++ header defines features, this function also checks that the engine plays
+    with them as the user's Python functions do.
     """
     if recipe.backend == "cuda":
         check_gpu("backend cuda", "--backend torch in a new run")
     names = feature_names(recipe.features, recipe.rules.width)
     build_missing(_required_libraries(recipe, names))
-    # The constructor of a rollout loads the engine; nothing is played.
+    # The constructor of a rollout loads the engine. No game is played.
     policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
     Rollout(policy, Streams(recipe.rules), recipe.device)
     if recipe.device in NATIVE:
@@ -129,43 +131,52 @@ def prepare_engine(recipe: Recipe) -> None:
 
 
 def _required_libraries(recipe: Recipe, names: tuple[str, ...]) -> list[Extension]:
-    """Return the libraries of a run in C++ and CUDA, which are to be compiled.
+    """Return the C++ and CUDA libraries that a run has to compile or load.
 
-    They are those of the engine, if it is not in Python, and of the optimizer's operators, if
-    they are not those of PyTorch.
+    The engine has libraries unless it is in Python. The optimizer's operators have libraries
+    unless they are those of PyTorch.
+
+    Args:
+        recipe: The recipe of the run.
+        names: The names of the features.
     """
     on_gpu = recipe.device == "cuda"
     libraries = []
-    # The C++ engine can also resample for importance splitting. The GPU needs another library.
     if on_gpu and recipe.splits:
+        # Importance splitting resamples games. The C++ engine contains this operation, but a
+        # GPU needs a library of its own for it.
         libraries.append(native.resampling_extension())
-    if recipe.device in NATIVE:
+    if recipe.device in NATIVE:  # "cpu" or "cuda"
         engine = native.extension(names, recipe.lookahead)
         libraries += native.libraries(engine, cuda=on_gpu)
     if recipe.backend != "torch":
-        # Operators have a library in C++ and, for a GPU, another one in CUDA.
+        # An operator has a library in C++ and, for a GPU, another one in CUDA.
         kinds = NATIVE if recipe.backend == "cuda" else ("cpu",)
-        libraries += [library.extension(name, kind) for name in OPERATORS for kind in kinds]
+        for operator in OPERATORS:
+            libraries += [library.extension(operator, kind) for kind in kinds]
     return libraries
 
 
 def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
     """Return the optimizer of a recipe: the cross-entropy method with additional variance.
 
-    A candidate has a weight for each feature. The first distribution has the mean 0 and the
+    A candidate is a vector of weights, one per feature. The first distribution has mean 0 and
     standard deviation 1.
     """
-    # PyTorch's operators run where the games are played.
+    # The backend is "cpu", "cuda" or "torch". PyTorch's operators run on the GPU if the games
+    # are played there.
     plays_on_gpu = recipe.device == "cuda"
     uses_gpu = recipe.backend == "cuda" or (plays_on_gpu and recipe.backend != "cpu")
     names = feature_names(recipe.features, recipe.rules.width)
-    # The recipe's noise is a schedule of variance that is added in every generation.
+    # The recipe's noise is a schedule of the variance that is added in every generation.
     config = CEMConfig.classic(
         recipe.noise, num_elites=recipe.elites, mean_averaging=recipe.averaging
     )
+    initial_mean = torch.zeros(len(names))
+    initial_std = 1.0
     return CrossEntropyMethod(
-        torch.zeros(len(names)),
-        1.0,
+        initial_mean,
+        initial_std,
         recipe.population,
         maximize=True,
         config=config,
@@ -177,7 +188,7 @@ def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
 
 def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
     """Return the callback that writes the curves and the settings of a run for TensorBoard."""
-    check_tensorboard()
+    check_tensorboard()  # It raises if TensorBoard is not installed.
     settings = "| setting | value |\n| --- | --- |\n"
     for name, value in recipe.to_dict().items():
         settings += f"| {name} | {value} |\n"
@@ -201,9 +212,10 @@ class Training(Callback):
             recipe: The settings of the run.
             folder: The folder of the run.
             time_limit_s: The time limit of training, in seconds; None: no limit.
-            callbacks: Further callbacks, which are called after those of every run.
+            callbacks: Additional callbacks, which are called after those of every run.
         """
-        # Several processes, the ranks, may share the candidates of a generation.
+        # Several processes, the ranks, may share the candidates of a generation. Every rank
+        # needs at least one candidate.
         if recipe.population < ranks.count():
             count = ranks.count()
             raise ValueError(
@@ -221,8 +233,8 @@ class Training(Callback):
             progress_bar.tick()
             self.stop.check()
 
-        # A checkpoint can only be resumed by a run with the same fingerprint: with the same
-        # settings, and the same definitions of the features that a user defined.
+        # Only a run with the same fingerprint can be resumed from a checkpoint. The fingerprint
+        # contains the settings, and a digest of the features that a user defined.
         names = feature_names(recipe.features, recipe.rules.width)
         own_features = reference_check.fingerprint(names, recipe.rules)
         checkpointer = Checkpointer(
@@ -231,7 +243,10 @@ class Training(Callback):
             interval_s=CHECKPOINT_SECONDS,
         )
         objective = run_objective(
-            recipe, lambda: self.optimizer.averaged_mean, check, self.stop
+            recipe,
+            current_mean=lambda: self.optimizer.averaged_mean,
+            check=check,
+            stop=self.stop,
         )
         self.trainer = Trainer(
             self.optimizer,
@@ -241,12 +256,14 @@ class Training(Callback):
             callbacks=(self.metrics, self, progress_bar, *callbacks),
             checkpointer=checkpointer,
             stop=self.stop,
+            # The relative cost of each generation, to estimate the remaining time.
             costs=[stage.cost for _, stage in recipe.schedule],
         )
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """Print where the board changes: scores on two boards cannot be compared."""
+        """Print a line when the board changes, because fitness depends on the board."""
         schedule = self.recipe.schedule
+        # The boards of this generation and, if there is one, of the next.
         boards = [stage.rules.board for _, stage in schedule[record.generation - 1 :][:2]]
         if len(set(boards)) > 1:
             line = f"from generation {record.generation + 1} on games are played on {boards[1]}"
@@ -254,7 +271,7 @@ class Training(Callback):
                 tqdm.write(line, file=sys.stderr)
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Write ``controller.json`` with every checkpoint, to inspect a run that trains."""
+        """Write ``controller.json`` with every checkpoint, to show the progress of the run."""
         self.save_controller(state)
 
     def save_controller(
@@ -262,13 +279,15 @@ class Training(Callback):
     ) -> LinearController | None:
         """Write the learned controller to its file, and return it.
 
-        Its weights are the mean of the optimizer's distribution, scaled to length 1. Its
-        provenance says how it was trained. The result is None before the first generation.
+        Its weights are the mean of the optimizer's distribution, or the average of the means of
+        several generations, scaled to length 1. Its provenance says how it was trained. The
+        result is None before the end of the first generation.
 
         Args:
             state: A state of the optimizer; None: the current state.
-            scores: Scores of the learned controller and of published ones, which its file
-                records. Scores with the key ``estimates`` were estimated, others were played.
+            scores: Scores of the learned controller, and of published ones for comparison. They
+                are written to the file. Scores with the key ``estimates`` were estimated, the
+                others were measured in games.
         """
         recipe = self.recipe
         if state is None:
@@ -290,12 +309,14 @@ class Training(Callback):
         }
         if estimates:
             provenance["estimates"] = estimates
+        # This row of the distribution is the averaged mean. Without averaging it is the mean of
+        # the last generation.
         mean = state["distribution"][AVERAGED_MEAN].double()
         weights = unit_length(mean.unsqueeze(0))[0].tolist()
         name = self.folder.path.resolve().name
         controller = LinearController(
             recipe.features, tuple(weights), recipe.rules, name, provenance
         )
-        if ranks.rank() == 0:  # Of several processes only the first one writes.
+        if ranks.rank() == 0:  # If there are several processes, only the first one writes.
             controller.save(self.folder.controller)
         return controller

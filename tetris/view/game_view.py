@@ -1,8 +1,8 @@
 """The view of a game: the piece of each cell, the falling piece, the next one, the counts.
 
-The engines keep a stack as bits; only pictures need the piece of a cell. A `Scene` is one
-decision, `board_kinds` is what each cell of its board shows, and `tetris.view.images` and
-`tetris.view.text` draw that.
+The engines store a stack as bits. Only pictures need to know to which piece a cell belongs. A
+`Scene` is one decision, and `board_kinds` returns what each cell of its board shows.
+`tetris.view.images` and `tetris.view.text` draw these kinds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,13 +24,13 @@ Cells = npt.NDArray[np.uint8]
 UNKNOWN = 8
 """The value of a full cell whose piece is not known."""
 
-# The kinds of a cell in a picture. STACK and FALLING are followed by one for each other piece,
-# and STACK also by one for `UNKNOWN`.
+# The kinds of a cell in a picture. STACK + piece is a cell of a piece at rest, and
+# FALLING + piece is a cell of the falling piece. The last kind before FALLING is for `UNKNOWN`.
 PAGE, EMPTY, FRAME, TEXT, FAINT, FULL, STACK = range(7)
 FALLING = STACK + UNKNOWN
 
 HEADROOM = 4
-"""Rows above the board, for the top of a piece that ends the game."""
+"""The rows above the board, which show the top of a piece that ends the game."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +39,15 @@ class Scene:
 
     Attributes:
         rules: The rules of the game.
-        cells: The stack, shape (height + 4, width), row 0 at the bottom: 0 for an empty cell,
-            otherwise the number of the cell's piece plus one.
-        rows: The same stack as bits.
-        after: The after-state of the placement.
-        next_piece: The next piece; None if it is not known.
-        pieces: Pieces placed, this one included.
-        lines: Lines removed, those of this placement included.
-        game_lines: The same, in this game.
-        games: Games that ended before this placement.
+        cells: The stack, shape (height + 4, width), row 0 at the bottom. An empty cell is 0, a
+            full cell is the number of its piece plus one.
+        rows: The same stack as bits: bit x of a row is column x.
+        after: The board after the placement.
+        next_piece: The number of the next piece; None if it is not known.
+        pieces: The number of pieces placed, including this one.
+        lines: The number of lines removed, including those of this placement.
+        game_lines: The number of lines removed in this game, including those of this placement.
+        games: The number of games that ended before this placement.
     """
 
     rules: Rules
@@ -62,7 +62,7 @@ class Scene:
 
     @cached_property
     def full(self) -> tuple[int, ...]:
-        """Rows that the placement completes; they are removed next."""
+        """The rows that the placement completes, which are removed next."""
         if not self.after.lines:
             return ()
         is_full = (_with_piece(self.cells, self.after) > 0).all(axis=1)
@@ -72,7 +72,8 @@ class Scene:
 class GameTracker:
     """Follows a stream of games, placement by placement, to show their scenes.
 
-    The attributes have the meaning of those of `Scene`, before the next placement.
+    The attributes are the stack and the counts before the next placement. They have the same
+    names as those of `Scene`.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -88,8 +89,8 @@ class GameTracker:
     def scene(self, after: AfterState, next_piece: int | None) -> Scene:
         """Return the scene of a placement: the board before it, the placement and the counts.
 
-        The counts of the scene include the placement. The tracker itself does not change;
-        `carry_out` changes it.
+        The counts of the scene include the placement. The tracker does not change until
+        `carry_out` is called with the scene.
         """
         return Scene(
             rules=self.rules,
@@ -106,46 +107,52 @@ class GameTracker:
     def carry_out(self, scene: Scene) -> None:
         """Carry out the placement of a scene: update the board and the counts of the tracker.
 
-        The piece is added to the cells and the full rows are removed. If the placement ends the
-        game, the next game begins on an empty board. ``cells`` has shape (height + 4, width),
-        row 0 at the bottom, and ``rows`` is the same stack as bits.
+        The piece is added to the cells, and the full rows are removed. If the placement ends
+        the game, the next game begins on an empty board. ``cells`` has shape (height + 4,
+        width), row 0 at the bottom. ``rows`` is the same stack as bits.
         """
         self.pieces = scene.pieces
         self.lines = scene.lines
         if scene.after.game_over:
             self.games += 1
+            # Begin the next game.
             self.cells = np.zeros_like(self.cells)
             self.rows = ()
             self.game_lines = 0
         else:
             with_piece = _with_piece(self.cells, scene.after)
             remaining = np.delete(with_piece, scene.full, axis=0)
-            # As many empty rows come in at the top as full rows were removed.
+            # Add as many empty rows at the top as full rows were removed.
             empty_rows = np.zeros_like(self.cells[: len(scene.full)])
             self.cells = np.concatenate([remaining, empty_rows])
             self.rows = scene.after.rows
             self.game_lines = scene.game_lines
 
     def put_stack(self, rows: Rows) -> None:
-        """Replace the stack; cells keep their pieces only where new rows have risen below."""
+        """Replace the stack by a stack of bits.
+
+        If the new stack is the old one with additional rows below, its cells keep their pieces.
+        Otherwise all full cells become `UNKNOWN`.
+        """
         stack = np.array(rows, dtype=np.int64)[:, np.newaxis]
         is_full = stack >> np.arange(self.rules.width) & 1
         cells = np.zeros_like(self.cells)
         cells[: len(rows)] = is_full * UNKNOWN
-        risen = len(rows) - len(self.rows)
-        if risen >= 0 and rows[risen:] == self.rows:
-            cells[risen : len(rows)] = self.cells[: len(self.rows)]
+        new_rows = len(rows) - len(self.rows)
+        if new_rows >= 0 and rows[new_rows:] == self.rows:
+            cells[new_rows : len(rows)] = self.cells[: len(self.rows)]
         self.cells = cells
         self.rows = rows
 
     def follow(self, piece: int, rows: Rows) -> Scene | None:
         """Place a piece so that the stack becomes ``rows``, and return the scene.
 
-        It returns None, and changes nothing, if no placement of the piece leads to this stack.
+        If no placement of the piece leads to this stack, the tracker does not change, and the
+        result is None.
         """
         for after in after_states(self.rows, piece, self.rules):
             if after.rows == rows:
-                scene = self.scene(after, None)
+                scene = self.scene(after, next_piece=None)
                 self.carry_out(scene)
                 return scene
         return None
@@ -154,18 +161,26 @@ class GameTracker:
 def scenes(
     rules: Rules, played: Iterable[AfterState], boards: Mapping[int, Rows] | None = None
 ) -> Iterator[Scene]:
-    """Yield the scene of every placement, from the after-states of games in order.
+    """Yield the scene of every placement.
 
     A scene shows the next piece. So the next placement is read before the scene is yielded.
-    ``boards`` are those of a `tetris.record.replay.Replay`.
+
+    Args:
+        rules: The rules of the games.
+        played: The board after every placement, in order.
+        boards: The stacks that the placements do not determine; see
+            `tetris.record.replay.Replay`.
     """
     tracker = GameTracker(rules)
     boards = boards or {}
-    for after, next_after in pairwise(chain(played, [None])):  # The last one has no next piece.
+    # The last placement is paired with None, because its next piece is not known.
+    for after, next_after in pairwise(chain(played, [None])):
+        # The number of pieces so far is the index of this placement.
         if tracker.pieces in boards:
             tracker.put_stack(boards[tracker.pieces])
         assert after is not None
-        scene = tracker.scene(after, next_after.piece if next_after else None)
+        next_piece = next_after.piece if next_after else None
+        scene = tracker.scene(after, next_piece)
         yield scene
         tracker.carry_out(scene)
 
@@ -174,11 +189,12 @@ def board_kinds(cells: Cells, height: int) -> Cells:
     """Return the kind of each cell of a picture of a board, such as `EMPTY`.
 
     Args:
-        cells: The cells of a `Scene`, or the value `UNKNOWN` for full cells.
-        height: The number of rows of the board; rows above it belong to the page around it.
+        cells: Cells with the values of a `Scene`'s cells; full ones may be `UNKNOWN`.
+        height: The number of rows of the board. Empty cells above it belong to the page around
+            the board.
 
     Returns:
-        The kinds, of the shape of ``cells``.
+        The kinds, with the shape of ``cells``.
     """
     kinds: Cells = np.where(cells > 0, cells + np.uint8(STACK - 1), np.uint8(EMPTY))
     kinds[height:][cells[height:] == 0] = PAGE
@@ -186,12 +202,13 @@ def board_kinds(cells: Cells, height: int) -> Cells:
 
 
 def scene_kinds(scene: Scene, row: int | None = None) -> Cells:
-    """Return the `board_kinds` of a scene with its piece.
+    """Return the kind of each cell of a scene, including its piece; see `board_kinds`.
+
+    If the piece is at rest, the rows that it completes get the kind `FULL`.
 
     Args:
         scene: The scene.
-        row: The row of the piece's bottom while it falls; None: the piece is at rest. If it is
-            at rest, the rows that it completes are highlighted.
+        row: The row of the piece's bottom while it falls; None: the piece is at rest.
     """
     after = scene.after
     kinds = board_kinds(scene.cells, scene.rules.height)
@@ -212,7 +229,7 @@ def stack_rows(rows: list[int]) -> Rows:
 
 
 def shape_cells(shape: Shape) -> list[tuple[int, int]]:
-    """Return the cells of a shape: (x, y) inside its bounding box, y from the bottom."""
+    """Return the cells of a shape as pairs (x, y) in its bounding box, y from the bottom."""
     cells = []
     for y, row in enumerate(shape.rows):
         cells += [(x, y) for x in range(shape.width) if row >> x & 1]
@@ -220,13 +237,13 @@ def shape_cells(shape: Shape) -> list[tuple[int, int]]:
 
 
 def put(cells: npt.NDArray[Any], shape: Shape, column: int, row: int, value: int) -> None:
-    """Write a value to each cell of a piece in an array of a board, row 0 at the bottom.
+    """Write a value to each cell of a piece in an array of a board.
 
     Args:
-        cells: The array, which is changed.
-        shape: The piece as it was turned.
-        column: Column of the left edge of the piece.
-        row: Row of the piece's bottom. Cells of the piece above the array are left out.
+        cells: The array, row 0 at the bottom. It is changed in place.
+        shape: The piece in its orientation.
+        column: The column of the left edge of the piece.
+        row: The row of the piece's bottom. Cells of the piece above the array are ignored.
         value: The value to write.
     """
     for x, y in shape_cells(shape):
@@ -236,6 +253,6 @@ def put(cells: npt.NDArray[Any], shape: Shape, column: int, row: int, value: int
 
 def _with_piece(cells: Cells, after: AfterState) -> Cells:
     """Return a copy of the stack with the piece of an after-state at rest."""
-    cells = cells.copy()
-    put(cells, after.shape, after.column, after.landing_row, after.shape.piece + 1)
-    return cells
+    result: Cells = cells.copy()
+    put(result, after.shape, after.column, after.landing_row, after.shape.piece + 1)
+    return result

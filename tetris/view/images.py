@@ -1,7 +1,7 @@
-"""Pictures of a game: arrays, for a terminal or an environment; GIF and MP4.
+"""Pictures of a game, for a terminal, an environment, a GIF or an MP4.
 
 A picture is an array of indices into `PALETTE`: ``PALETTE[picture]`` is the picture in red,
-green and blue. A GIF holds the same palette, and a terminal leaves the page's background out.
+green and blue. A GIF has the same palette. A terminal does not draw the background of the page.
 """
 
 import io
@@ -38,28 +38,35 @@ from tetris.view.game_view import (
 Picture = npt.NDArray[np.uint8]
 
 PIECE_COLORS = ("2bc4d8", "e6c229", "a05be0", "e2504a", "4fbf5b", "4476e0", "ee8a2c")
-"""Colour of each piece, in the order of their numbers."""
+"""The colour of each piece, in the order of their numbers."""
 
-_FASTEST_GIF = 50.0
-_CLEAR = 255  # The colour of a GIF that leaves what was there.
+_FASTEST_GIF = 50.0  # Pictures per second.
+_TRANSPARENT = 255  # The transparent colour of a GIF: the pixel of the last picture stays.
 
 _PANEL_CHARACTERS = 18
-_SMALL = 6  # Pixels; in a smaller cell wide edges would leave little of the inside.
-_SHADES = 6  # Colours of a letter's edge, from the page's to its own.
+# In cells with fewer pixels on a side, complete edges would leave little of the inside.
+_SMALL = 6
+_SHADES = (
+    6  # The colours of a letter's edge, from the colour of the page to that of the letter.
+)
 
 
 def _mix(color: str, other: str, share: float) -> str:
+    """Return a mixture of two colours; ``share`` is the share of the other colour."""
     pairs = zip(bytes.fromhex(color), bytes.fromhex(other), strict=True)
     return bytes(round(a + (b - a) * share) for a, b in pairs).hex()
 
 
 def _palette() -> npt.NDArray[np.uint8]:
-    """Return the colours of all pictures: shape (colours, 3), red, green and blue, uint8.
+    """Return the colours of all pictures: red, green and blue, shape (colours, 3), uint8.
 
-    Every kind of cell has three colours in a row: its inside, its lit edge, and its edge in the
-    shade. After the colours of all kinds come the same colours in grey, for boards on which the
-    game is over, and then the shades of letters, from the page's colour to that of the letter.
+    The colours are, in this order:
+
+    1. Three colours for each kind of cell: its inside, its lit edge, and its shaded edge.
+    2. The same colours in grey, for boards on which the game is over.
+    3. The shades of letters, from the page's colour to that of the letter.
     """
+    # A colour is a text of six hexadecimal digits.
     empty = "1f232b"
     cell_colors = [
         ("16181d", "16181d", "16181d"),  # The page around the board.
@@ -69,8 +76,8 @@ def _palette() -> npt.NDArray[np.uint8]:
         ("8b93a5", "8b93a5", "8b93a5"),  # Faint text.
         ("dde3f0", "ffffff", "b4bccd"),  # A full row, which is about to be removed.
     ]
-    # A piece is a little darker at rest, in the stack, than while it falls. The last colour of
-    # the stack is for cells whose piece is not known.
+    # A piece is a little darker in the stack than while it falls. The last colour of the stack
+    # is for cells whose piece is not known.
     unknown_piece = "a3abbd"
     stack_colors = [_mix(color, empty, 0.22) for color in (*PIECE_COLORS, unknown_piece)]
     for color in (*stack_colors, *PIECE_COLORS):
@@ -79,8 +86,10 @@ def _palette() -> npt.NDArray[np.uint8]:
         cell_colors.append((color, lit_edge, shaded_edge))
     all_colors = chain.from_iterable(cell_colors)
     colors = np.array([list(bytes.fromhex(color)) for color in all_colors])
+    # The three colours of a kind begin at index 3 * kind.
     page = colors[3 * PAGE]
-    # Grey colours are half-way to the page's colour, but the page itself stays as it is.
+    # A grey colour is half-way between the mean of red, green and blue and the page's colour.
+    # The page itself, whose colours come before those of EMPTY, keeps its colour.
     grey = (colors.mean(axis=1, keepdims=True) + page) / 2
     grey[: 3 * EMPTY] = page
     shares = np.linspace(0, 1, _SHADES)[:, np.newaxis]
@@ -91,11 +100,11 @@ def _palette() -> npt.NDArray[np.uint8]:
 
 
 PALETTE = _palette()
-"""Colours, shape (colours, 3), uint8.
+"""The colours of pictures, shape (colours, 3), uint8.
 
-Each kind of cell has three: its inside, at index 3 * kind, the lit edge above and on the left,
-and the edge in the shade. The same colours in grey follow, `GREY` behind them, and the shades
-of letters.
+Each kind of cell has three colours, from index 3 * kind on: its inside, the lit edge above and
+on the left, and the shaded edge below and on the right. The same colours in grey follow, each
+at an index that is greater by `GREY`. The shades of letters come last.
 """
 
 GREY = (FALLING + len(PIECES)) * 3
@@ -104,8 +113,9 @@ GREY = (FALLING + len(PIECES)) * 3
 def board_picture(kinds: Cells, cell: int) -> Picture:
     """Return a picture of a board as an array of indices into the palette of colours.
 
-    Every cell is a square with a lit edge above and on the left, and an edge in the shade below
-    and on the right. Small squares have only a lit and a shaded corner, the smallest neither.
+    Every cell is a square with a lit edge above and on the left, and a shaded edge below and on
+    the right. A small square has only a lit and a shaded corner. A square of one pixel has
+    neither.
 
     Args:
         kinds: The kind of each cell, such as empty or part of an S piece, from `board_kinds`:
@@ -115,7 +125,8 @@ def board_picture(kinds: Cells, cell: int) -> Picture:
     Returns:
         The picture, shape (rows * cell, width * cell), its top row first.
     """
-    # The palette has three colours for each kind, at 3 * kind: inside, lit edge, shaded edge.
+    # The palette has three colours for each kind: its inside at index 3 * kind, its lit edge at
+    # 3 * kind + 1, and its shaded edge at 3 * kind + 2.
     lit = 1
     shaded = 2
     square = np.zeros((cell, cell), dtype=np.uint8)
@@ -130,14 +141,14 @@ def board_picture(kinds: Cells, cell: int) -> Picture:
         square[:edge, :-edge] = lit
     top_row_first = kinds[::-1]
     kind_of_pixel = top_row_first.repeat(cell, axis=0).repeat(cell, axis=1)
-    square_of_pixel = np.tile(square, kinds.shape)
-    return 3 * kind_of_pixel + square_of_pixel
+    edge_of_pixel = np.tile(square, kinds.shape)  # 0, lit or shaded
+    return 3 * kind_of_pixel + edge_of_pixel
 
 
 def framed_board(kinds: Cells, cell: int) -> Picture:
     """Return a `board_picture` with a frame below the board and on both of its sides.
 
-    The rows above the board, of which there are `HEADROOM`, have no frame.
+    The `HEADROOM` rows above the board have no frame.
     """
     board = board_picture(kinds, cell)
     edge = max(2, cell // 4)
@@ -150,7 +161,7 @@ def framed_board(kinds: Cells, cell: int) -> Picture:
 def piece_picture(piece: int | None, cell: int) -> Picture:
     """Return a picture of a piece in the middle of a square of 4 x 4 cells.
 
-    The square is empty for None and for a number that is no piece.
+    If ``piece`` is None, or not the number of a piece, the square is empty.
     """
     kinds = np.full((4, 4), PAGE, dtype=np.uint8)
     if piece is not None and piece < len(PIECES):
@@ -168,14 +179,15 @@ def text_picture(text: str, size: int, kind: int = TEXT) -> Picture:
     font = ImageFont.load_default(size)
     image = Image.new("L", (round(font.getlength(text)) + 1, size + size // 2))
     ImageDraw.Draw(image).text((0, 0), text, 255, font)
-    # The shades of both kinds are behind the colours of cells, which the palette has twice.
+    # In the palette the shades come after the colours of cells and the same colours in grey.
+    # The shades of TEXT are the first, those of FAINT the second.
     first_shade = 2 * GREY + (kind == FAINT) * _SHADES
     shades = np.asarray(image) // (256 // _SHADES + 1)  # From 0 to _SHADES - 1.
     return first_shade + shades.astype(np.uint8)
 
 
 def fitted(picture: Picture, height: int, width: int) -> Picture:
-    """Return a picture that is cut, or filled up with background, to a height and a width."""
+    """Return a picture that is cropped, or padded with background, to a height and a width."""
     page = np.full((height, width), 3 * PAGE, dtype=np.uint8)
     part = picture[:height, :width]
     page[: part.shape[0], : part.shape[1]] = part
@@ -183,33 +195,39 @@ def fitted(picture: Picture, height: int, width: int) -> Picture:
 
 
 def column(pictures: Iterable[Picture], width: int) -> Picture:
-    """Return one picture of pictures below each other, all fitted to one width."""
+    """Return a picture that shows pictures one below another, all fitted to one width."""
     return np.vstack([fitted(picture, len(picture), width) for picture in pictures])
 
 
 def on_page(pictures: Iterable[Picture], gap: int) -> Picture:
-    """Return one picture of pictures beside each other, with gaps between and around them.
+    """Return a picture that shows pictures side by side, with gaps between and around them.
 
-    Its width and height are even, because videos need that.
+    Its width and height are even numbers, because videos require that.
     """
     pictures = list(pictures)
     height = max(map(len, pictures))
     page = np.hstack([fitted(picture, height, picture.shape[1] + gap) for picture in pictures])
     width = page.shape[1]
-    rows = (gap, gap + height % 2)  # Above and below.
-    columns = (gap, (width + gap) % 2)  # On the left and, beside the last gap, on the right.
-    return np.pad(page, (rows, columns), constant_values=3 * PAGE)
+    rows_around = (gap, gap + height % 2)  # Above and below.
+    # On the left and, in addition to the last gap, on the right.
+    columns_around = (gap, (width + gap) % 2)
+    return np.pad(page, (rows_around, columns_around), constant_values=3 * PAGE)
 
 
 def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
     """Return the picture of one placement of a game: the board, and a panel on its right.
 
-    The panel has the title, the size of the board, the next piece and the counts. All pictures
-    of games with the same rules and title have the same size, of even width and height, so that
-    they can be the frames of a video. ``cell`` is the side of a cell in pixels, at least 6.
+    The panel has the title, the size of the board, the next piece and the counts. The width and
+    the height of the picture are even, and depend only on the rules, the title and ``cell``. So
+    the pictures of a game can be the frames of a video.
+
+    Args:
+        scene: The placement, with the board before it and the counts.
+        title: The title.
+        cell: The side of a cell in pixels, at least 6.
     """
     text_size = cell + 2  # The height of letters in pixels.
-    panel = []  # Pictures, from the top.
+    panel = []  # The pictures of the panel, from the top.
     title_lines = textwrap.wrap(printable(title), _PANEL_CHARACTERS) or [""]
     for line in title_lines:
         panel.append(text_picture(line, text_size))
@@ -221,8 +239,8 @@ def frame(scene: Scene, title: str = "", cell: int = 12) -> Picture:
         panel.append(text_picture(label, text_size, FAINT))
         panel.append(text_picture(f"{count:,}", text_size))
     board = framed_board(scene_kinds(scene), cell)
-    panel_width = 10 * text_size  # This is enough for `_PANEL_CHARACTERS`.
-    return on_page([board, column(panel, panel_width)], cell)
+    panel_width = 10 * text_size  # A line of `_PANEL_CHARACTERS` characters fits.
+    return on_page([board, column(panel, panel_width)], gap=cell)
 
 
 def check_gif(speed: float) -> None:
@@ -242,16 +260,19 @@ def write_gif(path: Path, pictures: Iterable[Picture], speed: float) -> None:
     """Write a looping GIF, atomically; ``speed`` is in pictures per second, at most 50."""
 
     def images() -> Iterator[Image.Image]:
-        last: Picture | int = _CLEAR  # No pixel of the first picture has this colour.
+        # No pixel of the first picture is equal to this.
+        last_picture: Picture | int = _TRANSPARENT
         for picture in pictures:
-            # A pixel that has not changed is transparent, which makes the file small. Pillow
-            # can do that, too, but takes ten times as long.
-            image = Image.fromarray(np.where(picture == last, np.uint8(_CLEAR), picture))
-            image.putpalette(PALETTE.tobytes().ljust(3 * (_CLEAR + 1)))
-            last = picture
+            # Make the pixels that have not changed transparent, so that the file is small.
+            # Pillow can do this, too, but takes ten times as long.
+            is_unchanged = picture == last_picture
+            image = Image.fromarray(np.where(is_unchanged, np.uint8(_TRANSPARENT), picture))
+            # A GIF has 256 colours. Those after the palette's are not used.
+            image.putpalette(PALETTE.tobytes().ljust(3 * (_TRANSPARENT + 1)))
+            last_picture = picture
             yield image
 
-    save_gif(path, images(), speed, transparency=_CLEAR, optimize=False)
+    save_gif(path, images(), speed, transparency=_TRANSPARENT, optimize=False)
 
 
 def save_gif(path: Path, images: Iterator[Image.Image], speed: float, **options: int) -> None:
@@ -279,11 +300,12 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
     remaining_pictures = iter(pictures)
     first_picture = next(remaining_pictures)
     height, width = first_picture.shape
-    # In ffmpeg's format pal8 every frame is followed by a palette: 256 colours of four bytes,
-    # which are blue, green, red and the opacity 255.
+    # In ffmpeg's format pal8 a frame consists of one byte per pixel, the index of its colour,
+    # and then a palette of 256 colours. A colour has four bytes: blue, green, red and opacity,
+    # which is 255.
     blue_green_red = PALETTE[:, ::-1]
     missing_colors = 256 - len(PALETTE)
-    padding = ((0, missing_colors), (0, 1))
+    padding = ((0, missing_colors), (0, 1))  # Rows are colours, the new column is the opacity.
     palette = np.pad(blue_green_red, padding, constant_values=255).tobytes()
     # ffmpeg writes a temporary file, so that the file at the path is never incomplete.
     with tempfile.TemporaryDirectory() as folder:
@@ -296,11 +318,12 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
             codec="libx264",
             quality=6,
             output_params=["-preset", "ultrafast"],
-            # Frames are scaled to multiples of this number of pixels. H.264 needs no more than
-            # even sizes.
+            # imageio-ffmpeg scales frames to multiples of this number of pixels. H.264 requires
+            # only even sizes.
             macro_block_size=2,
         )
-        # `closing` ends the writer's process before the folder is removed, after Ctrl-C, too.
+        # `frames` is a generator that is sent the frames. `closing` ends its ffmpeg process
+        # before the folder is removed, also after Ctrl-C.
         with closing(frames) as writer:
             writer.send(None)  # This starts the generator.
             for picture in chain([first_picture], remaining_pictures):

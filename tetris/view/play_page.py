@@ -1,7 +1,8 @@
-"""A web page without network on which a person and a controller play the same pieces.
+"""A web page on which a person and a controller play the same pieces; it needs no network.
 
-Markup and style are ``play_page.html``, the programs are the files of `_PROGRAMS`, beside this
-file. The engine is ``tetris/engine/browser.wasm``, which ``scripts/pages/wasm.py`` compiles.
+The files beside this one are its parts: markup and style are in ``play_page.html``, and the
+programs are the files of `_PROGRAMS`. The engine is ``tetris/engine/browser.wasm``, which
+``scripts/pages/wasm.py`` compiles.
 """
 
 from tetris.game.policy import Lookahead
@@ -24,15 +25,16 @@ def play_page(
     The page also offers the other controllers of the package.
 
     Args:
-        controller: The controller that the page begins with.
+        controller: The controller that plays first.
         rules: The rules of the games.
-        seed: Seed of the pieces; None: other pieces whenever the page is opened.
-        lookahead: What the controller considers beside the falling piece.
+        seed: The seed of the pieces; None: a new seed whenever the page is opened.
+        lookahead: Which later pieces the controller considers.
 
     Raises:
-        ValueError: If the controller cannot play on the board, or if it has a feature that a
-            user defined, because the page has only the features of the package.
+        ValueError: If the controller cannot play on the board, or if a user defined one of its
+            features.
     """
+    # The page has only the features of the package.
     user_features = set(controller.names_on(rules)).difference(BUILT_IN)
     if user_features:
         names = ", ".join(user_features)
@@ -41,18 +43,19 @@ def play_page(
         )
     controllers = [controller]
     controllers += [published(name) for name in known_names() if name != controller.name]
-    # The provenance of a controller, which the page does not need, would make it large.
+    # The page does not need the provenance of the controllers, which is large.
     agents = [{**agent.to_dict(), "provenance": {}} for agent in controllers]
     game = {"board": rules.board, "rule": rules.rule, "pieces": rules.pieces}
     if seed is not None:
-        game["seed"] = str(seed)  # A text, because a number of JavaScript has 53 bits only.
+        # The seed is written as a text, because JavaScript's numbers have only 53 bits.
+        game["seed"] = str(seed)
     parts = {
         **engine_parts(),
         "agents": agents,
         "lookahead": lookahead.value,
         "rules": game,
     }
-    # Insert the style, the data and the programs into the template of the page.
+    # Replace the comments in the template of the page by the style, the data and the programs.
     page = asset("play_page.html").replace("/* board.css */\n", asset("board.css"))
     data = json_script(parts, ' id="parts"')
     programs = "\n".join(map(asset, _PROGRAMS))

@@ -1,4 +1,4 @@
-"""One game with every placement, played in Python, for a notebook to show."""
+"""A game with every placement, played in Python, which a notebook can show."""
 
 import html
 import os
@@ -24,18 +24,18 @@ from tetris.view.replay_page import player_page
 
 @dataclass(frozen=True)
 class PlayedGame:
-    """A game of a controller, or its first pieces: the after-states of its decisions."""
+    """The placements of a controller in a game or its first part."""
 
     controller: LinearController
     rules: Rules
-    seed: int | None  # None if the pieces were chosen; then there is no stream either.
-    stream: int | None
-    steps: tuple[AfterState, ...]
-    board: Rows = ()  # The stack before the first piece.
+    seed: int | None  # None if the pieces did not come from a seed.
+    stream: int | None  # None without a seed.
+    steps: tuple[AfterState, ...]  # The board after each placement.
+    board: Rows = ()  # The stack before the first placement.
 
     @property
     def lines(self) -> int:
-        """The lines removed."""
+        """The number of lines removed."""
         return sum(step.lines for step in self.steps)
 
     @property
@@ -45,15 +45,16 @@ class PlayedGame:
 
     @property
     def boards(self) -> npt.NDArray[np.int8]:
-        """The boards after each piece: shape (pieces, height, width), int8.
+        """The board after each piece: shape (pieces, height, width), int8.
 
-        A full cell is 1, and row 0 is the bottom. Cells above the board, after a game over, are
-        cut off.
+        A full cell is 1, and row 0 is the bottom. After a game over the stack may be higher
+        than the board. Its cells above the board are not included.
         """
+        # The rows of each board as bits: bit x of a row is column x.
         rows = np.zeros((len(self.steps), self.rules.height), dtype=np.int64)
-        for row, step in zip(rows, self.steps, strict=True):
+        for board_rows, step in zip(rows, self.steps, strict=True):
             visible = step.rows[: self.rules.height]
-            row[: len(visible)] = visible
+            board_rows[: len(visible)] = visible
         return (rows[..., np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
 
     def replay(self) -> Replay:
@@ -64,7 +65,7 @@ class PlayedGame:
         )
 
     def _repr_html_(self) -> str:
-        """Return the page of a player for a notebook."""
+        """Return HTML for a notebook: a frame with a page that replays the game."""
         page = html.escape(player_page(self.replay(), self.controller.name))
         return (
             f'<iframe srcdoc="{page}" title="A game" '
@@ -90,9 +91,9 @@ def play_game(
     board: Board | None = None,
     pieces: str | Sequence[str | int] | None = None,
 ) -> PlayedGame:
-    """Play a game, or its first pieces, and return every placement.
+    """Play a game or its first pieces, and return every placement.
 
-    The game is the one that `rollout` plays on the stream, but it is played in Python, at some
+    `rollout` plays the same game on the stream. This function plays in Python, at about a
     thousand pieces per second.
 
     Examples:
@@ -102,15 +103,15 @@ def play_game(
 
     Args:
         controller: A controller, its name, its file, or the folder of a run; see `resolve`.
-        seed: Seed of the pieces, unsigned 64-bit.
-        rules: The rules; None: those of the controller.
-        stream: Number of the random sequence of pieces, unsigned 64-bit.
-        most_pieces: The most pieces to play, at least 1.
-        lookahead: What its decisions consider: ``"none"``, ``"preview"`` or ``"expectimax"``.
-        board: The stack to begin with, a drawing, a fumen string or an array; see
+        seed: The seed of the pieces, an unsigned 64-bit integer.
+        rules: The rules of the game; None: the rules of the controller.
+        stream: The number of the seed's stream of pieces, an unsigned 64-bit integer.
+        most_pieces: The maximum number of pieces to play, at least 1.
+        lookahead: What decisions consider: ``"none"``, ``"preview"`` or ``"expectimax"``.
+        board: The stack before the first piece: a drawing, a fumen string or an array; see
             `tetris.game.positions.read_board`.
-        pieces: The pieces to play, letters such as ``"TSZ"`` or numbers, in place of those of
-            the seed. The game stops behind the last one.
+        pieces: The pieces to play, letters such as ``"TSZ"`` or numbers, instead of the pieces
+            of the seed. The game stops after the last one.
 
     Raises:
         OSError: If the controller's file cannot be read.
@@ -122,13 +123,15 @@ def play_game(
     stream = check_integer("stream", stream, 0, (1 << 64) - 1)
     most_pieces = check_integer("most_pieces", most_pieces, 1)
     if pieces is not None and rules.original:
-        # A replay by this rule needs the next piece of a stream.
+        # By the original rule the game also depends on the piece after the last one, which only
+        # a seed determines.
         raise ValueError(f"expected no pieces with the original rule, got {pieces!r}")
     player = resolved.player(rules, Lookahead(lookahead))
     sequence: Pieces = PieceStream(rules, seed, stream)
     if pieces is not None:
         sequence = read_pieces(pieces, rules)
     rows = () if board is None else read_board(board, rules)
+    # `play` begins another game after a game over. Return only the first game.
     placements = []
     for after_state in islice(play(sequence, player, rules, rows), most_pieces):
         placements.append(after_state)
@@ -136,5 +139,5 @@ def play_game(
             break
     steps = tuple(placements)
     if pieces is not None:
-        return PlayedGame(resolved, rules, None, None, steps, rows)
-    return PlayedGame(resolved, rules, seed, stream, steps, rows)
+        return PlayedGame(resolved, rules, seed=None, stream=None, steps=steps, board=rows)
+    return PlayedGame(resolved, rules, seed, stream, steps, board=rows)

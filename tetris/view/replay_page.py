@@ -1,9 +1,10 @@
 """A replay as a web page that needs no network, or as a fragment for other pages.
 
-Markup and style are ``replay_page.html``, the program is ``replay_page.js``, beside this file;
-``board.css`` and ``board.js`` are shared with other pages. The player is an element,
-``<tetris-player>``, with a shadow root: its style and the page's do not mix. The engine in
-WebAssembly plays the placements, and says why the controller chose them.
+The player is an HTML element, ``<tetris-player>``, with a shadow root: its style and that of
+the page do not affect each other. The engine in WebAssembly plays the placements, and explains
+why the controller chose them. The files beside this one are the parts of the player: markup and
+style are in ``replay_page.html``, and the program is ``replay_page.js``. It shares
+``board.css`` and ``board.js`` with other pages.
 """
 
 import base64
@@ -30,8 +31,8 @@ _FOLDER = Path(__file__).parent
 
 
 def player_assets() -> str:
-    """Return markup, style and program of the player; a page needs them once."""
-    # As a module the program runs after the page is read, and its names are local.
+    """Return the markup, style and program of the player. A page needs them only once."""
+    # A program of the type "module" runs after the page has loaded, and its names are local.
     program = "\n".join(map(asset, ("board.js", "engine.js", "replay_page.js")))
     template = asset("replay_page.html").replace("/* board.css */\n", asset("board.css"))
     parts = json_script(engine_parts(), ' id="tetris-engine"')
@@ -41,12 +42,17 @@ def player_assets() -> str:
 def engine_parts() -> dict[str, object]:
     """Return the data that the game engine of a web page needs, to be written as JSON.
 
-    These are the engine itself, compiled to WebAssembly and encoded as text; the names of the
-    features that it computes, their denominators and the named sets of them; and the shapes
-    of all pieces in all orientations, whose cells are (x, y) from the bottom left.
+    Returns:
+        "wasm": The engine, compiled to WebAssembly and encoded as text.
+        "features": The names of the features that the engine computes.
+        "denominators": The factors that make the values of features integers, by the name of
+            the feature. Features without a factor have integers as values.
+        "sets": The features of each named set, separated by commas.
+        "shapes": The shapes of all pieces in all orientations. A cell of a shape is (x, y) from
+            its bottom left corner.
     """
     shapes = []
-    # The engine numbers placements in this order of shapes.
+    # The engine numbers the placements in this order of shapes.
     for shape in chain.from_iterable(PIECES):
         shapes.append(
             {
@@ -57,7 +63,7 @@ def engine_parts() -> dict[str, object]:
                 "cells": shape_cells(shape),
             }
         )
-    # Features that a user has defined are not in the compiled engine.
+    # The compiled engine has only the features of the package, not those of a user.
     features = [name for name in engine_features(BUILT_IN) if name in BUILT_IN]
     sets = {name: ",".join(members) for name, members in feature_sets().items()}
     return {
@@ -70,7 +76,7 @@ def engine_parts() -> dict[str, object]:
 
 
 def _pack(content: bytes) -> str:
-    """Return bytes as text for a page: compressed, in base64."""
+    """Return bytes as text for a page: compressed by zlib and written in base64."""
     return base64.b64encode(zlib.compress(content, 9)).decode("ascii")
 
 
@@ -87,14 +93,16 @@ def player_fragment(
     *,
     assets: bool = True,
 ) -> str:
-    """Return a player of a replay as HTML, which can be put anywhere in the body of a page.
+    """Return the player of a replay as HTML, which can be put anywhere in the body of a page.
 
     Args:
-        replay: The replay, at least one placement.
-        title: The title; if it is empty, the name of the controller.
-        speed: Pieces per second at first; a viewer can change it.
-        lookahead: What the controller considered. The page explains its placements by it.
-        assets: Whether to add `player_assets`, of which a page needs one copy.
+        replay: The replay, with at least one placement.
+        title: The title; if it is empty, the name of the controller is used.
+        speed: The initial speed in pieces per second, which a viewer can change.
+        lookahead: Which later pieces the controller considered, for the explanations of its
+            placements.
+        assets: Whether to add `player_assets`. If a page has several players, only one of them
+            needs to add them.
 
     Raises:
         ValueError: If the replay is empty.
@@ -107,7 +115,7 @@ def player_fragment(
         subtitle += f", seed {replay.seed}"
     if not title and replay.controller is not None:
         title = replay.controller.name
-    # Without a seed the piece after the last placement is not known.
+    # The piece after the last placement is known only if the pieces come from a seed.
     next_piece = None
     if replay.pieces is not None:
         next_piece = replay.pieces[len(replay.placements)]
@@ -118,7 +126,7 @@ def player_fragment(
         "height": rules.height,
         "rule": rules.rule,
         "pieces": rules.pieces,
-        # A text, because a number of JavaScript has 53 bits only.
+        # The seed is written as a text, because JavaScript's numbers have only 53 bits.
         "seed": str(replay.seed or 0),
         "lookahead": lookahead.value,
         "controller": _explaining_controller(replay),
@@ -139,15 +147,16 @@ def player_page(
 ) -> str:
     """Return a web page, as HTML, that plays a replay of a game.
 
-    The arguments are those of `player_fragment`, which makes the element for the body.
+    The body of the page is a `player_fragment` with the same arguments.
     """
-    name = html.escape(printable(title or "Tetris"))
+    page_title = html.escape(printable(title or "Tetris"))
+    # In an f-string a doubled brace stands for a single one.
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{name}</title>
+<title>{page_title}</title>
 <style>
 body {{ margin: 0; padding: 1rem; background: #ffffff; }}
 tetris-player {{ margin: 0 auto; }}
@@ -161,7 +170,10 @@ tetris-player {{ margin: 0 auto; }}
 
 
 def _explaining_controller(replay: Replay) -> dict[str, object] | None:
-    """Return the controller as plain values, or None if the page lacks one of its features."""
+    """Return the controller as a dictionary, or None if the page cannot explain its placements.
+
+    The page lacks the features that a user defined.
+    """
     controller = replay.controller
     if controller is None or not set(controller.names_on(replay.rules)).issubset(BUILT_IN):
         return None
@@ -169,6 +181,9 @@ def _explaining_controller(replay: Replay) -> dict[str, object] | None:
 
 
 def json_script(values: Mapping[str, object], attributes: str = "") -> str:
-    """Return values as JSON in a script element that is not executed; no text can end it."""
+    """Return values as JSON in a script element, which the browser does not execute.
+
+    The character ``<`` is escaped, so that no text in the values can end the element.
+    """
     text = json.dumps(values, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     return f'<script type="application/json"{attributes}>{text}</script>'

@@ -1,6 +1,6 @@
-"""The screen of a terminal: single keys, the board as large as fits, a panel of text beside it.
+"""The screen of a terminal: it shows a board and a panel of text, and reads single keys.
 
-The state of the terminal is restored at the end.
+The board is as large as the screen allows. The state of the terminal is restored at the end.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tetris.view.images import piece_picture
 from tetris.view.text import board_lines, half_blocks
 
 IDLE = 0.25
-"""Seconds between two looks at the window's size while nothing moves."""
+"""The seconds between two checks of the window's size while nothing moves."""
 
-# Escape sequences. The alternate screen leaves the shell's as it is; the cursor is hidden
-# there.
+# Escape sequences. The game is shown on the terminal's alternate screen, without a cursor, so
+# that the screen of the shell does not change.
 _ENTER = "\x1b[?1049h\x1b[?25l"
 _LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
 _HOME = "\x1b[H"
@@ -39,18 +39,21 @@ _CLEAR_SCREEN = "\x1b[J"
 _ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 _KEY = re.compile(r"\x1b[\[O]([A-D])|\x1b[\[O][0-9;]*[@-~]|(.)", re.DOTALL)
 
-_PANEL_WIDTHS = (39, 0)  # The panel may be cut if the first does not fit beside a board.
-_PANEL_HEAD = 13  # Lines of the screen without features: the top of the panel, and the footer.
-_GAP = "  "
-_NAME_WIDTH = 24  # Columns of a feature's name.
-_MIN_HEADROOM = 2  # Rows that a waiting piece needs.
-_LARGEST_CELL = 8
+# The width for which the board leaves room. If it does not fit beside a board of any size, the
+# panel is cut.
+_PANEL_WIDTHS = (39, 0)
+# The lines of the screen that do not show features: the top of the panel, and the footer.
+_PANEL_HEAD = 13
+_GAP = "  "  # The gap between the board and the panel.
+_NAME_WIDTH = 24  # The columns of a feature's name.
+_MIN_HEADROOM = 2  # The rows above the board that a new piece needs.
+_LARGEST_CELL = 8  # Columns.
 
 
 def is_interactive(output: TextIO) -> bool:
-    """Return whether a person can watch a game here.
+    """Return whether a person can watch a game in the terminal.
 
-    That needs a keyboard, and a screen with a cursor, colours and the characters of blocks.
+    This requires a keyboard, and a screen with a cursor, colours and block characters.
     """
     try:
         "▀▄│└─┘".encode(output.encoding or "ascii")
@@ -62,21 +65,32 @@ def is_interactive(output: TextIO) -> bool:
 
 
 def parse_keys(text: str) -> list[str]:
-    """Return the keys that a terminal's input stands for: arrows such as ``up``, characters."""
-    # An arrow has its letter as the first group, a character is the second. Other escape
-    # sequences have neither.
+    """Return the keys in the input of a terminal: characters, or arrows such as ``up``.
+
+    Other keys are ignored.
+    """
+    # The first group of a match is the letter of an arrow, the second group is a character.
+    # Other escape sequences have neither.
     keys = (_ARROWS.get(match[1] or "", match[2]) for match in _KEY.finditer(text))
     return list(filter(None, keys))
 
 
 class Terminal:
-    """The terminal as a screen; the context restores it, also when its window is closed."""
+    """The terminal as a screen. Use it in a ``with`` statement, which restores the terminal.
+
+    The terminal is restored also when its window is closed.
+    """
 
     def __init__(self, output: TextIO, keyboard: int) -> None:
-        """Set up with the keyboard's file descriptor; the terminal does not change yet."""
+        """Set up the screen; the terminal does not change yet.
+
+        Args:
+            output: The stream that writes to the terminal.
+            keyboard: The file descriptor of the keyboard.
+        """
         self.output = output
         self.keyboard = keyboard
-        self._shown = ""
+        self._last_text = ""  # What the screen shows.
 
     def __enter__(self) -> Terminal:
         """Enter the alternate screen, and read single keys without an echo.
@@ -84,6 +98,8 @@ class Terminal:
         A signal that ends the process raises SystemExit, so that `__exit__` is called.
         """
         self._settings = termios.tcgetattr(self.keyboard)
+        # The former handlers of the signals, which `signal.signal` returns. Ctrl-Z, which would
+        # leave the terminal in this state, is ignored.
         self._handlers = {
             signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_IGN),
             signal.SIGTERM: signal.signal(signal.SIGTERM, _exit),
@@ -110,33 +126,35 @@ class Terminal:
         explanation: Explanation | None,
         footer: str,
     ) -> None:
-        """Draw the screen of a terminal, unless it would look the same as the last time.
+        """Draw the screen of a terminal, unless it shows the same already.
 
         Args:
             scene: The placement to show.
             kinds: The kind of each cell of the board, such as empty or part of an S piece.
             panel: Lines of text beside the board.
-            explanation: Why the placement was chosen, a table below the panel; None: no table.
-            footer: The last line.
+            explanation: Why the placement was chosen, shown as a table below the panel; None:
+                no table.
+            footer: The last line of the screen.
         """
         size = os.get_terminal_size(self.output.fileno())
         if size.columns == 0 or size.lines == 0:  # The terminal does not know its size.
             size = os.terminal_size((80, 24))
+        panel_lines = list(panel)
         if explanation is not None:
-            table = explanation_lines(explanation, size.lines - _PANEL_HEAD)
-            panel = [*panel, *table]
-        lines = screen(scene, kinds, panel, footer, size)
-        # Write over the old lines instead of clearing the screen first, which would flicker.
+            panel_lines += explanation_lines(explanation, size.lines - _PANEL_HEAD)
+        lines = screen(scene, kinds, panel_lines, footer, size)
+        # Overwrite the old lines, and clear only what remains of each. To clear the complete
+        # screen first would make it flicker.
         text = _HOME + f"{_CLEAR_LINE}\r\n".join(lines) + _CLEAR_LINE + _CLEAR_SCREEN
-        if text != self._shown:
-            self._shown = text
+        if text != self._last_text:
+            self._last_text = text
             self.output.write(text)
             self.output.flush()
 
     def keys(self, seconds: float) -> list[str]:
         """Return the keys that were pressed; wait up to ``seconds`` for the first one.
 
-        If the keyboard is gone, the result is the key ``q``, which quits.
+        If the terminal has been closed, the result is the key ``q``, which quits.
         """
         ready, _, _ = select.select([self.keyboard], [], [], seconds)
         if not ready:
@@ -146,6 +164,7 @@ class Terminal:
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
+    """Handle a signal: raise SystemExit with the status that shells use for the signal."""
     raise SystemExit(128 + number)
 
 
@@ -154,33 +173,33 @@ def screen(
 ) -> list[str]:
     """Return the lines of a terminal's screen: the board, a panel on its right, and a footer.
 
-    The board is as large as the screen allows. If the screen is too small for it, the lines
-    say so instead.
+    The board is as large as the screen allows. If the screen is too small even for the smallest
+    board, the lines are a message that says so.
 
     Args:
         scene: The placement to show.
         kinds: The kind of each cell of the board, from `scene_kinds`, row 0 at the bottom.
-        panel: Lines of text of the panel, below a picture of the next piece.
-        footer: The last line.
-        size: Columns and lines of the screen.
+        panel: The lines of text in the panel, below a picture of the next piece.
+        footer: The last line of the screen.
+        size: The columns and lines of the screen.
     """
     height = scene.rules.height
     board_size = _choose_size(scene.rules, size)
     if board_size is None:
-        *_, smallest = _sizes(scene.rules)  # From the largest to the smallest.
+        *_, smallest = _sizes(scene.rules)  # They are sorted from the largest to the smallest.
         text = f"the window is too small: {smallest.columns} x {smallest.lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines]
-    shown_rows = kinds[: height + board_size.headroom]
-    board = board_lines(shown_rows, height, board_size.cell, colors=True)
-    # The columns of the board include its frame and the gap between it and the panel.
+    visible_kinds = kinds[: height + board_size.headroom]
+    board = board_lines(visible_kinds, height, board_size.cell, colors=True)
+    # `board_size.columns` includes the frame of the board and the gap beside it.
     panel_width = size.columns - board_size.columns
     panel_lines = []
-    # The picture of the next piece is eight columns wide, and cannot be cut, because it has
-    # escape sequences for its colours.
+    # The picture of the next piece is eight columns wide. It contains escape sequences for its
+    # colours, so that it cannot be cut. In a narrower panel nothing is shown.
     if panel_width >= 8:
-        panel_lines = ["next", *half_blocks(piece_picture(scene.next_piece, 2))]
+        panel_lines = ["next", *half_blocks(piece_picture(scene.next_piece, cell=2))]
         panel_lines += [printable(line)[:panel_width] for line in panel]
-    # Join the lines of the board and of the panel; the shorter of the two is filled up.
+    # Join each line of the board with a line of the panel. The footer takes one line.
     body_height = size.lines - 1
     blank = " " * (board_size.columns - len(_GAP))
     body = []
@@ -193,28 +212,33 @@ def screen(
 def explanation_lines(explanation: Explanation, most_lines: int) -> list[str]:
     """Return a table, as lines of text, that explains why a placement was chosen.
 
-    The first two lines are the margin, by which the placement is better than the best other
-    one, and the value of the placement, which is the weighted sum of its features. A line for
-    each feature follows: its name, its value, and its lead, which is how much it adds to the
-    margin. Those that add or take away most come first. The table has at most ``most_lines``
-    lines; if there are more features, the last line says how many.
+    The first line is the margin: the value of the placement minus the value of the best other
+    placement. The second line is the value, which is the weighted sum of the features. Then
+    there is a line for each feature: its name, its value, and its lead, which is the term that
+    it adds to the margin. The features with the largest leads, positive or negative, come
+    first.
+
+    The table has at most ``most_lines`` lines. If there are too many features, the last line is
+    the number of features without a line.
     """
-    # There is no margin if a placement ends the game.
+    # There is no margin if the placement, or every other one, ends the game.
     margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
     header = [
         f"{'margin':<{_NAME_WIDTH}}{margin:>15}",
         f"{'value':<{_NAME_WIDTH}}{explanation.value:>15.2f}",
     ]
     features = zip(explanation.names, explanation.features, explanation.leads, strict=True)
+    # The third item of a row is the lead.
     most_decisive_first = sorted(features, key=lambda row: -abs(row[2]))
     rows = []
     for name, value, lead in most_decisive_first:
-        lead += 0.0  # This makes 0 of -0, which zero times a negative weight is.
-        rows.append(f"{name:<{_NAME_WIDTH}}{value:>6g}{lead:>9.2f}")
+        # Zero times a negative weight is -0.0. Adding 0.0 makes it 0.0, which has no sign.
+        rows.append(f"{name:<{_NAME_WIDTH}}{value:>6g}{lead + 0.0:>9.2f}")
     most_rows = most_lines - len(header)
     if len(rows) > most_rows:
-        shown_rows = max(0, most_rows - 1)
-        rows[shown_rows:] = [f"{len(rows) - shown_rows} more features"]
+        # The last line replaces the rows that do not fit.
+        num_complete = max(0, most_rows - 1)
+        rows = [*rows[:num_complete], f"{len(rows) - num_complete} more features"]
     return header + rows
 
 
@@ -222,10 +246,10 @@ class _Size(NamedTuple):
     """A size of the board, in characters of the screen.
 
     Attributes:
-        cell: Columns of a cell.
-        headroom: Rows of the game above the board.
-        columns: Columns of the board, with its frame and the gap beside it.
-        lines: Lines of the board, with its frame and the footer.
+        cell: The columns of a cell.
+        headroom: The rows of the game that are shown above the board.
+        columns: The columns of the board, including its frame and the gap beside it.
+        lines: The lines of the board, including its frame and the footer.
     """
 
     cell: int
@@ -235,18 +259,19 @@ class _Size(NamedTuple):
 
 
 def _sizes(rules: Rules) -> Iterator[_Size]:
-    """Yield the sizes of a board, the largest first."""
-    columns_beside = 2 + len(_GAP)
+    """Yield the possible sizes of a board, the largest first."""
+    columns_beside = 2 + len(_GAP)  # The frame has a column on either side.
     for cell in range(_LARGEST_CELL, 0, -1):
         for headroom in range(HEADROOM, _MIN_HEADROOM - 1, -1):
+            # A line shows two rows of pixels. A cell has as many rows of pixels as columns.
             lines = math.ceil((rules.height + headroom) * cell / 2)
             yield _Size(cell, headroom, rules.width * cell + columns_beside, lines + 2)
 
 
 def _choose_size(rules: Rules, screen_size: os.terminal_size) -> _Size | None:
-    """Return the largest size of the board that fits on the screen; None if none fits.
+    """Return the largest size of the board that fits on the screen; None if no size fits.
 
-    The board leaves room for the panel, if a board of any size can.
+    If any size leaves room for the panel, a size that leaves room for it is returned.
     """
     for panel_width in _PANEL_WIDTHS:
         for size in _sizes(rules):

@@ -1,4 +1,8 @@
-"""Games as text: plain characters for a pipe or a log, coloured half blocks for a terminal."""
+"""Games as text: plain characters for a pipe or a log, coloured half blocks for a terminal.
+
+A half block is a character whose upper or lower half has the foreground colour. So one
+character shows two pixels.
+"""
 
 import math
 from collections.abc import Iterable
@@ -10,13 +14,16 @@ from tetris.game.rules import PIECE_LETTERS
 from tetris.view.game_view import EMPTY, FALLING, FULL, PAGE, STACK, Cells, Scene, scene_kinds
 from tetris.view.images import PALETTE, Picture, board_picture
 
-# A cell has two characters, so that it is about square; all pieces look the same.
+# A cell has two characters, so that it is about square. All pieces look the same.
 _CHARACTERS = {PAGE: "  ", EMPTY: " .", FULL: "==", STACK: "[]", FALLING: "##"}
 
 RESET = "\x1b[0m"
 
 _CODES = [f"2;{red};{green};{blue}" for red, green, blue in PALETTE.tolist()]
-"""The end of the escape sequence of each colour; a terminal with fewer takes the nearest."""
+"""The end of the escape sequence of each colour in `PALETTE`.
+
+A terminal with fewer colours shows the nearest one.
+"""
 
 
 def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = False) -> list[str]:
@@ -26,21 +33,21 @@ def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = Fals
         kinds: The kind of each cell, such as empty or part of an S piece, from `board_kinds`:
             shape (rows, width), row 0 at the bottom.
         height: The number of rows of the board. Rows above it have no side walls.
-        cell: Columns of a cell; without colours it must be 2.
-        colors: Whether to draw coloured half blocks, two rows of pixels in a line. Otherwise
-            the lines are plain characters, one line per row.
+        cell: The columns of a cell; without colours it must be 2.
+        colors: Whether to draw coloured half blocks, with two rows of pixels in a line.
+            Otherwise the lines are plain characters, with one row of cells in a line.
     """
     if colors:
         lines = half_blocks(board_picture(kinds, cell))
-        lines_with_walls = math.ceil(height * cell / 2)
+        lines_with_walls = math.ceil(height * cell / 2)  # A line shows two rows of pixels.
         wall = "│"
         floor = "└" + "─" * (kinds.shape[1] * cell) + "┘"
     else:
-        # In plain text all pieces look the same. The kinds of resting pieces follow STACK, and
-        # those of falling pieces follow FALLING; replace them by these two.
-        same_pieces = np.where(kinds >= FALLING, FALLING, np.minimum(kinds, STACK))
+        # In plain text all pieces look the same. The kinds of resting pieces are STACK and
+        # greater numbers, and those of falling pieces are FALLING and greater numbers.
+        simple_kinds = np.where(kinds >= FALLING, FALLING, np.minimum(kinds, STACK))
         lines = []
-        for row in same_pieces[::-1].tolist():
+        for row in simple_kinds[::-1].tolist():
             lines.append("".join(_CHARACTERS[kind] for kind in row))
         lines_with_walls = height
         wall = "|"
@@ -56,18 +63,19 @@ def board_lines(kinds: Cells, height: int, cell: int = 2, *, colors: bool = Fals
 def scene_text(scene: Scene) -> str:
     """Return one placement of a game as plain text: a line of counts, then the board.
 
-    The board shows the piece where it came to rest, before full rows are removed.
+    The board shows the piece where it came to rest, before full rows are removed. The counts
+    include the placement.
     """
     after = scene.after
     counts = f"piece {scene.pieces} {PIECE_LETTERS[after.piece]}"
     if scene.next_piece is not None:
         counts += f", next {PIECE_LETTERS[scene.next_piece]}"
-    games_over = scene.games + after.game_over
+    games_over = scene.games + after.game_over  # `scene.games` is the number before.
     counts += f", lines {scene.lines}, games over {games_over}"
     if after.game_over:
         counts += ", game over"
     height = scene.rules.height
-    # A piece that ends the game can be higher than the board; then show its rows, too.
+    # A piece that ends the game can reach above the board. Then show the rows there, too.
     top_of_piece = after.landing_row + after.shape.height
     kinds = scene_kinds(scene)[: max(height, top_of_piece)]
     board = [line.rstrip() for line in board_lines(kinds, height)]
@@ -75,11 +83,11 @@ def scene_text(scene: Scene) -> str:
 
 
 def half_blocks(picture: Picture) -> list[str]:
-    """Return a picture as lines for a terminal; a line shows two rows of pixels.
+    """Return a picture as lines of text for a terminal. A line shows two rows of pixels.
 
-    The page around the board keeps the terminal's own background.
+    The page around the board has the terminal's own background colour.
     """
-    if len(picture) % 2:  # Add a row of background on top.
+    if len(picture) % 2:  # Add a row of background on top, so that the number is even.
         picture = np.vstack([np.full_like(picture[:1], 3 * PAGE), picture])
     upper_rows = picture[::2]
     lower_rows = picture[1::2]
@@ -92,28 +100,33 @@ def half_blocks(picture: Picture) -> list[str]:
 def _terminal_line(upper_row: Picture, lower_row: Picture) -> Iterable[str]:
     """Yield the parts of a line of a terminal that shows two rows of pixels in colour.
 
-    A character shows a pixel of the upper row and the one below it. It is a half block: its
-    foreground colour fills one half, its background colour the other. A part is an escape
-    sequence that sets the two colours, and all characters side by side that have them.
+    A character shows a pixel of the upper row and the pixel below it. It is a half block: its
+    foreground colour fills one half, and its background colour fills the other half. A part of
+    the line is an escape sequence that sets the two colours, followed by adjacent characters
+    with these colours.
 
-    Pixels are indices into the palette, three for each kind of cell. Those of the page around
-    the board get the terminal's own background colour, so they cannot be in the foreground.
+    A pixel is an index into the palette, which has three colours for each kind of cell. Pixels
+    of the page around the board get the terminal's own background colour. So they must be in
+    the background of a character.
     """
-    pixels = zip(upper_row.tolist(), lower_row.tolist(), strict=True)
-    # In an escape sequence 38 sets the colour of the foreground, 48 that of the background.
-    for (upper, lower), same_pixels in groupby(pixels):
-        foreground = upper
-        background = lower
-        character = "▀"
+    pairs = zip(upper_row.tolist(), lower_row.tolist(), strict=True)
+    # Join adjacent pairs of pixels that are equal.
+    for (upper, lower), equal_pairs in groupby(pairs):
         if upper // 3 == PAGE:
+            character = "▄"  # The lower half is in the foreground.
             foreground = lower
             background = upper
-            character = "▄"
+        else:
+            character = "▀"  # The upper half is in the foreground.
+            foreground = upper
+            background = lower
         if foreground // 3 == PAGE or foreground == background:
-            character = " "
+            character = " "  # It shows the background only.
+        # In an escape sequence 38 sets the foreground colour, 48 the background colour, and 49
+        # the terminal's own background colour.
         background_code = f"48;{_CODES[background]}"
         if background // 3 == PAGE:
-            background_code = "49"  # The terminal's own colour.
-        count = len(list(same_pixels))
+            background_code = "49"
+        count = len(list(equal_pairs))
         yield f"\x1b[38;{_CODES[foreground]};{background_code}m{character * count}"
     yield RESET
