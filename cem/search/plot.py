@@ -57,7 +57,7 @@ def draw_result(result: Any) -> "Figure":
 
     importance = {} if result.model is None else result._ranked_importance()
     all_slices = [_slice_along(result, name) for name in importance]
-    slices = [one for one in all_slices if one is not None][:_MOST_SLICES]
+    slices = [part for part in all_slices if part is not None][:_MOST_SLICES]
     rows = math.ceil(len(slices) / _COLUMNS)
     figure = matplotlib.figure.Figure(figsize=(11, 3.2 + 2.5 * rows), layout="constrained")
     grid = figure.add_gridspec(1 + rows, _COLUMNS, height_ratios=[1.3] + rows * [1.0])
@@ -65,9 +65,9 @@ def draw_result(result: Any) -> "Figure":
     _draw_history(figure.add_subplot(history_cell), result)
     if result.model is not None:
         _draw_importance(figure.add_subplot(grid[0, 3]), importance, result.model.r2)
-    for number, one in enumerate(slices):
+    for number, part in enumerate(slices):
         axes = figure.add_subplot(grid[1 + number // _COLUMNS, number % _COLUMNS])
-        _draw_slice(axes, one, result)
+        _draw_slice(axes, part, result)
         if number == 0:
             axes.legend(frameon=False)
     return figure
@@ -134,22 +134,22 @@ def _draw_importance(axes: "Axes", importance: dict[str, float], r2: float) -> N
     axes.set(title=title, xlabel="% of the model's variance")
 
 
-def _draw_slice(axes: "Axes", along: _Slice, result: Any) -> None:
+def _draw_slice(axes: "Axes", part: _Slice, result: Any) -> None:
     """Draw all evaluations over one parameter, the fittest candidate, and the model."""
     assert result._evaluations is not None
     fitness = result._evaluations.fitness
-    axes.scatter(along.positions, fitness, **_POINTS)
-    style: dict[str, Any] = {"marker": "o", "linestyle": ""} if along.is_discrete else {}
-    axes.plot(along.grid, along.curve, label="model", **_LINE, **style)
+    axes.scatter(part.positions, fitness, **_POINTS)
+    style: dict[str, Any] = {"marker": "o", "linestyle": ""} if part.is_discrete else {}
+    axes.plot(part.grid, part.curve, label="model", **_LINE, **style)
     best = result._evaluations.best(result._maximize)
-    axes.plot(along.best, fitness[best], "o", color="tab:red", label="best")
-    _scale_values(axes, fitness, result._maximize, lowest_curve=along.curve.min())
-    parameter = along.parameter
+    axes.plot(part.best, fitness[best], "o", color="tab:red", label="best")
+    _scale_values(axes, fitness, result._maximize, lowest_curve=part.curve.min())
+    parameter = part.parameter
     if isinstance(parameter, Choice):
         axes.set_xticks(range(len(parameter.values)), map(str, parameter.values))
     elif getattr(parameter, "log", False):
         axes.set_xscale("log")
-    axes.set_xlabel(along.name)
+    axes.set_xlabel(part.name)
 
 
 def _scale_values(
