@@ -50,7 +50,8 @@ def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
     # All cells as (column, row), one row after another from the top.
     cells = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
     heights = valley(_UPPER_LEFT + size * cells / last_cell).log10()
-    # The shades divide the range of heights from 10^2.4 down to 10^-1.9 evenly.
+    # Map the heights from 10^2.4 down to 10^-1.9 to indices of shades. 4.4 is a little more
+    # than the range of exponents, so that the last index is valid.
     depth = (2.4 - heights).clamp(0.0, 4.3)
     shades = (depth / 4.4 * len(_SHADES)).int().tolist()
     parts = []

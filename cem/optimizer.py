@@ -663,9 +663,12 @@ class CrossEntropyMethod:
         for family in self.config.families:
             columns = candidates[..., first : first + family.columns]
             first += family.columns
+            if not isinstance(family, OperatorFamily):
+                continue
+            _, num_values = family.rows  # the shape of the family's table of probabilities
             low, high = columns.aminmax()
-            if isinstance(family, OperatorFamily) and not (low >= 0 and high < family.rows[1]):
-                wanted = f"numbers from 0 to {family.rows[1] - 1} in the columns of {family}"
+            if not (low >= 0 and high < num_values):
+                wanted = f"numbers from 0 to {num_values - 1} in the columns of {family}"
                 raise ValueError(f"expected {wanted}, got {low:g} to {high:g}")
         # The sum is finite only if every number is: this is faster than a check of each number.
         if math.isfinite(float(candidates.sum())):

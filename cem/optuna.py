@@ -139,6 +139,7 @@ class CemSampler(BaseSampler):
         for other in new_trials:
             if not other.state.is_finished():
                 running.append(other.number)
+            # Only trials of this search have its attribute.
             elif key in other.system_attrs and other.params.keys() >= kinds.keys():
                 ended.append(other)
         text = ""
@@ -225,7 +226,7 @@ def _load_latest(
         trials: All trials of the study.
 
     Returns:
-        The numbers of the trials that the state does not include, although they are older.
+        The numbers of older trials that the state does not include yet.
         The number of trials when the state was stored.
     """
     stored: list[dict[str, Any]] = []

@@ -94,17 +94,17 @@ class Problem:
             raise ValueError(
                 "expected fitness alone for model='quadratic', got other candidates"
             )
-        return self.value_of(torch.as_tensor(evaluation.fitness).double().numpy())
+        return self.negate_if_maximizing(torch.as_tensor(evaluation.fitness).double().numpy())
 
     def path_of(self, known: Evaluations | None) -> list[tuple[Any, float]]:
         """Return known evaluations as pairs of a point and its value to minimise."""
         if known is None:
             return []
-        values = self.value_of(known.fitness)
+        values = self.negate_if_maximizing(known.fitness)
         values = np.where(np.isfinite(values), values, math.inf)
         return [*zip(self.points_of(known.candidates), values.tolist(), strict=True)]
 
-    def value_of(self, fitness: Any) -> Any:
+    def negate_if_maximizing(self, fitness: Any) -> Any:
         """Convert fitness to values to minimise, or such values back to fitness."""
         return self._sign * fitness
 
@@ -183,7 +183,7 @@ class ModelAssisted:
         self.evaluations = len(evaluated)
         for candidate, fitness in evaluated:
             point = self._problem.points_of(np.array([candidate]))[0]
-            value = math.nan if fitness is None else self._problem.value_of(fitness)
+            value = math.nan if fitness is None else self._problem.negate_if_maximizing(fitness)
             self._model.add(point, value)
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
@@ -202,7 +202,7 @@ class ModelAssisted:
             else:
                 self._evaluate(population, len(population.values))
         return Evaluation(
-            torch.from_numpy(self._problem.value_of(population.values)),
+            torch.from_numpy(self._problem.negate_if_maximizing(population.values)),
             metrics={EVALUATIONS: self.evaluations},
             candidates=self._problem.as_population(population.candidates),
         )
@@ -250,14 +250,15 @@ class ModelAssisted:
             if self.evaluations >= self._budget or target >= size:
                 return
             num_valid = int(population.has_value.sum())
-            # The newest points include some of earlier generations, at least 15 in total.
+            # As in Hansen (2019): 1.2 times the evaluations of this generation, but at most 3/4
+            # of a population, and at least 15. The oldest may be of earlier generations.
             num_compared = max(_MIN_COMPARED, min(int(1.2 * num_valid), int(0.75 * size)))
             if num_valid and self._model.agreement(num_compared) >= _TRUSTED_CORRELATION:
                 return
             target = max(target + 1, math.ceil(_GROWTH * target))
 
     def _evaluate(self, population: Generation, target: int) -> None:
-        """Evaluate candidates, until ``target`` of the population are evaluated.
+        """Evaluate candidates until ``target`` candidates of the population have values.
 
         Candidates with better predictions are evaluated first. The budget may end this earlier.
         """
@@ -314,7 +315,7 @@ class Walk:
         self.path: list[tuple[Any, float]] = []
         self._problem = problem
         self._stop = stop
-        self._target = -math.inf if target is None else problem.value_of(target)
+        self._target = -math.inf if target is None else problem.negate_if_maximizing(target)
 
     def __call__(self, points: Any) -> Any:
         """Return the values of points of shape (n, d).
@@ -346,6 +347,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     """
     if not plan.uses_model:
         return plan, 0
+    # This optimizer draws nothing: it converts candidates and points.
     optimizer = plan.build_optimizer(plan.start, plan.population_size, seed=0)
     if plan.options["checkpoint"] is not None:
         _open_journal(plan, optimizer, evaluator)
@@ -365,11 +367,12 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         descent = Descent(walk, mean, value, _descent_width(optimizer), precision)
         with np.errstate(over="ignore", invalid="ignore"):
             descent.run(min(plan.budget // 2, _DESCENT_PER_DIM * len(mean)))
-    is_stopped = stop.due[0]
-    if is_stopped:
+    due, _ = stop.due
+    if due:
         # A resumed call continues the descent. It must not find a search that was saved by
         # this call, because that search starts too early.
         plan = replace(plan, options={**plan.options, "checkpoint": None})
+    # The point that reached the target is in ``walk.path`` alone, because of the exception.
     path = walk.path if descent is None else walk.path + descent.path
     if path:
         plan = replace(plan, path=[*plan.path, *path])

@@ -94,6 +94,7 @@ class Evaluations(NamedTuple):
         std = np.asarray(std, dtype=np.float64)
         count = math.ceil(_BETTER * len(ranking))
         better = self.candidates[ranking[:count]]
+        # The weights of CMA-ES decrease with the logarithm of the rank.
         weights = math.log(count + 0.5) - np.log(np.arange(1, count + 1))
         weights /= weights.sum()
         # Rounding errors must not move the mean out of the bounds.

@@ -273,6 +273,7 @@ def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
     low, high = bounds
     is_between_bounds = (high - low).isfinite()
     first_std = torch.where(is_between_bounds, std, wider_std)
+    # This draws all parameters; the loop below redraws those between bounds.
     mean = _draw_mean(plan, first_std, attempt, seed)
     # A parameter whose standard deviation is 0 is constant: it keeps its first mean.
     is_uniform = is_between_bounds & (std > 0)

@@ -54,21 +54,21 @@ def minimize(
     generations remain. ``Result.settings`` contains all choices. The first candidate is the
     mean.
 
-    A search ends for a reason of ``cem.core.termination``. The call ends at the budget, the
-    time limit or Ctrl-C, and returns the best candidate so far. Restarts are of two kinds. A
-    large restart doubles the population of the last large one and begins at the first mean. A
-    small restart has a small population, a smaller standard deviation, and a random mean near
-    the first one. The kind that has used fewer evaluations is next: N. Hansen, Benchmarking a
-    BI-population CMA-ES on the BBOB-2009 function testbed, GECCO 2009.
+    A search ends for a reason of ``cem.core.termination``. Restarts follow until the budget,
+    the time limit or Ctrl-C ends the call, which returns the best candidate so far. Restarts
+    are of two kinds. A large restart doubles the population of the last large one and begins at
+    the first mean. A small restart has a small population, a smaller standard deviation, and a
+    random mean near the first one. The kind that has used fewer evaluations is next: N. Hansen,
+    Benchmarking a BI-population CMA-ES on the BBOB-2009 function testbed, GECCO 2009.
 
     Args:
         objective: Maps candidates, shape (N, dim), to their fitness, shape (N,), or to an
             ``Evaluation``. Candidates are tensors, or arrays if ``mean`` is one. With
             ``vectorize`` it maps one candidate, shape (dim,), to a number.
-        mean: The first mean, shape (dim,). None: the middle of the bounds, as an array. A dict
-            of named parameters: ``Float``, ``Int``, ``Choice``, ``Bool``, ``Permutation``, or
-            fixed values. The objective then gets a dict with the values of one candidate, and
-            ``Result.x`` is such a dict.
+        mean: The first mean, shape (dim,). None: the middle of the bounds, as an array. Or a
+            dict of named parameters: ``Float``, ``Int``, ``Choice``, ``Bool``, ``Permutation``,
+            or fixed values. The objective then gets a dict with the values of one candidate,
+            and ``Result.x`` is such a dict.
         std: The first standard deviation, a number or shape (dim,). None: a quarter of the
             width of the bounds.
         options: Any of these.
@@ -113,12 +113,13 @@ def minimize(
 
             * ``config``: a ``CEMConfig``.
             * ``population_size``: the number of candidates per generation.
-            * ``model``: "quadratic": for slow functions. The search begins with a descent; then
-              a surrogate model chooses the candidates that are evaluated. "auto": such a model
-              if candidates are evaluated one by one without workers, there are at most 40
-              parameters, all numbers, and neither constraints nor noise. None: no model.
-            * ``restarts``: the maximum number of restarts. None: the budget alone limits them,
-              or 0 without evolution paths.
+            * ``model``: "quadratic", for slow functions: the search begins with a descent, and
+              a surrogate model then chooses the candidates to evaluate. "auto": such a model,
+              if the objective evaluates one candidate per call without workers, and has at most
+              40 parameters, all numbers, and neither constraints nor noise. None: no model.
+            * ``restarts``: the maximum number of restarts, or a policy such as
+              ``cem.search.Ipop()``. None: the budget alone limits them, or 0 without evolution
+              paths.
             * ``backend``, ``device``, ``dtype``: as for ``CrossEntropyMethod``.
             * ``seed``: the seed of all restarts: a number, or a generator of NumPy or torch
               that draws it. None: the seed of the resumed search, or one from torch's global
@@ -132,8 +133,8 @@ def minimize(
               named parameters: the objective gets a dict of columns, shape (N,), or (N, n) for
               permutations; choices are indices.
             * ``args``: further arguments of the objective, a tuple or a single value.
-            * ``with_generation``: whether the generation is its second argument. None: whether
-              its attribute ``with_generation`` is True.
+            * ``with_generation``: whether ``objective`` takes the generation as a second
+              argument. None: whether its attribute ``with_generation`` is True.
             * ``workers``: evaluates candidates in parallel, one per call: a number of
               processes, -1 for one per core; "dask", "ray", "mpi", "parsl", "loky" or "joblib",
               or an object of that library; a ``concurrent.futures.Executor``; or a function
@@ -143,7 +144,7 @@ def minimize(
               finished, in any order, so that no worker waits; the result depends on the order.
               Unless ``population_size`` is set, the population has one more candidate per two
               workers, so that fewer are outdated.
-            * ``running``: the number of candidates in parallel. None: the number of workers.
+            * ``running``: the number of candidates evaluated in parallel. None: the number of workers.
             * ``drain_s``: how many seconds to wait at the end for running candidates;
               unfinished ones count as evaluated.
             * ``timeout_s``: the time limit of a candidate in seconds; needs processes.
@@ -159,11 +160,11 @@ def minimize(
             Records:
 
             * ``callbacks``: a sequence of ``Callback``, or of functions of a
-              ``GenerationRecord``, whose generation counts from the last restart. StopIteration
-              ends the search.
+              ``GenerationRecord``, whose generation counts from the last restart. A callback
+              that raises StopIteration ends the search.
             * ``progress``: whether to show a progress bar on stderr.
-            * ``record_every``: the number of generations per entry of the history and test of
-              the reasons to end.
+            * ``record_every``: the number of generations from one entry of the history, and
+              one test of the reasons to end, to the next.
             * ``checkpoint``: the folder to save to, and to resume from if it contains this
               search. Candidates that were evaluated one by one are not evaluated again. Seed
               and population are those of the folder; budget and workers may differ.

@@ -265,6 +265,7 @@ def _uses_model(
         raise ValueError(f"expected 'auto', 'quadratic' or None for model, got {model!r}")
     if model is None:
         return False
+    # A descent resumes from the journal, which has single evaluations.
     is_resumable = _is_called_by_one(options) or options["checkpoint"] is None
     requirements = {
         "a full covariance with evolution paths": config.paths and config.covariance == "full",
@@ -352,7 +353,8 @@ def _choose_starts(
         maximize: Whether a greater fitness is better.
         options: All options; with a space, ``x0`` is the mean that the caller chose.
     """
-    has_mean = mean is not None if space is None else options["x0"] is not None
+    mean_of_call = mean if space is None else options["x0"]
+    has_mean = mean_of_call is not None
     starts_at_known = known is not None and not has_mean
     start = Start(mean, std)
     if mean is None or std is None:
@@ -364,10 +366,12 @@ def _choose_starts(
                 raise
     if known is None or has_mean:
         return start, start
+    # A mean has only the numbers of a candidate, which are its first columns.
     numbers = known if start.mean is None else known.numbers(len(start.mean))
     known_mean, known_std = numbers.mean_and_std(maximize, start.std)
     if isinstance(mean, Tensor):
         known_mean = torch.from_numpy(known_mean).to(mean)
+    # With named parameters ``std`` is not a choice of the caller.
     has_std = space is None and std is not None
     start_at_known = Start(known_mean, std if has_std else known_std)
     if start.mean is None:
@@ -397,8 +401,8 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
     """
     if bounds is None:
         raise TypeError(
-            "expected mean and std, or bounds, "
-            "whose middle and a quarter of whose width they are"
+            "expected mean and std, or bounds: their middle is the default mean, "
+            "and a quarter of their width is the default std"
         )
     low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
     if mean is None:

@@ -61,6 +61,7 @@ def draw_result(result: Any) -> "Figure":
     rows = math.ceil(len(slices) / _COLUMNS)
     figure = matplotlib.figure.Figure(figsize=(11, 3.2 + 2.5 * rows), layout="constrained")
     grid = figure.add_gridspec(1 + rows, _COLUMNS, height_ratios=[1.3] + rows * [1.0])
+    # Without a model the progress takes the full width.
     history_cell = grid[0, :3] if importance else grid[0, :]
     _draw_history(figure.add_subplot(history_cell), result)
     if result.model is not None:
@@ -68,7 +69,7 @@ def draw_result(result: Any) -> "Figure":
     for number, part in enumerate(slices):
         axes = figure.add_subplot(grid[1 + number // _COLUMNS, number % _COLUMNS])
         _draw_slice(axes, part, result)
-        if number == 0:
+        if number == 0:  # All slices have the same legend.
             axes.legend(frameon=False)
     return figure
 
@@ -115,6 +116,7 @@ def _draw_history(axes: "Axes", result: Any) -> None:
     if result._evaluations is not None:
         values = result._evaluations.fitness
         evaluations = np.arange(1, len(values) + 1)
+        # These functions ignore NaN, which stands for a failure.
         accumulate = np.fmax.accumulate if result._maximize else np.fmin.accumulate
         best = accumulate(np.where(np.isfinite(values), values, math.nan))
         label = "evaluation"
@@ -139,6 +141,7 @@ def _draw_slice(axes: "Axes", part: _Slice, result: Any) -> None:
     assert result._evaluations is not None
     fitness = result._evaluations.fitness
     axes.scatter(part.positions, fitness, **_POINTS)
+    # A discrete parameter has no curve between its values: draw points.
     style: dict[str, Any] = {"marker": "o", "linestyle": ""} if part.is_discrete else {}
     axes.plot(part.grid, part.curve, label="model", **_LINE, **style)
     best = result._evaluations.best(result._maximize)
@@ -157,8 +160,9 @@ def _scale_values(
 ) -> None:
     """Set the scale and the limits of the y-axis.
 
-    The axis is logarithmic if all values are positive and the largest is more than 100 times
-    the smallest. Otherwise it is linear, and leaves out the worst tenth of the values.
+    The axis is logarithmic if all values and the curve are positive, and the largest value is
+    more than 100 times the smallest. Otherwise it is linear, and leaves out the worst tenth of
+    the values.
 
     Args:
         axes: The axes.

@@ -38,17 +38,14 @@ class QuadraticModel:
         self._dim = dim
         # The indices i < j of the products z_i z_j, one array for each.
         self._pairs = np.triu_indices(dim, 1)
-        # The coefficients of a linear model, of one with squares, and of one with products,
-        # too.
+        # The number of coefficients of a linear model, with squares, and with products, too.
         self._sizes = (1 + dim, 1 + 2 * dim, 1 + dim * (dim + 3) // 2)
-        # Set by ``fit``: the number of coefficients, their values, the center of the
-        # coordinates, the inverse of the factor, and the value that is subtracted from all
-        # values.
-        self._size = 0
+        # ``fit`` sets these.
+        self._size = 0  # the number of coefficients
         self._coefficients: Any = None
         self._center: Any = None
-        self._inverse: Any = None
-        self._offset = 0.0
+        self._inverse: Any = None  # of the factor
+        self._offset = 0.0  # what is subtracted from all values
 
     def add(self, point: Any, value: float) -> None:
         """Add a point and its value; a value that is not finite means that the point failed."""
@@ -124,7 +121,8 @@ class QuadraticModel:
             return -slopes / (curvatures + shift)
 
         if np.linalg.norm(minimum_with(low)) > radius:
-            # This shift is large enough, since every curvature + low is positive.
+            # With this shift every curvature + shift is at least |slopes| / radius, so that the
+            # minimum is within the radius.
             high = low + np.linalg.norm(slopes) / radius
             for _ in range(60):
                 middle = (low + high) / 2
@@ -175,8 +173,8 @@ class QuadraticModel:
     def _derivatives(self) -> tuple[Any, Any]:
         """Return the gradient (d,) and the Hessian (d, d) at the center, in the coordinates z.
 
-        The coefficients are those of 1, then of z_i, then of z_i^2, and then of z_i z_j for i <
-        j. A smaller model has only the first of these groups.
+        The coefficients are in the order 1, z_i, z_i^2, z_i z_j (i < j). A smaller model has
+        only the first of these groups.
         """
         dim = self._dim
         linear_size, diagonal_size, _ = self._sizes

@@ -66,13 +66,14 @@ class ResponseSurface:
         center = coordinates.mean(0)[self._is_used]
         self._model.fit(center, np.diag(width[self._is_used]), newest=len(points))
         self.r2 = math.nan
-        # r2 = 1 - (residual variance) / (total variance), each with its degrees of freedom.
+        # r2 = 1 - (residual variance) / (total variance). Each variance is a sum of squares,
+        # divided by its degrees of freedom; the number of points cancels.
         degrees_of_freedom = len(points) - self._model.size
-        total = evaluations.fitness.var() / max(1, len(points) - 1)
-        if self.is_fitted and degrees_of_freedom > 0 and total > 0:
+        total_variance = evaluations.fitness.var() / max(1, len(points) - 1)
+        if self.is_fitted and degrees_of_freedom > 0 and total_variance > 0:
             residuals = self.predict(evaluations.candidates) - evaluations.fitness
-            residual = np.square(residuals).mean() / degrees_of_freedom
-            self.r2 = 1.0 - float(residual / total)
+            residual_variance = np.square(residuals).mean() / degrees_of_freedom
+            self.r2 = 1.0 - float(residual_variance / total_variance)
 
     @property
     def is_fitted(self) -> bool:
@@ -101,7 +102,8 @@ class ResponseSurface:
         """Return the importance of each parameter: an array of shape (dim,), or a dict."""
         known = self.evaluations.candidates
         dim = known.shape[1]
-        # Every number of the two samples is that of a random evaluation, column by column.
+        # Every number of the samples comes from a random evaluation, independently of the
+        # other columns.
         rows = np.random.default_rng(0).integers(len(known), size=(2 * _DRAWS, dim))
         sample_a, sample_b = np.split(np.take_along_axis(known, rows, 0), 2)
         values = self.predict(sample_a)

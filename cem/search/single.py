@@ -196,6 +196,12 @@ class Search:
         With several ranks the objective shares the population among them. With the option
         ``asynchronous`` it returns candidates in the order in which workers finish them. The
         first search evaluates its first mean twice, if possible, to detect noise.
+
+        Args:
+            plan: The plan of the call.
+            start: The first mean and standard deviation.
+            session: The resources and records that all searches of the call share.
+            is_first: Whether no earlier search had a success.
         """
         options = plan.options
         objective: Objective = session.evaluator
@@ -203,9 +209,10 @@ class Search:
             objective = ranks.shared(objective, session.stop)
         if options["asynchronous"]:
             objective = session.evaluator.in_any_order(self.optimizer.ask)
-        # Detecting noise needs whole populations in order. A single worker finishes them in
-        # order, too: ``in_any_order`` then returns the evaluator itself.
+        # The detector needs whole populations in order. A single worker finishes them in order,
+        # too: ``in_any_order`` then returns the evaluator itself.
         is_in_order = not options["asynchronous"] or objective is session.evaluator
+        # The detector replaces the first candidate, which none of these searches allows.
         can_replace_candidate = (
             not (options["graph"] or plan.uses_model) and plan.constraints is None
         )
@@ -221,6 +228,7 @@ class Search:
         # A resumed search may have ended before: the monitor then has a reason already.
         if reason is None:
             ended = self._trainer.run().reason
+            # The trainer returns "finished" at its budget, and otherwise the name of a reason.
             trainer_reason = Reason.BUDGET if ended == "finished" else Reason[ended.upper()]
             reason = self._monitor.reason or trainer_reason
         optimizer = self.optimizer
@@ -267,7 +275,7 @@ class Search:
         files.folder.mkdir(parents=True, exist_ok=True)
         path = files.folder / "evaluations.journal"
         journal = evaluator.open_journal(path, files.fingerprint, optimizer.generation)
-        if journal is None:
+        if journal is None:  # The objective is called with whole populations.
             return
         earlier = journal.read_earlier()
         evaluator.take_up(earlier, optimizer.mean)
