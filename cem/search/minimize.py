@@ -86,13 +86,14 @@ def minimize(
               Optuna study, the path of a journal or a ``checkpoint``, or a list of these. X
               has shape (n, dim), or is a table or list of dicts; NaN in y means failed. Unless
               ``mean`` or ``x0`` is set, the search starts at the better half of the points. A
-              ``model`` uses all. ``constraints`` are evaluated at the points, as functions of
-              an array; points that violate one do not count. See ``cem.search.evaluated``.
+              ``model`` uses all of them. ``constraints`` are evaluated at the points, as
+              functions of an array; points that violate one do not count. See
+              ``cem.search.evaluated``.
             * ``constraints``: one or several functions, called like ``objective``. A candidate
               is feasible if no returned number is above 0. They return shape (N, m) or (N,),
-              or for a single candidate (m,) or (). Or the constraints of
-              ``scipy.optimize``: ``NonlinearConstraint`` and dicts, which are functions of one
-              candidate, and ``LinearConstraint``, not for named parameters. Equal ends make an
+              or for a single candidate (m,) or (). Or the constraints of ``scipy.optimize``:
+              ``NonlinearConstraint`` and dicts, which are functions of one candidate, and
+              ``LinearConstraint``, not for named parameters. Equal lower and upper ends make an
               equality.
             * ``tolerance``: the largest violation, in units of the constraint, of an equality,
               or of an inequality as long as no candidate satisfies it. None: 1e-6.
@@ -144,7 +145,8 @@ def minimize(
               finished, in any order, so that no worker waits; the result depends on the order.
               Unless ``population_size`` is set, the population has one more candidate per two
               workers, so that fewer are outdated.
-            * ``running``: the number of candidates evaluated in parallel. None: the number of workers.
+            * ``running``: the number of candidates evaluated in parallel. None: the number of
+              workers.
             * ``drain_s``: how many seconds to wait at the end for running candidates;
               unfinished ones count as evaluated.
             * ``timeout_s``: the time limit of a candidate in seconds; needs processes.
