@@ -237,8 +237,8 @@ def encode_points(points: Any, space: Space | None) -> Any:
         columns = dict(points)
         rows = zip(*columns.values(), strict=True)
         points = [dict(zip(columns, row, strict=True)) for row in rows]
-    candidates = [_encode_point(point, space) for point in points]
-    return np.array(candidates, dtype=np.float64).reshape(len(candidates), space.dim)
+    encoded = [_encode_point(point, space) for point in points]
+    return np.array(encoded, dtype=np.float64).reshape(len(encoded), space.dim)
 
 
 def _encode_point(point: Any, space: Space) -> Any:
