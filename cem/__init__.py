@@ -1,10 +1,10 @@
 """The cross-entropy method for any objective: ask for candidates, tell their fitness.
 
-``minimize`` and ``maximize`` run a complete search in one call. ``Trainer`` is the loop with
-progress, metrics, checkpoints, time limit and signals. ``Planner`` plans with a model.
-``ParameterVector`` and ``GymObjective`` search the parameters of PyTorch modules.
-``cem.functional`` is the method as pure functions of a state. Begin with `optimizer.py`; below
-it `functional.py` is one generation in formulas.
+``minimize`` and ``maximize`` run a complete search in one call. ``Trainer`` runs the loop of
+ask and tell, with progress, metrics, checkpoints, a time limit and signals. ``Planner`` plans
+actions with a model. ``ParameterVector`` and ``GymObjective`` optimise the parameters of
+PyTorch modules. ``cem.functional`` has the method as pure functions of a state. Begin with
+`optimizer.py`, and then read `functional.py`: one generation in formulas.
 """
 
 from cem_tetris import explain_clash

@@ -3,9 +3,9 @@
     candidates, state = ask(state)               x_i ~ N(mu_t, Sigma_t),  i = 1 .. N
     state = tell(state, candidates, f(candidates))
 
-A state is a NamedTuple of tensors with any leading batch dimensions: each of thousands of
-problems has its own distribution, seed and record, and one call moves all of them. Nothing is
-changed in place and nothing waits for the device, so the functions work in
+A state is a NamedTuple of tensors. They may have leading batch dimensions: each of thousands of
+problems then has its own distribution, seed and record, and one call moves all of them. The
+functions change nothing in place and never wait for the device. They therefore work in
 ``torch.compile(fullgraph=True)`` and in CUDA graphs.
 
 >>> import torch
@@ -17,8 +17,7 @@ changed in place and nothing waits for the device, so the functions work in
 >>> bool((state.mean.abs() < 1e-2).all())
 True
 
-``CrossEntropyMethod`` wraps them with checks, NumPy arrays and checkpoints, and has the
-equations.
+``CrossEntropyMethod`` adds checks, NumPy arrays and checkpoints. Its module has the equations.
 """
 
 import torch
@@ -32,17 +31,18 @@ __all__ = ["Settings", "State", "ask", "init", "tell"]
 
 
 def ask(state: State) -> tuple[Tensor, State]:
-    """Return the candidates of a generation, shape (..., N, d), and the state.
+    """Return the candidates of a generation, shape (..., N, d), and the unchanged state.
 
-    With backend ``"torch"`` the noise is that of torch's global generator; with the operators
-    it is a function of (seed, generation): asking again gives the same.
+    With the backend ``"torch"``, torch's global generator draws the noise. With the other
+    backends the noise is a function of (seed, generation): asking again returns equal
+    candidates.
     """
     is_torch = state.settings.backend == "torch"
     return draw(state, _torch_noise if is_torch else operator_sample), state
 
 
 def _torch_noise(state: State, rows: Tensor, size: int) -> Tensor:
-    """Draw with the noise of torch's global generator; a ``Sample``."""
+    """Draw candidates with torch's global generator; a ``cem.core.generation.Sample``."""
     mean, std = rows[..., MEAN, :], rows[..., STD, :]
     shape = (*mean.shape[:-1], size, mean.shape[-1])
     noise = torch.randn(shape, dtype=mean.dtype, device=mean.device)

@@ -1,21 +1,20 @@
 """The cross-entropy method with an ask-and-tell interface.
 
-In every generation ``t`` a population is drawn, the caller evaluates each candidate, and the
-best of them, the elites, give the next distribution:
-
+In every generation ``t`` the optimizer draws a population, and the caller evaluates its
+candidates. The best of them, the elites, determine the next distribution:
     x_i ~ N(mu_t, Sigma_t)                                     i = 1 .. population  (1) ask
     m = sum of w_k x_k,  v = sum of w_k (x_k - mu_t)^2 + Z_t   over the elites      (2) tell
     mu_{t+1}    = alpha m + (1 - alpha) mu_t                                        (3) tell
     sigma_{t+1} = max(beta sqrt(v) + (1 - beta) sigma_t, floor)                     (4) tell
     a_{t+1}     = a_t + (mu_{t+1} - a_t) / (1 + gamma t)                            (5) tell
 
-The weights w_k sum to 1 and fall with the logarithm of the rank. The variance is taken about
-the old mean: on a slope that is long beside the width of the distribution, all elites lie on
-one side of it, and their variance about their own mean is small however far the optimum is.
-That is how the method as published collapses. Both are from CMA-ES (N. Hansen, The CMA
-Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023, section 3.1 and table 1). With evolution
-paths, the default, ``kernels.ops.cma_update.op`` replaces the variance and (4); with a full
-covariance alone ``cem.core.adaptation`` does.
+The weights w_k sum to 1 and decrease with the logarithm of the rank. The variance is taken
+about the old mean mu_t. The method as published takes it about the new mean, and can collapse:
+on a long slope all elites lie on one side of the old mean, and their variance about their own
+mean is small, however far away the optimum is. Weights and variance are those of CMA-ES (N.
+Hansen, The CMA Evolution Strategy: A Tutorial, arXiv:1604.00772, 2023, section 3.1 and table
+1). With evolution paths, the default, ``kernels.ops.cma_update.op`` replaces the variance and
+(4). With a full covariance but no paths, ``cem.core.adaptation`` replaces them.
 
 Z_t is the extra variance of I. Szita and A. Lorincz, Learning Tetris Using the Noisy
 Cross-Entropy Method, Neural Computation 18(12), 2006; see ``cem.core.variance_schedule``. (3)
@@ -25,12 +24,12 @@ and standard deviation as in D. Kroese, S. Porotsky and R. Rubinstein, The Cross
 for Continuous Multi-Extremal Optimization, Methodology and Computing in Applied Probability 8,
 2006.
 
-(5) does not affect the search. With a noisy fitness the mean fluctuates about the optimum, and
-the average of many means is nearer to it than the last one. With ``gamma = 1`` it is the
-average of all means, as in B. Polyak and A. Juditsky, Acceleration of Stochastic Approximation
-by Averaging, SIAM Journal on Control and Optimization 30(4), 1992. With a smaller gamma, later
-means count for more, as in the polynomial-decay averaging of O. Shamir and T. Zhang, Stochastic
-Gradient Descent for Non-smooth Optimization, ICML 2013.
+(5) does not affect the search. If the fitness is noisy, the mean fluctuates about the optimum,
+and the average of many means is nearer to the optimum than the last mean. With ``gamma = 1``
+a_t is the average of all means, as in B. Polyak and A. Juditsky, Acceleration of Stochastic
+Approximation by Averaging, SIAM Journal on Control and Optimization 30(4), 1992. With a smaller
+gamma, later means have more weight, as in the polynomial-decay averaging of O. Shamir and T.
+Zhang, Stochastic Gradient Descent for Non-smooth Optimization, ICML 2013.
 """
 
 import math
@@ -59,7 +58,7 @@ from cem.core.variance_schedule import describe_variance_schedule, extend_table
 from cem.families.family import OperatorFamily
 from kernels.support.checks import check_integer
 
-_AHEAD = 64  # generations whose extra variance is computed when a search begins
+_AHEAD = 64  # generations whose extra variance is computed at the start of a search
 _FITNESS_DTYPES = frozenset(
     {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32}
 )
@@ -80,34 +79,35 @@ class CrossEntropyMethod:
 
     The rules:
 
-    * The elites are the fittest candidates; of equal ones, those with the lower index. A
-      candidate whose fitness is NaN, or infinite on the bad side, has failed and is never an
-      elite. If fewer candidates than elites succeed, these alone are the elites. If none
-      succeeds, the generation counts, and mean, std and best stay as they were. A
-      RuntimeWarning says so: on the CPU at once; on other devices, for which nothing waits,
-      when ``statistics`` is called; for a batch never.
-    * ``ask()`` twice without ``tell()`` returns the same values in two tensors. They are a
-      function of (seed, generation) alone: dropping a generation or resuming changes nothing.
-    * Tensors passed in are not changed, and returned tensors are copies. torch's global
-      generator is only used if the seed is None.
+    * The elites are the fittest candidates. Of candidates with equal fitness, those with the
+      lower index come first.
+    * A candidate whose fitness is NaN, or infinite on the bad side, has failed and is never an
+      elite. If fewer candidates succeed than there are elites, only these are elites.
+    * If all candidates fail, the generation counts, but mean, std and best are left unchanged.
+      For a single search there is a RuntimeWarning: on the CPU from ``tell``, on other devices,
+      on which ``tell`` does not wait for results, from ``statistics``.
+    * ``ask()`` twice without ``tell()`` returns equal tensors. The candidates depend on the
+      distribution, the seed and the generation alone: a resumed search draws the same ones.
+    * Arguments are not changed, and returned tensors are copies. The optimizer uses torch's
+      global generator only if the seed is None.
     * Leading dimensions of ``mean`` are a batch of independent problems: candidates (..., N,
-      d), fitness (..., N). A problem of a batch has the same numbers as a single search with
-      its seed: bit for bit, or with full covariance or bounds by transform up to rounding.
+      d), fitness (..., N). A problem of a batch has the same results as a single search with
+      its seed, bit for bit; with a full covariance, or bounds by transform, up to rounding.
     * If ``mean`` is a NumPy array, all methods return arrays.
 
     Attributes:
         config, population_size, maximize, backend, device, dtype: The arguments, or their
             defaults.
-        num_elites: Elites per generation.
+        num_elites: The number of elites per generation.
         dim: The length of a candidate.
         batch_shape: The shape of a batch of problems; () for a single one.
     """
 
     _generation: int
-    _asked: int  # how many candidates of this generation were asked for one by one
-    _drawn: Tensor | None  # these, and some that will be asked for next
+    _asked: int  # the number of candidates of this generation that ``ask(count)`` has returned
+    _drawn: Tensor | None  # these candidates, and the next ones
     _parts: list[tuple[Tensor, Tensor]]  # candidates and fitness of an incomplete population
-    _num_told: int  # how many candidates these are
+    _num_told: int  # the number of candidates in ``_parts``
     _snapshot: Snapshot | None  # of the current state
     _termination: Termination | None
 
@@ -128,34 +128,35 @@ class CrossEntropyMethod:
         """Start a search.
 
         Args:
-            mean: The first mean, shape (..., dim), dim >= 1, finite, within the bounds: a
+            mean: The first mean, shape (..., dim), dim >= 1, finite, within the bounds. It is a
                 tensor, array or sequence of any real dtype on any device. Leading dimensions
                 are a batch.
             std: The first standard deviation, finite, ``>= 0``, broadcastable to ``mean``. A
-                dimension of 0 without extra variance stays where it is.
-            population_size: Candidates per generation, ``>= 2``. None: 4 + 3 ln(dim) with
-                evolution paths, otherwise 10 dim and at most 1,000.
-            maximize: True if a greater fitness is better, False if a smaller one is. No
-                default.
-            config: How the distribution moves. None: ``CEMConfig.cma()``, with a full
-                covariance up to 200 parameters and a diagonal one above.
-            bounds: A pair (low, high) for each parameter, where None is no bound;
+                parameter whose standard deviation is 0 is constant, unless there is extra
+                variance.
+            population_size: The number of candidates per generation, ``>= 2``. None: 4 + 3
+                ln(dim) with evolution paths, otherwise 10 dim and at most 1,000.
+            maximize: True if a greater fitness is better, False if a smaller one is. There is
+                no default.
+            config: The method. None: ``CEMConfig.cma()``, with a full covariance up to 200
+                parameters and a diagonal one above.
+            bounds: A pair (low, high) per parameter, where None is no bound;
                 ``scipy.optimize.Bounds``; two numbers for all parameters; or
                 ``cem.Bounds(low, high)``. None: no bounds.
-            backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``; ``"torch"``: PyTorch
-                operations; ``"auto"``: the operators where they are compiled or can be. See
+            backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``. ``"torch"``: PyTorch
+                operations. ``"auto"``: the operators, if they are compiled or can be. See
                 ``cem.core.backend``.
-            device: Where the search lives. None: the CPU.
+            device: The device of the search. None: the CPU.
             dtype: ``torch.float32`` or ``torch.float64``. None: float64 if ``mean`` is, else
                 float32.
-            seed: The seed of the noise, ``0 <= seed < 2**64``. For a batch it is one number,
-                from which the seeds of all problems are derived, or one number per problem. A
-                generator of NumPy or torch draws it; None stands for torch's global generator.
+            seed: The seed of the noise, ``0 <= seed < 2**64``. For a batch it is one number per
+                problem, or a single number from which these seeds are derived. A generator of
+                NumPy or torch draws it. None: torch's global generator draws it.
 
         Raises:
             TypeError: If an argument has the wrong type.
-            ValueError: If one is out of range, shapes differ, or backend or device is not
-                available.
+            ValueError: If an argument is out of range, shapes differ, or the backend or device
+                is not available.
         """
         self._numpy = isinstance(mean, np.ndarray)
         self._lock = threading.RLock()
@@ -200,8 +201,9 @@ class CrossEntropyMethod:
         """Draw candidates of this generation, equation (1), within the bounds.
 
         Args:
-            count: How many candidates of a single search, the next ones with every call, for
-                evaluations that end one by one: see ``tell``. None: the whole population.
+            count: The number of candidates to draw from a single search. Each call continues
+                after the candidates of the previous call, for evaluations that finish one by
+                one: see ``tell``. None: the whole population.
 
         Returns:
             A new tensor of shape (..., population_size, dim), or (count, dim).
@@ -220,9 +222,9 @@ class CrossEntropyMethod:
     def _draw_next(self, count: int) -> Tensor:
         """Return the next ``count`` candidates of this generation of a single search.
 
-        The first candidates do not depend on how many are drawn: at first a population is. When
-        there is none left, twice as many are drawn as were asked for: each call takes the same
-        time on average.
+        The candidates do not depend on how many are drawn at a time. The first call draws a
+        population, and a call that needs more draws twice as many as were asked for. The
+        average time of a call is therefore constant.
         """
         if self.batch_shape:
             batch = tuple(self.batch_shape)
@@ -236,40 +238,41 @@ class CrossEntropyMethod:
         self._asked = end
         return self._drawn[begin:end].clone()
 
-    def tell(self, candidates: Any, fitness: Any, *, _are_asked: bool = False) -> None:
-        """Move the distribution towards the elites, equations (2) to (5); count the generation.
+    def tell(self, candidates: Any, fitness: Any, *, _check_candidates: bool = True) -> None:
+        """Move the distribution towards the elites, equations (2) to (5).
 
-        Candidates of a single search may come one by one or in parts, in any order, and also
-        after candidates of a later generation were asked for: the distribution moves as soon as
-        there are as many as a population has.
+        The candidates of a single search may be told one by one or in parts, in any order. They
+        may belong to an earlier generation. The distribution moves, and the generation ends, as
+        soon as a whole population has been told.
 
         Args:
-            candidates: The candidates evaluated, shape (..., population_size, dim), or fewer,
-                shape (n, dim): those of ``ask()``, or others that were evaluated in their
-                place, such as repaired ones. They may lie outside the bounds. One that is not
-                finite has failed, whatever its fitness; only the CPU looks for these, so that
-                nothing waits for other devices.
-            fitness: The fitness of each candidate, shape (..., population_size) or (n,): a
-                tensor, array or sequence of any real dtype on any device. It is ranked in its
-                own dtype, a sequence as float64.
+            candidates: The candidates that were evaluated, shape (..., population_size, dim),
+                or for a part shape (n, dim). They may differ from those of ``ask()``, such as
+                repaired ones, and may lie outside the bounds. On the CPU, a candidate that is
+                not finite has failed, whatever its fitness. Other devices skip this check,
+                because it would wait for the device.
+            fitness: The fitness of each candidate, shape (..., population_size) or (n,). It is
+                a tensor, array or sequence of any real dtype on any device. It is ranked in its
+                own dtype, or if it is a sequence, as float64.
 
         Raises:
-            ValueError: If a shape is wrong, the extra variance is not a variance, or, on the
-                CPU, the column of a family has a number that is none of its values.
+            ValueError: If a shape is wrong, the schedule of the extra variance returns a
+                negative number or one that is not finite, or (on the CPU) the column of a
+                choice contains a number that is not the index of a value.
         """
-        if not self._is_plain(candidates, fitness):
-            expected = self._shape
-            if not self.batch_shape and len(candidates) < self.population_size:
-                expected = (len(candidates), self.dim)
+        is_part = False
+        if not self._needs_no_conversion(candidates, fitness):
+            is_part = not self.batch_shape and len(candidates) < self.population_size
+            expected = (len(candidates), self.dim) if is_part else self._shape
             candidates = check_shape("candidates", candidates, expected)
             candidates = candidates.to(self.device, self.dtype)
             fitness = check_shape("fitness", fitness, expected[:-1]).to(self.device)
-        # Candidates that ``ask`` drew are finite. The trainer, which holds them, says that they
-        # are those, and saves the time of the check.
-        if self.device.type == "cpu" and not _are_asked:
+        # The trainer skips this check to save time: it tells the candidates of ``ask``, which
+        # are finite.
+        if self.device.type == "cpu" and _check_candidates:
             fitness = self._fail_unusable(candidates, fitness)
         with self._lock:
-            if self._parts or candidates.shape[0] < self._shape[0]:
+            if is_part or self._parts:
                 population = self._complete_population(candidates, fitness)
                 if population is None:
                     return
@@ -290,11 +293,15 @@ class CrossEntropyMethod:
     def _complete_population(
         self, candidates: Tensor, fitness: Tensor
     ) -> tuple[Tensor, Tensor] | None:
-        """Add some candidates (n, dim), with their fitness (n,), to an incomplete population.
+        """Add candidates to the incomplete population, and return it once it is complete.
+
+        Args:
+            candidates: The candidates of a part, shape (n, dim).
+            fitness: Their fitness, shape (n,).
 
         Returns:
             The candidates and the fitness of a population, or None as long as candidates are
-            missing. Those that are too many belong to the next population.
+            missing. Surplus candidates are kept for the next population.
         """
         # Copies, because the caller may change these tensors.
         self._parts.append((candidates.clone(), fitness.clone()))
@@ -314,8 +321,11 @@ class CrossEntropyMethod:
         candidates, fitness = zip(*self._parts, strict=True)
         return torch.cat(candidates), torch.cat(fitness)
 
-    def _is_plain(self, candidates: Any, fitness: Any) -> bool:
-        """Return whether both are tensors that ``tell`` need not convert: a fast check."""
+    def _needs_no_conversion(self, candidates: Any, fitness: Any) -> bool:
+        """Return whether both are tensors of a population that ``tell`` can use as they are.
+
+        This check is faster than the conversion of tensors that need none.
+        """
         return (
             type(fitness) is type(candidates) is Tensor
             and candidates.shape == self._shape
@@ -327,22 +337,23 @@ class CrossEntropyMethod:
         )
 
     def capture(self, objective: Objective, generations: int = 1) -> Callable[[], Evaluation]:
-        """Return a function that runs generations of this search in a CUDA graph.
+        """Return a function that runs generations of this search as a CUDA graph.
 
-        Each call moves the search as ``generations`` rounds of ``ask`` and ``tell`` do, bit for
-        bit, and returns the last evaluation, whose tensors the next call overwrites.
+        Each call of the function moves the search exactly as ``generations`` rounds of ``ask``
+        and ``tell`` would, bit for bit. It returns the last evaluation, whose tensors the next
+        call overwrites.
 
         Args:
             objective: Maps (candidates, generation) to fitness or an ``Evaluation``; the
-                generation is a tensor of shape () on the device. It launches the same work
-                every time and never waits.
-            generations: The generations of one call, ``>= 1``.
+                generation is a tensor of shape () on the device. It must launch the same work
+                every time, and must never wait for the device.
+            generations: The number of generations per call, ``>= 1``.
 
         Raises:
-            ValueError: If the search does not run by the operators on a CUDA device.
+            ValueError: If the backend of the search is not ``"cuda"``.
         """
-        step = self._capture_step(objective, generations)
-        return lambda: step().evaluations[-1]
+        replay = self._capture_replay(objective, generations)
+        return lambda: replay().evaluations[-1]
 
     def capture_records(
         self,
@@ -350,36 +361,41 @@ class CrossEntropyMethod:
         generations: int,
         records: int,
     ) -> Callable[[], list[Snapshot]]:
-        """Return a function that runs ``records * generations`` generations in one CUDA graph.
+        """Return a function that runs ``records * generations`` generations as one CUDA graph.
 
-        The function returns ``records`` snapshots of the search, one after every
-        ``generations`` generations, with the metrics of the last evaluation. Their copies to
-        the host have begun.
+        Each call of the function returns ``records`` snapshots, one after every ``generations``
+        generations, with the metrics of the last evaluation before it. Their copies to the host
+        have been started.
+
+        Args:
+            objective: The objective, as for ``capture``.
+            generations: The number of generations per snapshot, ``>= 1``.
+            records: The number of snapshots per call.
         """
-        step = self._capture_step(objective, generations, records)
+        replay = self._capture_replay(objective, generations, records)
 
         def run() -> list[Snapshot]:
-            """Replay the graph; return a snapshot after every ``generations`` generations.
-
-            The tensors of all snapshots are stacked by the graph, so that a few copies bring
-            them to the host.
-            """
+            """Replay the graph, and return its snapshots."""
             generation = self._generation
-            graph = step()
+            graph = replay()
             snapshots = []
             for evaluation in graph.evaluations:
                 generation += generations
+                # Only the constants of ``self._state`` are valid here. Each snapshot gets its
+                # own mean, record and so on from ``graph.together`` below.
                 snapshot = Snapshot(
                     generation, self._settings, self._state, evaluation, copies=False
                 )
                 snapshots.append(snapshot)
-            copy_to_host(snapshots, graph.together)
+            # The graph has stacked the tensors of all snapshots, so that a few copies are
+            # enough.
+            copy_to_host(snapshots, stacked=graph.together)
             self._snapshot = snapshots[-1]
             return snapshots
 
         return run
 
-    def _capture_step(
+    def _capture_replay(
         self,
         objective: Objective,
         generations: int,
@@ -387,17 +403,17 @@ class CrossEntropyMethod:
     ) -> Callable[[], GenerationGraph]:
         """Return a function that moves the search by one replay of a CUDA graph.
 
-        The first call captures the graph. A later one captures it again if the state has other
-        constants, such as a longer table of the extra variance.
+        The first call captures the graph. A later call captures it again if a constant of the
+        state has changed: the table of the extra variance becomes longer, for example.
 
         Args:
-            objective: As for ``capture``.
-            generations: The generations from one record to the next.
-            records: The records of one replay; 0: the replay has ``generations`` generations
-                and no records.
+            objective: The objective, as for ``capture``.
+            generations: The number of generations per record.
+            records: The number of records per replay. 0: a replay runs ``generations``
+                generations and makes no record.
 
         Returns:
-            A function that returns the graph, which has the evaluations of the replay.
+            A function without arguments. It returns the graph, which contains the evaluations.
         """
         check_integer("generations", generations, 1)
         if self.backend != "cuda":
@@ -406,7 +422,7 @@ class CrossEntropyMethod:
             raise ValueError(f"expected {expected}, got {got}")
         graph: GenerationGraph | None = None
 
-        def step() -> GenerationGraph:
+        def replay() -> GenerationGraph:
             nonlocal graph
             generation = self._generation + generations * max(records, 1)
             self._extend_variance_schedule(generation)
@@ -417,16 +433,16 @@ class CrossEntropyMethod:
             self._snapshot = None
             return graph
 
-        return step
+        return replay
 
     @property
     def generation(self) -> int:
-        """The number of generations so far, which is ``t`` of the next ``ask()``."""
+        """The number of generations so far: the ``t`` of the next ``ask()``."""
         return self._generation
 
     @property
     def state(self) -> State:
-        """The state for ``cem.functional``, whose tensors must not be changed."""
+        """The state for ``cem.functional``. Its tensors must not be changed."""
         return self._state
 
     @property
@@ -436,14 +452,14 @@ class CrossEntropyMethod:
 
     @property
     def mean(self) -> Any:
-        """A copy of ``mu_t``, shape (..., dim): the search's answer if the fitness is noisy."""
+        """A copy of ``mu_t``, shape (..., dim): the best estimate if the fitness is noisy."""
         return self._copy(self._state.mean)
 
     @property
     def std(self) -> Any:
         """A copy of ``sigma_t``, shape (..., dim).
 
-        With bounds by transform it belongs to the space without bounds.
+        With bounds by transform it is measured in the unbounded space.
         """
         return self._copy(self._state.std)
 
@@ -463,18 +479,18 @@ class CrossEntropyMethod:
 
     @property
     def best(self) -> Any:
-        """A copy of the fittest candidate so far, shape (..., dim), or NaN.
+        """A copy of the fittest candidate so far, shape (..., dim).
 
-        It is NaN before the first ``tell()``. Of equal fitness the first one stays. With a
-        noisy fitness it is the best by chance: prefer ``mean``.
+        It is NaN before the first ``tell()``. Of candidates with equal fitness it is the first
+        one. If the fitness is noisy, prefer ``mean``: this candidate may only have been lucky.
         """
         return self._copy(self._state.best)
 
     @property
     def best_fitness(self) -> Any:
-        """The fitness of ``best``, a float; for a batch a tensor of its shape, float64.
+        """The fitness of ``best``: a float, or for a batch a float64 tensor of its shape.
 
-        NaN before the first ``tell()``. Waits for the device.
+        It is NaN before the first ``tell()``. Reading it waits for the device.
         """
         fitness = self._state.best_fitness
         return self._copy(fitness) if self.batch_shape else float(fitness)
@@ -482,14 +498,20 @@ class CrossEntropyMethod:
     def statistics(self) -> dict[str, float]:
         """Return the statistics of the last generation; waits for the device.
 
-        ``best_fitness`` is the best so far. ``generation_best``, ``elite_mean`` and
-        ``elite_threshold``, the worst elite, are those of the last generation. ``std_mean`` is
-        the mean of the standard deviation over the dimensions. All but ``std_mean`` are NaN
-        before the first generation. For a batch the best fitness is that of all problems, and
-        the others are means over the problems.
+        For a batch, ``best_fitness`` is the best of all problems, and the other values are
+        means over the problems.
+
+        Returns:
+            A dict with these values; all but ``std_mean`` are NaN before the first generation:
+
+            * ``best_fitness``: the best fitness of all generations.
+            * ``generation_best``: the best fitness of the last generation.
+            * ``elite_mean``, ``elite_threshold``: the mean and the worst fitness of its elites.
+            * ``std_mean``: the mean of the standard deviations of all parameters.
         """
         self._warn_of_failure()
         record = self.snapshot().record()
+        # The first slot is the generation, and the next five are these statistics.
         return {name: getattr(record, name) for name in record.__slots__[1:6]}
 
     def snapshot(
@@ -498,11 +520,16 @@ class CrossEntropyMethod:
         *,
         copied: bool = True,
     ) -> Snapshot:
-        """Return a snapshot of the current state, with metrics, and start its copy to the host.
+        """Return a snapshot of the current state, and start to copy it to the host.
 
-        On a CUDA device the copy is queued on the current stream, and reading it only waits for
-        earlier work. Without ``copied`` the copy starts with ``copy_to_host``, or the first
-        reading.
+        On a CUDA device the copy is queued on the current stream. Reading it later waits only
+        for work that was queued before.
+
+        Args:
+            evaluation: The last evaluation, whose metrics the snapshot includes. None: no
+                metrics.
+            copied: Whether the copy starts now. Otherwise ``copy_to_host`` or the first reading
+                starts it.
         """
         if self._snapshot is None or (evaluation is not None and evaluation.metrics):
             self._snapshot = Snapshot(self._generation, self._settings, self._state, evaluation)
@@ -511,12 +538,12 @@ class CrossEntropyMethod:
         return self._snapshot
 
     def rewind(self, snapshot: Snapshot) -> None:
-        """Restore the state of a snapshot of this search; waits for its copy only."""
+        """Restore the state of a snapshot of this search; waits only for its copy."""
         device = snapshot.state.distribution.device
         if (snapshot.settings, device) != (self._settings, self.device):
             got = f"{snapshot.settings} on {device}"
             raise ValueError(f"expected a snapshot of this search, got {got}")
-        table = self._state.variance_schedule  # it may be longer now than in the snapshot
+        table = self._state.variance_schedule  # It may be longer now than in the snapshot.
         self._adopt(snapshot.generation, snapshot.restored()._replace(variance_schedule=table))
 
     def stop(
@@ -525,16 +552,16 @@ class CrossEntropyMethod:
         target: float | None = None,
         budget: int | None = None,
     ) -> tuple[Reason, ...]:
-        """Return the reasons to stop a single search, an empty tuple if there are none.
+        """Return the reasons to stop a single search; an empty tuple if there are none.
 
-        A ``Reason`` is a string. Some reasons compare a generation with those of earlier calls:
-        call it after every generation, or every few. Waits for the device, and warns if every
-        candidate of the last generation failed.
+        Call it after every generation, or every few: some reasons compare the current
+        generation with those of earlier calls. A ``Reason`` is a string. The call waits for the
+        device, and warns if every candidate of the last generation failed.
 
         Args:
-            target: A fitness that is good enough, for the reason ``"target"``.
-            budget: The most evaluations. The reason ``"budget"`` says that another generation
-                would exceed it.
+            target: A fitness that is good enough. It gives the reason ``"target"``.
+            budget: The maximum number of evaluations. There is the reason ``"budget"`` if
+                another generation would exceed it.
         """
         if target is not None:
             target = check_real("target", target)
@@ -551,13 +578,19 @@ class CrossEntropyMethod:
         return reasons
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state from which a search resumes; waits.
+        """Return the state from which a search can resume; waits for the device.
 
-        It has ``settings``, which are compared on loading, ``generation``, and copies on the
-        CPU of the tensors of ``cem.core.state.State`` that a generation changes. If candidates
-        of an incomplete population were told, it also has ``told_candidates`` and
-        ``told_fitness``, and ``asked``, the number of candidates after which the next
-        ``ask(n)`` goes on.
+        Returns:
+            A dict with these values:
+
+            * ``settings``: the settings, which ``load_state_dict`` compares.
+            * ``generation``: the number of generations so far.
+            * copies on the CPU of all tensors of ``cem.core.state.State`` that a generation
+              changes.
+            * ``told_candidates`` and ``told_fitness``, only if a population is incomplete: its
+              candidates and their fitness.
+            * ``asked``, only with these: the number of candidates after which the next
+              ``ask(count)`` continues.
         """
         with self._lock:
             state = self.snapshot().state_dict()
@@ -565,8 +598,9 @@ class CrossEntropyMethod:
                 candidates, fitness = self._join_parts()
                 state["told_candidates"] = candidates.cpu()
                 state["told_fitness"] = fitness.cpu()
-                # Candidates that were asked for but not told are asked for again, if they are
-                # those after all that were told.
+                # If the told candidates are the first ones of this generation, a resumed search
+                # asks again for all others. Otherwise it continues after those that were asked
+                # for.
                 count = len(candidates)
                 is_in_order = self._drawn is not None and torch.equal(
                     candidates, self._drawn[:count]
@@ -575,21 +609,23 @@ class CrossEntropyMethod:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume bit for bit from a state of an optimizer with the same settings.
+        """Resume bit for bit from the state of an optimizer with the same settings.
 
-        On another device the bits of later samples may differ. Without evolution paths the
-        numbers of candidates and elites may differ from the saved ones. What ``stop`` remembers
-        is not part of a state. A search that was made without a seed takes that of the state.
+        On another device, later samples may differ in their last bits. Without evolution paths,
+        the numbers of candidates and elites may differ from the saved ones. The memory of
+        ``stop`` is not part of a state. An optimizer without a seed takes the seed of the
+        state.
 
         Raises:
             ValueError: If a part is missing, has another shape or dtype, or was saved under
-                other settings. No error changes the optimizer.
+                other settings. The optimizer is then unchanged.
         """
         settings = dict(self._settings)
         if self._takes_any_seed:
             settings["seed"] = state["settings"]["seed"]
         generation, loaded = load_state(state, settings, self._state)
         if settings["seed"] != self._settings["seed"]:
+            # The settings hold one number, or a list with one number per problem.
             seeds = np.array(settings["seed"], dtype=object).reshape(self.batch_shape)
             loaded = loaded._replace(seed=problem_seeds(seeds, self.batch_shape, self.device))
             self._seeds = tuple(seeds.reshape(-1).tolist())
@@ -617,25 +653,30 @@ class CrossEntropyMethod:
         )
 
     def _fail_unusable(self, candidates: Tensor, fitness: Tensor) -> Tensor:
-        """Return the fitness with NaN for candidates that are not finite.
+        """Return the fitness, with NaN for candidates that are not finite.
 
         Raises:
-            ValueError: If the column of a family has a number that is none of its values.
+            ValueError: If the column of a choice contains a number that is not the index of one
+                of its values.
         """
         first = self._state.settings.normal
         for family in self.config.families:
             columns = candidates[..., first : first + family.columns]
             first += family.columns
+            if not isinstance(family, OperatorFamily):
+                continue
+            _, num_values = family.rows  # the shape of the family's table of probabilities
             low, high = columns.aminmax()
-            if isinstance(family, OperatorFamily) and not (low >= 0 and high < family.rows[1]):
-                wanted = f"numbers from 0 to {family.rows[1] - 1} in the columns of {family}"
+            if not (low >= 0 and high < num_values):
+                wanted = f"numbers from 0 to {num_values - 1} in the columns of {family}"
                 raise ValueError(f"expected {wanted}, got {low:g} to {high:g}")
-        if math.isfinite(float(candidates.sum())):  # faster than to look at each number
+        # The sum is finite only if every number is: this is faster than a check of each number.
+        if math.isfinite(float(candidates.sum())):
             return fitness
         return torch.where(candidates.isfinite().all(-1), fitness.double(), math.nan)
 
     def _adopt(self, generation: int, state: State) -> None:
-        """Continue from a state, and forget what belongs to the generations before."""
+        """Continue from a state, and discard what belongs to earlier generations."""
         self._state = state
         self._generation = generation
         self._asked = 0
@@ -646,7 +687,7 @@ class CrossEntropyMethod:
         self._termination = None
 
     def _extend_variance_schedule(self, generations: int) -> None:
-        """Make sure that the device has the extra variance of the first ``generations``."""
+        """Extend the table of the extra variance to at least ``generations`` generations."""
         if self._variances is not None and generations > len(self._variances):
             self._variances = extend_table(self._variances, self.config.schedule, generations)
             table = doubles(self._variances, self.device)
@@ -663,15 +704,15 @@ class CrossEntropyMethod:
             )
 
     def _copy(self, tensor: Tensor) -> Any:
-        """Return a copy, which is an array if the first mean was one."""
+        """Return a copy of a tensor, as an array if the first mean was an array."""
         copy = tensor.clone()
         return copy.numpy() if self._numpy else copy
 
     def _describe(self) -> dict[str, Any]:
-        """Return the settings that a resumed search must share with the saved one.
+        """Return the settings that must be equal when a search resumes.
 
-        They are numbers, strings and lists for a JSON file. The number of elites is not one of
-        them: it may be another when a search resumes.
+        They are numbers, strings and lists, as JSON stores them. The number of elites is not
+        among them, because a resumed search may have another one.
         """
         bounds = bounds_of(self._state)  # low and high, or None
         settings = dict(vars(self.config))

@@ -1,4 +1,4 @@
-"""``CemSampler``: a search of named parameters as a sampler of the package optuna."""
+"""``CemSampler``: a sampler for the package optuna."""
 
 import hashlib
 import json
@@ -20,21 +20,21 @@ from cem.core.backend import mix_seed
 from cem.optimizer import CrossEntropyMethod
 from cem.space import Choice, Float, Int, Space
 
-_PART = 2_000  # characters of an attribute; some storages accept no more than 2,045
+_PART = 2_000  # the length of an attribute; some storages accept at most 2,045 characters
 
 
 class CemSampler(BaseSampler):
-    """Samples parameters like ``cem.minimize``, without restarts.
+    """Samples parameters by the method of ``cem.minimize``, without restarts.
 
-    The search has the parameters that all completed trials have. As soon as a population of
-    trials has ended, in any order, the next trial moves the distribution. A pruned trial counts
-    by its last intermediate value; a trial without a value has failed. A trial that ended
-    before it had all its parameters does not count. A candidate is a function of the
+    The search has the parameters that all completed trials share. As soon as a population of
+    trials has ended, in any order, the next trial moves the distribution. The value of a pruned
+    trial is its last intermediate value. A trial without a value has failed. A trial that ended
+    before all its parameters were sampled does not count. A candidate is a function of the
     distribution, the seed and the number of the trial.
 
-    The search is stored in attributes of the trials: workers share it, and a process that loads
-    the study continues it. Other parameters, ranges, direction or population are another
-    search.
+    The attributes of the trials store the search. Workers therefore share it, and a process
+    that loads the study continues it. A change of the parameters, their ranges, the direction
+    or the population starts another search.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class CemSampler(BaseSampler):
         population_size: int | None = None,
         seed: int | None = None,
     ) -> None:
-        """Set up.
+        """Create a sampler.
 
         Args:
-            n_startup_trials: How many trials are completed before the search begins.
-            independent_sampler: The sampler of these trials, and of parameters that not all
-                trials have. None: it draws at random.
+            n_startup_trials: The number of completed trials before the search starts.
+            independent_sampler: The sampler for these trials, and for parameters that not all
+                trials share. None: a ``RandomSampler``.
             population_size: The number of trials that move the distribution once, ``>= 2``.
                 None: the default of ``cem.minimize``.
-            seed: ``0 <= seed < 2**32``. None: a random one.
+            seed: The seed, ``0 <= seed < 2**32``. None: a random seed.
         """
         self._n_startup_trials = n_startup_trials
         self._population_size = population_size
@@ -62,11 +62,11 @@ class CemSampler(BaseSampler):
         self._shared = IntersectionSearchSpace()
 
     def reseed_rng(self) -> None:
-        """Reseed the independent sampler; the search takes the trial's number into its seed."""
+        """Reseed the independent sampler; the seed of the search depends on the trial."""
         self._independent_sampler.reseed_rng()
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Inform the independent sampler."""
+        """Call the same method of the independent sampler."""
         self._independent_sampler.before_trial(study, trial)
 
     def after_trial(
@@ -76,7 +76,7 @@ class CemSampler(BaseSampler):
         state: TrialState,
         values: Sequence[float] | None,
     ) -> None:
-        """Inform the independent sampler."""
+        """Call the same method of the independent sampler."""
         self._independent_sampler.after_trial(study, trial, state, values)
 
     def infer_relative_search_space(
@@ -84,7 +84,7 @@ class CemSampler(BaseSampler):
         study: Study,
         trial: FrozenTrial,
     ) -> dict[str, BaseDistribution]:
-        """Return the parameters of all completed trials, except those of a single value."""
+        """Return the parameters that all completed trials share and that can vary."""
         shared = self._shared.calculate(study)
         return {name: kind for name, kind in shared.items() if not kind.single()}
 
@@ -95,7 +95,7 @@ class CemSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Return a value of a parameter that is not searched."""
+        """Return a value of a parameter that is not part of the search."""
         self._raise_error_if_multi_objective(study)
         sampler = self._independent_sampler
         return sampler.sample_independent(study, trial, param_name, param_distribution)
@@ -106,16 +106,16 @@ class CemSampler(BaseSampler):
         trial: FrozenTrial,
         search_space: dict[str, BaseDistribution],
     ) -> dict[str, Any]:
-        """Return the values of the parameters for a new trial.
+        """Return the values of the searched parameters for a new trial.
 
-        Trials that have ended since the last call move the search first, a population at a
-        time, and the new trial stores the state. Before the search begins the result is empty:
-        Optuna then samples the parameters independently.
+        First, the trials that have ended since the last call move the search, one population
+        after another. The new trial stores the state of the search. Before the start of the
+        search the result is empty: Optuna then samples all parameters independently.
 
         Args:
             study: The study, with all trials so far.
             trial: The new trial.
-            search_space: Optuna's distributions of the parameters that are searched.
+            search_space: Optuna's distributions of the parameters of the search.
         """
         self._raise_error_if_multi_objective(study)
         trials = study.get_trials(deepcopy=False)
@@ -131,14 +131,15 @@ class CemSampler(BaseSampler):
             seed=mix_seed(self._seed, trial.number),
         )
         key = _storage_key(search, kinds)
-        pending, num_known = _load(search, key, trials)
+        pending, num_known = _load_latest(search, key, trials)
         ended: list[FrozenTrial] = []
         running: list[int] = []
-        # These trials have not moved the stored search yet.
+        # The stored search does not include these trials yet.
         new_trials = [trials[number] for number in pending] + trials[num_known:]
         for other in new_trials:
             if not other.state.is_finished():
                 running.append(other.number)
+            # Only trials of this search have its attribute.
             elif key in other.system_attrs and other.params.keys() >= kinds.keys():
                 ended.append(other)
         text = ""
@@ -155,10 +156,10 @@ class CemSampler(BaseSampler):
 
 
 def _storage_key(search: CrossEntropyMethod, kinds: Mapping[str, Any]) -> str:
-    """Return the attribute of trials that stores a search, a digest of all its settings.
+    """Return the name of the attribute that stores a search: a digest of its settings.
 
-    Seed and backend do not count: every trial has another seed, and workers on machines with
-    another backend share the search.
+    The digest excludes the seed, which differs between trials, and the backend, which may
+    differ between workers of the same search.
     """
     settings = {**search.state_dict()["settings"], "seed": None, "backend": None}
     identity = repr((kinds, search.population_size, settings))
@@ -172,13 +173,14 @@ def _tell(
     kinds: Mapping[str, Any],
     trials: Sequence[FrozenTrial],
 ) -> None:
-    """Move a search by a population of trials that have ended.
+    """Move a search by one population of trials.
 
     Args:
-        search: The search, of which a generation ends.
-        space: The parameters of the search by name.
-        kinds: Optuna's distributions of the same parameters.
-        trials: As many trials as a population has candidates. One without a value has failed.
+        search: The search.
+        space: The parameters of the search.
+        kinds: Optuna's distributions of these parameters, by name.
+        trials: The trials that have ended, one per candidate. A trial without a value has
+            failed.
     """
     candidates = []
     for trial in trials:
@@ -191,30 +193,41 @@ def _tell(
 def _store(study: Study, trial: FrozenTrial, key: str, generation: int, text: str) -> None:
     """Store a search in attributes of a trial, in parts that every storage accepts.
 
-    The attributes are ``key``, which is [generation, number of parts], and ``key:0``,
-    ``key:1`` and so on, the parts of the text. An empty text has no parts.
+    The attribute ``key`` is the pair [generation, number of parts]. The attributes ``key:0``,
+    ``key:1`` and so on are the parts of the text. An empty text has no parts.
+
+    Args:
+        study: The study.
+        trial: The trial.
+        key: The name of the attribute.
+        generation: The number of generations of the search.
+        text: The state as JSON; empty if this trial has not moved the search.
     """
     set_attribute: Any = partial(study._storage.set_trial_system_attr, trial._trial_id)
     parts = [text[first : first + _PART] for first in range(0, len(text), _PART)]
     for number, part in enumerate(parts):
         set_attribute(f"{key}:{number}", part)
+    # This attribute comes last: a trial that has it has all parts.
     set_attribute(key, [generation, len(parts)])
 
 
-def _load(
+def _load_latest(
     search: CrossEntropyMethod,
     key: str,
     trials: Sequence[FrozenTrial],
 ) -> tuple[list[int], int]:
-    """Load the latest state of a search that trials have stored, if there is one.
+    """Load the latest state of a search that a trial has stored, if there is one.
 
-    A trial that has moved the search has stored [generation, number of parts] as its attribute
-    ``key``, and the parts of a JSON text as ``key:0``, ``key:1`` and so on. A trial that has
-    not moved it has stored 0 parts.
+    See ``_store`` for the attributes. A trial that has not moved the search has stored 0 parts.
+
+    Args:
+        search: The search that gets the state.
+        key: The name of the attribute that stores it.
+        trials: All trials of the study.
 
     Returns:
-        The numbers of the trials before the state that it does not include, and the number of
-        trials when it was stored.
+        The numbers of older trials that the state does not include yet.
+        The number of trials when the state was stored.
     """
     stored: list[dict[str, Any]] = []
     for trial in trials:
@@ -223,6 +236,8 @@ def _load(
             stored.append(trial.system_attrs)
     if not stored:
         return [], 0
+    # The pairs (generation, number of parts) are compared: the greatest generation is the
+    # latest.
     latest = max(stored, key=lambda attributes: attributes[key])
     _, num_parts = latest[key]
     text = "".join(latest[f"{key}:{number}"] for number in range(num_parts))
@@ -236,9 +251,10 @@ def _load(
 
 
 def _parameter(kind: Any) -> Float | Int | Choice:
-    """Return the parameter of a space for a distribution of Optuna.
+    """Return the parameter of a space that represents a distribution of Optuna.
 
-    It is the index of a choice, or the number of steps.
+    A categorical distribution becomes a choice of indices, and one with steps becomes an
+    integer, the number of steps.
     """
     if isinstance(kind, CategoricalDistribution):
         return Choice(*range(len(kind.choices)))
@@ -253,7 +269,7 @@ def _has_steps(kind: Any) -> bool:
 
 
 def _to_optuna(kind: Any, value: Any) -> Any:
-    """Return the value of Optuna's distribution for the value of a parameter."""
+    """Convert a value of a parameter of the space to a value of Optuna's distribution."""
     if isinstance(kind, CategoricalDistribution):
         return kind.choices[value]
     if _has_steps(kind):
@@ -262,7 +278,7 @@ def _to_optuna(kind: Any, value: Any) -> Any:
 
 
 def _from_optuna(kind: Any, value: Any) -> Any:
-    """Return the value of a parameter for the nearest value of Optuna's distribution."""
+    """Convert a value of Optuna's distribution, clamped to its range, to one of the space."""
     if isinstance(kind, CategoricalDistribution):
         return kind.to_internal_repr(value)
     value = min(max(value, kind.low), kind.high)

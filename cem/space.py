@@ -1,8 +1,8 @@
-"""A space of named parameters: a dict whose values say what each parameter may be.
+"""A space of named parameters: a dict whose values are the types of the parameters.
 
-Every type of parameter knows how the numbers of its column become its values, and back:
-``value_of`` is for a single candidate, ``values_of`` for the column of a population,
-``number_of`` for the value of a first candidate.
+Every type of parameter converts between its values and the numbers of its column in a
+candidate: ``value_of`` converts the number of a single candidate, ``values_of`` the column of a
+population, and ``number_of`` a value back to its number.
 """
 
 import math
@@ -20,22 +20,22 @@ from cem.families import Categorical, Family, Permutation
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
 
-_ROUNDING = 1e-9  # of a step: an upper end that misses the grid by no more lies on it
+_ROUNDING = 1e-9  # the share of a step by which an end on the grid may miss it, by rounding
 
 
 class _Number:
-    """What ``Float`` and ``Int`` share: a column of the normal distribution, with a scale."""
+    """The base of ``Float`` and ``Int``, which have a column of the normal distribution."""
 
     low: float
     high: float
     log: bool
     step: float | None
     margin: ClassVar[float] = 0.0
-    """How far the range goes beyond its ends where a number is searched by its logarithm."""
+    """The distance by which a logarithmic range is extended at both ends."""
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The ends of the column: in steps, as logarithms, or as they are."""
+        """The ends of the column: numbers of steps, logarithms, or the values themselves."""
         if self.step is not None:
             return 0.0, float(round((self.high - self.low) / self.step))
         if self.log:
@@ -44,28 +44,28 @@ class _Number:
 
     @property
     def has_integers(self) -> bool:
-        """Whether the column has integers: numbers of steps, or the values themselves."""
+        """Whether the numbers of the column are integers: numbers of steps, or the values."""
         return self.step is not None or (isinstance(self, Int) and not self.log)
 
     def value_of(self, number: float) -> float:
-        """Return the value for a number of the column."""
+        """Return the value of the parameter for a number of its column."""
         value: float = self._rescale(number, math.exp)
         return min(max(value, self.low), self.high)
 
     def values_of(self, column: Any) -> Any:
-        """Return the values for a column, a tensor or an array of shape (N,)."""
+        """Return the values of the parameter for its column, a tensor or array, shape (N,)."""
         exp: Any = torch.exp if isinstance(column, Tensor) else np.exp
         return self._rescale(column, exp).clip(self.low, self.high)
 
     def number_of(self, name: str, value: Any) -> float:
-        """Return the number of the column for a value of the parameter of that name."""
+        """Return the number of the column for a value; ``name`` is for the error message."""
         check_real(name, value, self.low, self.high)
         if self.step is not None:
             return float(round((value - self.low) / self.step))
         return math.log(value) if self.log else float(value)
 
     def _rescale(self, number: Any, exp: Any) -> Any:
-        """Return the value of a number or a column; rounding may take it beyond an end."""
+        """Return the value for a number or a column; rounding may put it beyond an end."""
         if self.step is not None:
             return self.low + number * self.step
         return exp(number) if self.log else number
@@ -73,7 +73,7 @@ class _Number:
 
 @dataclass(frozen=True)
 class Float(_Number):
-    """A number in [low, high]; with ``log`` searched by its logarithm, with ``step`` on a grid.
+    """A number in [low, high], searched by its logarithm with ``log``, on a grid with ``step``.
 
     Examples:
         >>> from cem import Float, minimize
@@ -96,13 +96,14 @@ class Float(_Number):
             check_real("step", self.step, 0.0, open_low=True)
             if self.log:
                 raise ValueError(f"expected log or step, got both: {self!r}")
+            # The last point of the grid becomes the upper end.
             steps = int((self.high - self.low) / self.step + _ROUNDING)
             object.__setattr__(self, "high", min(self.low + steps * self.step, self.high))
 
 
 @dataclass(frozen=True)
 class Int(_Number):
-    """An integer in [low, high]; with ``log`` searched by its logarithm, and rounded.
+    """An integer in [low, high], searched by its logarithm with ``log``.
 
     Examples:
         >>> from cem import Int, minimize
@@ -115,7 +116,7 @@ class Int(_Number):
     high: int
     log: bool = False
     step: ClassVar[None] = None  # type: ignore[misc]
-    margin: ClassVar[float] = 0.5  # as much room for the ends as for other integers
+    margin: ClassVar[float] = 0.5  # The ends then have as much room as other integers.
 
     def __post_init__(self) -> None:
         check_flags(log=self.log)
@@ -123,17 +124,17 @@ class Int(_Number):
         check_integer("high", self.high, self.low, 2**52)
 
     def value_of(self, number: float) -> int:
-        """Return the value for a number of the column."""
+        """Return the value of the parameter for a number of its column."""
         return round(super().value_of(number))
 
     def values_of(self, column: Any) -> Any:
-        """Return the values for a column, int64, shape (N,)."""
+        """Return the values of the parameter for its column, int64, shape (N,)."""
         return as_int64(super().values_of(column).round())
 
 
 @dataclass(frozen=True, init=False)
 class Choice:
-    """One of some values of any kind, which have no order: ``Choice("relu", "gelu")``.
+    """One of several values of any type, without an order: ``Choice("relu", "gelu")``.
 
     Examples:
         >>> from cem import Choice, minimize
@@ -145,7 +146,7 @@ class Choice:
     values: tuple[Any, ...]
 
     def __init__(self, *values: Any) -> None:
-        """Set one or more different values; a single list, tuple, range or array holds them."""
+        """Set the values: several arguments, or one list, tuple, range or array of them."""
         # A single argument may be a container of the values.
         container = values[0] if len(values) == 1 else None
         if isinstance(container, (set, frozenset, dict, Iterator)):
@@ -157,31 +158,32 @@ class Choice:
             values = tuple(container)
         if not values:
             raise ValueError("expected one choice or more, got none")
-        object.__setattr__(self, "values", values)  # of a frozen dataclass
+        # The dataclass is frozen, which forbids a plain assignment.
+        object.__setattr__(self, "values", values)
+        # The index of a value that equals an earlier one is the index of that one.
         indices = [self.index(value) for value in values]
         if indices != list(range(len(values))):
-            # A value that has another index than its own equals the value there.
             raise ValueError(f"expected choices that differ, got {values!r}")
 
     def index(self, value: Any) -> int | None:
-        """Return the index of a value; of equal ones, such as 1 and True, by its type.
+        """Return the index of the first choice that equals a value, or None if none does.
 
-        It is the first index if there are several, and None if there is none.
+        Choices of the same type are preferred: 1 equals True, but both may be choices.
         """
         equal = [index for index, other in enumerate(self.values) if _is_equal(value, other)]
         same_type = [index for index in equal if type(self.values[index]) is type(value)]
         return next(iter(same_type or equal), None)
 
     def value_of(self, number: float) -> Any:
-        """Return the choice for a number of the column, its index."""
+        """Return the choice for a number of the column, which is its index."""
         return self.values[int(number)]
 
     def values_of(self, column: Any) -> Any:
-        """Return the indices of the choices of a column, int64, shape (N,)."""
+        """Return the column as int64, shape (N,): the indices of the choices."""
         return as_int64(column)
 
     def number_of(self, name: str, value: Any) -> int:
-        """Return the index of a choice for the parameter of that name."""
+        """Return the index of a choice; ``name`` is for the error message."""
         index = self.index(value)
         if index is None:
             raise ValueError(f"expected {name} out of {self.values}, got {value!r}")
@@ -202,34 +204,33 @@ class Bool(Choice):
         super().__init__(False, True)
 
     def values_of(self, column: Any) -> Any:
-        """Return the values for a column, bools, shape (N,)."""
+        """Return the values of the parameter for its column, bools, shape (N,)."""
         return column > 0
 
 
 class Space:
-    """The columns of a candidate that hold named parameters, and their values.
+    """The conversion between named parameters and the columns of a candidate.
 
-    Numbers come first, in the normal distribution, then choices, in one categorical family,
-    then permutations.
+    The first columns are numbers, which have a normal distribution. Choices come next, in one
+    categorical family, and then permutations.
 
     Attributes:
-        parameters: The parameters by name; those that are fixed have their value.
-        columns: The column of each parameter that is searched; for a permutation a slice.
-        mean, std, bounds: Those of the normal distribution, as ``minimize`` takes them.
-        discrete: The integers, and the families of the other columns, as ``CEMConfig`` takes
-            them.
+        parameters: The parameters by name. A fixed parameter is its value.
+        columns: The column of each parameter that is not fixed, by name; a slice of columns for
+            a permutation.
+        mean, std, bounds: The arguments of ``minimize`` for the numbers.
+        discrete: The arguments ``integers`` and ``families`` of ``CEMConfig``.
         dim: The number of columns.
     """
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        """Assign the columns of a candidate to the parameters.
+        """Assign columns of a candidate to the parameters.
 
-        Every number and choice has one column, and a permutation of n items has n. Numbers come
-        first, then choices, then permutations.
+        Every number and every choice has one column, and a permutation of n items has n.
 
         Args:
-            parameters: The parameters by name. A value that is not a parameter is fixed, and so
-                is a number with equal ends.
+            parameters: The parameters by name. A value that is not a type of parameter is
+                fixed, and so is a number whose ends are equal.
         """
         self.parameters = {name: _value_if_fixed(value) for name, value in parameters.items()}
         numbers = self._parameters_of(Float, Int)
@@ -238,10 +239,10 @@ class Space:
         if not (numbers or choices or permutations):
             expected = "Float, Int, Choice, Bool or Permutation in a dict of parameters"
             raise ValueError(f"expected {expected}, got {self.parameters!r}")
-        # Two arrays, which are empty if there are no numbers.
+        # ``low`` and ``high`` are two arrays, which are empty if there are no numbers.
         ends = [number.ends for number in numbers.values()]
         low, high = np.array(ends, dtype=float).reshape(-1, 2).T
-        # The search begins in the middle, and reaches both ends with two standard deviations.
+        # The search starts in the middle, and two standard deviations reach both ends.
         self.mean = (low + high) / 2
         self.std = (high - low) / 4
         self.bounds = list(zip(low, high, strict=True)) if numbers else None
@@ -260,7 +261,7 @@ class Space:
             self.dim += permutation.items
 
     def _parameters_of(self, *types: type) -> dict[str, Any]:
-        """Return the parameters of some types by name."""
+        """Return the parameters that are instances of ``types``, by name."""
         items = self.parameters.items()
         return {name: value for name, value in items if isinstance(value, types)}
 
@@ -273,19 +274,22 @@ class Space:
         std: Any,
         options: Mapping[str, Any],
     ) -> tuple[Any, Any, Any, dict[str, Any]]:
-        """Return the arguments of ``minimize`` as those of a search of vectors.
+        """Convert arguments of ``minimize`` for named parameters to those for vectors.
 
         Args:
             function: The objective, a function of the named parameters.
-            std: None, because the space chooses the standard deviation.
+            std: The first standard deviation, which must be None: the space chooses it.
             options: All options of the call.
 
         Returns:
-            The objective as a function of candidates, the first mean, the first standard
-            deviation, and the options, now with the bounds and config of the space.
+            The objective as a function of candidates.
+            The first mean.
+            The first standard deviation.
+            The options, with the bounds and config of the space.
 
         Raises:
-            TypeError: If an argument is given that only vectors have.
+            TypeError: If an argument is set that only works with vectors.
+            ValueError: If ``vectorize`` is True.
         """
         config = options["config"]
         vector_arguments = (std, options["bounds"], options["integers"])
@@ -297,11 +301,13 @@ class Space:
         vectorize = options["vectorize"]
         if vectorize not in (None, False, "loop"):
             raise ValueError(f"expected 'loop' or False for vectorize, got {vectorize!r}")
-        # The function gets either one candidate, or the columns of a population.
+        # The objective gets either a single candidate, or the columns of a population.
         by_column = vectorize is False and options["workers"] is None
         settings = self.settings(config)
-        mean = self.encode(options["x0"] or {})[: len(self.mean)]
+        num_numbers = len(self.mean)
+        mean = self.encode(options["x0"] or {})[:num_numbers]
         if torch.device(options["device"] or "cpu").type != "cpu":
+            # Arrays are on the CPU: on another device the mean has to be a tensor.
             mean = torch.from_numpy(mean)
         vector_options = {
             **options,
@@ -312,7 +318,7 @@ class Space:
         return Named(function, self, by_column), mean, settings["std"], vector_options
 
     def settings(self, config: CEMConfig | None = None) -> dict[str, Any]:
-        """Return mean, std, bounds and config for ``CrossEntropyMethod``."""
+        """Return the arguments mean, std, bounds and config of ``CrossEntropyMethod``."""
         if config is None:
             is_bounded = self.bounds is not None and not any(self.discrete["integers"])
             config = CEMConfig.chosen(self.dim, is_bounded)
@@ -320,9 +326,10 @@ class Space:
         return {"mean": self.mean, "std": self.std, "bounds": self.bounds, "config": config}
 
     def spread(self, std: Any) -> dict[str, float]:
-        """Return the standard deviation of numbers, and for others how uncertain they are.
+        """Return how uncertain each parameter is: for a number, its standard deviation.
 
-        ``std`` is that of a search, shape (dim,).
+        Args:
+            std: The standard deviation of a search, shape (dim,).
         """
         spreads = {}
         for name, column in self.columns.items():
@@ -331,7 +338,7 @@ class Space:
         return spreads
 
     def decode(self, x: Any) -> dict[str, Any]:
-        """Return the values of a candidate, shape (dim,), by parameter."""
+        """Return the values of a candidate, shape (dim,), by name, with fixed parameters."""
         row = x.tolist()
         values = dict(self.parameters)
         for name, column in self.columns.items():
@@ -339,14 +346,14 @@ class Space:
         return values
 
     def by_column(self, x: Any) -> dict[str, Any]:
-        """Return the values of a population by parameter.
+        """Return the values of a population by name.
 
         Args:
             x: The candidates, a tensor or an array of shape (N, dim).
 
         Returns:
-            For each parameter its values, shape (N,), or (N, n) for a permutation of n items. A
-            choice is given by its index. Integers are int64. Fixed parameters have their value.
+            The values of each parameter, shape (N,), or (N, n) for a permutation of n items. A
+            choice is its index. Integers are int64. A fixed parameter is its value.
         """
         values = dict(self.parameters)
         for name, column in self.columns.items():
@@ -354,13 +361,14 @@ class Space:
         return values
 
     def encode(self, values: Mapping[str, Any]) -> Any:
-        """Return a candidate, an array of shape (dim,), for the values of some parameters.
+        """Return a candidate, shape (dim,), with the given values of some parameters.
 
         Other numbers are in the middle of their range, other choices are the first one, and
         other permutations are the order 0, 1, 2, ...
 
         Raises:
-            ValueError: If a value is none of its parameter, or differs from a fixed one.
+            ValueError: If there is no parameter of a name, if a value is not possible for its
+                parameter, or if it differs from that of a fixed parameter.
         """
         x = np.zeros(self.dim)
         x[: len(self.mean)] = self.mean
@@ -370,7 +378,8 @@ class Space:
             if name not in self.parameters:
                 raise unknown_name("parameter", name, self.columns)
             parameter = self.parameters[name]
-            if name in self.columns:
+            is_fixed = name not in self.columns
+            if not is_fixed:
                 x[self.columns[name]] = parameter.number_of(name, value)
             elif not _is_equal(value, parameter):
                 expected = f"{name}={parameter!r}, which is fixed"
@@ -379,13 +388,13 @@ class Space:
 
 
 def _value_if_fixed(parameter: Any) -> Any:
-    """Return the only value of a number with equal ends, and anything else as it is."""
+    """Return the value of a number whose ends are equal, and anything else unchanged."""
     is_number = isinstance(parameter, (Float, Int))
     return parameter.low if is_number and parameter.low == parameter.high else parameter
 
 
 def _is_equal(value: Any, other: Any) -> bool:
-    """Return whether two values of any kind, such as arrays, are equal."""
+    """Return whether two values of any type, such as arrays, are equal."""
     try:
         same = value is other or value == other
         return same if isinstance(same, bool) else bool(np.all(same))
@@ -395,7 +404,7 @@ def _is_equal(value: Any, other: Any) -> bool:
 
 @dataclass(eq=False)
 class Named:
-    """A function of named parameters as a function of candidates.
+    """A function of candidates that calls a function of named parameters.
 
     It maps one candidate, or with ``by_column`` a population.
     """
@@ -405,6 +414,6 @@ class Named:
     by_column: bool
 
     def __call__(self, x: Any, *generation: Any) -> Any:
-        """Return the function's result for a candidate, (dim,), or a population, (N, dim)."""
+        """Return the result for a candidate, shape (dim,), or a population, shape (N, dim)."""
         values = self.space.by_column(x) if self.by_column else self.space.decode(x)
         return self.function(values, *generation)

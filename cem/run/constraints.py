@@ -283,13 +283,13 @@ class Constrained(CrossEntropyMethod):
             candidates[0] = self._copy(with_integers(self._state, first))
         return candidates
 
-    def tell(self, candidates: Any, fitness: Any, *, _are_asked: bool = False) -> None:
+    def tell(self, candidates: Any, fitness: Any, *, _check_candidates: bool = True) -> None:
         """Update the search with the objective's values, shape (N,), of a population (N, dim).
 
         The update ranks candidates by the augmented Lagrangian. The best candidate is the first
         by violation, then by whether it needs the tolerance, then by fitness. Values are
-        minimised here: those to maximise have their sign changed. ``_are_asked`` is that of
-        ``CrossEntropyMethod.tell``.
+        minimised here: those to maximise have their sign changed. ``_check_candidates`` is
+        that of ``CrossEntropyMethod.tell``.
         """
         values = self._sign * _numbers(fitness)
         g, is_equality = self._constraints(candidates)
@@ -309,7 +309,7 @@ class Constrained(CrossEntropyMethod):
         lagrangian = self._augmented(
             values, g, is_equality, violations, is_feasible, is_typical
         )
-        super().tell(candidates, self._sign * lagrangian, _are_asked=_are_asked)
+        super().tell(candidates, self._sign * lagrangian, _check_candidates=_check_candidates)
 
         index = np.lexsort((values, needs_tolerance, violations))[0]
         rank = (float(violations[index]), bool(needs_tolerance[index]), float(values[index]))

@@ -297,7 +297,7 @@ class Trainer:
             evaluated = evaluation.candidates
             if evaluated is None:
                 # The optimizer need not check what it drew itself.
-                optimizer.tell(candidates, evaluation.fitness, _are_asked=True)
+                optimizer.tell(candidates, evaluation.fitness, _check_candidates=False)
             else:
                 optimizer.tell(evaluated, evaluation.fitness)
         return [(optimizer.snapshot(evaluation, copied=False), began)]

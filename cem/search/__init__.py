@@ -1,7 +1,8 @@
 """``minimize`` and ``maximize``: a search with restarts in one call.
 
-Begin with `loop.py`. Before it `options.py` has what a call takes, and `plan.py` what is chosen
-from that; in it are `restarts.py` and `single.py`, one search; after it comes `result.py`.
+Begin with `loop.py`, which runs the searches. `options.py` defines the options of a call, and
+`plan.py` chooses what they leave open. `single.py` is one search, `restarts.py` chooses the
+next one, and `result.py` builds the result.
 """
 
 from cem.search.minimize import maximize, minimize

@@ -1,8 +1,9 @@
-"""A search that asks a model of the function which candidates are worth an evaluation.
+"""A search with a surrogate model, which chooses the candidates that are evaluated.
 
-N. Hansen, A Global Surrogate Assisted CMA-ES, GECCO 2019. The model ranks the population; the
-candidates that it ranks first are evaluated, until the ranks of model and function agree. The
-distribution then moves by the values of those and by the model's for all others.
+The model ranks the candidates of a population. The search evaluates them in this order until
+the ranks of the model and of the objective agree. All other candidates get the values that the
+model predicts, and the distribution moves: N. Hansen, A Global Surrogate Assisted CMA-ES, GECCO
+2019.
 """
 
 import math
@@ -29,23 +30,24 @@ from cem.search.history import EVALUATIONS
 from cem.search.plan import Plan, Start
 from cem.search.quadratic import QuadraticModel
 
-_AGREEMENT = 0.85  # Kendall's rank correlation from which on the model is trusted
-_COMPARED = 15  # the least number of the newest points by which it is measured
-_GROWTH = 1.5  # evaluations of a generation so far, if they were too few
-_DESCENT = 50  # the most evaluations of the descent, for each parameter
-_AFTER_STEP = 3.0  # the standard deviation beside the last step of a descent that goes on
-_NOISY = 1e-12  # the difference of two values of one point, as a share of them, that is noise
+_TRUSTED_CORRELATION = 0.85  # the least rank correlation (Kendall's) of a trusted model
+_MIN_COMPARED = 15  # at least so many of the newest points are ranked to measure it
+_GROWTH = 1.5  # the factor by which the evaluations of a generation grow, if they were too few
+_DESCENT_PER_DIM = 50  # the budget of the descent, in evaluations per parameter
+_STD_PER_STEP = 3.0  # the standard deviation after an unfinished descent, in last steps
+_NOISE = 1e-12  # two values of one point that differ by more, relative to them, are noisy
 
 
 class Problem:
-    """The function of a search as one to minimise.
+    """The objective of a search, as a function to minimise.
 
-    A candidate is what the function gets. With bounds the distribution moves in a space without
-    them, and a smooth map takes its points into the box; without bounds both are the same.
+    A candidate is an argument of the objective, and a point is its position in the search
+    space. With bounds by transform, a smooth map takes the points of an unbounded search space
+    into the box. Otherwise a point and its candidate are equal.
     """
 
     def __init__(self, optimizer: CrossEntropyMethod, evaluator: Evaluator) -> None:
-        """Take the optimizer's bounds, dtype and kind of candidates, and who evaluates them."""
+        """Use the bounds, dtype and array type of an optimizer, and an evaluator."""
         self.optimizer = optimizer
         self.workers = evaluator.workers
         self._evaluator = evaluator
@@ -53,11 +55,11 @@ class Problem:
         self._is_numpy = isinstance(optimizer.mean, np.ndarray)
 
     def points_of(self, candidates: Any) -> Any:
-        """Return candidates as points of the search space; both have shape (n, d), float64."""
+        """Return the points of candidates; both have shape (n, d) and dtype float64."""
         return self._map_by_bounds(out_of_box, candidates)
 
     def candidates_at(self, points: Any) -> Any:
-        """Return the candidates of points, (n, d), rounded to the dtype of the search."""
+        """Return the candidates of points, shape (n, d), rounded to the dtype of the search."""
         candidates = torch.from_numpy(self._map_by_bounds(into_box, points))
         candidates = candidates.to(self.optimizer.dtype)
         state = self.optimizer.state
@@ -67,16 +69,24 @@ class Problem:
         return with_integers(state, candidates).double().numpy()
 
     def as_population(self, candidates: Any) -> Any:
-        """Return candidates, (n, d), as the kind and dtype that the optimizer draws."""
+        """Return candidates, shape (n, d), in the array type and dtype of the optimizer."""
         population = torch.from_numpy(candidates).to(self.optimizer.dtype)
         return population.numpy() if self._is_numpy else population
 
     def evaluate(self, candidates: Any, generation: int, first_index: int) -> Any:
-        """Return the values to minimise of candidates, shape (n,), float64; NaN for a failure.
+        """Evaluate candidates, and return their values to minimise.
+
+        Args:
+            candidates: The candidates, shape (n, d).
+            generation: The number of the generation.
+            first_index: The index of the first candidate in the generation.
+
+        Returns:
+            The values, shape (n,), float64. NaN means that the candidate failed.
 
         Raises:
-            ValueError: If other candidates were evaluated in their place, of which the model
-                would not know.
+            ValueError: If the objective evaluated other candidates in their place. The model
+                would assign their values to the wrong points.
         """
         population = self.as_population(candidates)
         evaluation = self._evaluator(population, generation, first_index)
@@ -84,18 +94,18 @@ class Problem:
             raise ValueError(
                 "expected fitness alone for model='quadratic', got other candidates"
             )
-        return self.value_of(torch.as_tensor(evaluation.fitness).double().numpy())
+        return self.negate_if_maximizing(torch.as_tensor(evaluation.fitness).double().numpy())
 
     def path_of(self, known: Evaluations | None) -> list[tuple[Any, float]]:
-        """Return evaluations from before as points and their values to minimise."""
+        """Return known evaluations as pairs of a point and its value to minimise."""
         if known is None:
             return []
-        values = self.value_of(known.fitness)
+        values = self.negate_if_maximizing(known.fitness)
         values = np.where(np.isfinite(values), values, math.inf)
         return [*zip(self.points_of(known.candidates), values.tolist(), strict=True)]
 
-    def value_of(self, fitness: Any) -> Any:
-        """Return the value to minimise of a fitness, and the fitness of such a value."""
+    def negate_if_maximizing(self, fitness: Any) -> Any:
+        """Convert fitness to values to minimise, or such values back to fitness."""
         return self._sign * fitness
 
     def _map_by_bounds(self, map_points: Callable[..., Tensor], points: Any) -> Any:
@@ -108,13 +118,14 @@ class Problem:
 
 @dataclass
 class Generation:
-    """The candidates of a generation, of which some have been evaluated.
+    """The candidates of a generation, some of which have been evaluated.
 
     Attributes:
         number: The number of the generation.
         candidates: The candidates, shape (N, d).
-        points: The same as points of the search space.
-        values: Their values to minimise, shape (N,): NaN: not evaluated; infinity: failed.
+        points: Their points in the search space, shape (N, d).
+        values: Their values to minimise, shape (N,). NaN means that the candidate is not
+            evaluated yet, and infinity that it failed.
     """
 
     number: int
@@ -124,20 +135,20 @@ class Generation:
 
     @property
     def is_missing(self) -> Any:
-        """Which candidates have not been evaluated, flags of shape (N,)."""
+        """Flags of the candidates that have not been evaluated, shape (N,)."""
         return np.isnan(self.values)
 
     @property
     def has_value(self) -> Any:
-        """Which candidates have been evaluated with success, flags of shape (N,)."""
+        """Flags of the candidates that have been evaluated and did not fail, shape (N,)."""
         return np.isfinite(self.values)
 
 
 class ModelAssisted:
-    """An objective that evaluates the promising candidates of a population.
+    """An objective that evaluates only the promising candidates of a population.
 
     Attributes:
-        evaluations: The candidates that were evaluated.
+        evaluations: The number of evaluations so far.
     """
 
     def __init__(
@@ -147,14 +158,14 @@ class ModelAssisted:
         budget: int,
         path: Sequence[tuple[Any, float]],
     ) -> None:
-        """Begin a search.
+        """Add the known points to a new model.
 
         Args:
-            optimizer: The optimizer, at its start.
-            evaluator: Evaluates some candidates of a generation.
-            budget: The most evaluations.
-            path: Points of the search space that are known already, with their values. The
-                mean is the best one.
+            optimizer: The optimizer of the search, before its first generation.
+            evaluator: The evaluator of the promising candidates.
+            budget: The maximum number of evaluations.
+            path: The points that are known before the search, with their values to minimise.
+                The search starts at the best of them.
         """
         self.evaluations = 0
         self._problem = Problem(optimizer, evaluator)
@@ -165,17 +176,25 @@ class ModelAssisted:
             self._model.add(point, value)
 
     def restore(self, evaluated: Sequence[tuple[Any, float | None]]) -> None:
-        """Take up the candidates that a search had evaluated by its checkpoint."""
+        """Add the candidates that a resumed search had evaluated, with their fitness.
+
+        A fitness of None means that the candidate failed.
+        """
         self.evaluations = len(evaluated)
         for candidate, fitness in evaluated:
             point = self._problem.points_of(np.array([candidate]))[0]
-            value = math.nan if fitness is None else self._problem.value_of(fitness)
+            value = math.nan if fitness is None else self._problem.negate_if_maximizing(fitness)
             self._model.add(point, value)
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
-        """Return candidates with values of the function, or of the model, as fitness."""
+        """Return the fitness of a population, partly evaluated and partly predicted.
+
+        The model's minimum replaces one of the candidates. The returned evaluation therefore
+        contains the candidates, too.
+        """
+        # The values of a search that diverges may overflow.
         with np.errstate(over="ignore", invalid="ignore"):
-            population = self._begin(candidates, int(generation))
+            population = self._start_generation(candidates, int(generation))
             if self._model.is_fitted:
                 self._insert_minimum(population)
                 self._evaluate_until_trusted(population)
@@ -183,30 +202,37 @@ class ModelAssisted:
             else:
                 self._evaluate(population, len(population.values))
         return Evaluation(
-            torch.from_numpy(self._problem.value_of(population.values)),
+            torch.from_numpy(self._problem.negate_if_maximizing(population.values)),
             metrics={EVALUATIONS: self.evaluations},
             candidates=self._problem.as_population(population.candidates),
         )
 
-    def _begin(self, drawn: Any, number: int) -> Generation:
-        """Return a generation before its first evaluation, and fit the model for it."""
+    def _start_generation(self, drawn: Any, number: int) -> Generation:
+        """Fit the model for a generation, and return the generation without evaluations.
+
+        Args:
+            drawn: The candidates that the optimizer drew, shape (N, d).
+            number: The number of the generation.
+        """
         candidates = torch.as_tensor(drawn).double().numpy().copy()
         values = np.full(len(candidates), math.nan)
-        population = Generation(number, candidates, self._problem.points_of(candidates), values)
+        points = self._problem.points_of(candidates)
         if number == 0 and self._path:
-            # The start of the search is known, and one of its candidates.
-            population.points[0], values[0] = min(self._path, key=lambda pair: pair[1])
-            candidates[0] = self._problem.candidates_at(population.points[:1])[0]
+            # The search starts at the best known point. It replaces the first candidate, and
+            # its value needs no evaluation.
+            points[0], values[0] = min(self._path, key=lambda pair: pair[1])
+            candidates[0] = self._problem.candidates_at(points[:1])[0]
         state = self._problem.optimizer.state
         assert state.factor is not None, "a model needs a full covariance"
         center = state.distribution[MEAN].double().numpy()
-        self._model.fit(center, state.factor.double().numpy())
-        return population
+        self._model.fit(center, factor=state.factor.double().numpy())
+        return Generation(number, candidates, points, values)
 
     def _insert_minimum(self, population: Generation) -> None:
-        """Put the model's minimum in the place of the candidate that it predicts the worst.
+        """Replace the candidate with the worst prediction by the minimum of the model.
 
-        The minimum is sought within the radius that a candidate has on average.
+        The minimum is searched within sqrt(d) of the mean, in the model's coordinates. This is
+        the typical distance of a candidate.
         """
         predictions = self._model.predict(population.points)
         worst = int(np.argmax(np.where(population.is_missing, predictions, -math.inf)))
@@ -216,41 +242,50 @@ class ModelAssisted:
         population.points[worst] = self._problem.points_of(minimum)[0]
 
     def _evaluate_until_trusted(self, population: Generation) -> None:
-        """Evaluate more and more candidates, until the model ranks new points rightly."""
+        """Evaluate more and more candidates, until the model ranks the newest ones well."""
         size = len(population.values)
-        wanted = max(1, self._problem.workers)
+        target = max(1, self._problem.workers)
         while True:
-            self._evaluate(population, wanted)
-            if self.evaluations >= self._budget or wanted >= size:
+            self._evaluate(population, target)
+            if self.evaluations >= self._budget or target >= size:
                 return
-            count = int(population.has_value.sum())
-            compared = max(_COMPARED, min(int(1.2 * count), int(0.75 * size)))
-            if count and self._model.agreement(compared) >= _AGREEMENT:
+            num_valid = int(population.has_value.sum())
+            # As in Hansen (2019): 1.2 times the evaluations of this generation, but at most 3/4
+            # of a population, and at least 15. The oldest may be of earlier generations.
+            num_compared = max(_MIN_COMPARED, min(int(1.2 * num_valid), int(0.75 * size)))
+            if num_valid and self._model.agreement(num_compared) >= _TRUSTED_CORRELATION:
                 return
-            wanted = max(wanted + 1, math.ceil(_GROWTH * wanted))
+            target = max(target + 1, math.ceil(_GROWTH * target))
 
-    def _evaluate(self, population: Generation, wanted: int) -> None:
-        """Evaluate candidates, the best by the model first, until ``wanted`` of them are."""
+    def _evaluate(self, population: Generation, target: int) -> None:
+        """Evaluate candidates until ``target`` candidates of the population have values.
+
+        Candidates with better predictions are evaluated first. The budget may end this earlier.
+        """
         missing = np.flatnonzero(population.is_missing)
-        done = len(population.values) - len(missing)
-        count = min(wanted - done, self._budget - self.evaluations)
+        num_done = len(population.values) - len(missing)
+        count = min(target - num_done, self._budget - self.evaluations)
         if count <= 0:
             return
         if self._model.is_fitted:
             predictions = self._model.predict(population.points[missing])
             missing = missing[np.argsort(predictions, kind="stable")]
         chosen = missing[:count]
-        values = self._problem.evaluate(population.candidates[chosen], population.number, done)
+        candidates = population.candidates[chosen]
+        values = self._problem.evaluate(candidates, population.number, first_index=num_done)
         self.evaluations += len(chosen)
+        # NaN marks a failure here, but a missing evaluation in ``population.values``.
         population.values[chosen] = np.where(np.isnan(values), math.inf, values)
         for point, value in zip(population.points[chosen], values, strict=True):
             self._model.add(point, value)
 
     def _predict_others(self, population: Generation) -> None:
-        """Give candidates that were not evaluated the values of the model.
+        """Set the values of candidates that were not evaluated to the model's predictions.
 
-        These are shifted so that the model has the best value of this generation, and none of
-        them is better than that. If nothing succeeded, the best value of all is taken.
+        All predictions are shifted by the same amount, so that the best prediction of an
+        evaluated candidate equals the best value. No predicted value may be better than this
+        one. If every evaluation of the generation failed, the limit is the best value of all
+        generations, and nothing is shifted.
         """
         is_missing = population.is_missing
         if not is_missing.any():
@@ -261,28 +296,33 @@ class ModelAssisted:
         if has_value.any():
             best = population.values[has_value].min()
             predictions += best - predictions[has_value].min()
-        least = np.nextafter(best, math.inf)
-        population.values[is_missing] = np.maximum(predictions[is_missing], least)
+        limit = np.nextafter(best, math.inf)
+        population.values[is_missing] = np.maximum(predictions[is_missing], limit)
 
 
 class Walk:
-    """Evaluates points for a descent, until a stop is due or the target is reached.
+    """Evaluates points for a descent, until a stop is requested or the target is reached.
 
     Attributes:
-        evaluations: The points that were evaluated.
-        path: The point at which the target was reached, and its value; empty before that.
+        evaluations: The number of evaluations.
+        path: A list of one pair: the point at which the target was reached, and its value. It
+            is empty before that.
     """
 
     def __init__(self, problem: Problem, stop: StopRequest, target: float | None) -> None:
-        """Begin; ``target`` is a fitness, or None."""
+        """Set the target, a fitness that ends the descent; None: there is no target."""
         self.evaluations = 0
         self.path: list[tuple[Any, float]] = []
         self._problem = problem
         self._stop = stop
-        self._target = -math.inf if target is None else problem.value_of(target)
+        self._target = -math.inf if target is None else problem.negate_if_maximizing(target)
 
     def __call__(self, points: Any) -> Any:
-        """Return the values of points, shape (n, d); raise Interrupted at the end."""
+        """Return the values of points of shape (n, d).
+
+        Raises:
+            Interrupted: If a stop is requested, or one of the points reaches the target.
+        """
         self._stop.check()
         candidates = self._problem.candidates_at(points)
         values = self._problem.evaluate(candidates, 0, self.evaluations)
@@ -295,17 +335,20 @@ class Walk:
 
 
 def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> tuple[Plan, int]:
-    """Descend from the start of a plan, which then begins at the best point.
+    """Run a descent from the start of a plan.
 
-    The start is evaluated twice. If its values differ, or there is none, nothing else is done;
-    if they differ the plan goes on without a model. A plan without a model stays as it is.
+    A plan without a surrogate model is returned unchanged. Otherwise the start is evaluated
+    twice. If the two values differ, the objective is noisy: there is no descent, and the plan
+    is returned without a model. If the start has no finite value, there is no descent, either.
 
     Returns:
-        The plan of the first search, and the number of evaluations.
+        The plan of the first search, which starts at the best point of the descent.
+        The number of evaluations.
     """
     if not plan.uses_model:
         return plan, 0
-    optimizer = plan.build_optimizer(plan.start, plan.population_size, 0)
+    # This optimizer draws nothing: it converts candidates and points.
+    optimizer = plan.build_optimizer(plan.start, plan.population_size, seed=0)
     if plan.options["checkpoint"] is not None:
         _open_journal(plan, optimizer, evaluator)
     problem = Problem(optimizer, evaluator)
@@ -313,50 +356,72 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     walk = Walk(problem, stop, plan.termination_options["target"])
     mean = optimizer.state.distribution[MEAN].double().numpy()
     descent: Descent | None = None
+    # ``walk`` raises Interrupted to end the descent.
     with suppress(Interrupted):
-        first, second = walk(np.stack([mean, mean]))
-        if not math.isfinite(first):
+        value, second_value = walk(np.stack([mean, mean]))
+        if not math.isfinite(value):
             return plan, walk.evaluations
-        if abs(first - second) > _NOISY * max(abs(first), abs(second)):
+        if abs(value - second_value) > _NOISE * max(abs(value), abs(second_value)):
             return replace(plan, uses_model=False), walk.evaluations
-        width = optimizer.state.std.double().numpy()
-        if optimizer.state.integers is not None:
-            # Slopes say nothing about integers, which stay as they are.
-            width = np.where(optimizer.state.integers[0].isnan(), width, 0.0)
         precision = torch.finfo(optimizer.dtype).eps
-        descent = Descent(walk, mean, first, width, precision)
+        descent = Descent(walk, mean, value, _descent_width(optimizer), precision)
         with np.errstate(over="ignore", invalid="ignore"):
-            descent.run(min(plan.budget // 2, _DESCENT * len(mean)))
-    if stop.due[0]:
-        # The next call continues the descent, so that no search may be saved before its end.
+            descent.run(min(plan.budget // 2, _DESCENT_PER_DIM * len(mean)))
+    due, _ = stop.due
+    if due:
+        # A resumed call continues the descent. It must not find a search that was saved by
+        # this call, because that search starts too early.
         plan = replace(plan, options={**plan.options, "checkpoint": None})
+    # The point that reached the target is in ``walk.path`` alone, because of the exception.
     path = walk.path if descent is None else walk.path + descent.path
-    if not path:
-        return plan, walk.evaluations
-    path = [*plan.path, *path]
-    best, _ = min(path, key=lambda pair: pair[1])
-    start = problem.as_population(problem.candidates_at(best[None]))[0]
+    if path:
+        plan = replace(plan, path=[*plan.path, *path])
+        plan = replace(plan, start=_start_after(descent, plan, problem))
+    return plan, walk.evaluations
+
+
+def _descent_width(optimizer: CrossEntropyMethod) -> Any:
+    """Return the standard deviations of a search, but 0 for integers, shape (d,).
+
+    A descent follows slopes, which do not exist between integers. It keeps these constant.
+    """
+    width = optimizer.state.std.double().numpy()
+    if optimizer.state.integers is not None:
+        is_real = optimizer.state.integers[0].isnan()
+        width = np.where(is_real, width, 0.0)
+    return width
+
+
+def _start_after(descent: Descent | None, plan: Plan, problem: Problem) -> Start:
+    """Return the start of the first search: the best point of ``plan.path``.
+
+    The search is narrower than the plan's start, unless parameters are integers.
+    """
+    best_point, _ = min(plan.path, key=lambda pair: pair[1])
+    mean = problem.as_population(problem.candidates_at(best_point[None]))[0]
     std = as_real("std", plan.start.std)
-    if not plan.config.integers_of(len(mean)):
+    if not plan.config.integers_of(len(best_point)):
         std = std * _share_of_std(descent)
-    return replace(plan, start=Start(start, std), path=path), walk.evaluations
+    return Start(mean, std)
 
 
 def _share_of_std(descent: Descent | None) -> float:
-    """Return how wide the search after a descent is, as a share of the first width.
+    """Return the standard deviation of the search after a descent, relative to the first one.
 
-    A descent that the budget ended would have gone on by steps like its last one. About its end
-    candidates are searched within a sphere whose radius is the first standard deviation.
+    If the budget ended the descent, it would have continued with steps like its last one: the
+    standard deviation is three such steps. If the descent reached a minimum, candidates are
+    drawn around it, at a typical distance of one first standard deviation.
     """
     if descent is None or descent.last_length == 0:
         return 1.0
     if descent.is_unfinished:
-        return min(1.0, _AFTER_STEP * descent.last_length)
-    return 1 / math.sqrt(len(descent.path[0][0]))
+        return min(1.0, _STD_PER_STEP * descent.last_length)
+    num_parameters = len(descent.path[0][0])
+    return 1 / math.sqrt(num_parameters)
 
 
 def _open_journal(plan: Plan, optimizer: CrossEntropyMethod, evaluator: Evaluator) -> None:
-    """Let a call that is repeated take the evaluations of its descent from a file."""
+    """Open the journal of the descent, from which a resumed call reads its evaluations."""
     folder = Path(plan.options["checkpoint"])
     folder.mkdir(parents=True, exist_ok=True)
     search = {

@@ -1,9 +1,10 @@
-"""A descent by a quasi-Newton method: what a smooth function is worth the first evaluations.
+"""A quasi-Newton descent, which precedes the search if the function may be smooth.
 
-BFGS with forward differences and damping: J. Nocedal and S. Wright, Numerical Optimization,
-chapters 6 and 18 (procedure 18.2). The units of parameters are in the ratios of their standard
-deviations, and have the geometric mean 1. In these units the curvature is at first 1 in every
-direction. The first trial of a step is no longer than the standard deviation in any parameter.
+The method is damped BFGS with forward differences: J. Nocedal and S. Wright, Numerical
+Optimization, chapters 6 and 18 (procedure 18.2). Gradients, steps and the curvature are in
+scaled units: one unit of a parameter is proportional to its standard deviation, and the
+geometric mean of all units is 1. In these units the first curvature is the identity matrix. No
+parameter changes by more than its standard deviation in the first trial of a step.
 """
 
 import math
@@ -13,25 +14,26 @@ from typing import Any
 import numpy as np
 
 Path = list[tuple[Any, float]]
-"""Points that were tried, and their values."""
+"""Pairs of a point and its value, in the order in which they were evaluated."""
 
-_LEAST_DECREASE = 1e-4  # of the decrease that the slope promises (Armijo)
-_SHORTEST, _LONGEST = 0.1, 0.5  # a step that was too long becomes as much shorter
-_FARTHEST = 2.0  # a good trial may be followed by one that is as many times as long
-_WORTHWHILE = 1.1  # the decrease that such a trial has to promise, beside that of the good one
-_MOST_TRIALS = 12  # of step lengths
+_SUFFICIENT_DECREASE = 1e-4  # the least share of the predicted decrease (Armijo)
+_MIN_SHRINK, _MAX_SHRINK = 0.1, 0.5  # the range of the factor that shortens a rejected step
+_MAX_EXTENSION = 2.0  # the longest second trial after a good one, in units of its step
+_MIN_GAIN = 1.1  # the predicted decrease of a second trial, relative to that of the good one
+_MAX_TRIALS = 12  # trials of one line search
 _DAMPING = 0.2
-_FLAT = 1e-11  # a slope that is negligible beside the value
+_FLAT = 1e-11  # the largest gradient that counts as 0, relative to the value
 
 
 class Descent:
     """A descent from one point.
 
     Attributes:
-        path: Every step that was tried and its value, but not the points of differences.
-        is_unfinished: Whether the budget ended the descent, and not a lack of progress.
-        last_length: The length of the last step, the root mean square over the parameters in
-            units of their width; 0 before the first.
+        path: The start and every trial, with their values. Points that were evaluated for the
+            gradient are not included.
+        is_unfinished: Whether the budget ended the descent, rather than a lack of progress.
+        last_length: The length of the last accepted step: the root mean square of its changes,
+            each divided by the width of the parameter. It is 0 before the first step.
     """
 
     def __init__(
@@ -42,26 +44,29 @@ class Descent:
         width: Any,
         precision: float = 2.0**-52,
     ) -> None:
-        """Begin at a point.
+        """Prepare a descent from a point that has been evaluated.
 
         Args:
             evaluate: Maps points, shape (n, d), to their values, shape (n,).
-            start: The point, shape (d,).
-            value: Its value, a finite number.
-            width: The standard deviation of each parameter, shape (d,); 0: it is constant.
+            start: The first point, shape (d,).
+            value: The value of the first point, a finite number.
+            width: The standard deviation of each parameter, shape (d,). A parameter whose width
+                is 0 is constant.
             precision: The relative precision of points and values.
         """
         self.path: Path = [(np.array(start, dtype=np.float64), value)]
         self.is_unfinished = True
         self.last_length = 0.0
         self._evaluate = evaluate
-        self._difference = math.sqrt(precision)  # as a share of a parameter
+        # The best relative step of a forward difference is the root of the precision.
+        self._relative_difference = math.sqrt(precision)
         self._width = width
         self._is_free = width > 0
         self._mean_width = 1.0
         if self._is_free.any():
             self._mean_width = math.exp(np.log(width[self._is_free]).mean())
-        # The unit of each parameter. Gradients, steps and the curvature are in these units.
+        # The scaled unit of each parameter. Gradients, steps and the curvature are in these
+        # units.
         self._scale = np.where(self._is_free, width / self._mean_width, 1.0)
         self._curvature = np.eye(len(start))
         self._x, self._value = self.path[0]
@@ -69,47 +74,52 @@ class Descent:
         self._last_gradient: Any = None
 
     def run(self, budget: int) -> None:
-        """Descend until no step improves the value, or the evaluations are used up."""
+        """Descend until no step improves the value, or ``budget`` evaluations are used up."""
         if not self._is_free.any():
             self.is_unfinished = False
             return
-        left = budget
-        while left > len(self._x):
+        remaining = budget
+        # A gradient takes up to d evaluations, and the step at least one.
+        while remaining > len(self._x):
             gradient = self._gradient()
-            left -= int(self._is_free.sum())
+            remaining -= int(self._is_free.sum())
             step = self._choose_step(gradient)
             if step is None:
                 self.is_unfinished = False
                 return
-            number_before = len(self.path)
-            is_better = self._search_along(step, float(step @ gradient), left)
-            left -= len(self.path) - number_before
+            slope = float(step @ gradient)
+            length_before = len(self.path)
+            is_better = self._search_along(step, slope, max_trials=remaining)
+            num_trials = len(self.path) - length_before
+            remaining -= num_trials
             if not is_better:
-                self.is_unfinished = left <= 0
+                self.is_unfinished = remaining <= 0
                 return
-            self._last_x, self._last_gradient = self._x, gradient
+            self._last_gradient = gradient
+            self._last_x = self._x
             self._x, self._value = self.path[-1]
             relative_step = (self._x - self._last_x)[self._is_free] / self._width[self._is_free]
             self.last_length = float(np.sqrt(np.mean(relative_step**2)))
 
     def _gradient(self) -> Any:
-        """Return the gradient by forward differences; all of its points are evaluated at once.
+        """Return the gradient by forward differences, shape (d,), in scaled units.
 
-        It is 0 for the parameters that are constant.
+        One call evaluates all points. The gradient is 0 for constant parameters.
         """
-        wanted = np.flatnonzero(self._is_free)
-        steps = self._difference * np.maximum(self._scale, np.abs(self._x))
-        points = self._x + np.diag(steps)[wanted]
-        widths = points[np.arange(len(wanted)), wanted] - self._x[wanted]  # as rounded
-        slopes = (np.asarray(self._evaluate(points)) - self._value) / widths
+        free = np.flatnonzero(self._is_free)
+        steps = self._relative_difference * np.maximum(self._scale, np.abs(self._x))
+        points = self._x + np.diag(steps)[free]
+        # The difference of the rounded points, which is not exactly the step.
+        differences = points[np.arange(len(free)), free] - self._x[free]
+        slopes = (np.asarray(self._evaluate(points)) - self._value) / differences
         gradient = np.zeros(len(self._x))
-        gradient[wanted] = self._scale[wanted] * slopes
+        gradient[free] = self._scale[free] * slopes
         return gradient
 
     def _choose_step(self, gradient: Any) -> Any:
-        """Return the step to the minimum that the curvature predicts, shape (d,), or None.
+        """Return the quasi-Newton step in scaled units, shape (d,), or None to end the descent.
 
-        None means that there is no way down: the slope is negligible, or not finite.
+        The result is None if the gradient is negligible, or if a number is not finite.
         """
         if not np.isfinite(gradient).all() or not math.isfinite(self._value):
             return None
@@ -121,64 +131,75 @@ class Descent:
             self._curvature = _update_curvature(self._curvature, last_step, change)
         try:
             step = -np.linalg.solve(self._curvature, gradient)
-        except np.linalg.LinAlgError:  # a function without a minimum has lost all curvature
+        except np.linalg.LinAlgError:
+            # Rounding has made the curvature singular: the function may have no minimum.
             return None
-        if not step @ gradient < 0:
+        is_descent = step @ gradient < 0
+        if not is_descent:
             step = -gradient
         if not np.isfinite(step).all():
             return None
+        # No parameter moves by more than its standard deviation, which is the mean width in
+        # scaled units.
         return step / max(1.0, np.abs(step).max() / self._mean_width)
 
-    def _search_along(self, step: Any, slope: float, left: int) -> bool:
-        """Try a step, and shorter ones; return whether one decreased the value enough.
+    def _search_along(self, step: Any, slope: float, max_trials: int) -> bool:
+        """Try a step and then shorter ones, until one decreases the value enough.
 
-        If the parabola through the value, the slope and that trial has a much lower minimum,
-        this minimum is tried, too.
+        After such a trial, the parabola through the current value, the slope and the trial is
+        minimised. Its minimum is tried, too, if it promises a value that is much lower.
 
         Args:
-            step: The first step that is tried, shape (d,).
-            slope: The change of the value that the gradient predicts for it, below 0.
-            left: The most trials.
+            step: The first step to try, shape (d,), in scaled units.
+            slope: The change of the value for ``step`` by the gradient, a negative number.
+            max_trials: The maximum number of trials.
+
+        Returns:
+            Whether a trial decreased the value enough. The best trial is then the last of the
+            path.
         """
-        share = 1.0
-        for number in range(1, min(_MOST_TRIALS, left) + 1):
+        share = 1.0  # of the first step
+        for number in range(1, min(_MAX_TRIALS, max_trials) + 1):
             value = self._try(share * step)
-            # The parabola's minimum is at ``ratio`` times the step that was tried.
+            # With t the length in units of the trial, the parabola is
+            #     self._value + share * slope * t + excess * t^2
+            # and its minimum is at t = ratio.
             excess = value - self._value - share * slope
             has_minimum = math.isfinite(excess) and excess > 0
             ratio = -share * slope / (2 * excess) if has_minimum else 0.0
-            if value < self._value and value <= self._value + _LEAST_DECREASE * share * slope:
-                ratio = min(ratio, _FARTHEST)
-                promised = -ratio * (share * slope + ratio * excess)
-                is_worthwhile = promised > _WORTHWHILE * (self._value - value)
-                if is_worthwhile and number < left:
+            limit = self._value + _SUFFICIENT_DECREASE * share * slope
+            if value < self._value and value <= limit:
+                ratio = min(ratio, _MAX_EXTENSION)
+                predicted_decrease = -ratio * (share * slope + ratio * excess)
+                is_worthwhile = predicted_decrease > _MIN_GAIN * (self._value - value)
+                if is_worthwhile and number < max_trials:
                     self._try(ratio * share * step)
-                    self._put_best_last()
+                    self._put_better_last()
                 return True
-            share *= min(_LONGEST, max(_SHORTEST, ratio))
+            share *= min(_MAX_SHRINK, max(_MIN_SHRINK, ratio))
         return False
 
     def _try(self, step: Any) -> float:
-        """Evaluate the point that a step leads to, and return its value."""
+        """Evaluate the point after a step, add it to the path, and return its value."""
         point = self._x + self._scale * step
         value = float(self._evaluate(point[None])[0])
         self.path.append((point, value))
         return value
 
-    def _put_best_last(self) -> None:
-        """Order the last two points of the path so that the better one is the last."""
-        before, last = self.path[-2:]
-        if not last[1] < before[1]:
-            self.path[-2:] = [last, before]
+    def _put_better_last(self) -> None:
+        """Order the last two points of the path so that the better one comes last."""
+        (_, value_before), (_, last_value) = self.path[-2:]
+        if not last_value < value_before:
+            self.path[-2:] = reversed(self.path[-2:])
 
 
 def _update_curvature(curvature: Any, step: Any, change: Any) -> Any:
-    """Return the next approximation of the Hessian, by a damped update of BFGS.
+    """Return the next approximation of the Hessian by the damped BFGS update.
 
     Args:
         curvature: The approximation so far, positive definite, shape (d, d).
         step: The last step, shape (d,).
-        change: By how much it changed the gradient, shape (d,).
+        change: The change of the gradient over this step, shape (d,).
     """
     image = curvature @ step
     expected = step @ image

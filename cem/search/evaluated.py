@@ -1,13 +1,14 @@
-"""Points that were evaluated before: where a search begins, and what its model knows.
+"""Points that were evaluated before the call: they determine the start of the search.
 
-A search begins at the weighted mean m of the better half of the points, and is as wide as these
-are about it. With the weights w_i of CMA-ES by rank, and the standard deviation s of the call,
+The first mean is the weighted mean m of the better half of the points x_i. The first standard
+deviation is their weighted deviation from it. With the rank weights w_i of CMA-ES and the
+standard deviation s of the call,
 
     std^2 = sum of w_i (x_i - m)^2 + (0.1 s)^2
 
-By the second term a search can leave points that lie close together. It is that of M. Nomura
-et al., Warm Starting CMA-ES for Hyperparameter Optimization, AAAI 2021, who take the best tenth
-of the points.
+The second term lets the search leave points that lie close together. The method is that of M.
+Nomura et al., Warm Starting CMA-ES for Hyperparameter Optimization, AAAI 2021, who use the best
+tenth of the points.
 """
 
 import math
@@ -26,21 +27,24 @@ from cem.run.journal import read_evaluations
 from cem.space import Float, Int, Space
 
 _FORMS = "a pair (X, y), a Result, a study of Optuna, the path of a journal, or a list of these"
-_BETTER = 0.5  # the share of the points that count for the start
-_LEAST_WIDTH = 0.1  # of the standard deviation of the call
+_BETTER = 0.5  # the share of the points that determine the start
+_LEAST_WIDTH = 0.1  # the least standard deviation, relative to that of the call
 
 
 class Evaluations(NamedTuple):
-    """Candidates that were evaluated, shape (n, dim), and their fitness, shape (n,), float64.
+    """Candidates that were evaluated, and their fitness.
 
-    The fitness of a candidate that failed is not finite.
+    Attributes:
+        candidates: The candidates, shape (n, dim).
+        fitness: Their fitness, shape (n,), float64. The candidates whose fitness is not finite
+            have failed.
     """
 
     candidates: Any
     fitness: Any
 
     def numbers(self, count: int) -> "Evaluations":
-        """Return the first columns of the candidates, with the same fitness."""
+        """Return the evaluations with the first ``count`` columns of the candidates only."""
         size = self.candidates.shape[1]
         if size < count:
             raise ValueError(
@@ -49,7 +53,12 @@ class Evaluations(NamedTuple):
         return Evaluations(self.candidates[:, :count], self.fitness)
 
     def if_feasible(self, constraints: Constraints) -> "Evaluations":
-        """Return the same candidates; those that violate a constraint have no fitness."""
+        """Return the evaluations with NaN as the fitness of infeasible candidates.
+
+        Raises:
+            ValueError: If every candidate violates a constraint.
+        """
+        # The constraints are g <= 0, or g = 0 in the columns of ``is_equality``.
         g, is_equality = constraints(self.candidates)
         violation = np.where(is_equality, abs(g), g).max(axis=1, initial=0.0)
         is_feasible = violation <= constraints.tolerance
@@ -62,12 +71,17 @@ class Evaluations(NamedTuple):
         return int(self.ranking(maximize)[0])
 
     def mean_and_std(self, maximize: bool, std: Any) -> tuple[Any, Any]:
-        """Return where a search begins: mean and standard deviation, shapes (dim,).
+        """Return the mean and the standard deviation of a search that starts at these points.
+
+        Both have shape (dim,). The formula is in the docstring of the module.
 
         Args:
             maximize: Whether a greater fitness is better.
-            std: The standard deviation of a search that knows no points. None: that of all
-                these points.
+            std: The standard deviation of the call, s in the formula. None: the standard
+                deviation of all points.
+
+        Raises:
+            ValueError: If ``std`` is None, and all points agree in a parameter.
         """
         ranking = self.ranking(maximize)
         if std is None:
@@ -79,16 +93,17 @@ class Evaluations(NamedTuple):
                 )
         std = np.asarray(std, dtype=np.float64)
         count = math.ceil(_BETTER * len(ranking))
+        better = self.candidates[ranking[:count]]
+        # The weights of CMA-ES decrease with the logarithm of the rank.
         weights = math.log(count + 0.5) - np.log(np.arange(1, count + 1))
         weights /= weights.sum()
-        better = self.candidates[ranking[:count]]
-        # Rounding must not put the mean outside the bounds.
+        # Rounding errors must not move the mean out of the bounds.
         mean = np.clip(weights @ better, better.min(0), better.max(0))
         variance = weights @ (better - mean) ** 2
         return mean, np.sqrt(variance + (_LEAST_WIDTH * std) ** 2)
 
     def ranking(self, maximize: bool) -> Any:
-        """Return the indices of the candidates with a value, the fittest first."""
+        """Return the indices of the candidates with finite fitness, the fittest first."""
         is_known = np.isfinite(self.fitness)
         order = np.argsort(-self.fitness if maximize else self.fitness, kind="stable")
         return order[is_known[order]]
@@ -97,67 +112,87 @@ class Evaluations(NamedTuple):
 def read_evaluated(
     source: Any, space: Space | None, bounds: Any, integers: Any, maximize: bool
 ) -> Evaluations:
-    """Return the evaluations of a source, or of a list of sources, as candidates.
+    """Return the evaluations of the option ``evaluated``.
 
-    Points outside the bounds, or between integers or steps, are left out, with a warning.
+    Points that the search cannot reach are left out, with a warning: those outside the bounds,
+    and those between two integers or steps.
 
     Args:
         source: A pair of points and their values, a ``Result``, a study of Optuna, the path of
-            a journal or of the folder of a ``checkpoint``, or a list of these.
+            a journal or of a checkpoint folder, or a list of these.
         space: The named parameters; None: points are vectors.
-        bounds: The bounds of the candidates' numbers, or None.
-        integers: The integers of vectors, as in ``CEMConfig``, or None.
-        maximize: Whether a greater value is better in the search.
+        bounds: The bounds of the call, or None.
+        integers: The integer parameters of vectors, as in ``CEMConfig``, or None.
+        maximize: Whether the search maximises.
 
     Raises:
-        TypeError: If a source is none of these.
-        ValueError: If points have another shape or parameters than the search, or all of them
-            lie outside the bounds.
+        TypeError: If a source has another type.
+        ValueError: If the points have other parameters than the search, if it cannot reach any
+            of them, or if all of them failed.
     """
     sources = source if isinstance(source, list) else [source]
     parts = [_read_source(part, space, maximize) for part in sources]
-    dims = {candidates.shape[1] for candidates, _ in parts if len(candidates)}
-    if len(dims) != 1:
-        raise ValueError(f"expected evaluated points of one size, got the sizes {sorted(dims)}")
+    sizes = {part.candidates.shape[1] for part in parts if len(part.candidates)}
+    if len(sizes) != 1:
+        raise ValueError(f"expected evaluated points of one size, got sizes {sorted(sizes)}")
     parts = [part for part in parts if len(part.fitness)]
     candidates = np.concatenate([part.candidates for part in parts])
     fitness = np.concatenate([part.fitness for part in parts])
-    is_inside = np.isfinite(candidates).all(1)
-    if bounds is not None:
-        low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
-        numbers = candidates[:, : low.size] if low.ndim else candidates
-        is_inside &= ((numbers >= low) & (numbers <= high)).all(1)
-    if space is None and integers is not None:
-        columns = CEMConfig(integers=integers).integers_of(candidates.shape[1])
-        is_inside &= (candidates[:, columns] == np.round(candidates[:, columns])).all(1)
-    if not is_inside.any():
+    if space is not None:
+        integers = None  # ``encode_points`` has set points between integers to NaN.
+    is_reachable = _are_reachable(candidates, bounds, integers)
+    if not is_reachable.any():
         raise ValueError(
             f"expected evaluated points within the bounds, on integers and steps, got none of "
             f"{len(fitness)}"
         )
-    if not is_inside.all():
+    if not is_reachable.all():
         warnings.warn(
-            f"{(~is_inside).sum()} of {len(fitness)} evaluated points are outside the bounds, "
-            "or between integers or steps",
+            f"{(~is_reachable).sum()} of {len(fitness)} evaluated points are outside the "
+            "bounds, or between integers or steps",
             RuntimeWarning,
             stacklevel=outside(),
         )
-    fitness = fitness[is_inside]
+    fitness = fitness[is_reachable]
     if not np.isfinite(fitness).any():
         raise ValueError(
             f"expected evaluated points with a value, got {len(fitness)} that failed"
         )
-    return Evaluations(candidates[is_inside], fitness)
+    return Evaluations(candidates[is_reachable], fitness)
+
+
+def _are_reachable(candidates: Any, bounds: Any, integers: Any) -> Any:
+    """Return flags of the candidates that a search can reach, shape (n,).
+
+    A candidate is reachable if it is finite, within the bounds, and an integer where the search
+    has integers.
+    """
+    is_reachable = np.isfinite(candidates).all(1)
+    if bounds is not None:
+        low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
+        # Bounds are two numbers for all columns, or belong to the first columns.
+        bounded = candidates[:, : low.size] if low.ndim else candidates
+        is_reachable &= ((bounded >= low) & (bounded <= high)).all(1)
+    if integers is not None:
+        columns = CEMConfig(integers=integers).integers_of(candidates.shape[1])
+        is_reachable &= (candidates[:, columns] == np.round(candidates[:, columns])).all(1)
+    return is_reachable
 
 
 def _read_source(source: Any, space: Space | None, maximize: bool) -> Evaluations:
-    """Return the evaluations of one source."""
+    """Return the evaluations of a single source, which is not a list.
+
+    Raises:
+        TypeError: If the source has another type than those of ``read_evaluated``.
+        ValueError: If the source was optimised in the other direction, or does not have one
+            value per point.
+    """
     if isinstance(source, (str, Path)):
         return _read_journals(Path(source), space)
-    if hasattr(source, "trials"):
+    if hasattr(source, "trials"):  # a study of Optuna
         points, values = _read_study(source, space)
         _check_direction("study", source.directions[0].name == "MAXIMIZE", maximize)
-    elif hasattr(type(source), "evaluated"):
+    elif hasattr(type(source), "evaluated"):  # a ``Result``
         _check_direction("result", source._maximize, maximize)
         points, values = source.evaluated
     elif isinstance(source, tuple) and len(source) == 2:
@@ -165,7 +200,8 @@ def _read_source(source: Any, space: Space | None, maximize: bool) -> Evaluation
     else:
         raise TypeError(f"expected {_FORMS} for evaluated, got {source!r}")
     candidates = encode_points(points, space)
-    if hasattr(values, "to_numpy"):  # a Series, whose index may be any
+    if hasattr(values, "to_numpy"):
+        # ``as_real`` would look up a pandas Series by its index, which is arbitrary.
         values = values.to_numpy()
     fitness = as_real("evaluated values", values).double().cpu().numpy()
     if fitness.shape != candidates.shape[:1]:
@@ -177,9 +213,13 @@ def _read_source(source: Any, space: Space | None, maximize: bool) -> Evaluation
 
 
 def encode_points(points: Any, space: Space | None) -> Any:
-    """Return points as candidates, shape (n, dim); NaN where a number is out of its range.
+    """Return points as candidates, an array of shape (n, dim), float64.
 
-    Named parameters are dicts, or a table of columns: a dict of sequences, or a DataFrame.
+    Args:
+        points: Without a space, anything that converts to an array of shape (n, dim). With a
+            space, a list of dicts, or a table: a dict of columns, or a DataFrame.
+        space: The named parameters. A point with a number that is out of range, or between two
+            integers or steps, becomes a row of NaN. None: points are vectors.
     """
     if space is None:
         if hasattr(points, "to_numpy"):
@@ -193,41 +233,42 @@ def encode_points(points: Any, space: Space | None) -> Any:
             )
         return candidates
     if hasattr(points, "keys"):
+        # A table of columns: make one dict per row.
         columns = dict(points)
-        points = [
-            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-        ]
-    rows = [_encode_point(point, space) for point in points]
-    return np.array(rows, dtype=np.float64).reshape(len(rows), space.dim)
+        rows = zip(*columns.values(), strict=True)
+        points = [dict(zip(columns, row, strict=True)) for row in rows]
+    encoded = [_encode_point(point, space) for point in points]
+    return np.array(encoded, dtype=np.float64).reshape(len(encoded), space.dim)
 
 
 def _encode_point(point: Any, space: Space) -> Any:
-    """Return the candidate of named parameters, NaN if a number cannot be one of them."""
+    """Return the candidate of one point, shape (dim,).
+
+    All of its numbers are NaN if the point has a number that is out of range, or between two
+    integers or steps.
+    """
     if not isinstance(point, Mapping) or not point.keys() >= space.columns.keys():
         names = ", ".join(space.columns)
         raise ValueError(f"expected evaluated points with a value for {names}, got {point!r}")
-    for name in space.columns:
-        number = space.parameters[name]
-        is_number = isinstance(number, (Float, Int))
-        if is_number and not number.low <= point[name] <= number.high:
+    searched = {name: space.parameters[name] for name in space.columns}
+    numbers = [name for name in searched if isinstance(searched[name], (Float, Int))]
+    for name in numbers:
+        if not searched[name].low <= point[name] <= searched[name].high:
             return np.full(space.dim, math.nan)
-    candidate = space.encode({name: point[name] for name in space.columns})
+    candidate = space.encode({name: point[name] for name in searched})
     # Encoding rounds a number between two integers or steps to the nearer one.
     rounded = space.decode(candidate)
-    for name in space.columns:
-        is_number = isinstance(space.parameters[name], (Float, Int))
-        if is_number and not math.isclose(
-            point[name], rounded[name], rel_tol=1e-6, abs_tol=1e-12
-        ):
+    for name in numbers:
+        if not math.isclose(point[name], rounded[name], rel_tol=1e-6, abs_tol=1e-12):
             return np.full(space.dim, math.nan)
     return candidate
 
 
-def _read_study(study: Any, space: Space | None) -> tuple[Any, Any]:
-    """Return the parameters and values of the trials of a study that have ended.
+def _read_study(study: Any, space: Space | None) -> tuple[list[dict[str, Any]], list[float]]:
+    """Return the points and values of the finished trials of a study of Optuna.
 
-    A trial without a value has failed. Trials that do not have all parameters are left out, and
-    so are parameters that are not searched.
+    A trial without a value has failed: its value is NaN. Trials that lack a parameter of the
+    search are left out, and so are parameters that are not part of the search.
     """
     if space is None:
         raise ValueError("expected a dict of parameters with a study, got a mean")
@@ -237,7 +278,7 @@ def _read_study(study: Any, space: Space | None) -> tuple[Any, Any]:
         if trial.state.is_finished() and trial.params.keys() >= space.columns.keys():
             points.append({name: trial.params[name] for name in space.columns})
             results: Sequence[float] = [math.nan]
-            # A trial that was pruned has an intermediate value.
+            # The values of a pruned trial are intermediate ones.
             if trial.state.name == "COMPLETE":
                 results = trial.values
             if len(results) != 1:
@@ -247,7 +288,7 @@ def _read_study(study: Any, space: Space | None) -> tuple[Any, Any]:
 
 
 def _check_direction(source: str, is_maximum: bool, maximize: bool) -> None:
-    """Raise ValueError if the values of a source are not those that the search optimises."""
+    """Raise ValueError if a source was minimised and the search maximises, or vice versa."""
     if is_maximum != maximize:
         names = ("minimised", "maximised")
         raise ValueError(
@@ -257,19 +298,20 @@ def _check_direction(source: str, is_maximum: bool, maximize: bool) -> None:
 
 
 def _read_journals(path: Path, space: Space | None) -> Evaluations:
-    """Return the evaluations of a journal, or of all journals in the folder of a checkpoint.
+    """Return the evaluations of a journal, or of all journals in a checkpoint folder.
 
     Raises:
-        ValueError: If there are none, or they are of other named parameters.
+        ValueError: If there are no evaluations, or they have other named parameters.
     """
     files = [path]
     if path.is_dir():
         files = sorted(path.rglob("*.journal"))
-    read = [read_evaluations(file) for file in files]
-    if not sum(len(fitness) for _, _, fitness in read):
+    journals = [read_evaluations(file) for file in files]
+    if not sum(len(fitness) for _, _, fitness in journals):
         raise ValueError(f"{path}: expected evaluations, got none")
-    names, candidates, fitness = zip(*read, strict=True)
+    objectives, candidates, fitness = zip(*journals, strict=True)
+    # The name of an objective ends with its named parameters, if it has any.
     parameters = "" if space is None else f" of {space!r}"
-    if any(not name.endswith(parameters) for name in names):
-        raise ValueError(f"{path}: expected evaluations{parameters}, got {names[0]}")
+    if any(not objective.endswith(parameters) for objective in objectives):
+        raise ValueError(f"{path}: expected evaluations{parameters}, got {objectives[0]}")
     return Evaluations(np.concatenate(candidates), np.concatenate(fitness))

@@ -1,4 +1,4 @@
-"""What a call of ``minimize`` has recorded, over all of its searches."""
+"""The records of all searches of one call of ``minimize``."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import torch
 from cem.core.snapshot import NUMBERS, GenerationRecord
 
 EVALUATIONS = "evaluations"
-"""The metric of a search that does not evaluate all candidates: its evaluations so far."""
+"""The metric that counts evaluations, in a search that does not evaluate all candidates."""
 _COLUMNS = (
     "evaluations",
     "best_fitness",
@@ -25,14 +25,15 @@ class History:
 
     Attributes:
         maximize: Whether a greater fitness is better.
-        columns: Lists of one entry per generation that was recorded, by name.
-        evaluations, generations: How many the searches that have ended used.
-        new_records: The number of records that were not read from the files of an earlier run.
+        columns: Lists by name, with one entry per recorded generation.
+        evaluations, generations: The total numbers of the searches that have ended.
+        new_records: The number of records that this run made itself, rather than read from the
+            files of an earlier run.
         has_seen_noise: Whether the objective is noisy.
     """
 
     def __init__(self, maximize: bool) -> None:
-        """Begin without a record."""
+        """Start an empty history."""
         self.maximize = maximize
         self.columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
         self.evaluations = 0
@@ -42,22 +43,28 @@ class History:
 
     @property
     def fitness_range(self) -> float:
-        """The distance from the mean fitness of the first elites to the best fitness.
+        """The improvement so far: from the mean fitness of the first elites to the best one.
 
-        It is NaN if no generation has a finite mean of its elites.
+        It is NaN if the elites of no generation have a finite mean.
         """
         finite_means = filter(math.isfinite, self.columns["elite_mean"])
         first_mean = next(finite_means, math.nan)
         return abs(first_mean - self.columns["best_fitness"][-1])
 
     def better(self, a: float, b: float) -> float:
-        """Return the better of two values, ``b`` if ``a`` is NaN."""
+        """Return the better of two values; if ``a`` is NaN, return ``b``."""
         if math.isnan(a):
             return b
         return max(a, b) if self.maximize else min(a, b)
 
     def add(self, record: GenerationRecord, population_size: int, evaluations: int) -> None:
-        """Add the record of a generation of the current search, after its evaluations."""
+        """Add the record of a generation.
+
+        Args:
+            record: The record.
+            population_size: The number of candidates per generation of this search.
+            evaluations: The number of evaluations of this search so far.
+        """
         columns = self.columns
         best = record.best_fitness
         if columns["best_fitness"]:
@@ -70,24 +77,22 @@ class History:
 
 
 def parse_record(
-    line: Mapping[str, Any], best_if_missing: float, missing: float
+    line: Mapping[str, Any], best_if_null: float, others_if_null: float
 ) -> GenerationRecord:
     """Return the record of a generation from a line of a JSON file.
 
-    A number that is not finite is null in the file.
+    JSON has no number for NaN and infinity: both are written as null.
 
     Args:
         line: The values of the record by name.
-        best_if_missing: What null stands for as ``best_fitness``, as long as no candidate is
-            feasible.
-        missing: What null stands for elsewhere: NaN of a generation that failed, or the
-            infinity on the good side.
+        best_if_null: The value of ``best_fitness`` if it is null.
+        others_if_null: The value of every other number that is null.
     """
     numbers: dict[str, Any] = {
-        name: missing if line[name] is None else line[name] for name in NUMBERS
+        name: others_if_null if line[name] is None else line[name] for name in NUMBERS
     }
     if line["best_fitness"] is None:
-        numbers["best_fitness"] = best_if_missing
+        numbers["best_fitness"] = best_if_null
     vectors: dict[str, Any] = {
         name: torch.tensor(line[name], dtype=torch.float64) for name in ("mean", "std")
     }

@@ -30,7 +30,7 @@ from cem.search.result import Result, best_search, build_result
 from cem.search.single import Search, Session
 from kernels.support.checks import check_integer
 
-_STEEPER = 10.0  # the factor of the steepness of constraints after a search has diverged
+_STEEPER = 10.0  # the factor for the penalty of constraints after a search that diverged
 _FAILED = (
     "every candidate of several generations failed, by an exception, NaN or the infinity on "
     "the bad side: the search begins again elsewhere while there is budget"
@@ -43,10 +43,10 @@ _FINISHED = "the search in {} had ended: this is its result, without a new evalu
 
 
 def run(plan: Plan) -> Result[Any]:
-    """Run the searches of a call of ``minimize``, and return the result.
+    """Run all searches of a call of ``minimize``, and return the result.
 
-    All searches share an evaluator, which may have worker processes, and a request to stop,
-    which Ctrl-C or the time limit makes. Both are closed at the end.
+    The searches share an evaluator, which may own worker processes, and a stop request, which
+    Ctrl-C or the time limit triggers. Both are closed at the end.
     """
     options = plan.options
     with ExitStack() as stack:
@@ -77,6 +77,7 @@ def run(plan: Plan) -> Result[Any]:
         plan = _adapt_to_workers(plan, evaluator.workers)
         if options["checkpoint"] is not None:
             path = Path(options["checkpoint"])
+            # The first rank locks the folder for all of them.
             ranks.broadcast(lambda: stack.enter_context(folder.locked(path)))
             plan = _adapt_to_folder(plan, path)
         session = Session(evaluator, stop, History(plan.maximize))
@@ -84,10 +85,11 @@ def run(plan: Plan) -> Result[Any]:
 
 
 def _adapt_to_workers(plan: Plan, workers: int) -> Plan:
-    """Return the plan with a population for workers that never wait; warn of idle ones.
+    """Return the plan with a larger population for asynchronous workers.
 
-    Such workers also evaluate candidates of an earlier generation, fewer of them if the
-    population is larger. The budget keeps room for some generations.
+    Asynchronous workers also finish candidates of an earlier generation. With a larger
+    population there are fewer of these, but the budget must leave enough generations. For
+    synchronous workers the plan is returned unchanged, with a warning if some of them are idle.
     """
     size = plan.population_size
     if not plan.options["asynchronous"]:
@@ -96,31 +98,32 @@ def _adapt_to_workers(plan: Plan, workers: int) -> Plan:
         return plan
     if plan.options["population_size"] is not None:
         return plan
-    greatest_size = max(size, plan.budget // LEAST_GENERATIONS)
-    return replace(plan, population_size=min(size + workers // 2, greatest_size))
+    largest_size = max(size, plan.budget // LEAST_GENERATIONS)
+    return replace(plan, population_size=min(size + workers // 2, largest_size))
 
 
 def _adapt_to_folder(plan: Plan, path: Path) -> Plan:
-    """Return the plan with the seed and the population of the search that a folder has.
+    """Return the plan with the seed and the population of the search that a folder contains.
 
-    They then depend neither on the budget nor on the workers of this call.
+    A resumed search thus depends neither on the budget nor on the workers of this call. For a
+    new folder, this writes the plan's seed and population to it.
     """
     size = plan.population_size
-    begun = ranks.broadcast(lambda: folder.agree(path, plan.seed, size))
+    saved = ranks.broadcast(lambda: folder.agree(path, plan.seed, size))
     if plan.options["population_size"] is None:
-        size = min(begun["population_size"], plan.budget)
-    return replace(plan, seed=begun["seed"], population_size=size)
+        size = min(saved["population_size"], plan.budget)
+    return replace(plan, seed=saved["seed"], population_size=size)
 
 
 def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     """Run one search after another until there is a reason to end, and return the result.
 
-    After every search the plan is adapted to what it has shown: noise, divergence, or a start
-    from which no candidate has a value. The restart policy chooses the next one.
+    Each search may change the plan of the next one: because the objective is noisy, because it
+    diverged, or because every candidate failed. The restart policy chooses the next attempt.
     """
     history = session.history
     agreement = Agreement(plan.agreeing)
-    ended: list[Ended] = []  # the first search with a success, and all after it
+    ended: list[Ended] = []  # the first search with a success, and all later ones
     session.evaluator.best = _best_known(plan, session.evaluator)
     plan, history.evaluations = begin_with_descent(plan, session.evaluator, session.stop)
     left = plan.budget - history.evaluations
@@ -137,12 +140,12 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
         history.evaluations += last.evaluations
         history.generations += last.optimizer.generation
         if number == 0:
-            # The seed of a search that was resumed, or the one that was drawn.
+            # The first search has drawn the seed, or restored it from its checkpoint.
             seed = last.optimizer.seed
             plan = replace(plan, seed=seed, start=plan.start_of_restarts, path=())
         if reason is Reason.NOISE:
             if left >= plan.population_size:
-                # Begin again with a method for noisy objectives.
+                # Start again with a method for noisy objectives.
                 plan = plan.adapted_to_noise(left)
                 attempt = Attempt(plan.population_size, left)
                 continue
@@ -161,6 +164,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
             assert plan.seed is not None
             attempt = plan.policy.next_attempt(ended, left, plan.seed)
         if left < attempt.population_size:
+            # An earlier search has succeeded: the budget ends the call, not the last failure.
             if reason is Reason.FAILED and ended:
                 reason = Reason.BUDGET
             break
@@ -168,7 +172,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
 
 
 def _best_known(plan: Plan, evaluator: Evaluator) -> tuple[Any, float] | None:
-    """Return the fittest candidate from before the call, and its fitness, or None."""
+    """Return the fittest candidate of the option ``evaluated``, and its fitness, or None."""
     if plan.known is None or plan.constraints is not None:
         return None
     optimizer = plan.build_optimizer(plan.start, plan.population_size, 0)
@@ -180,10 +184,14 @@ def _best_known(plan: Plan, evaluator: Evaluator) -> tuple[Any, float] | None:
 def _build_last_result(
     plan: Plan, session: Session, ended: Sequence[Ended], last: Ended, reason: Reason
 ) -> Result[Any]:
-    """Return the result of a call whose last search ended for a reason.
+    """Wait for candidates that are still running, and return the result of the call.
 
-    ``ended`` are the first search with a success and all after it. If there is none, the result
-    is that of the last search.
+    Args:
+        plan: The plan of the call.
+        session: The resources and records of the call.
+        ended: The first search with a success, and all later ones.
+        last: The last search. It gives the result if no search had a success.
+        reason: The reason to end the call.
     """
     session.evaluator.drain()
     if not ended and not reason.cuts_short:
@@ -196,15 +204,18 @@ def _build_last_result(
 
 
 def _adapt_plan(plan: Plan, last: Ended, start: Start, is_without_success: bool) -> Plan:
-    """Return the plan of the next search, changed by what the last one has shown.
+    """Return the plan of the next search, adapted to the result of the last one.
 
-    ``start`` is the start of the last search, and ``is_without_success`` says that no search
-    before it had a success.
+    Args:
+        plan: The plan of the last search.
+        last: The last search.
+        start: The start of the last search.
+        is_without_success: Whether no earlier search had a success.
     """
     if last.reason is Reason.DIVERGED:
         plan = replace(plan, steepness=plan.steepness * _STEEPER)
     if is_without_success and last.has_success:
-        # Restarts begin where a search has succeeded.
+        # All restarts begin at the first start that led to a success.
         return replace(plan, start=start, misses=0)
     if is_without_success:
         return replace(plan, misses=plan.misses + 1)
@@ -212,42 +223,46 @@ def _adapt_plan(plan: Plan, last: Ended, start: Start, is_without_success: bool)
 
 
 def _is_last(plan: Plan, ended: Sequence[Ended], last: Ended) -> bool:
-    """Return whether a search that succeeded was the last one of the plan."""
+    """Return whether the last search had a success and the plan allows no further restart.
+
+    A search for a noisy objective is never restarted.
+    """
     restarts = sum(search.has_success for search in ended) - 1
     return last.has_success and (plan.is_noisy or restarts == plan.most_restarts)
 
 
 def _draw_start(plan: Plan, attempt: Attempt, number: int) -> Start:
-    """Return the start of a search: that of the plan, or one that is drawn.
+    """Return the start of a search: the plan's start, or a random one.
 
-    It is drawn in two cases. While no search has had a success, the next one begins elsewhere.
-    If the attempt has a smaller standard deviation, its mean is drawn about that of the plan,
-    so that the first candidates of many such searches are together as wide as the plan's.
+    The start is random in two cases. As long as no search had a success, the next one starts
+    elsewhere. If the attempt has a smaller standard deviation, its mean is drawn around the
+    plan's mean. The first candidates of many such searches then have the plan's variance.
 
     Args:
-        plan: The plan of all searches; ``misses`` counts the searches without a success.
-        attempt: ``scale`` is the first standard deviation as a share of the plan's.
-        number: The number of searches before, on which the numbers drawn depend.
+        plan: The plan of the search; ``misses`` counts the searches without a success.
+        attempt: The attempt; ``scale`` is its standard deviation relative to the plan's.
+        number: The number of earlier searches, from which the random seed is derived.
     """
-    is_drawn = plan.misses > 0 or attempt.scale != 1.0
-    if not is_drawn:
+    is_random = plan.misses > 0 or attempt.scale != 1.0
+    if not is_random:
         return plan.start
     assert plan.seed is not None, "the first search has drawn it"
     seed = mix_seed(mix_seed(plan.seed, number), 0)
     if plan.misses > 0:
         return _draw_start_elsewhere(plan, attempt, seed)
     std = as_real("std", plan.start.std).cpu()
-    # The variance of the mean and that of the candidates add up to the variance of the plan.
+    # The variances of the mean and of the candidates add up to the variance of the plan.
     std_of_mean = std * math.sqrt(1.0 - attempt.scale**2)
     mean = _draw_mean(plan, std_of_mean, attempt, seed)
     return Start(mean, std * attempt.scale)
 
 
 def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
-    """Return a start for a search after ``plan.misses`` searches without a success.
+    """Return a random start after ``plan.misses`` searches without a success.
 
-    A parameter between two finite bounds is drawn uniformly. Any other parameter is drawn from
-    a normal distribution about its first mean, which becomes wider with every such search.
+    A parameter with two finite bounds is drawn uniformly between them. Any other parameter is
+    drawn from a normal distribution around its first mean, and every miss makes this
+    distribution wider.
     """
     std = as_real("std", plan.start.std).cpu()
     wider_std = std * (1 + plan.misses)
@@ -258,8 +273,9 @@ def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
     low, high = bounds
     is_between_bounds = (high - low).isfinite()
     first_std = torch.where(is_between_bounds, std, wider_std)
+    # This draws all parameters; the loop below redraws those between bounds.
     mean = _draw_mean(plan, first_std, attempt, seed)
-    # A parameter with a standard deviation of 0 is not searched: it stays where it is.
+    # A parameter whose standard deviation is 0 is constant: it keeps its first mean.
     is_uniform = is_between_bounds & (std > 0)
     generator = random.Random(f"start {seed}")
     for index in is_uniform.nonzero().flatten().tolist():
@@ -268,9 +284,10 @@ def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
 
 
 def _draw_mean(plan: Plan, std: Tensor, attempt: Attempt, seed: int) -> Any:
-    """Return a mean from a normal distribution about the plan's mean, within the bounds."""
+    """Return a mean from a normal distribution around the plan's mean, within the bounds."""
     source = CrossEntropyMethod(
         plan.start.mean, std, attempt.population_size, **plan.settings, seed=seed
     )
     candidate = source.ask()[0]
-    return candidate[: source.state.settings.normal]
+    num_numbers = source.state.settings.normal  # The other columns are not part of a mean.
+    return candidate[:num_numbers]

@@ -38,7 +38,7 @@ def minimize(
 def minimize(
     objective: Callable[..., Any], mean: Any = None, std: Any = None, **options: Any
 ) -> Result[Any]:
-    """Search for the least value of a function.
+    """Search for the minimum of a function.
 
     Examples:
         >>> import torch
@@ -48,124 +48,143 @@ def minimize(
         >>> bool((result.x - 3.0).abs().max() < 1e-3)
         True
 
-    By default it is CMA-ES, see ``CEMConfig.cma``: a full covariance up to 200 parameters and a
-    diagonal one above; evolution paths; 4 + 3 ln(dim) candidates per generation, or fewer, so
-    that a budget has room for twenty generations; restarts in two regimes. On a GPU, where a
-    larger generation takes as long, there are sixteen times as many candidates, or as many as
-    leave 150 generations. ``Result.settings`` says what was chosen. The first candidate is the
+    The default method is CMA-ES (``CEMConfig.cma``) with restarts. Its covariance is full up to
+    200 parameters, and diagonal above. Its population is 4 + 3 ln(dim), or smaller, so that the
+    budget allows twenty generations. On a GPU it is up to sixteen times as large, if 150
+    generations remain. ``Result.settings`` contains all choices. The first candidate is the
     mean.
 
-    A search ends for a reason of ``cem.core.termination``, at the budget, at the time limit or
-    on Ctrl-C; the best so far is returned. The next restart belongs to the regime that has used
-    fewer evaluations. One doubles its population every time and begins at the first mean. The
-    other has a small population and a smaller standard deviation, and begins at a mean that is
-    drawn about the first one; see N. Hansen, Benchmarking a BI-population CMA-ES on the
-    BBOB-2009 function testbed, GECCO 2009.
+    A search ends for a reason of ``cem.core.termination``. Restarts follow until the budget,
+    the time limit or Ctrl-C ends the call, which returns the best candidate so far. Restarts
+    are of two kinds. A large restart doubles the population of the last large one and begins at
+    the first mean. A small restart has a small population, a smaller standard deviation, and a
+    random mean near the first one. The kind that has used fewer evaluations is next: N. Hansen,
+    Benchmarking a BI-population CMA-ES on the BBOB-2009 function testbed, GECCO 2009.
 
     Args:
-        objective: Maps candidates, shape (N, dim), to fitness, shape (N,): tensors, or arrays
-            where ``mean`` is one; or to an ``Evaluation``. With ``vectorize`` it maps one
-            candidate, shape (dim,), to a number. One that is called candidate by candidate may
-            raise an exception of ``catch``.
-        mean: The first mean, shape (dim,). None: the middle of the bounds, an array. Or a dict
-            of named parameters, ``Float``, ``Int``, ``Choice``, ``Bool`` and ``Permutation``,
-            and of fixed values; the function then gets the dict of one candidate, and ``x`` is
-            one.
+        objective: Maps candidates, shape (N, dim), to their fitness, shape (N,), or to an
+            ``Evaluation``. Candidates are tensors, or arrays if ``mean`` is one. With
+            ``vectorize`` it maps one candidate, shape (dim,), to a number.
+        mean: The first mean, shape (dim,). None: the middle of the bounds, as an array. Or a
+            dict of named parameters: ``Float``, ``Int``, ``Choice``, ``Bool``, ``Permutation``,
+            or fixed values. The objective then gets a dict with the values of one candidate,
+            and ``Result.x`` is such a dict.
         std: The first standard deviation, a number or shape (dim,). None: a quarter of the
-            bounds' width.
+            width of the bounds.
         options: Any of these.
 
-            * ``bounds``: a pair (low, high) for each parameter with None for no bound,
-              ``scipy.optimize.Bounds``, two numbers for all, or ``cem.Bounds(low, high)``.
-            * ``integers``: which parameters are integers: a flag, 0 or 1, for every parameter,
-              or the indices of the integers; see ``CEMConfig``.
-            * ``x0``: with a dict of parameters the values of the first candidate by name; other
-              parameters are in the middle. With a vector another name of ``mean``.
-            * ``evaluated``: points that are known, with their values: a pair (X, y), a
-              ``Result``, a study of Optuna, the path of a journal or of a ``checkpoint``, or a
-              list of these. X has shape (n, dim), or with a dict of parameters it is a list of
-              dicts or a table; NaN in y is a failure. The first mean and standard deviation are
-              those of the better half, unless ``mean`` or ``x0`` is given, and a ``model`` has
-              all of them. ``constraints`` are evaluated there, as functions of an array; a
-              point that violates one does not count. See ``cem.search.evaluated``.
-            * ``args``: what the objective gets after its other arguments, a tuple or one value.
-            * ``constraints``: a function or a list of functions, called like ``objective``. A
-              candidate is feasible if none of its numbers, shape (N, m) or (N,), for a single
-              candidate (m,) or (), is above 0. Or ``scipy.optimize.NonlinearConstraint`` and
-              dicts as in SciPy, of one candidate, and ``LinearConstraint``, but not with a dict
-              of parameters. Equal ends are an equality.
-            * ``tolerance``: the most by which an equality may be missed, and an inequality
-              while no candidate meets it, in the constraints' own units. None: 1e-6.
-            * ``budget``: the most evaluations; a number without a fraction, such as 1e4. None:
-              10,000 dim. Without ``restarts`` the call ends earlier if searches with a large
-              population agree, one after another: two without a budget, three with one.
-            * ``target``: a fitness that is good enough. ``time_limit_s``: the time limit of the
-              call in seconds.
-            * ``xtol``, ``ftol``: a precision that is good enough, above 0. The call ends,
-              without restarts, if the standard deviations of all parameters but integers are
-              below ``xtol``, in units of ``x``, or if the elites and the best values of recent
-              generations differ by at most ``ftol``.
-            * ``config``: a ``CEMConfig``. ``population_size``: candidates per generation.
-            * ``model``: "quadratic": the first evaluations follow slopes, and a model of the
-              function then says which candidates are worth one: for functions that take long.
-              "auto": where the function is called candidate by candidate, without workers,
-              and has at most 40 parameters, all of them numbers, and neither constraints nor
-              noise. None: never.
-            * ``restarts``: the most restarts. None: as many as the budget has room for, or 0
-              without evolution paths.
-            * ``vectorize``: True: ``objective`` takes one candidate and is vectorised by
-              ``torch.func.vmap``, in which ``.item()`` and branches on values do not work
-              (arrays: a loop). ``"loop"``: it is called candidate by candidate, the default for
-              a dict of parameters. With such a dict False means that it gets the values of a
-              population by name, shape (N,), or (N, n) for permutations; a choice is its index.
-            * ``with_generation``: whether it takes the generation as a second argument. None:
-              whether it has an attribute ``with_generation`` that is True.
-            * ``workers``: who evaluates candidates side by side, one per call: a number of
-              processes, -1 for one per core; "dask", "ray", "mpi", "parsl", "loky" or "joblib",
-              or an object of such a library; a ``concurrent.futures.Executor``; or a function
-              like ``map``. The result does not depend on their number, unless a ``model`` is
-              asked for: it then gets as many values at once.
-            * ``asynchronous``: the distribution moves as soon as a population of candidates is
-              done, in any order, so that no worker waits; the result depends on the order.
-              Without ``population_size`` there is one candidate more for every two workers, so
-              that fewer are outdated. ``running``: how many candidates run side by side. None:
-              as many as there are workers. ``drain_s``: the seconds to wait at the end for
-              candidates that still run; those that do not come count as evaluated.
-            * ``timeout_s``: the most seconds for one candidate, with processes. ``catch``: the
-              exceptions by which a candidate fails; others end the search. ``retries``: how
-              many times a candidate is evaluated again whose worker died.
-            * ``callbacks``: a sequence of ``Callback``, or of functions of a
-              ``GenerationRecord``, which counts the generations of the current restart.
-              StopIteration ends the search.
-            * ``progress``: whether to show a progress bar on stderr.
-            * ``checkpoint``: a folder to save to and, if it holds this search, to resume from.
-              Candidates that were evaluated one by one are not evaluated again. Seed and
-              population are those of the folder; budget and workers may be others.
-            * ``record_every``: the number of generations from one entry of the history, and one
-              test of the reasons to end, to the next. ``graph``: whether they run as a CUDA
-              graph; needs ``device="cuda"`` and an objective of PyTorch operations.
-            * ``distributed``: whether the processes that ``torchrun``, ``mpirun`` or ``srun``
-              started share the evaluation of a population, see ``cem.run.ranks``. All of them
-              make this call, and get the result of a single process.
+            The parameters:
+
+            * ``bounds``: a pair (low, high) per parameter, where None is no bound;
+              ``scipy.optimize.Bounds``; two numbers for all parameters; or
+              ``cem.Bounds(low, high)``.
+            * ``integers``: the parameters that are integers: a flag, 0 or 1, per parameter, or
+              their indices; see ``CEMConfig``.
+            * ``x0``: with named parameters, a dict of values of the first candidate; numbers
+              not in it start in the middle. With a vector, another name of ``mean``.
+            * ``evaluated``: known points and their values: a pair (X, y), a ``Result``, an
+              Optuna study, the path of a journal or a ``checkpoint``, or a list of these. X
+              has shape (n, dim), or is a table or list of dicts; NaN in y means failed. Unless
+              ``mean`` or ``x0`` is set, the search starts at the better half of the points. A
+              ``model`` uses all of them. ``constraints`` are evaluated at the points, as
+              functions of an array; points that violate one do not count. See
+              ``cem.search.evaluated``.
+            * ``constraints``: one or several functions, called like ``objective``. A candidate
+              is feasible if no returned number is above 0. They return shape (N, m) or (N,),
+              or for a single candidate (m,) or (). Or the constraints of ``scipy.optimize``:
+              ``NonlinearConstraint`` and dicts, which are functions of one candidate, and
+              ``LinearConstraint``, not for named parameters. Equal lower and upper ends make an
+              equality.
+            * ``tolerance``: the largest violation, in units of the constraint, of an equality,
+              or of an inequality as long as no candidate satisfies it. None: 1e-6.
+
+            The end of the call:
+
+            * ``budget``: the maximum number of evaluations, a whole number such as 1e4. None:
+              10,000 dim. Unless ``restarts`` is set, the call ends earlier if consecutive
+              searches with a large population agree: three with a budget, two without.
+            * ``time_limit_s``: the time limit in seconds.
+            * ``target``: a fitness that is good enough.
+            * ``xtol``, ``ftol``: precisions that are good enough, above 0. The call ends,
+              without a restart, if all standard deviations, except those of integers, are below
+              ``xtol``, in units of ``x``, or if the fitness of the elites and the best values
+              of recent generations differ by at most ``ftol``.
+
+            The method:
+
+            * ``config``: a ``CEMConfig``.
+            * ``population_size``: the number of candidates per generation.
+            * ``model``: "quadratic", for slow functions: the search begins with a descent, and
+              a surrogate model then chooses the candidates to evaluate. "auto": such a model,
+              if the objective evaluates one candidate per call without workers, and has at most
+              40 parameters, all numbers, and neither constraints nor noise. None: no model.
+            * ``restarts``: the maximum number of restarts, or a policy such as
+              ``cem.search.Ipop()``. None: the budget alone limits them, or 0 without evolution
+              paths.
             * ``backend``, ``device``, ``dtype``: as for ``CrossEntropyMethod``.
             * ``seed``: the seed of all restarts: a number, or a generator of NumPy or torch
-              that draws it. None: the seed of the search that is resumed, or one drawn from
-              torch's global generator.
+              that draws it. None: the seed of the resumed search, or one from torch's global
+              generator.
+
+            The calls of the objective:
+
+            * ``vectorize``: True: ``objective`` maps one candidate, and ``torch.func.vmap``
+              vectorises it; ``.item()`` and branches on values do not work (arrays use a loop).
+              "loop": one call per candidate; the default with named parameters. False with
+              named parameters: the objective gets a dict of columns, shape (N,), or (N, n) for
+              permutations; choices are indices.
+            * ``args``: further arguments of the objective, a tuple or a single value.
+            * ``with_generation``: whether ``objective`` takes the generation as a second
+              argument. None: whether its attribute ``with_generation`` is True.
+            * ``workers``: evaluates candidates in parallel, one per call: a number of
+              processes, -1 for one per core; "dask", "ray", "mpi", "parsl", "loky" or "joblib",
+              or an object of that library; a ``concurrent.futures.Executor``; or a function
+              like ``map``. Their number does not affect the result, except that a
+              ``model`` gets as many values at a time.
+            * ``asynchronous``: the distribution moves as soon as enough candidates are
+              finished, in any order, so that no worker waits; the result depends on the order.
+              Unless ``population_size`` is set, the population has one more candidate per two
+              workers, so that fewer are outdated.
+            * ``running``: the number of candidates evaluated in parallel. None: the number of
+              workers.
+            * ``drain_s``: how many seconds to wait at the end for running candidates;
+              unfinished ones count as evaluated.
+            * ``timeout_s``: the time limit of a candidate in seconds; needs processes.
+            * ``catch``: the exceptions of the objective that mean that the candidate failed.
+              Others end the call.
+            * ``retries``: how often a candidate is evaluated again after its worker died.
+            * ``graph``: whether generations run as a CUDA graph; needs ``device="cuda"`` and an
+              objective of PyTorch operations.
+            * ``distributed``: whether the processes of ``torchrun``, ``mpirun`` or ``srun``
+              share the evaluation of a population, see ``cem.run.ranks``. All of them make this
+              call and get the same result as a single process.
+
+            Records:
+
+            * ``callbacks``: a sequence of ``Callback``, or of functions of a
+              ``GenerationRecord``, whose generation counts from the last restart. A callback
+              that raises StopIteration ends the search.
+            * ``progress``: whether to show a progress bar on stderr.
+            * ``record_every``: the number of generations from one entry of the history, and
+              one test of the reasons to end, to the next.
+            * ``checkpoint``: the folder to save to, and to resume from if it contains this
+              search. Candidates that were evaluated one by one are not evaluated again. Seed
+              and population are those of the folder; budget and workers may differ.
 
     Raises:
-        CheckpointError: If ``checkpoint`` holds another search.
-        RanksError: If another rank has gone.
+        CheckpointError: If ``checkpoint`` contains another search.
+        RanksError: If another rank has ended.
     """
     completed = complete_options("minimize", options)
     return run(choose_plan(objective, mean, std, False, completed))
 
 
 if TYPE_CHECKING:
-    maximize = minimize  # has the same types
+    maximize = minimize  # It has the same types.
 else:
 
     def maximize(objective, mean=None, std=None, **options):
-        """Search for the greatest value of a function; see ``minimize``."""
+        """Search for the maximum of a function; see ``minimize``."""
         completed = complete_options("maximize", options)
         return run(choose_plan(objective, mean, std, True, completed))
 

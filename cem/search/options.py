@@ -22,14 +22,14 @@ _SYNONYMS = {
     "n_jobs": "Workers",
     **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
 }
-"""Names in other libraries, and ours.
+"""Names of options in other libraries, with ours.
 
-Ours are capitalised because ``did_you_mean`` never suggests the very same text.
+Ours are capitalised, because ``did_you_mean`` never suggests a text that is equal.
 """
 
 
 class Options(TypedDict, total=False):
-    """The options; ``Annotated`` adds the default of one whose default is not None."""
+    """The options of a call; ``Annotated`` adds a default that is not None."""
 
     bounds: Any
     integers: Any
@@ -76,10 +76,14 @@ _DEFAULTS = {
 
 
 def complete_options(function: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a call with the defaults of all others.
+    """Return the options of a call, and the defaults of all options that it does not set.
+
+    Args:
+        function: The name of the function that was called, for the error.
+        options: The options of the call by name.
 
     Raises:
-        TypeError: If there is an option of another name; it says which one may be meant.
+        TypeError: If there is no option of some name. The message suggests a similar one.
     """
     for name in options:
         if name not in _DEFAULTS:
@@ -91,7 +95,7 @@ def complete_options(function: str, options: Mapping[str, Any]) -> dict[str, Any
 
 
 def show_options(function: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature that help() shows: every option with its type and default."""
+    """Return a function's signature with every option in place of ``**options``, for help()."""
     *arguments, _ = inspect.signature(function).parameters.values()
     keyword = inspect.Parameter.KEYWORD_ONLY
     options = [

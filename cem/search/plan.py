@@ -1,4 +1,4 @@
-"""The plan of a call of ``minimize``: its options, and the choices for those left open."""
+"""The plan of a call of ``minimize``: its arguments, and choices for those that are None."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -24,18 +24,19 @@ from cem.space import Named, Space
 from kernels.support.checks import check_flags, check_integer
 
 LEAST_GENERATIONS = 20
-"""The least number of generations for which a budget has room: fewer would only sample."""
+"""A default population is small enough for so many generations within the budget.
+
+With fewer generations the distribution would hardly move.
+"""
 GENERATIONS = 150
-"""The number of generations that a larger population leaves, for a GPU or for noise."""
+"""A population that is enlarged, for a GPU or for noise, leaves so many generations."""
 
 _FLAGS = ("progress", "graph", "distributed", "asynchronous")
 _WITHOUT_CONSTRAINTS = _FLAGS[1:]
 _EVALUATIONS_PER_DIMENSION = 10_000
-_MOST_FOR_A_MODEL = 40  # parameters: fitting the model takes the time of their sixth power
-_TIMES_ON_A_GPU = 16  # A GPU takes about as long for a population that is 16 times as large.
-_AGREEING = (
-    3  # the searches with a large population that must agree to end a call with a budget
-)
+_MOST_FOR_A_MODEL = 40  # parameters; the time of a fit grows with the sixth power
+_TIMES_ON_A_GPU = 16  # A GPU evaluates 16 times as many candidates in about the same time.
+_AGREEING = 3  # large searches that have to agree to end a call that has a budget
 
 
 class Start(NamedTuple):
@@ -47,40 +48,38 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The arguments of a call of ``minimize``, and the choices for those left open.
+    """The arguments of a call of ``minimize``, with choices for those that are None.
 
     Attributes:
-        objective: Maps candidates to fitness, as ``Evaluator`` takes it.
-        name: A text that tells the objective from others.
+        objective: The objective in the form that ``Evaluator`` expects.
+        name: A text that identifies the objective.
         maximize: Whether a greater fitness is better.
         space: The named parameters; None: the parameters are a vector.
-        start: Where the next search begins; the mean is a tensor or an array.
-        start_of_restarts: Where restarts begin.
+        start: The start of the next search; the mean is a tensor or an array.
+        start_of_restarts: The start of restarts.
         known: Evaluations from before the call; None: there are none.
         first: The first candidate, shape (dim,).
         constraints: The constraints; None: there are none.
-        steepness: How much steeper than usual they are.
-        config: How the distribution moves.
-        population_size: The candidates per generation of the first search.
-        budget: The most evaluations.
-        seed: The seed; None: it is drawn by the first search.
-        policy: How restarts are chosen.
-        most_restarts: The most restarts; None: as many as the budget has room for.
-        agreeing: How many searches that find the same value end the call; infinity: they do not
-            end it.
-        declares_noise: Whether the objective says that it is noisy, by an attribute
-            ``is_noisy``.
-        is_noisy: Whether noise was seen, and the search is made for it.
-        adapts_to_noise: Whether the search may change when noise is seen, because nobody chose
-            its method.
-        uses_model: Whether a model of the function chooses the candidates that are evaluated.
-        path: Points of the search space that are known when the first search begins, with
-            their values.
-        misses: How many searches had no success; 0 again after the first success.
-        code: A digest of the objective and constraints; None: nothing is saved.
-        termination_options: The arguments of ``Termination`` by name: ``target``, ``xtol`` and
-            ``ftol``.
-        options: The other options of the call.
+        steepness: The factor by which the penalty of constraints is larger than usual.
+        config: The method of the search.
+        population_size: The number of candidates per generation in the first search.
+        budget: The maximum number of evaluations.
+        seed: The seed; None: the first search draws it.
+        policy: The policy that chooses the restarts.
+        most_restarts: The maximum number of restarts; None: the budget alone limits them.
+        agreeing: The number of searches with the same best value that ends the call; infinity:
+            no number does.
+        declares_noise: Whether the objective has a true attribute ``is_noisy``.
+        is_noisy: Whether noise was detected, and the method is one for noisy objectives.
+        adapts_to_noise: Whether the method may change when noise is detected. It may not if the
+            caller chose it.
+        uses_model: Whether a surrogate model chooses the candidates that are evaluated.
+        path: The points of the search space that are known before the first search, with their
+            values to minimise.
+        misses: The number of searches so far without a success; 0 after the first success.
+        code: A digest of the code of the objective and constraints; None: nothing is saved.
+        termination_options: Arguments of ``Termination``: ``target``, ``xtol`` and ``ftol``.
+        options: All options of the call.
     """
 
     objective: Callable[..., Any]
@@ -119,9 +118,9 @@ class Plan:
     def build_optimizer(
         self, start: Start, population_size: int, seed: int | None
     ) -> CrossEntropyMethod:
-        """Return an optimizer that begins with a mean and a standard deviation.
+        """Return a new optimizer at a start.
 
-        With constraints it ranks candidates by their violation, too.
+        With constraints it ranks candidates by their fitness and their violation.
         """
         if self.constraints is None:
             return CrossEntropyMethod(
@@ -138,14 +137,14 @@ class Plan:
             seed=seed,
         )
 
-    def adapted_to_noise(self, left: int) -> "Plan":
-        """Return the plan of a search for a noisy objective, with ``left`` evaluations left.
+    def adapted_to_noise(self, remaining: int) -> "Plan":
+        """Return the plan of a search for a noisy objective.
 
-        Its population is at least that of the textbook if 150 generations remain, and the mean
-        is averaged over generations.
+        Its population has at least the textbook size, if the ``remaining`` evaluations are
+        enough for 150 generations. The mean is averaged over generations.
         """
         textbook_size = CEMConfig().population_of(len(self.first))
-        size = max(self.population_size, min(textbook_size, left // GENERATIONS))
+        size = max(self.population_size, min(textbook_size, remaining // GENERATIONS))
         config = replace(self.config, mean_averaging=0.2)
         return replace(self, is_noisy=True, population_size=size, config=config)
 
@@ -153,14 +152,14 @@ class Plan:
 def choose_plan(
     objective: Any, mean: Any, std: Any, maximize: bool, options: dict[str, Any]
 ) -> Plan:
-    """Return the plan of a call: check its arguments, and choose what they leave open.
+    """Check the arguments of a call, choose those that are None, and return the plan.
 
     Args:
-        objective: As for ``minimize``.
+        objective: The objective, as for ``minimize``.
         mean: The first mean, or the named parameters.
         std: The first standard deviation, or None.
         maximize: Whether a greater fitness is better.
-        options: The options of the call, completed by defaults.
+        options: All options of the call, including defaults.
     """
     check_flags(**{name: options[name] for name in _FLAGS})
     adapts_to_noise = options["config"] is None and options["population_size"] is None
@@ -207,7 +206,7 @@ def choose_plan(
     if known is not None:
         _check_known(known, first)
         if space is not None and options["x0"] is None:
-            # The choices of the best point that is known.
+            # Start with the choices and permutations of the best known point.
             best = torch.from_numpy(known.candidates[known.best(maximize)])
             first = torch.cat([first[: len(space.mean)], best[len(space.mean) :]])
     config = _choose_config(len(first), options)
@@ -252,44 +251,48 @@ def _uses_model(
     declares_noise: bool,
     options: Mapping[str, Any],
 ) -> bool:
-    """Return whether a model chooses candidates: the option ``model``, or by the kind of call.
+    """Return whether the search uses a surrogate model.
+
+    With ``model="quadratic"`` it does. With "auto" it does if the call meets all requirements,
+    has few parameters, and evaluates candidates one by one without workers.
 
     Raises:
-        ValueError: If a model is asked for, and the call has what does not go with it.
+        ValueError: If ``model`` is another text, or if it is "quadratic" and the call does not
+            meet a requirement.
     """
     model = options["model"]
     if model not in ("auto", "quadratic", None):
         raise ValueError(f"expected 'auto', 'quadratic' or None for model, got {model!r}")
     if model is None:
         return False
-    obstacles = {
+    # A descent resumes from the journal, which has single evaluations.
+    is_resumable = _is_called_by_one(options) or options["checkpoint"] is None
+    requirements = {
         "a full covariance with evolution paths": config.paths and config.covariance == "full",
         "numbers alone": not config.families,
         "no constraints": constraints is None,
         "an objective that is not noisy": not declares_noise,
         "the CPU": torch.device(options["device"] or "cpu").type == "cpu",
+        "no checkpoint of a function of populations": is_resumable,
     }
-    obstacles["no checkpoint of a function of populations"] = (
-        _is_called_by_one(options) or options["checkpoint"] is None
-    )
     for name in ("graph", "distributed", "asynchronous"):
-        obstacles[f"no {name}"] = not options[name]
-    missing = [name for name, is_met in obstacles.items() if not is_met]
-    if model == "quadratic" and missing:
-        raise ValueError(f"expected {', '.join(missing)} for model='quadratic'")
-    # Workers would wait for the model, which wants the value of one candidate after another.
+        requirements[f"no {name}"] = not options[name]
+    unmet = [name for name, is_met in requirements.items() if not is_met]
+    if model == "quadratic" and unmet:
+        raise ValueError(f"expected {', '.join(unmet)} for model='quadratic'")
+    # The model needs one value before it chooses the next candidate: workers would be idle.
     is_serial = options["vectorize"] == "loop" and options["workers"] is None
     is_chosen = model == "quadratic" or (is_serial and dim <= _MOST_FOR_A_MODEL)
-    return is_chosen and not missing
+    return is_chosen and not unmet
 
 
 def _is_called_by_one(options: Mapping[str, Any]) -> bool:
-    """Return whether the objective is called candidate by candidate."""
+    """Return whether each call of the objective evaluates a single candidate."""
     return options["vectorize"] == "loop" or options["workers"] is not None
 
 
 def _bind_arguments(objective: Any, arguments: Any) -> tuple[Any, str]:
-    """Return the objective with the additional arguments of ``args``, and its name."""
+    """Return the objective with the additional arguments of the option ``args``, and a name."""
     name = describe_callable(objective)
     if arguments is None:
         return objective, name
@@ -299,14 +302,14 @@ def _bind_arguments(objective: Any, arguments: Any) -> tuple[Any, str]:
 
 
 def _build_constraints(options: Mapping[str, Any], space: Space | None) -> Constraints | None:
-    """Return the constraints of a call of ``minimize``; None if it has none.
+    """Return the constraints of a call; None if it has none.
 
     Args:
         options: All options of the call.
-        space: The named parameters of the candidates; None: candidates are vectors.
+        space: The named parameters; None: candidates are vectors.
 
     Raises:
-        ValueError: If an option that does not work with constraints is set.
+        ValueError: If an option is set that does not work with constraints.
     """
     if options["constraints"] is None:
         return None
@@ -314,11 +317,11 @@ def _build_constraints(options: Mapping[str, Any], space: Space | None) -> Const
     if clashing:
         names = " and ".join(clashing)
         raise ValueError(f"expected no constraints with {names}=True, got some")
-    # Like the objective, constraints get single candidates, or else a population at once.
+    # Like the objective, constraints map either single candidates or whole populations.
     by_one = _is_called_by_one(options)
     named = None
     if space is not None:
-        # Makes a function of candidates from one of named parameters.
+        # ``named(function)`` maps candidates, although ``function`` maps named parameters.
         named = partial(Named, space=space, by_column=not by_one)
     return Constraints(
         options["constraints"],
@@ -337,41 +340,47 @@ def _choose_starts(
     maximize: bool,
     options: Mapping[str, Any],
 ) -> tuple[Start, Start]:
-    """Return the starts of the first search and of restarts.
+    """Return the start of the first search, and that of restarts.
 
-    A mean that is asked for is the start of both. Otherwise the first search begins at the
-    points that are known, and restarts begin in the middle of the bounds, if there are any.
+    If the caller chose a mean, both searches start there. Otherwise the first search starts at
+    the known evaluations, if there are any, and restarts start in the middle of the bounds.
 
     Args:
-        mean: The first mean of the call, or that of the space; None: it is chosen.
-        std: The first standard deviation in the same way.
-        space: The named parameters, whose first candidate is the option ``x0``, or None.
+        mean: The first mean of the call or of the space; None: it is chosen here.
+        std: The first standard deviation of the call or of the space; None: it is chosen here.
+        space: The named parameters, or None.
         known: Evaluations from before the call, or None.
         maximize: Whether a greater fitness is better.
-        options: The other options of the call.
+        options: All options; with a space, ``x0`` is the mean that the caller chose.
     """
-    has_mean = mean is not None if space is None else options["x0"] is not None
-    uses_known = known is not None and not has_mean
+    mean_of_call = mean if space is None else options["x0"]
+    has_mean = mean_of_call is not None
+    starts_at_known = known is not None and not has_mean
     start = Start(mean, std)
-    try:
-        if mean is None or std is None:
+    if mean is None or std is None:
+        try:
             start = _start_within(options["bounds"], mean, std)
-    except (TypeError, ValueError):
-        if not uses_known:
-            raise
+        except (TypeError, ValueError):
+            # There are no bounds, which only known evaluations can replace.
+            if not starts_at_known:
+                raise
     if known is None or has_mean:
         return start, start
+    # A mean has only the numbers of a candidate, which are its first columns.
     numbers = known if start.mean is None else known.numbers(len(start.mean))
     known_mean, known_std = numbers.mean_and_std(maximize, start.std)
     if isinstance(mean, Tensor):
         known_mean = torch.from_numpy(known_mean).to(mean)
+    # With named parameters ``std`` is not a choice of the caller.
     has_std = space is None and std is not None
     start_at_known = Start(known_mean, std if has_std else known_std)
-    return start_at_known, start_at_known if start.mean is None else start
+    if start.mean is None:
+        return start_at_known, start_at_known
+    return start_at_known, start
 
 
 def _check_known(known: Evaluations, first: Tensor) -> None:
-    """Raise ValueError if evaluated points have not as many parameters as the search."""
+    """Raise ValueError if the known points do not have as many parameters as the search."""
     size = known.candidates.shape[1]
     if size != len(first):
         raise ValueError(
@@ -380,15 +389,20 @@ def _check_known(known: Evaluations, first: Tensor) -> None:
 
 
 def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
-    """Return the first mean and standard deviation; one that is None is chosen by the bounds.
+    """Return a start of ``mean`` and ``std``, with defaults by the bounds where they are None.
 
-    The mean is then the middle of the bounds, and the standard deviation a quarter of their
-    width, so that two standard deviations reach both ends.
+    The default mean is the middle of the bounds. The default standard deviation is a quarter of
+    their width, so that two standard deviations reach both ends.
+
+    Raises:
+        TypeError: If there are no bounds.
+        ValueError: If a bound that is needed is infinite, or if two numbers are the bounds of
+            all parameters and ``mean`` is None.
     """
     if bounds is None:
         raise TypeError(
-            "expected mean and std, or bounds, "
-            "whose middle and a quarter of whose width they are"
+            "expected mean and std, or bounds: their middle is the default mean, "
+            "and a quarter of their width is the default std"
         )
     low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
     if mean is None:
@@ -405,7 +419,11 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
 
 
 def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any]) -> Tensor:
-    """Return the first candidate: the mean, and the likeliest values of families, (dim,)."""
+    """Return the first candidate, shape (dim,).
+
+    Its numbers are the mean. Its choices and permutations are those of ``x0``, or the most
+    probable ones.
+    """
     if space is not None:
         first = as_real("mean", space.encode(options["x0"] or {}))
     else:
@@ -419,7 +437,7 @@ def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any])
 
 
 def _choose_config(dim: int, options: Mapping[str, Any]) -> CEMConfig:
-    """Return the config of a search: the option, or the default for ``dim`` parameters."""
+    """Return the option ``config``, or the default for ``dim`` parameters, with integers."""
     integers: dict[str, Any] = {}
     if options["integers"] is not None:
         integers["integers"] = options["integers"]
@@ -430,7 +448,7 @@ def _choose_config(dim: int, options: Mapping[str, Any]) -> CEMConfig:
 
 
 def _choose_restarts(restarts: Any, config: CEMConfig) -> tuple[RestartPolicy, int | None]:
-    """Return the policy of restarts, and how many it may make; None: any number."""
+    """Return the restart policy, and the maximum number of restarts; None: any number."""
     if restarts is None:
         return Bipop(), None if config.paths else 0
     if hasattr(restarts, "next_attempt"):
@@ -439,10 +457,10 @@ def _choose_restarts(restarts: Any, config: CEMConfig) -> tuple[RestartPolicy, i
 
 
 def _choose_population(dim: int, config: CEMConfig, options: Mapping[str, Any]) -> int:
-    """Return the candidates per generation of the first search.
+    """Return the number of candidates per generation in the first search.
 
-    The default is that of the config, fewer for a small budget, and on a GPU more, as long as
-    ``GENERATIONS`` generations remain.
+    The default is that of the config, with two exceptions: a small budget makes it smaller, so
+    that 20 generations fit; a GPU makes it up to 16 times as large, if 150 generations fit.
     """
     size = options["population_size"]
     budget = options["budget"]

@@ -1,4 +1,4 @@
-"""A picture of a result: the progress, the importance of parameters, a slice along each."""
+"""The figure of a result: progress, importance of parameters, and a slice along each."""
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,25 +11,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_COLUMNS = 4
+_COLUMNS = 4  # plots side by side
 _MOST_SLICES = 8
 _RESOLUTION = 200  # points of a curve
-_WIDE = 100.0  # the ratio of values from which on their axis is logarithmic
-_SHOWN = 0.9  # the share of the values within a linear axis
+_WIDE = 100.0  # the least ratio of two values for which the axis is logarithmic
+_SHOWN = 0.9  # the share of the values that a linear axis shows, the best ones
 _POINTS: dict[str, Any] = {"s": 10, "color": "0.6", "linewidths": 0, "rasterized": True}
 _LINE: dict[str, Any] = {"color": "tab:blue", "linewidth": 1.5}
 
 
 class _Slice(NamedTuple):
-    """Values along one parameter.
+    """The evaluations and the model as functions of one parameter.
 
     Attributes:
         name: The name of the parameter.
-        parameter: What it may be; None: a number of a vector.
-        positions: Its values in the evaluations, of a choice their indices, shape (n,).
+        parameter: A ``Float``, ``Int``, ``Choice`` or ``Bool``; None: a component of a vector.
+        positions: The values of the parameter in the evaluations, shape (n,); the values of a
+            choice are its indices.
         best: The position of the fittest candidate.
-        grid: Positions, shape (k,).
-        curve: The model there, with all other parameters as in the fittest candidate.
+        grid: The positions at which the model is drawn, shape (k,).
+        curve: The model at these positions, shape (k,). All other parameters are those of the
+            fittest candidate.
     """
 
     name: str
@@ -41,40 +43,46 @@ class _Slice(NamedTuple):
 
     @property
     def is_discrete(self) -> bool:
-        """Whether there is nothing between two values."""
+        """Whether the parameter has no values between two neighbouring ones."""
         return isinstance(self.parameter, (Choice, Int))
 
 
 def draw_result(result: Any) -> "Figure":
-    """Return the figure of a ``Result``; see its method ``plot``."""
+    """Return the figure of a ``Result``; see its method ``plot``.
+
+    The progress is at the top, with the importance of parameters on its right if there is a
+    model. Slices along the most important parameters are below.
+    """
     import matplotlib.figure
 
-    shares = {} if result.model is None else result._ranked_importance()
-    slices = [part for name in shares if (part := _slice_along(result, name)) is not None]
-    slices = slices[:_MOST_SLICES]
+    importance = {} if result.model is None else result._ranked_importance()
+    all_slices = [_slice_along(result, name) for name in importance]
+    slices = [part for part in all_slices if part is not None][:_MOST_SLICES]
     rows = math.ceil(len(slices) / _COLUMNS)
     figure = matplotlib.figure.Figure(figsize=(11, 3.2 + 2.5 * rows), layout="constrained")
     grid = figure.add_gridspec(1 + rows, _COLUMNS, height_ratios=[1.3] + rows * [1.0])
-    _draw_history(figure.add_subplot(grid[0, :3] if shares else grid[0, :]), result)
+    # Without a model the progress takes the full width.
+    history_cell = grid[0, :3] if importance else grid[0, :]
+    _draw_history(figure.add_subplot(history_cell), result)
     if result.model is not None:
-        _draw_importance(figure.add_subplot(grid[0, 3]), shares, result.model.r2)
+        _draw_importance(figure.add_subplot(grid[0, 3]), importance, result.model.r2)
     for number, part in enumerate(slices):
         axes = figure.add_subplot(grid[1 + number // _COLUMNS, number % _COLUMNS])
         _draw_slice(axes, part, result)
-        if number == 0:
+        if number == 0:  # All slices have the same legend.
             axes.legend(frameon=False)
     return figure
 
 
 def _slice_along(result: Any, name: str) -> _Slice | None:
-    """Return the slice along a parameter; None for a permutation, which has many columns."""
+    """Return the slice along a parameter; None for a permutation, which has several columns."""
     evaluations = result._evaluations
     assert evaluations is not None, "the model is fitted to them"
     assert result.model is not None
     parameter = None
     column: Any
     if result._space is None:
-        column = int(name.strip("x[]"))
+        column = int(name.strip("x[]"))  # The name is "x[column]".
     else:
         parameter = result._space.parameters[name]
         column = result._space.columns[name]
@@ -85,17 +93,22 @@ def _slice_along(result: Any, name: str) -> _Slice | None:
     grid = np.unique(numbers)
     if not isinstance(parameter, (Choice, Int)):
         grid = np.linspace(grid[0], grid[-1], _RESOLUTION)
+    # Vary this column of the fittest candidate.
     candidates = np.tile(evaluations.candidates[best], (len(grid), 1))
     candidates[:, column] = grid
     curve = result.model.predict(candidates)
     if parameter is not None:
+        # A column may be logarithms or numbers of steps: show the values of the parameter.
         numbers = parameter.values_of(numbers)
         grid = parameter.values_of(grid)
     return _Slice(name, parameter, numbers, numbers[best], grid, curve)
 
 
 def _draw_history(axes: "Axes", result: Any) -> None:
-    """Draw all values, or the best of every generation, and the best so far."""
+    """Draw the best value so far, and the value of every evaluation.
+
+    If a result does not contain its evaluations, draw the best value of every generation.
+    """
     evaluations: Any = np.array(result.history["evaluations"])
     values = np.array(result.history["generation_best"])
     best = np.array(result.history["best_fitness"])
@@ -103,6 +116,7 @@ def _draw_history(axes: "Axes", result: Any) -> None:
     if result._evaluations is not None:
         values = result._evaluations.fitness
         evaluations = np.arange(1, len(values) + 1)
+        # These functions ignore NaN, which stands for a failure.
         accumulate = np.fmax.accumulate if result._maximize else np.fmin.accumulate
         best = accumulate(np.where(np.isfinite(values), values, math.nan))
         label = "evaluation"
@@ -113,42 +127,54 @@ def _draw_history(axes: "Axes", result: Any) -> None:
     axes.legend(frameon=False)
 
 
-def _draw_importance(axes: "Axes", shares: dict[str, float], r2: float) -> None:
-    """Draw the importance of the parameters, the greatest first."""
-    names = [*shares][:_MOST_SLICES]
-    axes.barh(names, [100 * shares[name] for name in names], color="tab:blue")
+def _draw_importance(axes: "Axes", importance: dict[str, float], r2: float) -> None:
+    """Draw a bar for the importance of each parameter, the most important one at the top."""
+    names = [*importance][:_MOST_SLICES]
+    axes.barh(names, [100 * importance[name] for name in names], color="tab:blue")
     axes.invert_yaxis()
     title = "Importance" if math.isnan(r2) else f"Importance (R² {r2:.2f})"
     axes.set(title=title, xlabel="% of the model's variance")
 
 
 def _draw_slice(axes: "Axes", part: _Slice, result: Any) -> None:
-    """Draw the values along a parameter, and the model through the best point."""
+    """Draw all evaluations over one parameter, the fittest candidate, and the model."""
     assert result._evaluations is not None
     fitness = result._evaluations.fitness
     axes.scatter(part.positions, fitness, **_POINTS)
+    # A discrete parameter has no curve between its values: draw points.
     style: dict[str, Any] = {"marker": "o", "linestyle": ""} if part.is_discrete else {}
     axes.plot(part.grid, part.curve, label="model", **_LINE, **style)
     best = result._evaluations.best(result._maximize)
     axes.plot(part.best, fitness[best], "o", color="tab:red", label="best")
-    _scale_values(axes, fitness, result._maximize, least=part.curve.min())
-    if isinstance(part.parameter, Choice):
-        axes.set_xticks(range(len(part.parameter.values)), map(str, part.parameter.values))
-    elif getattr(part.parameter, "log", False):
+    _scale_values(axes, fitness, result._maximize, lowest_curve=part.curve.min())
+    parameter = part.parameter
+    if isinstance(parameter, Choice):
+        axes.set_xticks(range(len(parameter.values)), map(str, parameter.values))
+    elif getattr(parameter, "log", False):
         axes.set_xscale("log")
     axes.set_xlabel(part.name)
 
 
-def _scale_values(axes: "Axes", values: Any, maximize: bool, least: float = math.inf) -> None:
-    """Choose the axis of values: logarithmic if they span it, or without the worst tenth.
+def _scale_values(
+    axes: "Axes", values: Any, maximize: bool, lowest_curve: float = math.inf
+) -> None:
+    """Set the scale and the limits of the y-axis.
 
-    ``least`` is the least value of a curve, which has no logarithm below 0.
+    The axis is logarithmic if all values and the curve are positive, and the largest value is
+    more than 100 times the smallest. Otherwise it is linear, and leaves out the worst tenth of
+    the values.
+
+    Args:
+        axes: The axes.
+        values: The values that are drawn; some may not be finite.
+        maximize: Whether greater values are better.
+        lowest_curve: The lowest value of a curve on the same axes.
     """
     finite = values[np.isfinite(values)]
     if not len(finite):
         return
     low, high = finite.min(), finite.max()
-    if min(low, least) > 0 and high > _WIDE * low:
+    if min(low, lowest_curve) > 0 and high > _WIDE * low:
         axes.set_yscale("log")
         axes.set_ylim(low / 2, high * 2)
         return
@@ -156,5 +182,5 @@ def _scale_values(axes: "Axes", values: Any, maximize: bool, least: float = math
         low = np.quantile(finite, 1 - _SHOWN)
     else:
         high = np.quantile(finite, _SHOWN)
-    margin = 0.05 * (high - low) or 1.0
+    margin = 0.05 * (high - low) or 1.0  # 1.0 if all values are equal
     axes.set_ylim(low - margin, high + margin)

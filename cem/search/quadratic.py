@@ -1,8 +1,8 @@
 """A quadratic model of a function, fitted to the candidates evaluated so far.
 
-N. Hansen, A Global Surrogate Assisted CMA-ES, GECCO 2019: least squares, weighted by rank, with
-as many coefficients as there are points for: a linear model first, then squares of single
-parameters, then all products of two.
+The model is fitted by least squares, and better points have larger weights. With few points it
+is linear. With more points it also has the squares of single parameters, and with enough points
+the products of all pairs: N. Hansen, A Global Surrogate Assisted CMA-ES, GECCO 2019.
 """
 
 import math
@@ -10,41 +10,45 @@ from typing import Any
 
 import numpy as np
 
-_POINTS_PER_COEFFICIENT = 1.1  # a kind of model needs as many points
+_POINTS_PER_COEFFICIENT = 1.1  # the least number that determines a model
 _NEWEST = 1.5  # the points that are used, per coefficient of the full model
-_SINGULAR = 1e-12  # a pivot that counts as 0, beside the largest
-_WEIGHT_OF_BEST = 20.0  # of the best point, beside 1.0 of the worst
+_SINGULAR = 1e-12  # a pivot that is smaller, relative to the largest one, counts as 0
+_WEIGHT_OF_BEST = 20.0  # the weight of the best point; that of the worst is 1.0
 
 
 class QuadraticModel:
-    """A model of a function of d parameters, which is minimised.
+    """A quadratic model of a function of d parameters to minimise.
 
-    The coordinates of the model are whitened: z = factor^-1 (x - center), with the mean and the
-    factor of the covariance of the search, so that the search is as wide as 1 in each of them.
+    The coordinates of the model are z = factor^-1 (x - center). The center is the mean of the
+    search, and the factor is that of its covariance, so that the search has unit variance in
+    each coordinate.
 
     Attributes:
-        points: The candidates, each an array of shape (d,), the oldest first.
-        values: Their values; infinity: the candidate failed. Such a point counts as bad as
-            the worst of the others.
-        is_fitted: Whether there are enough points for a model.
+        points: The points, each an array of shape (d,), the oldest first.
+        values: Their values. Infinity means that the point failed: it counts as equal to the
+            worst of the others.
+        is_fitted: Whether the last fit had enough points, and finite coefficients.
     """
 
     def __init__(self, dim: int) -> None:
-        """Begin without points."""
+        """Set up a model without points."""
         self.points: list[Any] = []
         self.values: list[float] = []
         self.is_fitted = False
         self._dim = dim
-        self._pairs = np.triu_indices(dim, 1)  # of two different parameters
+        # The indices i < j of the products z_i z_j, one array for each.
+        self._pairs = np.triu_indices(dim, 1)
+        # The number of coefficients of a linear model, with squares, and with products, too.
         self._sizes = (1 + dim, 1 + 2 * dim, 1 + dim * (dim + 3) // 2)
-        self._size = 0
+        # ``fit`` sets these.
+        self._size = 0  # the number of coefficients
         self._coefficients: Any = None
         self._center: Any = None
-        self._inverse: Any = None
-        self._offset = 0.0
+        self._inverse: Any = None  # of the factor
+        self._offset = 0.0  # what is subtracted from all values
 
     def add(self, point: Any, value: float) -> None:
-        """Add a point; one whose value is not finite has failed."""
+        """Add a point and its value; a value that is not finite means that the point failed."""
         self.points.append(np.array(point))
         self.values.append(value if math.isfinite(value) else math.inf)
 
@@ -54,79 +58,86 @@ class QuadraticModel:
         return self._size
 
     def fit(self, center: Any, factor: Any, newest: int | None = None) -> None:
-        """Fit the model to the newest points, as far as they suffice.
+        """Fit the largest model that the newest points determine, and set ``is_fitted``.
 
         Args:
             center: The mean of the search, shape (d,).
-            factor: A factor L of its covariance L L^T, shape (d, d).
-            newest: How many of the newest points are used. None: half as many again as the
-                full model has coefficients, and some.
+            factor: A factor L of the search's covariance L L^T, shape (d, d).
+            newest: The number of newest points to use. None: 1.5 points per coefficient of the
+                full model, and d more.
         """
+        self.is_fitted = False
         if newest is None:
             newest = math.ceil(_NEWEST * self._sizes[-1]) + self._dim
         values = self._newest_values(newest)
-        enough = [size for size in self._sizes if len(values) >= _POINTS_PER_COEFFICIENT * size]
-        self.is_fitted = bool(enough)
-        if not enough:
+        possible_sizes = [
+            size for size in self._sizes if len(values) >= _POINTS_PER_COEFFICIENT * size
+        ]
+        if not possible_sizes:
             return
-        self._size = enough[-1]
+        self._size = possible_sizes[-1]
         self._center = np.array(center)
         try:
             self._inverse = np.linalg.inv(factor)
-        except np.linalg.LinAlgError:  # a parameter whose standard deviation is 0
-            self.is_fitted = False
+        except np.linalg.LinAlgError:  # the standard deviation of a parameter is 0
             return
-        order = np.argsort(values, kind="stable")
+        order = np.argsort(values, kind="stable")  # the best point first
         values = values[order]
         points = np.array(self.points[-newest:])[order]
         self._offset = values[0]
-        weights = np.sqrt(np.linspace(_WEIGHT_OF_BEST, 1.0, len(values)))
-        rows = self._features(points) * weights[:, None]
-        targets = (values - self._offset) * weights
-        # A search that diverges has squares that overflow.
-        self.is_fitted = bool(np.isfinite(rows).all() and np.isfinite(targets).all())
-        if not self.is_fitted:
-            return
-        self._coefficients = _solve_least_squares(rows, targets)
-        self.is_fitted = bool(np.isfinite(self._coefficients).all())
+        # Both sides of the equations are multiplied by the root of the weight of each point.
+        root_weights = np.sqrt(np.linspace(_WEIGHT_OF_BEST, 1.0, len(values)))
+        rows = self._features(points) * root_weights[:, None]
+        targets = (values - self._offset) * root_weights
+        # The squares overflow if the search diverges.
+        if np.isfinite(rows).all() and np.isfinite(targets).all():
+            self._coefficients = _solve_least_squares(rows, targets)
+            self.is_fitted = bool(np.isfinite(self._coefficients).all())
 
     def predict(self, points: Any) -> Any:
-        """Return the values of the model at points, shape (n, d); the result has shape (n,)."""
+        """Return the values of the model, shape (n,), at points of shape (n, d)."""
         return self._features(points) @ self._coefficients + self._offset
 
     def minimum(self, radius: float) -> Any:
-        """Return the minimum of the model within a distance from the center, shape (d,).
+        """Return the point of lowest predicted value within a radius of the center, shape (d,).
 
-        The distance is in the model's coordinates, where the minimum is
-        -(H + shift I)^-1 gradient with the least shift >= 0 for which H + shift I is positive
-        definite and the step is not too long: J. Nocedal and S. Wright, Numerical Optimization,
-        theorem 4.1. The shift is found by bisection.
+        The radius is in the model's coordinates z. With the gradient g and the Hessian H at the
+        center, the minimum is
+
+            z = -(H + shift I)^-1 g
+
+        The shift is the smallest number >= 0 for which H + shift I is positive definite and the
+        length of z is at most the radius: J. Nocedal and S. Wright, Numerical Optimization,
+        theorem 4.1. Bisection determines the shift.
         """
         gradient, hessian = self._derivatives()
+        # In the axes of the Hessian every coordinate is independent of the others.
         curvatures, axes = np.linalg.eigh(hessian)
         slopes = axes.T @ gradient
         largest = max(1e-300, np.abs(curvatures).max(), np.abs(slopes).max())
         low = max(0.0, -curvatures[0]) + 1e-12 * largest
 
-        def step(shift: float) -> Any:
+        def minimum_with(shift: float) -> Any:
             return -slopes / (curvatures + shift)
 
-        if np.linalg.norm(step(low)) > radius:
-            high = low + np.linalg.norm(slopes) / radius  # every curvature + shift is as large
+        if np.linalg.norm(minimum_with(low)) > radius:
+            # With this shift every curvature + shift is at least |slopes| / radius, so that the
+            # minimum is within the radius.
+            high = low + np.linalg.norm(slopes) / radius
             for _ in range(60):
                 middle = (low + high) / 2
-                if np.linalg.norm(step(middle)) > radius:
+                if np.linalg.norm(minimum_with(middle)) > radius:
                     low = middle
                 else:
                     high = middle
             low = high
-        return self._center + np.linalg.solve(self._inverse, axes @ step(low))
+        return self._center + np.linalg.solve(self._inverse, axes @ minimum_with(low))
 
     def agreement(self, count: int) -> float:
-        """Return Kendall's rank correlation of model and values of the newest points.
+        """Return Kendall's rank correlation between the model and the values.
 
-        It is between -1 and 1, where all pairs of points have the right order; 0 if there is
-        nothing to compare.
+        It compares the newest ``count`` points. The result is between -1 and 1, which means
+        that the model orders all pairs of points correctly. It is 0 without any pair.
         """
         values = self._newest_values(count)
         predictions = self.predict(np.array(self.points[-count:]))
@@ -137,7 +148,10 @@ class QuadraticModel:
         return float(np.mean(signs * np.sign(predictions[first] - predictions[second])))
 
     def _newest_values(self, count: int) -> Any:
-        """Return finite values of the newest points, or an empty array if all have failed."""
+        """Return the values of the newest ``count`` points; failed points get the worst value.
+
+        The result is an empty array if all of these points failed.
+        """
         values = np.array(self.values[-count:])
         has_value = np.isfinite(values)
         if not has_value.any():
@@ -146,7 +160,7 @@ class QuadraticModel:
         return values
 
     def _features(self, points: Any) -> Any:
-        """Return the terms of the model at points, one row per point, (n, coefficients)."""
+        """Return the terms of the model at points, shape (n, number of coefficients)."""
         z = (np.asarray(points) - self._center) @ self._inverse.T
         columns = [np.ones((len(z), 1)), z]
         if self._size > self._sizes[0]:
@@ -157,14 +171,20 @@ class QuadraticModel:
         return np.hstack(columns)
 
     def _derivatives(self) -> tuple[Any, Any]:
-        """Return the gradient at the center and the Hessian, in the model's coordinates."""
+        """Return the gradient (d,) and the Hessian (d, d) at the center, in the coordinates z.
+
+        The coefficients are in the order 1, z_i, z_i^2, z_i z_j (i < j). A smaller model has
+        only the first of these groups.
+        """
         dim = self._dim
-        gradient = self._coefficients[1 : 1 + dim]
+        linear_size, diagonal_size, _ = self._sizes
+        gradient = self._coefficients[1:linear_size]
         hessian = np.zeros((dim, dim))
-        if self._size > self._sizes[0]:
-            hessian[np.diag_indices(dim)] = 2 * self._coefficients[1 + dim : 1 + 2 * dim]
-        if self._size > self._sizes[1]:
-            products = self._coefficients[1 + 2 * dim :]
+        if self._size > linear_size:
+            squares = self._coefficients[linear_size:diagonal_size]
+            hessian[np.diag_indices(dim)] = 2 * squares
+        if self._size > diagonal_size:
+            products = self._coefficients[diagonal_size:]
             first, second = self._pairs
             hessian[first, second] = products
             hessian[second, first] = products
@@ -172,11 +192,16 @@ class QuadraticModel:
 
 
 def _solve_least_squares(rows: Any, targets: Any) -> Any:
-    """Return the x of least squares |rows x - targets|, shape (n,), for at least n rows.
+    """Return the x that minimises |rows x - targets|, shape (n,).
 
-    The triangular factor of a QR decomposition takes a quarter of the time of an SVD, which is
-    left for points that do not determine all coefficients.
+    The QR decomposition takes a quarter of the time of an SVD. The SVD is only used if the rows
+    do not determine all coefficients.
+
+    Args:
+        rows: The coefficients of the equations, shape (m, n), m >= n.
+        targets: The right-hand sides, shape (m,).
     """
+    # With the targets as the last column, R contains the triangular matrix and Q^T targets.
     triangle: Any = np.linalg.qr(np.column_stack([rows, targets]), mode="r")
     count = rows.shape[1]
     square, right = triangle[:count, :count], triangle[:count, count]

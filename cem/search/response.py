@@ -1,14 +1,15 @@
-"""What the evaluations of a call say about its parameters: a quadratic model of all of them.
+"""A quadratic model of the objective, and the importance of its parameters.
 
-The importance of a parameter is its total effect on the model: the share of the variance that
-is left when all other parameters are known. With A and B two draws of n points, and A_i the
-points of A with the parameter i of those of B, it is estimated by
+The model f is fitted to all evaluations of a call. The importance of a parameter is its total
+effect: the share of the model's variance that remains when all other parameters are fixed. Let
+A and B be two samples of n points, and let A_i be the points of A with parameter i taken from
+B. The estimate is
 
     sum of (f(A) - f(A_i))^2 / (2 n Var f(A))
 
 M. Jansen, Analysis of variance designs for model output, Computer Physics Communications 117,
-1999. Every parameter is drawn alone, from its values in the evaluations that the model has.
-Where parameters act together the shares add up to more than 1.
+1999. The parameters are sampled independently of each other, from their values in the
+evaluations. If parameters interact, the sum of all shares is greater than 1.
 """
 
 import math
@@ -20,60 +21,72 @@ from cem.search.evaluated import Evaluations, encode_points
 from cem.search.quadratic import QuadraticModel
 from cem.space import Choice, Space
 
-MOST_PARAMETERS = 40  # Fitting a model takes the time of their sixth power.
-_PER_COEFFICIENT = 3  # points that are enough for the model
-_MOST_POINTS = 2_000  # points that are always few enough
-_DRAWS = 4_096
+MOST_PARAMETERS = 40  # The time of a fit grows with the sixth power of their number.
+_POINTS_PER_COEFFICIENT = 3  # After a long search the model uses so many of its points,
+_ALWAYS_FEW = 2_000  # or all of them if there are fewer than these.
+_DRAWS = 4_096  # points of each sample, n in the formula
 
 
 class ResponseSurface:
-    """A quadratic model of the objective, fitted to the evaluations.
+    """A quadratic model of the objective, fitted to evaluations.
 
-    It is a model of numbers and choices; the order of a permutation has no influence on it.
+    The model depends on numbers and choices. It ignores permutations.
 
     Attributes:
-        evaluations: The evaluations that it is fitted to.
-        r2: The share of the variance of their fitness that it explains, adjusted for the number
-            of coefficients; NaN if there are not more points than coefficients.
+        evaluations: The evaluations to which the model is fitted.
+        r2: The adjusted coefficient of determination: the share of the variance of the fitness
+            that the model explains, adjusted for the number of coefficients. It is NaN unless
+            there are more points than coefficients.
     """
 
     def __init__(
-        self, evaluations: Evaluations, space: Space | None, normal: int, maximize: bool
+        self, evaluations: Evaluations, space: Space | None, num_numbers: int, maximize: bool
     ) -> None:
-        """Fit the model to candidates with finite fitness; see ``fit_response``."""
+        """Fit the model.
+
+        Args:
+            evaluations: Candidates whose fitness is finite.
+            space: The named parameters; None: points are vectors.
+            num_numbers: The number of leading columns of candidates that are numbers.
+            maximize: Whether a greater fitness is better.
+        """
         self.evaluations = evaluations
         self._sign = -1.0 if maximize else 1.0
         self._space = space
-        self._normal = normal
+        self._num_numbers = num_numbers
         coordinates = self._coordinates(evaluations.candidates)
         width = coordinates.std(0)
+        # The model has no coefficients for coordinates that are equal in all evaluations.
         self._is_used = width > 0
-        dim = int(self._is_used.sum())
-        self._model = QuadraticModel(dim)
+        self._model = QuadraticModel(int(self._is_used.sum()))
         points = coordinates[:, self._is_used]
         values = self._sign * evaluations.fitness
         for point, value in zip(points, values.tolist(), strict=True):
             self._model.add(point, value)
         center = coordinates.mean(0)[self._is_used]
-        self._model.fit(center, np.diag(width[self._is_used]), len(coordinates))
+        self._model.fit(center, np.diag(width[self._is_used]), newest=len(points))
         self.r2 = math.nan
-        freedom = len(coordinates) - self._model.size
-        total = evaluations.fitness.var() / max(1, len(coordinates) - 1)
-        if self.is_fitted and freedom > 0 and total > 0:
+        # r2 = 1 - (residual variance) / (total variance). Each variance is a sum of squares,
+        # divided by its degrees of freedom; the number of points cancels.
+        degrees_of_freedom = len(points) - self._model.size
+        total_variance = evaluations.fitness.var() / max(1, len(points) - 1)
+        if self.is_fitted and degrees_of_freedom > 0 and total_variance > 0:
             residuals = self.predict(evaluations.candidates) - evaluations.fitness
-            self.r2 = 1.0 - float(np.square(residuals).mean() / freedom / total)
+            residual_variance = np.square(residuals).mean() / degrees_of_freedom
+            self.r2 = 1.0 - float(residual_variance / total_variance)
 
     @property
     def is_fitted(self) -> bool:
-        """Whether there were enough points."""
+        """Whether there were enough points to fit a model."""
         return self._model.is_fitted
 
     def __call__(self, points: Any) -> Any:
-        """Return the model's value at points of the objective's parameters.
+        """Return the value of the model at one or several points.
 
         Args:
-            points: Vectors, shape (n, dim), or a list of dicts; the result has shape (n,). Or
-                one of them, of which it is a number.
+            points: One point, for which the result is a number, or n points, for which it has
+                shape (n,). A point is a vector of shape (dim,), or with named parameters a
+                dict. Several points are an array of shape (n, dim), or a list of dicts.
         """
         is_single = hasattr(points, "keys") if self._space else np.ndim(points) == 1
         candidates = encode_points([points] if is_single else points, self._space)
@@ -81,23 +94,25 @@ class ResponseSurface:
         return float(values[0]) if is_single else values
 
     def predict(self, candidates: Any) -> Any:
-        """Return the model's values at candidates, shape (n, dim); the result has (n,)."""
+        """Return the values of the model, shape (n,), at candidates of shape (n, dim)."""
         points = self._coordinates(candidates)[:, self._is_used]
         return self._sign * self._model.predict(points)
 
     def importance(self) -> Any:
-        """Return the importance of every column of candidates, or of every named parameter."""
+        """Return the importance of each parameter: an array of shape (dim,), or a dict."""
         known = self.evaluations.candidates
         dim = known.shape[1]
+        # Every number of the samples comes from a random evaluation, independently of the
+        # other columns.
         rows = np.random.default_rng(0).integers(len(known), size=(2 * _DRAWS, dim))
-        first, second = np.split(np.take_along_axis(known, rows, 0), 2)
-        values = self.predict(first)
+        sample_a, sample_b = np.split(np.take_along_axis(known, rows, 0), 2)
+        values = self.predict(sample_a)
         variance = max(values.var(), np.finfo(np.float64).tiny)
         columns = range(dim) if self._space is None else self._space.columns.values()
         shares = []
         for column in columns:
-            changed = first.copy()
-            changed[:, column] = second[:, column]
+            changed = sample_a.copy()
+            changed[:, column] = sample_b[:, column]
             differences = values - self.predict(changed)
             shares.append(float(np.square(differences).mean() / (2 * variance)))
         if self._space is None:
@@ -105,8 +120,12 @@ class ResponseSurface:
         return dict(zip(self._space.columns, shares, strict=True))
 
     def _coordinates(self, candidates: Any) -> Any:
-        """Return candidates with an indicator for every choice but the first, (n, k)."""
-        columns = [candidates[:, : self._normal]]
+        """Return the coordinates of candidates that the model uses, shape (n, k).
+
+        The first ones are the numbers. Each choice of k values has k - 1 coordinates: one flag
+        for every value but the first.
+        """
+        columns = [candidates[:, : self._num_numbers]]
         if self._space is not None:
             for name, column in self._space.columns.items():
                 parameter = self._space.parameters[name]
@@ -117,16 +136,16 @@ class ResponseSurface:
 
 
 def fit_response(
-    evaluations: Evaluations, space: Space | None, normal: int, maximize: bool
+    evaluations: Evaluations, space: Space | None, num_numbers: int, maximize: bool
 ) -> ResponseSurface | None:
-    """Return a model of evaluations that have a value; None if they are too few.
+    """Return a model of the evaluations that did not fail, or None.
 
-    Of many points every k-th by rank is enough. There is no model of more than 40 parameters.
+    The result is None if there are too few points, or more than 40 parameters.
 
     Args:
-        evaluations: All evaluations, in which a fitness may not be finite.
+        evaluations: All evaluations; the fitness of some may not be finite.
         space: The named parameters; None: points are vectors.
-        normal: The number of the first columns of candidates, which hold numbers.
+        num_numbers: The number of leading columns of candidates that are numbers.
         maximize: Whether a greater fitness is better.
     """
     dim = evaluations.candidates.shape[1]
@@ -135,10 +154,12 @@ def fit_response(
     ranking = evaluations.ranking(maximize)
     if not len(ranking):
         return None
-    coefficients = (dim + 1) * (dim + 2) // 2
-    enough = _PER_COEFFICIENT * coefficients
-    stride = math.ceil(len(ranking) / max(_MOST_POINTS, enough))
+    # A few thousand points are enough. If there are more, use every k-th one by rank, so that
+    # good and bad points remain in proportion.
+    num_coefficients = (dim + 1) * (dim + 2) // 2
+    enough = max(_ALWAYS_FEW, _POINTS_PER_COEFFICIENT * num_coefficients)
+    stride = math.ceil(len(ranking) / enough)
     chosen = ranking[::stride]
     points = Evaluations(evaluations.candidates[chosen], evaluations.fitness[chosen])
-    surface = ResponseSurface(points, space, normal, maximize)
+    surface = ResponseSurface(points, space, num_numbers, maximize)
     return surface if surface.is_fitted else None

@@ -1,4 +1,4 @@
-"""Restarts: how a search begins again, and when no other one is needed."""
+"""Restarts: what the next search is, and when no further search is needed."""
 
 import math
 import random
@@ -9,20 +9,20 @@ from typing import Protocol
 from cem.core.reasons import Reason, Then
 from cem.optimizer import CrossEntropyMethod
 
-# Two searches agree if their fitness differs by no more, as a share of the range of fitness.
+# Two searches agree if their best fitness differs by no more, relative to the range of fitness.
 _SAME = 1e-8
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What a restart policy chooses for a search.
+    """The choices of a restart policy for one search.
 
     Attributes:
-        population_size: The candidates per generation.
-        budget: The most evaluations.
-        scale: The first standard deviation, as a share of the standard deviation of the call.
-        is_large: Whether it searches all of the space. Only such searches count when restarts
-            are compared.
+        population_size: The number of candidates per generation.
+        budget: The maximum number of evaluations.
+        scale: The first standard deviation, relative to that of the call.
+        is_large: Whether the search covers the whole space. Only such searches can end the call
+            by their agreement.
     """
 
     population_size: int
@@ -33,7 +33,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Ended:
-    """A search that has ended, why, and the evaluations that it used."""
+    """A search that has ended, with its reason to end and its number of evaluations."""
 
     attempt: Attempt
     optimizer: CrossEntropyMethod
@@ -42,50 +42,58 @@ class Ended:
 
     @property
     def violation(self) -> float:
-        """By how much the best candidate violates a constraint; 0.0 without constraints."""
+        """The largest violation of a constraint by the best candidate, or 0.0."""
         return getattr(self.optimizer, "violation", 0.0)
 
     @property
     def has_success(self) -> bool:
-        """Whether a candidate has a value, or can at least be compared by its violation."""
+        """Whether a candidate did not fail, so that it can be compared with others.
+
+        With constraints an infeasible candidate is compared by its violation.
+        """
         return self.violation < math.inf and not math.isnan(self.optimizer.best_fitness)
 
 
 class RestartPolicy(Protocol):
-    """Chooses the next search by those before alone, so that a run can be resumed."""
+    """Chooses the next search.
+
+    The choice must depend on the arguments alone: a resumed run then repeats it.
+    """
 
     def next_attempt(self, ended: Sequence[Ended], left: int, seed: int) -> Attempt:
         """Return the next search.
 
         Args:
-            ended: The searches so far, from the first one in which a candidate had a value.
-            left: The evaluations left of the budget of the call.
-            seed: The seed of the call, for a policy that draws.
+            ended: The searches so far, without those before the first success.
+            left: The remaining evaluations of the budget.
+            seed: The seed of the call, for a policy that makes random choices.
         """
 
 
 @dataclass(frozen=True)
 class Bipop:
-    """The restarts of BIPOP-CMA-ES, in two regimes; the one with fewer evaluations is next.
+    """The restarts of BIPOP-CMA-ES, which have either a large or a small population.
 
-    A search with a large population has twice the last large one and begins at the start of the
-    call. A search with a small population begins with a smaller standard deviation and may use
-    half the evaluations of the last large one: N. Hansen, Benchmarking a BI-population CMA-ES
-    on the BBOB-2009 function testbed, GECCO 2009.
+    A large search doubles the population of the last large one, and begins at the start of the
+    call. A small search begins with a smaller standard deviation, and may use half the
+    evaluations of the last large one: N. Hansen, Benchmarking a BI-population CMA-ES on the
+    BBOB-2009 function testbed, GECCO 2009.
     """
 
     def next_attempt(self, ended: Sequence[Ended], left: int, seed: int) -> Attempt:
         """Return the next search, which has a large or a small population.
 
-        Both regimes share the evaluations equally: the one that has used fewer is next. The
-        first search counts for neither of them. With U and V uniform in [0, 1), the small
-        regime has
+        The kind that has used fewer evaluations so far is next. The first search counts for
+        neither of them. With U and V uniform in [0, 1), a small search has
 
             population = first * (large / (2 first))^(U^2),    std = first std * 10^(-2 V)
 
+        where ``first`` and ``large`` are the populations of the first and of the last large
+        search.
+
         Args:
             ended: The searches so far, the oldest first.
-            left: The evaluations that are left in the budget.
+            left: The remaining evaluations of the budget.
             seed: The seed of U and V.
         """
         first, *restarts = ended
@@ -97,7 +105,7 @@ class Bipop:
             return Attempt(2 * large_size, left)
         generator = random.Random(f"restarts {seed}")
         for _ in range(2 * len(small)):
-            generator.random()  # Earlier small searches drew these.
+            generator.random()  # Skip the U and V of earlier small searches.
         ratio = max(1.0, large_size / first_size / 2)
         small_size = int(first_size * ratio ** (generator.random() ** 2))
         scale = 10 ** (-2 * generator.random())
@@ -108,10 +116,10 @@ class Bipop:
 
 @dataclass(frozen=True)
 class Ipop:
-    """Every restart doubles the population: A. Auger and N. Hansen, CEC 2005."""
+    """The restarts of IPOP-CMA-ES, which double the population: Auger and Hansen, CEC 2005."""
 
     def next_attempt(self, ended: Sequence[Ended], left: int, seed: int) -> Attempt:
-        """Return the next search."""
+        """Return the next search, with twice the population of the last one."""
         return Attempt(2 * ended[-1].attempt.population_size, left)
 
 
@@ -121,11 +129,11 @@ def _count_evaluations(searches: Sequence[Ended]) -> int:
 
 @dataclass
 class Agreement:
-    """Counts searches with large populations that have found the same, one after another.
+    """Counts consecutive large searches that converge to the same best fitness.
 
     Attributes:
-        enough: How many of them end a call; infinity: they do not end it.
-        count: How many there have been so far.
+        enough: The number of such searches that ends a call; infinity: no number does.
+        count: The number of such searches so far.
     """
 
     enough: float
@@ -134,19 +142,21 @@ class Agreement:
     def holds_after(
         self, search: Ended, best_before: float | None, fitness_range: float
     ) -> bool:
-        """Count a search that has ended; return whether enough of them agree.
+        """Count a search that has ended, and return whether enough searches agree.
 
-        A search agrees with those before if it came to rest at their best fitness. If it came
-        to rest at any other value, better or worse, the count begins again. Only searches with
-        a large population are counted, and the first search never ends the call.
+        A search agrees with the earlier ones if it converged to their best fitness. If it
+        converged to any other value, better or worse, the count restarts at 0. A search that
+        did not converge changes nothing. Only large searches are counted, and the first search
+        never ends the call.
 
         Args:
             search: The search that has ended.
-            best_before: The best fitness of the searches before; None for the first search.
-            fitness_range: The difference between the best fitness of all searches and the mean
-                of the first elites, the unit of differences.
+            best_before: The best fitness of all earlier searches; None for the first search.
+            fitness_range: The unit in which fitness is compared: the difference between the
+                best fitness of all searches and the mean fitness of the first elites.
         """
-        if search.reason.then is not Then.COMPARE:  # it did not come to rest
+        has_converged = search.reason.then is Then.COMPARE
+        if not has_converged:
             return False
         is_large = search.attempt.is_large
         best = search.optimizer.best_fitness

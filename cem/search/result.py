@@ -1,4 +1,4 @@
-"""How a call of ``minimize`` ended."""
+"""The result of a call of ``minimize``."""
 
 import math
 import warnings
@@ -40,34 +40,35 @@ _Vector = TypeVar("_Vector")
 
 @dataclass(frozen=True, repr=False)
 class Result(Generic[_Vector]):
-    """How a search ended.
+    """The result of ``minimize`` and ``maximize``.
 
-    It also has SciPy's names: ``nfev``, ``nit``, ``success`` and ``message``.
+    The names of SciPy work, too: ``nfev``, ``nit``, ``success`` and ``message``.
 
     Attributes:
-        x: The fittest candidate of all restarts, shape (dim,); an array if the mean was one.
-            NaN if no candidate was evaluated in time.
-        fun: Its fitness.
-        violation: The most by which it violates one of the constraints; 0.0 within
-            ``tolerance``. With constraints ``x`` is the fittest feasible candidate, or if there
-            is none, the candidate of least violation.
-        mean: The last mean of the restart to which ``x`` belongs, averaged over generations as
-            ``mean_averaging`` says: the answer if the fitness is noisy.
+        x: The fittest candidate of all restarts, shape (dim,). It is an array if the first mean
+            was one, otherwise a tensor, or a dict of named parameters. It is NaN if no
+            candidate was evaluated in time. With constraints it is the fittest feasible
+            candidate, or if there is none, the candidate with the smallest violation.
+        fun: The fitness of ``x``.
+        violation: The largest violation of a constraint by ``x``; 0.0 within ``tolerance``.
+        mean: The last mean of the restart that found ``x``, averaged over generations by
+            ``mean_averaging``. Prefer it to ``x`` if the fitness is noisy.
         std: The last standard deviation of this restart, shape (dim,).
         reason: Why the call ended: a ``cem.core.reasons.Reason``, which is a string such as
             ``"target"``.
-        evaluations: The candidates evaluated.
-        generations: The generations of all restarts.
-        restarts: The restarts made, 0 for a single search.
-        failures: The candidates that failed: by an exception, a time out, a worker that died,
-            NaN, or the infinity on the bad side. A search that was resumed counts failures
-            before only if candidates were evaluated one by one.
-        settings: The arguments and choices: ``config``, ``population_size`` (the first one),
-            ``restarts`` (the most; None: as many as the budget has room for), ``budget``,
-            ``model`` and ``noise``: whether it was seen.
-        history: Lists of one entry per recorded generation: ``evaluations``, ``best_fitness``
-            of all restarts, ``generation_best``, ``elite_mean``, ``std_mean``,
-            ``population_size``.
+        evaluations: The number of evaluations.
+        generations: The number of generations of all restarts.
+        restarts: The number of restarts, 0 for a single search.
+        failures: The number of candidates that failed: by an exception, a timeout, a worker
+            that died, NaN, or the infinity on the bad side. A resumed search includes earlier
+            failures only if candidates were evaluated one by one.
+        settings: The arguments of the call, with the values chosen for those that were None:
+            ``config``, ``population_size`` of the first search, ``restarts`` (the maximum;
+            None: the budget alone limits them), ``budget``, ``model``, and ``noise``, which
+            tells whether noise was detected.
+        history: Lists with one entry per recorded generation: ``evaluations``,
+            ``best_fitness`` of all restarts so far, ``generation_best``, ``elite_mean``,
+            ``std_mean`` and ``population_size``.
     """
 
     x: _Vector
@@ -88,13 +89,15 @@ class Result(Generic[_Vector]):
 
     @property
     def evaluated(self) -> tuple[Any, Any]:
-        """All points and their values (X, y), in the order in which they were done.
+        """All points and their values, (X, y), in the order in which evaluations finished.
 
-        ``minimize(..., evaluated=result)`` begins with them. X has shape (n, dim), or is a list
-        of dicts of named parameters; y has shape (n,), and is not finite where one failed.
+        ``minimize(..., evaluated=result)`` starts from them. X has shape (n, dim), or is a list
+        of dicts of named parameters. y has shape (n,); it is not finite where the evaluation
+        failed.
 
         Raises:
-            AttributeError: If they were not kept: of a function of populations.
+            AttributeError: If the result does not contain them: the objective mapped whole
+                populations, or ranks shared it.
         """
         known = self._evaluations
         if known is None:
@@ -108,29 +111,30 @@ class Result(Generic[_Vector]):
 
     @cached_property
     def model(self) -> ResponseSurface | None:
-        """A quadratic model of the function that maps points to values, fitted to all of them.
+        """A quadratic model of the objective, fitted to ``evaluated``.
 
-        None: there are too few points, more than 40 parameters, or a function of populations.
+        It is None without ``evaluated``, with too few points, or with more than 40 parameters.
         """
         if self._evaluations is None:
             return None
         families = self.settings["config"].families
         dim = self._evaluations.candidates.shape[1]
-        numbers = dim - sum(family.columns for family in families)
-        return fit_response(self._evaluations, self._space, numbers, self._maximize)
+        num_numbers = dim - sum(family.columns for family in families)
+        return fit_response(self._evaluations, self._space, num_numbers, self._maximize)
 
     @cached_property
     def importance(self) -> Any:
-        """How much of the model's variance each parameter causes, alone and with others.
+        """The share of the model's variance that each parameter causes, alone or with others.
 
-        Shares by name, or of shape (dim,); None without a model. See ``cem.search.response``.
+        It is a dict by name, or an array of shape (dim,); None without a model. See
+        ``cem.search.response``.
         """
         return None if self.model is None else self.model.importance()
 
     def plot(self) -> "Figure":
-        """Return a figure of the progress, the importance and a slice along each parameter.
+        """Return a figure: the progress, the importance and a slice along each parameter.
 
-        Needs matplotlib: the extra ``plot``.
+        It needs matplotlib, which the extra ``plot`` installs.
         """
         from cem.search.plot import draw_result
 
@@ -148,23 +152,23 @@ class Result(Generic[_Vector]):
 
     @property
     def success(self) -> bool:
-        """Whether a finite, feasible value is known and the search was not cut short."""
+        """Whether ``x`` is feasible, ``fun`` is finite and the search was not cut short."""
         is_known = math.isfinite(self.fun) and not self.violation
         return is_known and not self.reason.cuts_short
 
     @property
     def message(self) -> str:
-        """``reason`` in a sentence, and whether no candidate is feasible."""
+        """A sentence for ``reason``, and a note if no candidate is feasible."""
         if not self.violation:
             return self.reason.message
         return f"{self.reason.message}; {_INFEASIBLE.format(self.violation)}"
 
     def __repr__(self) -> str:
-        """Return the result in five lines of text, or six with a model of the function."""
+        """Return a summary of five lines, or of six if there is a model of the objective."""
         config = self.settings["config"]
         x = str(self.x)
         if isinstance(self.x, (Tensor, np.ndarray)):
-            # A long vector is shortened to its first and last numbers.
+            # Of a long vector only the first and last numbers are printed.
             x = np.array2string(np.array(self.x.tolist()), precision=6, threshold=12)
         paths = ", evolution paths" if config.paths else ""
         model = ", a quadratic model" if self.settings["model"] else ""
@@ -181,7 +185,7 @@ class Result(Generic[_Vector]):
         )
 
     def _describe_importance(self) -> str:
-        """Return a line that says which parameters matter most; empty without a model."""
+        """Return a line with the most important parameters; an empty text without a model."""
         if self.model is None:
             return ""
         shares = self._ranked_importance()
@@ -190,7 +194,7 @@ class Result(Generic[_Vector]):
         return f"\nimportance: {', '.join(largest)}{more}"
 
     def _ranked_importance(self) -> dict[str, float]:
-        """Return the importance of parameters by name, the greatest first."""
+        """Return the importance of all parameters by name, the most important one first."""
         shares = self.importance
         if self._space is None:
             shares = {f"x[{index}]": float(share) for index, share in enumerate(shares)}
@@ -198,7 +202,11 @@ class Result(Generic[_Vector]):
 
 
 def best_search(ended: Sequence[Ended], maximize: bool) -> Ended | None:
-    """Return the search with the best candidate, the first of equal ones, or None."""
+    """Return the search with the best candidate, the first of equal ones, or None.
+
+    The smallest violation is best. Next, a candidate that is strictly feasible is better than
+    one that is only feasible within the tolerance. Last, fitness decides.
+    """
     sign = 1.0 if maximize else -1.0
 
     def quality(search: Ended) -> tuple[float, bool, float]:
@@ -213,14 +221,14 @@ def best_search(ended: Sequence[Ended], maximize: bool) -> Ended | None:
 def build_result(
     plan: Plan, session: Session, ended: Sequence[Ended], reason: Reason
 ) -> Result[Any]:
-    """Return the result of a call of ``minimize``: its best candidate, and how it ended.
+    """Return the result of a call of ``minimize``.
 
     Args:
         plan: The plan of the call.
-        session: What all its searches share.
-        ended: The searches from the first one with a success, or if there is none, the last
+        session: The resources and records that all its searches share.
+        ended: The first search with a success, and all later ones. If there is none, the last
             search alone.
-        reason: Why the call ended.
+        reason: The reason to end the call.
     """
     evaluator = session.evaluator
     history = session.history
@@ -230,7 +238,7 @@ def build_result(
     fun = optimizer.best_fitness
     evaluations = history.evaluations
     if ranks.count() == 1 and not plan.options["graph"]:
-        # The evaluator also knows the candidates of a generation that was interrupted.
+        # The evaluator also counts the candidates of an interrupted generation.
         evaluations = max(evaluations, evaluator.evaluations)
         if plan.constraints is None and evaluator.best is not None:
             candidate, fitness = evaluator.best
@@ -241,7 +249,8 @@ def build_result(
         message = _INFEASIBLE.format(search.violation)
         warnings.warn(message, RuntimeWarning, stacklevel=outside())
     if history.has_seen_noise:
-        # The best candidate is the best by chance; the averaged mean is nearer to the optimum.
+        # The best candidate may only have been lucky: the averaged mean is nearer to the
+        # optimum.
         x = with_integers(optimizer.state, optimizer.state.averaged_mean)
         fun = history.columns["elite_mean"][-1]
         if isinstance(optimizer.best, np.ndarray):
@@ -280,7 +289,7 @@ def build_result(
 
 
 def _collect_evaluations(evaluator: Evaluator) -> Evaluations | None:
-    """Return all evaluations of a call, or None if they were not kept."""
+    """Return all evaluations of a call, or None if the evaluator did not keep them."""
     if ranks.count() > 1 or not evaluator.remembered:
         return None
     candidates, fitness = zip(*evaluator.remembered, strict=True)

@@ -1,4 +1,4 @@
-"""One search of a call of ``minimize``: from its start until there is a reason to end."""
+"""A single search of a call of ``minimize``, from its start to a reason to end."""
 
 import math
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ from cem.search.noise import NoiseDetector
 from cem.search.plan import Plan, Start
 from cem.search.restarts import Attempt, Ended
 
-_CHECKPOINT_SECONDS = 1.0
+_CHECKPOINT_SECONDS = 1.0  # the least time between two checkpoints
 
 
 @dataclass(frozen=True)
 class Session:
-    """What all searches of a call share: resources, and what they have recorded."""
+    """The resources and records that all searches of a call share."""
 
     evaluator: Evaluator
     stop: StopRequest
@@ -41,10 +41,11 @@ class Session:
 
 
 class Monitor(Callback):
-    """Records the generations of a search, and ends it if there is a reason.
+    """Records the generations of a search, and ends the search if there is a reason.
 
     Attributes:
-        reason: The reason to end; None while there is none.
+        reason: The reason to end the search; None while there is none.
+        detector: Detects whether the objective is noisy; None: nothing does.
     """
 
     on_every_rank = True
@@ -58,16 +59,17 @@ class Monitor(Callback):
         budget: int | None,
         is_first: bool,
     ) -> None:
-        """Begin with a search.
+        """Prepare to monitor a search.
 
         Args:
             plan: The plan of the call.
-            history: The recorded generations of all searches, to which this one adds its own.
-            termination: Finds the reasons to end in the records of a search.
-            population_size: The candidates per generation.
-            budget: The evaluations of a search with a model, after which the monitor ends it.
-                None: the trainer counts the generations of the budget.
-            is_first: Whether no search before has had a success. Only such a search may end
+            history: The records of all searches, to which the monitor adds.
+            termination: The rules that end a search by its records.
+            population_size: The number of candidates per generation.
+            budget: The number of evaluations after which the monitor ends the search. None: the
+                trainer enforces the budget. Only a search with a surrogate model has a number
+                here, because its generations differ in their evaluations.
+            is_first: Whether no earlier search had a success. Only such a search may end
                 because the objective is noisy.
         """
         self.reason: Reason | None = None
@@ -76,22 +78,23 @@ class Monitor(Callback):
         self._termination = termination
         self._population_size = population_size
         self._budget = budget
-        self._is_known_as_noisy = plan.declares_noise
-        self._ends_by_noise = is_first and plan.adapts_to_noise
-        self._failures = 0  # the last generations, one after another, without a success
+        self._declares_noise = plan.declares_noise
+        self._may_end_for_noise = is_first and plan.adapts_to_noise
+        self._failures = 0  # consecutive generations in which every candidate failed
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """Add the record; raise Interrupted if there is a reason to end."""
+        """Add the record of a generation, and raise Interrupted if there is a reason to end."""
         self._history.new_records += 1
         self.add(record)
         if self.reason is not None:
             raise Interrupted(self.reason)
 
     def add(self, record: GenerationRecord) -> None:
-        """Add the record of a generation to the history, and look for a reason to end.
+        """Add the record of a generation to the history, and set ``reason``.
 
-        A reason is set by ``Termination``, by noise, or by several generations one after
-        another in which every candidate failed: their best fitness is NaN.
+        There are four kinds of reasons: one of ``Termination``, the budget of a search with a
+        surrogate model, noise, and several consecutive generations in which every candidate
+        failed.
         """
         evaluations = record.generation * self._population_size
         if self._budget is not None:
@@ -101,10 +104,11 @@ class Monitor(Callback):
         reason = reasons[0] if reasons else None
         if self._budget is not None and evaluations >= self._budget:
             reason = reason or Reason.BUDGET
-        is_seen = self.detector is not None and self.detector.has_seen_noise(record.generation)
-        if is_seen or self._is_known_as_noisy:
+        detector = self.detector
+        has_seen_noise = detector is not None and detector.has_seen_noise(record.generation)
+        if has_seen_noise or self._declares_noise:
             self._history.has_seen_noise = True
-            if self._ends_by_noise:
+            if self._may_end_for_noise:
                 reason = Reason.NOISE
         has_failed = math.isnan(record.generation_best)
         self._failures = self._failures + 1 if has_failed else 0
@@ -114,7 +118,7 @@ class Monitor(Callback):
 
 
 class Search:
-    """One search, ready to run, or to continue from its checkpoint."""
+    """One search, which is new or continues from its checkpoint."""
 
     def __init__(
         self,
@@ -125,15 +129,15 @@ class Search:
         session: Session,
         earlier_best: float | None,
     ) -> None:
-        """Set up the search, and resume it if its checkpoint exists.
+        """Set up the search, and resume it if it has a checkpoint.
 
         Args:
-            plan: The plan of the call, adapted to what searches before have shown.
-            attempt: The population, and the budget of this search.
-            number: How many searches were before.
+            plan: The plan of the call, adapted to the results of earlier searches.
+            attempt: The population and the budget of this search.
+            number: The number of earlier searches.
             start: The first mean and standard deviation.
-            session: What all searches of the call share.
-            earlier_best: The best fitness of searches before; None: none had a success.
+            session: The resources and records that all searches of the call share.
+            earlier_best: The best fitness of earlier searches; None: no search had a success.
         """
         options = plan.options
         seed = plan.seed
@@ -187,10 +191,17 @@ class Search:
     def _build_objective(
         self, plan: Plan, start: Start, session: Session, is_first: bool
     ) -> Objective:
-        """Return the evaluator as an objective for the way in which candidates are evaluated.
+        """Return the objective of this search, which calls the evaluator of the session.
 
-        Ranks share a population, or workers take candidates in any order. Where it is possible,
-        the first search looks for noise: it evaluates its first mean twice.
+        With several ranks the objective shares the population among them. With the option
+        ``asynchronous`` it returns candidates in the order in which workers finish them. The
+        first search evaluates its first mean twice, if possible, to detect noise.
+
+        Args:
+            plan: The plan of the call.
+            start: The first mean and standard deviation.
+            session: The resources and records that all searches of the call share.
+            is_first: Whether no earlier search had a success.
         """
         options = plan.options
         objective: Objective = session.evaluator
@@ -198,20 +209,26 @@ class Search:
             objective = ranks.shared(objective, session.stop)
         if options["asynchronous"]:
             objective = session.evaluator.in_any_order(self.optimizer.ask)
-        # One worker finishes candidates in order, even if any order is allowed.
+        # The detector needs whole populations in order. A single worker finishes them in order,
+        # too: ``in_any_order`` then returns the evaluator itself.
         is_in_order = not options["asynchronous"] or objective is session.evaluator
-        is_plain = not (options["graph"] or plan.uses_model) and plan.constraints is None
-        if is_in_order and is_plain and is_first:
+        # The detector replaces the first candidate, which none of these searches allows.
+        can_replace_candidate = (
+            not (options["graph"] or plan.uses_model) and plan.constraints is None
+        )
+        if is_in_order and can_replace_candidate and is_first:
             candidate = _as_candidate(self.optimizer, start.mean, plan.first)
             self._monitor.detector = NoiseDetector(objective, candidate)
             return self._monitor.detector
         return objective
 
     def run(self) -> Ended:
-        """Search until there is a reason to end."""
+        """Run the search until there is a reason to end."""
         reason = self._monitor.reason
-        if reason is None:  # otherwise the search that was resumed had ended
+        # A resumed search may have ended before: the monitor then has a reason already.
+        if reason is None:
             ended = self._trainer.run().reason
+            # The trainer returns "finished" at its budget, and otherwise the name of a reason.
             trainer_reason = Reason.BUDGET if ended == "finished" else Reason[ended.upper()]
             reason = self._monitor.reason or trainer_reason
         optimizer = self.optimizer
@@ -221,14 +238,14 @@ class Search:
         return Ended(self._attempt, optimizer, reason, evaluations)
 
     def _resume(self, files: "_Files", evaluator: Evaluator, plan: Plan) -> None:
-        """Continue from the newest checkpoint in a folder, if there is one, on all ranks.
+        """Continue from the newest checkpoint in the folder, if there is one, on all ranks.
 
-        The first rank reads the files and sends what it has read to the others. The monitor
-        gets all recorded generations again, and so knows what it knew when the run ended.
+        The first rank reads the files and sends their content to the others. The monitor gets
+        all recorded generations again, which restores its state.
 
         Args:
             files: The files of this search.
-            evaluator: Gets a journal of the candidates that are evaluated one by one.
+            evaluator: Gets the journal of single evaluations.
             plan: The plan of the call.
         """
         optimizer = self.optimizer
@@ -243,22 +260,22 @@ class Search:
 
         lines, state_of_first_rank = ranks.broadcast(load)
         if ranks.rank() > 0:
-            # A run would give them this state, but a search that has ended does not run.
+            # The trainer would send this state, but it does not run if the search has ended.
             optimizer.load_state_dict(state_of_first_rank)
         if monitor.detector is not None and lines:
             monitor.detector.restore(lines)
-        # In the records null is any number that is not finite: the perfect fitness if the best
-        # one is that, otherwise NaN. With constraints the best one is null while no candidate
-        # is feasible, which is the worst fitness.
+        # A number is null in the records if it is not finite: infinity on the good side if the
+        # best fitness is that, otherwise NaN. With constraints the best fitness is null as long
+        # as no candidate is feasible: it then is the infinity on the bad side.
         perfect = math.inf if plan.maximize else -math.inf
-        missing = perfect if optimizer.best_fitness == perfect else math.nan
-        best_if_missing = missing if plan.constraints is None else -perfect
+        others_if_null = perfect if optimizer.best_fitness == perfect else math.nan
+        best_if_null = others_if_null if plan.constraints is None else -perfect
         for line in lines:
-            monitor.add(parse_record(line, best_if_missing, missing))
+            monitor.add(parse_record(line, best_if_null, others_if_null))
         files.folder.mkdir(parents=True, exist_ok=True)
         path = files.folder / "evaluations.journal"
         journal = evaluator.open_journal(path, files.fingerprint, optimizer.generation)
-        if journal is None:
+        if journal is None:  # The objective is called with whole populations.
             return
         earlier = journal.read_earlier()
         evaluator.take_up(earlier, optimizer.mean)
@@ -267,18 +284,18 @@ class Search:
 
 
 class _Files:
-    """The folder of a search: checkpoints, records, and evaluations one by one."""
+    """The files of a search in its folder: checkpoints and records of generations."""
 
     def __init__(
         self, plan: Plan, attempt: Attempt, number: int, optimizer: CrossEntropyMethod
     ) -> None:
-        """Name the files of a search, and make the fingerprint that tells it from others.
+        """Choose the folder, and build the fingerprint that identifies the search.
 
         Args:
             plan: The plan of the call; its option ``checkpoint`` is the folder of all searches.
             attempt: The population of this search.
-            number: How many searches were before.
-            optimizer: The optimizer at its start.
+            number: The number of earlier searches.
+            optimizer: The optimizer before its first generation.
         """
         self.folder = Path(plan.options["checkpoint"]) / f"restart-{number:03d}"
         self.fingerprint: dict[str, Any] = {
@@ -298,18 +315,24 @@ class _Files:
 
 
 def _check_can_move(optimizer: CrossEntropyMethod, std: Any) -> None:
-    """Raise ValueError if no parameter of a search can ever change."""
+    """Raise ValueError if the distribution can never change: if all its variance is 0.
+
+    Args:
+        optimizer: The optimizer before its first generation.
+        std: The standard deviation of the call, for the message.
+    """
     state = optimizer.state
+    # Each of these makes candidates differ even if every standard deviation is 0.
     others = (state.std_floor, state.variance_schedule, state.discrete)
-    has_another_way = any(tensor is not None for tensor in others)
-    if not has_another_way and not state.std.any():
+    has_other_variance = any(tensor is not None for tensor in others)
+    if not has_other_variance and not state.std.any():
         raise ValueError(
             f"expected std > 0 of a parameter at least, got {std}: nothing can move"
         )
 
 
 def _as_candidate(optimizer: CrossEntropyMethod, mean: Any, first: Tensor) -> Tensor:
-    """Return a mean as a candidate, with the columns of families that ``first`` has."""
+    """Return a mean as a candidate; choices and permutations are those of ``first``."""
     numbers = as_real("mean", mean).to(first)
     candidate = torch.cat([numbers, first[len(numbers) :]])
     state = optimizer.state
