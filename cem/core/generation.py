@@ -411,7 +411,7 @@ def _move_of(family: Family) -> Move:
         return torch.where(has_success, new.to(table), table)
 
     rows, values = family.rows
-    return family.columns, rows * values, move
+    return Move(family.columns, rows * values, move)
 
 
 def _check_shape(family: Family, method: str, tensor: Tensor, shape: Sequence[int]) -> None:
