@@ -1,4 +1,4 @@
-"""The variants of the method, as one value: what a generation does with its elites."""
+"""The settings of the method: how the elites of a generation change the distribution."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from cem.families.family import Family
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
 
-_LARGEST_FULL = 200  # parameters for which a full covariance is chosen
+_LARGEST_FULL = 200  # with more parameters, the default is a diagonal covariance
 MIN_ELITES = 2  # a single elite has no variance: the search would stop
 
 Weights = Literal["log", "equal"]
@@ -97,9 +97,10 @@ class CEMConfig:
     families: Sequence[Family] = ()
 
     def __post_init__(self) -> None:
-        """Check the values, and convert a schedule from text, and integers and families.
+        """Check the values, and convert some of them.
 
-        The class is frozen, so converted values are set by ``object.__setattr__``.
+        The schedule becomes a function if it is a text, and ``integers`` and ``families``
+        become tuples. The class is frozen, so object.__setattr__ is needed to set them.
         """
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
@@ -121,8 +122,8 @@ class CEMConfig:
         if self.variance_schedule is None or isinstance(self.variance_schedule, str):
             schedule = parse_variance_schedule(self.variance_schedule or "none")
             object.__setattr__(self, "variance_schedule", schedule)
-        # The integers are flags of all parameters, or the indices of some: NumPy's kinds are
-        # b for flags, i and u for numbers.
+        # `integers` are flags of all parameters, or indices of some. NumPy's dtype kinds are
+        # "b" for flags, and "i" and "u" for signed and unsigned integers.
         integers = np.asarray(self.integers)
         if integers.ndim != 1 or not (integers.dtype.kind in "biu" or integers.size == 0):
             expected = "flags or indices of parameters for integers"
@@ -150,11 +151,11 @@ class CEMConfig:
         if self.num_elites is not None:
             return check_integer("num_elites", self.num_elites, MIN_ELITES, population_size)
         fraction = self.elite_fraction or (0.5 if self.paths else 0.2)
-        # 0.07 * 100 is 7.000000000000001, and seven elites are meant.
+        # 0.07 * 100 is 7.000000000000001, which must become 7 elites and not 8.
         return max(MIN_ELITES, math.ceil(fraction * population_size - 1e-9))
 
     def integers_of(self, dim: int) -> list[int]:
-        """Return the indices of the integers among ``dim`` parameters."""
+        """Return the indices of those of ``dim`` parameters that are integers."""
         numbers = list(self.integers)
         if len(numbers) == dim and set(numbers) <= {0, 1}:
             return [i for i, flag in enumerate(numbers) if flag]
@@ -167,10 +168,10 @@ class CEMConfig:
         return numbers
 
     def population_of(self, dim: int) -> int:
-        """Return the default population size for ``dim`` parameters, doubled with families.
+        """Return the default population size for ``dim`` parameters; families double it.
 
-        It never equals ``dim``: a function that takes columns for candidates would go
-        unnoticed.
+        It never equals ``dim``. Otherwise an objective that confuses columns with candidates
+        would return a fitness of the right shape.
         """
         size = min(10 * dim, 1000)
         if self.paths:
@@ -181,7 +182,7 @@ class CEMConfig:
 
     @classmethod
     def cma(cls, covariance: Covariance = "full", **changes: Any) -> "CEMConfig":
-        """Return CMA-ES, full or diagonal, as in ``cem.core.adaptation``, with some changes."""
+        """Return CMA-ES, full or diagonal, as in ``cem.core.adaptation``, with ``changes``."""
         return cls(**{"covariance": covariance, "paths": True, **changes})
 
     @classmethod
@@ -207,8 +208,9 @@ class CEMConfig:
     def chosen(cls, dim: int, bounded: bool = False, **changes: Any) -> "CEMConfig":
         """Return the default for a search of ``dim`` parameters, which is CMA-ES.
 
-        Bounds are kept by a smooth map: clamped candidates gather on a face, and the step size
-        shrinks there. With integers they are clamped, as integers are.
+        With bounds, a smooth map transforms the candidates into the box. If they were clamped,
+        they would gather on a face, where the step size would shrink. If there are integers,
+        they are clamped nevertheless, as integers always are.
         """
         config = cls.cma("full" if dim <= _LARGEST_FULL else "diagonal", **changes)
         is_clamped = config.integers_of(dim) or not bounded
