@@ -32,9 +32,9 @@ _CHOICES = {
 class CEMConfig:
     """How the distribution moves; ``CrossEntropyMethod`` has the equations.
 
-    ``CEMConfig()`` is a diagonal update whose variance is about the old mean,
-    ``CEMConfig.classic()`` the method as published, and ``CEMConfig.cma()``, the default of a
-    search, CMA-ES.
+    ``CEMConfig.cma()``, the default of a search, is CMA-ES. ``CEMConfig.classic()`` is the
+    method as published. ``CEMConfig()`` is a diagonal update whose variance is about the old
+    mean.
 
     Examples:
         >>> from cem import CEMConfig
@@ -42,40 +42,42 @@ class CEMConfig:
         True
 
     Attributes:
-        elite_fraction: The share of the population that are elites, in (0, 1]; their number is
-            rounded up and is at least 2. None, without ``num_elites``: 0.2, or 0.5 with
+        elite_fraction: The fraction of the population that are elites, in (0, 1]; their number
+            is rounded up and is at least 2. None, without ``num_elites``: 0.2, or 0.5 with
             ``paths``.
-        num_elites: The number of elites, from 2 to the population, instead of a share.
+        num_elites: The number of elites, from 2 to the population size, instead of a fraction.
         weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K, as in
             CMA-ES, or ``"equal"``, as in the literature of the method.
-        covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations per
-            generation.
-        paths: Evolution paths adapt covariance and step size, as in CMA-ES; see
+        covariance: ``"diagonal"``, or ``"full"``, which needs dim^2 numbers and dim^3
+            operations per generation.
+        paths: Whether evolution paths adapt covariance and step size, as in CMA-ES; see
             ``kernels.ops.cma_update``. ``variance_about`` and ``std_smoothing`` are then not
             used.
-        variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in
-            CMA-ES; ``"new_mean"``, ``m``, as in the literature of the method: the search
-            collapses where the slope is steeper than the distribution is wide. Prefer it with
-            extra variance.
+        variance_about: The centre of the elites' variance. ``"old_mean"`` is ``mu_t``, as in
+            CMA-ES. ``"new_mean"`` is ``m``, as in the literature of the method; with it the
+            search collapses if the slope is steeper than the distribution is wide, so it is
+            best combined with extra variance.
         smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old mean.
         std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if
             full).
-        variance_schedule: The variance ``Z_t`` added to the elites': None, a schedule of
-            ``cem.core.variance_schedule``, its text such as ``"linear:5,10"``, or any function
-            of the generation to a finite variance ``>= 0``. It is called ahead of time, once
-            for each generation.
-        std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
-        relative_std_floor: The same as a share of the first one, per dimension. None: 1e-6, or
-            0 with paths.
-        bound_handling: How candidates are kept within bounds: ``"clamp"``, ``"resample"`` or
-            ``"transform"``; see ``cem.core.bounds``.
-        mean_averaging: ``gamma`` in [0, 1] of the averaged mean; 0: ``averaged_mean`` is
+        variance_schedule: The variance ``Z_t`` that is added to the elites': None, a schedule
+            of ``cem.core.variance_schedule``, its text such as ``"linear:5,10"``, or any
+            function that maps a generation to a finite variance ``>= 0``. It is called ahead of
+            time, once for each generation.
+        std_floor: The smallest standard deviation after ``tell()``, finite, ``>= 0``.
+        relative_std_floor: The same as a fraction of the first one, per dimension. None: 1e-6,
+            or 0 with paths.
+        bound_handling: How candidates are moved inside the bounds: ``"clamp"``, ``"resample"``
+            or ``"transform"``; see ``cem.core.bounds``.
+        mean_averaging: ``gamma`` in [0, 1] of the averaged mean. For 0, ``averaged_mean`` is
             ``mean``.
-        integers: The parameters of the normal distribution that are integers: a flag for each,
-            bools or 0 and 1 as SciPy's ``integrality``, or indices. As many numbers as
-            parameters, all 0 or 1, are flags: of two parameters [0, 1] is the second one alone.
-            Candidates have the nearest ones within the bounds, and no standard deviation is too
-            small to leave one: the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022.
+        integers: The parameters of the normal distribution that are integers: either one flag
+            for each parameter (bools, or 0 and 1 as in SciPy's ``integrality``), or indices. If
+            there are as many numbers as parameters, and all are 0 or 1, they are flags: for two
+            parameters, [0, 1] selects the second one alone. Candidates have the nearest
+            integers within the bounds. The standard deviation has a lower limit that lets the
+            search leave an integer: the margin of R. Hamano et al., CMA-ES with Margin, GECCO
+            2022.
         families: The families of discrete parameters of ``cem.families``. Their columns follow
             those of the mean, which may have none: shape (..., 0).
     """
