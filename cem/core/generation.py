@@ -68,8 +68,7 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     if state.settings.normal:
         columns.append(with_integers(state, _draw_normal(state, sample, size)))
     for number, (family, table) in enumerate(tables_of(state)):
-        # Every family needs its own seed, or two families of one kind would have the same
-        # noise.
+        # Every family has its own seed, so that two families of one kind have different noise.
         seed = state.seed ^ signed64(mix_seed(number, 0)) if number else state.seed
         values = family.sample(
             table,
@@ -87,10 +86,10 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
 def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
     """Draw the columns of the normal distribution within the bounds, shape (..., size, d).
 
-    ``sample`` is a function that draws from a mean and standard deviations. If it is
-    ``operator_sample``, compiled operators draw the candidates and can also clamp them. For a
-    covariance L L^T, whose factor L is ``state.factor``, the operator ``draw_correlated`` is
-    only used for small searches (``is_fused``).
+    ``sample`` is a function that draws independent dimensions. If it is ``operator_sample``, a
+    compiled operator draws the candidates and can also clamp them to the bounds. A search with
+    a covariance L L^T (L is ``state.factor``) then uses the operator ``draw_correlated``, but
+    only if the search is small enough for it (``is_fused``).
     """
     distribution = state.distribution
     bounds = bounds_of(state)
@@ -189,8 +188,8 @@ def _update_normal(state: State, candidates: Tensor, fitness: Tensor) -> State:
         smoothing=state.settings.config.smoothing,
         mean_averaging=state.settings.config.mean_averaging,
     )
-    # The five results are the first fields of a state. The other fields do not change. This is
-    # faster than `state._replace`.
+    # These are the first five fields of a state. The others do not change. Taking them with a
+    # slice is faster than `state._replace`.
     unchanged = state[5:]
     return State(distribution, record, generation, factor, paths, *unchanged)
 
@@ -228,8 +227,8 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
         mean_averaging=config.mean_averaging,
         ranked=state.factor is not None,
     )
-    # The three results are the first fields of a state. The other fields do not change. This is
-    # faster than `state._replace`.
+    # These are the first three fields of a state. The others do not change. Taking them with a
+    # slice is faster than `state._replace`.
     unchanged = state[3:]
     new = State(distribution, record, generation, *unchanged)
     if state.factor is None and state.paths is None:
@@ -251,7 +250,7 @@ def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> S
     """
     weights = old.weights
     if weights is None:
-        # The elites have equal weights. The record is float64, and so are the ones.
+        # The elites have equal weights, in float64 like the record.
         weights = old.record.new_ones(old.settings.num_elites)
     ranked, weights, failed = rank_rows(fitness, candidates, weights, old.settings.maximize)
     all_failed = failed.all(-1, keepdim=True)
@@ -265,7 +264,7 @@ def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> S
     mean, old_std, averaged_mean, best = new.distribution.unbind(-2)
     std = round_to(std, old_std.dtype)
     distribution = torch.stack([mean, std, averaged_mean, best], dim=-2)
-    # These are the first five fields of a state. The other fields do not change.
+    # These are the first five fields of a state. The others do not change.
     unchanged = new[5:]
     return State(distribution, new.record, new.generation, factor, paths, *unchanged)
 
@@ -300,7 +299,7 @@ def _adapt_by_paths(
     variances, new_paths = adapt_covariance(
         std, ranked, weights, mean, new_mean, paths, old.generation, old.settings.rates
     )
-    # The variance that the schedule and the lower limit of the standard deviation require.
+    # Add the variance of the schedule, and what the lower limit of std requires.
     extra = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
     new_std = (variances + extra).sqrt()
     new_std = torch.where(all_failed | ~new_std.isfinite(), std, new_std)
@@ -338,7 +337,7 @@ def _adapt_factor(
     old_covariance = factor @ factor.mT
     covariance = old_covariance + config.std_smoothing * (target - old_covariance)
     variances = covariance.diagonal(dim1=-2, dim2=-1)
-    # The variance that the schedule and the lower limit of the standard deviation require.
+    # Add the variance of the schedule, and what the lower limit of std requires.
     extra = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
     new_factor, is_usable = factorise(covariance + torch.diag_embed(extra))
     is_unusable = all_failed | ~is_usable.unsqueeze(-1)
@@ -379,7 +378,8 @@ def _restore_best(
     row = row.expand(*best.shape[:-1], 1, best.shape[-1])
     evaluated = candidates.gather(-2, row).squeeze(-2)
     best = torch.where(has_improved.unsqueeze(-1), evaluated, best)
-    # The best candidate is the last row of the distribution, the first field of a state.
+    # The best candidate is the last row of the distribution, which is the first field of a
+    # state.
     distribution = torch.cat([new.distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2)
     return State(distribution, *new[1:])
 
@@ -401,11 +401,11 @@ def _update_families(state: State, candidates: Tensor, fitness: Tensor) -> State
     families: Any = settings.families
     update: Any = update_tables
     if settings.backend == "torch":
-        # Only the compiled operators guarantee the same bits everywhere, which needs a fixed
-        # order of the sums. Without it, torch is faster.
+        # Torch is faster if it may add in any order. Only the compiled operators must return
+        # the same bits on every machine.
         update = partial(update_tables_reference, fixed_order=False)
-    # The operator updates all tables in one call, if it supports every family. Otherwise the
-    # families update their own tables.
+    # If the operator supports every family, it updates all tables in one call. Otherwise every
+    # family updates its own table.
     if all(map(_has_operator, families)):
         rules = [(family.columns, *family.rows, family.smoothing) for family in families]
     else:

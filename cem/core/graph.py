@@ -67,7 +67,8 @@ class GenerationGraph:
                     new, evaluation = self._generation(new)
                 self.evaluations.append(evaluation)
                 if records:
-                    # Generation 0 and the settings {} are not used: only its tensors are.
+                    # Only the tensors of this snapshot are used, not its generation and
+                    # settings.
                     snapshot = Snapshot(0, {}, new, evaluation, copies=False)
                     tensors.append(snapshot.tensors())
             # Stacked tensors can be copied to the host with a few copies.

@@ -196,8 +196,7 @@ class Snapshot:
             elapsed_s: The time of all generations so far.
             generations: The number of generations since the last record.
         """
-        # A single search has a fifth number, the last generation that failed, which is not
-        # used.
+        # The fifth number, which only a single search has, is not part of the record.
         best, generation_best, elite_mean, threshold, *_ = self._record_numbers()
         host = self._wait()
         if host.discrete is not None:
@@ -286,17 +285,17 @@ def copy_to_host(
         # A copy into page-locked memory does not wait for the device.
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
         host.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
-        # The rows belong to the snapshots that have a tensor of this name, in their order.
+        # Row by row, the copy belongs to the snapshots that have a tensor of this name.
         copies[name] = iter(host.unbind())
     event = None
-    # All tensors are on the same device, so the last one shows which device it is.
+    # All tensors are on the same device, so it is enough to look at the last one.
     if tensor.is_cuda:
         # `seconds_since` needs timing. With `blocking`, waiting does not keep a core busy.
         event = torch.cuda.Event(enable_timing=True, blocking=True)
         event.record(torch.cuda.current_stream(tensor.device))
     for snapshot, names in zip(new, tensors, strict=True):
         values: Any = {name: next(copies[name]) for name in names}
-        # Move the metrics out of the values. Metrics that were numbers are not among them.
+        # Take the metrics out of the values. Metrics that are numbers already were not copied.
         for metric in snapshot._metrics:
             name = f"metric {metric}"
             if name in values:

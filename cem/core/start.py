@@ -244,8 +244,9 @@ def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> T
     """Return one seed for each problem of a batch, shape ``batch_shape``, int64.
 
     Args:
-        seed: One seed from 0 to 2^64 - 1, or an array of them with the shape ``batch_shape``. A
-            generator draws one seed. From one seed the seeds of all problems are derived.
+        seed: One of three: a number from 0 to 2^64 - 1; a generator, which draws such a number;
+            or an array of numbers with the shape ``batch_shape``. If there is only one number,
+            the seeds of a batch are derived from it.
         batch_shape: The shape of the batch; () for a single problem.
         device: The device of the result.
     """

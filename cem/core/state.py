@@ -148,7 +148,7 @@ class State(NamedTuple):
         return torch.cat([normal[..., : self.settings.normal], *columns], dim=-1)
 
     def _point(self, row: int) -> Tensor:
-        """Return a row of the distribution, inside the bounds, and the families' likeliest values."""
+        """Return a row of the distribution within the bounds, and the likeliest values."""
         normal = self.distribution[..., row, :]
         box = transformed_bounds(self)
         if box is not None:

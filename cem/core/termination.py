@@ -82,7 +82,7 @@ class Termination:
         ftol: float = 0.0,
         constrained: bool = False,
     ) -> None:
-        """Begin without any records.
+        """Set the limits of the tests, and begin without any records.
 
         Args:
             settings: The constants of the search.
@@ -109,6 +109,7 @@ class Termination:
         self._xtol = xtol
         self._ftol = ftol
         # Standard deviations are divided by the first ones, so 0 is replaced by 1.
+        # A "share" is a standard deviation divided by the first one.
         self._first_std = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
         self._max_first_std = float(self._first_std.max())
         self._min_share = max(STD, 1.001 * settings.config.floor_share)
@@ -141,9 +142,9 @@ class Termination:
             self._best = best
             self._improved_at = generation
         fitness_range, is_full = self._update_window(record)
-        # The largest ratio of a standard deviation to the first one is slow to compute. It is
-        # needed if a check for a collapse is due, or if the mean shows that the ratio may be
-        # too small.
+        # A share is a standard deviation divided by the first one. The largest share is slow to
+        # compute, so it is only computed if a check for a collapse is due, or if the mean of
+        # the standard deviations shows that it may be too small.
         largest_share = math.inf
         collapse = self._collapse
         is_check_due = (
@@ -161,8 +162,8 @@ class Termination:
         )
         is_precise = self._has_xtol and record.std.numpy()[self._real].max() < self._xtol
         patience = max(self._patience, generation // 5)
-        # One test for each reason of _TESTED, in its order: target, xtol, ftol, std, fitness
-        # range, stagnation, diverged.
+        # There is one test for each of the reasons in _TESTED: target, xtol, ftol, std, fitness
+        # range, stagnation and divergence.
         tests = (
             self.target is not None and best <= self._sign * self.target,
             is_precise,
@@ -175,12 +176,11 @@ class Termination:
         return tuple(compress(_TESTED, tests))
 
     def _update_window(self, record: GenerationRecord) -> tuple[float, bool]:
-        """Add a record to the window of recent generations.
+        """Add a record to the window of recent generations, and return a pair.
 
-        Returns:
-            The range of the fitness, which covers the best fitness of every record in the
-            window and
-                the elites of the newest record; and whether the records cover the whole window.
+        The first value is the range of the fitness. It covers the best fitness of every record
+        in the window, and the elites of the newest record. The second value is whether the
+        records cover the whole window.
         """
         recent_best = self._recent_best
         generations = self._recent_generations
@@ -201,7 +201,7 @@ class _Collapse:
     """A check for a search whose distribution shrank before it arrived.
 
     It compares the average move of the mean per generation, in standard deviations, with the
-    move on a slope.
+    move of a search on a slope.
     """
 
     def __init__(self, settings: Settings, dim: int) -> None:
@@ -228,8 +228,8 @@ class _Collapse:
     def check(self, record: GenerationRecord, share: float) -> None:
         """Update the average move of the mean, and warn if the search has collapsed.
 
-        The decision is made once, when ``share`` falls below ``_COLLAPSED_STD``: the search has
-        collapsed if its mean still moves.
+        The test is made once, when ``share`` falls below ``_COLLAPSED_STD``. The search has
+        collapsed if its mean still moves almost as far as on a slope.
 
         Args:
             record: The record of the newest generation.
@@ -243,8 +243,8 @@ class _Collapse:
         if last is None or self._is_decided:
             return
         square = _squared_move(last, record)
-        # This is the sum of the moves of ``count`` generations, which shrink with the standard
-        # deviation. On a slope the lengths of the moves add up; by chance their squares do.
+        # The move is the sum of ``count`` generations' moves, which shrink with the standard
+        # deviation. On a slope the lengths of the moves add up; by chance their squares add up.
         count = max(1, record.generation - last.generation)
         shrinkage = 1.0
         if 0 < last_share < math.inf:

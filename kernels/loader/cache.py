@@ -122,10 +122,12 @@ def _explain_distrust(path: Path) -> str:
 def lock(library: Path) -> Iterator[None]:
     """Hold an exclusive lock on the build of a library inside the ``with`` block.
 
-    If another process holds the lock, print a line and wait. Linux releases the lock when its
-    process ends, so a killed build blocks nobody. On a file system without locks several
-    processes may build the same library; the last one to finish overwrites the others'. (The
-    package filelock would wait forever on such a file system.)
+    If another process holds the lock, print a line and wait. Linux releases a lock when its
+    process ends, so a killed build blocks nobody.
+
+    On a file system without locks, several processes may build the same library at the same
+    time. The last of them overwrites the library of the others. (The package filelock is not
+    used, because it would wait forever on such a file system.)
 
     Raises:
         BuildError: this user cannot write to the cache folder, or other users can.
@@ -133,7 +135,7 @@ def lock(library: Path) -> Iterator[None]:
     folder = library.parent
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        # Other users who can write to the folder could replace the library by their own code.
+        # Other users who can write to the folder could replace libraries with their own code.
         reason = _explain_distrust(folder)
         if reason:
             raise BuildError(
@@ -145,6 +147,7 @@ def lock(library: Path) -> Iterator[None]:
     except OSError as error:
         raise unusable(folder, error) from error
     try:
+        # Try without waiting first, to find out whether the line must be printed.
         try:
             system.lock(handle)
         except BlockingIOError:
@@ -176,10 +179,10 @@ def work_dir(library: Path) -> Iterator[Path]:
     to the old one. Folders that were left by killed builds are removed after a day.
 
     Raises:
-        BuildError: the disk is full or not writable, also if the ``with`` block notices it.
+        BuildError: the disk is full or not writable, on entry or inside the ``with`` block.
     """
     for folder in library.parent.glob(f"*{_WORK_SUFFIX}"):
-        # Another process may remove the same folder now.
+        # Another process may remove the same folder at the same time.
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -77,8 +77,8 @@ def compile_library(
         name: the file name of the library.
         sources: the source files and their options.
         libraries: linker arguments that replace those for the installed torch and libstdc++.
-            The libraries of a wheel need them, because they must not contain paths of the
-            machine that builds them.
+            They are used for a wheel, whose libraries must not contain paths of the machine
+            that builds them.
 
     Returns:
         The project's source files and headers that the compilers read.
@@ -89,12 +89,13 @@ def compile_library(
     commands = _make_compile_commands(work, sources)
     # Every library contains guard.cpp, which reports operators that torch does not register.
     commands["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
+    # Link all object files, which are the keys of the commands.
     link = [*compiler.command, "-shared", "-pthread", *commands, "-o", name]
     link += libraries or _link_with_torch(torch)
     if sources.archs:
         cuda_runtime = find_runtime(find_nvcc(torch.cuda))
         link += ["-ltorch_cuda", "-lc10_cuda", str(cuda_runtime)]
-    # The last command links the files that the others make.
+    # The linker is the last command, because it reads the files that the others make.
     commands[name] = link
     _run_with_ninja(commands, work)
     return _list_read_files(work, torch)
@@ -131,9 +132,10 @@ def _make_compile_commands(work: Path, sources: Sources) -> dict[str, list[str]]
     if sources.archs:
         nvcc = str(find_nvcc(torch.cuda).path)
         compile_cuda = [nvcc, "-ccbin", compiler.program, *NVCC_FLAGS]
-        # With --threads nvcc compiles for several architectures at the same time.
+        # --threads makes nvcc compile for all architectures at the same time.
         compile_cuda += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
-        # The user's flags come last, because nvcc uses the last of contradictory flags.
+        # The user's flags come last: if two flags contradict each other, nvcc uses the last
+        # one.
         compile_cuda += sources.nvcc_flags
 
     _write_macros(work / "defines.h", sources)

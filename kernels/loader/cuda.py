@@ -32,9 +32,8 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
     """Return the nvcc of ``$CUDA_HOME`` or, if it does not work, one on PATH or from PyPI.
 
     Args:
-        cuda: the CUDA version that torch was built for, such as ``"13.0"``. Of several nvccs on
-            PATH and from PyPI, the first one with the same major version is returned, or simply
-            the first one if none has it.
+        cuda: the CUDA version that torch was built for, such as ``"13.0"``. On PATH and from
+            PyPI, an nvcc with the same major version is preferred.
 
     Raises:
         CompilerMissingError: no nvcc works.
@@ -157,6 +156,6 @@ def gencode_flags(archs: Sequence[str]) -> list[str]:
         number = major + minor  # "9.0a" becomes "90a"
         flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
         if ptx:
-            # code=compute_* stores PTX, code=sm_* the machine code of one architecture.
+            # code=sm_... is the machine code of one architecture, code=compute_... is PTX.
             flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
     return flags

@@ -126,21 +126,22 @@ class Extension:
         2. a prebuilt library of the installed wheel;
         3. a library that was built earlier from the same sources, options and torch, with the
            same compilers, but for more GPU architectures;
-        4. only if this machine has no compilers: a library that other compilers built from the
-           same sources, options and torch, preferably one with code for this GPU. For others
-           the driver may be able to compile code.
+        4. if this machine has no compilers, a library that any compilers built from the same
+           sources, options and torch for this machine's GPU or, as a last resort, for other
+           GPUs (the driver may be able to compile its code for this one).
         """
         try:
             tools = self._describe_tools()
             library = cache.locate(self._make_file_name(tools))
             if library is not None:
                 return library
-            # Compare the architectures separately, because a library for more of them will do.
+            # Compare the architectures separately: a library for more of them is usable, too.
             gpus: Sequence[str] = tools.pop("architectures", ())
         except CompilerMissingError:
             tools = None
             gpus = capabilities() if self.cuda else ()
-        # Wheels only contain libraries for the CPU, compiled for its instruction set.
+        # A wheel only contains the libraries for the CPU that a build would compile for this
+        # very processor (`native`).
         may_be_prebuilt = self.native and not self.cuda and bool(prebuilt.read_index())
         library = prebuilt.find(self.ready_stem()) if may_be_prebuilt else None
         return library or self._find_built_earlier(tools, gpus)
@@ -151,8 +152,8 @@ class Extension:
         """Return a usable library that was built for more GPUs or by other compilers, or None.
 
         Args:
-            tools: the compilers of this machine, without architectures. A library by other
-                compilers is only usable if this is None, because the machine has no compilers.
+            tools: the compilers of this machine and their options, which must have built the
+                library. None if the machine has no compilers; any compilers will then do.
             gpus: the GPU architectures that the library should support, such as "9.0".
         """
         fallback = None
@@ -170,12 +171,12 @@ class Extension:
                 # The manifest has None for a library that runs on any processor.
                 this_processor = processor() if self.native else None
                 is_usable = manifest["processor"] in (None, this_processor)
-            # An objection is a reason against loading a library, such as a foreign owner.
+            # `objection` returns why a library must not be loaded, or an empty text.
             if not is_usable or cache.objection(library):
                 continue
             if supports_gpus:
                 return library
-            # The first library without code for these GPUs is used if no other one is found.
+            # This library lacks code for the GPUs. Return it only if there is no better one.
             if fallback is None:
                 fallback = library
         return fallback
@@ -223,6 +224,7 @@ class Extension:
         try:
             library = self.find() or self.build()
         except CompilerMissingError as error:
+            # Also say why the cached libraries of this name cannot be used.
             raise CompilerMissingError(
                 error.problem + self._explain_unfit(), error.remedy
             ) from error
@@ -231,8 +233,8 @@ class Extension:
         try:
             torch.ops.load_library(str(library))
         except OSError as error:
-            # If it was a prebuilt library, `reject` returns True, and `find` will not return it
-            # again. So the second attempt takes or builds another one.
+            # `reject` returns whether the library is a prebuilt one, which `find` then never
+            # returns again. So the second attempt finds or builds another library.
             if prebuilt.reject(library, error.__cause__ or error):
                 return self.load()
             remedy = (

@@ -165,9 +165,8 @@ def _call_update(
 
     ``factor_and_paths`` are two tensors that only ``cma_update`` takes.
     """
-    # The first four numbers of a record describe the best and the elites of earlier
-    # generations, and are NaN before the first one. The last is the latest failed generation; 0
-    # means none.
+    # A record has four numbers about the fitness, which are NaN before the first generation,
+    # and the last generation that failed, which is 0 if there is none.
     record = torch.tensor([math.nan] * 4 + [0.0], dtype=torch.float64, device=fitness.device)
     generation = torch.tensor(0, device=fitness.device)
     return update(

@@ -51,17 +51,17 @@ def check_operator(name: str, case: Case, device: str) -> list[Outcome]:
 
     # `case.gradients` is False for an operator without a derivative.
     if case.gradients:
-        check = partial(_check_gradient, case, case.reference, ["cpu"])
-        run_step("gradcheck, reference", check)
+        check_reference = partial(_check_gradient, case, case.reference, ["cpu"])
+        run_step("gradcheck, reference", check_reference)
     if case.prototype:
         run_step("Numba kernel", partial(_check_numba, case, name), needed=False)
     run_step("C++ kernel", partial(_check_results, case, "cpu"))
-    check = partial(_check_results, case, "cuda")
-    works_on_gpu = run_step("CUDA kernel", check, needed=False)
+    check_cuda = partial(_check_results, case, "cuda")
+    works_on_gpu = run_step("CUDA kernel", check_cuda, needed=False)
     if case.gradients:
         devices = ["cpu", "cuda"] if works_on_gpu else ["cpu"]
-        check = partial(_check_gradient, case, case.operator, devices)
-        run_step("gradcheck, operator", check)
+        check_derivative = partial(_check_gradient, case, case.operator, devices)
+        run_step("gradcheck, operator", check_derivative)
     return outcomes
 
 
@@ -131,7 +131,7 @@ def load_numba() -> str:
 
         if numba.config.ENABLE_CUDASIM:
             return f"simulator, numba {numba.__version__}"
-        # Compile and launch an empty kernel, because an import does not use the GPU.
+        # Compile and launch an empty kernel, to find out whether the GPU can be used.
         cuda.jit(lambda: None)[1, 1]()
     except Exception as error:  # A broken installation may raise any error.
         remedy = f"run pip install 'cem-tetris[prototype]', or set {_SIMULATOR}=1"

@@ -43,8 +43,8 @@ def run(device: str) -> Report:
     needed for the CPU. A compiler is not needed if the operator is already built.
     """
     needs_cuda = device == "cuda"
-    # `look` calls a function, and returns its answer or its error as an outcome. With this
-    # setting, an error in a part that is not needed counts as absence.
+    # `look` calls a function, and returns its answer or its error as an outcome. If a part is
+    # not needed, any error (`excused`) counts as absence and not as a failure.
     look = partial(ask, excused=(Exception,))
     call_outcome = look("vector_add", partial(_call_operator, device))
     # If the call succeeded, its library is built.

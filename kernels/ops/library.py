@@ -136,9 +136,10 @@ class Library:
     def fake(self, name: str, *arguments: Any) -> Any:
         """Check an operator's arguments, and return uninitialised results of the right shapes.
 
-        This is the fake kernel that torch calls while it traces, with tensors that have no
-        data.
+        This is the fake kernel of the operator: torch calls it during tracing, with tensors
+        that have no data.
         """
+        # The library for the CPU contains the checks.
         _load(self.name, cuda=False)
         operator = getattr(torch.ops.cem_tetris, name).default
         _check_in_cpp(operator, arguments)

@@ -69,7 +69,7 @@ def ask(
             note.
         needed: if False, an error of a type in ``excused`` counts as absence instead of
             failure.
-        excused: the types of errors that say that something is absent.
+        excused: the types of errors that may mean that something is absent.
     """
     start = time.perf_counter()
     result = OK
@@ -81,10 +81,10 @@ def ask(
         else:
             largest_error, note = answer
     except Exception as error:
-        # Any error is reported, because the other checks are still useful.
+        # Report any error instead of raising it, because the other checks are still useful.
         is_excused = isinstance(error, excused) and not needed
         result = ABSENT if is_excused else FAILED
-        # The text of these errors is a full explanation.
+        # The text of these errors says how to fix the problem. Other errors are shortened.
         has_remedy = isinstance(error, (Unavailable, BuildError))
         note = str(error) if has_remedy else one_line(error)
     seconds = round(time.perf_counter() - start, 3)

@@ -152,18 +152,19 @@ def _promote(operator: Any, *arguments: Any) -> Any:
 def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
     """Implement ``torch.vmap`` for an operator: call it for every slice, and stack the results.
 
-    A scalar result, such as the generation counter after an update, is the same for all slices
-    unless a scalar argument is batched. Then it is returned once and not stacked.
+    If no scalar argument is batched, a scalar result, such as the generation after an update,
+    is the same for all slices. It is then returned once and not stacked.
 
     Args:
         operator: the operator to call.
         info: information from ``torch.vmap``; ``info.batch_size`` is the number of slices.
         in_dims: for every argument the dimension that is batched, or None.
-        arguments: the batched arguments.
+        arguments: the arguments, some of which are batched.
 
     Returns:
-        The stacked results and their batched dimensions (None for a result that is not
-            stacked): a pair if the operator returns a tensor, else a pair of tuples.
+        A pair: the stacked result, and its batched dimension (None if it is not stacked). If
+        the
+            operator returns several tensors, both are tuples.
     """
     pairs = list(zip(arguments, in_dims, strict=True))
     has_batched_scalar = any(isinstance(dim, int) and x.dim() == 1 for x, dim in pairs)
@@ -182,7 +183,7 @@ def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *argument
         results.append(operator(*slices))
     if isinstance(results[0], Tensor):
         return stack(*results)
-    # `results` has a tuple of outputs for every slice; stack the slices of every output.
+    # `results` contains one tuple of outputs per slice. Regroup it by output, and stack these.
     outputs = zip(*results, strict=True)
     stacked, dims = zip(*[stack(*slices) for slices in outputs], strict=True)
     return stacked, dims
@@ -195,7 +196,7 @@ def _register(family: str, schema: str) -> None:
     registered here. The first call loads a compiled library, which registers them.
 
     Args:
-        family: the folder of the operator, whose module is imported only when it is needed.
+        family: the folder of the operator.
         schema: the name of the operator, its arguments and its results.
     """
     name = schema.partition("(")[0]
@@ -208,6 +209,7 @@ def _register(family: str, schema: str) -> None:
     for key in ("AutocastCPU", "AutocastCUDA"):
         _LIBRARY.impl(name, partial(_promote, operator), key)
 
+    # These functions import the module of the folder only when they are called.
     def fake(*arguments: Any) -> Any:
         return _find_library(family).fake(name, *arguments)
 

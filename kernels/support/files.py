@@ -140,6 +140,5 @@ def _replace(target: Path, content: bytes) -> None:
         # Only after the folder is written to the disk does the rename survive a power cut.
         sync_folder(target.parent)
     finally:
-        # After the rename there is no temporary file. After an error or Ctrl-C there may be
-        # one.
+        # After an error or Ctrl-C the temporary file may still exist.
         temporary.unlink(missing_ok=True)

@@ -66,7 +66,7 @@ def joined() -> Iterator[None]:
     """
     global _joined
     has_group = dist.is_available() and dist.is_initialized()
-    # Other launchers, such as mpirun, have other variables than torchrun.
+    # Launchers such as mpirun set other variables than torchrun.
     _set_torchrun_variables()
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     is_launched = world_size > 1 and "RANK" in os.environ
@@ -90,11 +90,12 @@ def _set_torchrun_variables() -> None:
         ValueError: If the ranks are on several hosts, and the variables with the address of
             rank 0 are not set.
     """
-    # The names are those of: number of ranks, rank, rank on this host, ranks on this host.
+    # A launcher has four variables: the number of ranks, the number of this rank, its number on
+    # this host, and the number of ranks on this host. The first two are always set.
     for names in _LAUNCHERS:
-        is_done = "RANK" in os.environ
-        is_launcher = all(name in os.environ for name in names[:2])
-        if is_done or not is_launcher:
+        has_torchrun = "RANK" in os.environ
+        has_launcher = all(name in os.environ for name in names[:2])
+        if has_torchrun or not has_launcher:
             continue
         # SLURM writes "2(x3)" for two ranks on each of three hosts.
         values = [os.environ.get(name, "0").split("(")[0] for name in names]
@@ -115,8 +116,9 @@ def _set_torchrun_variables() -> None:
 def _make_group() -> None:
     """Make a process group from torchrun's environment variables.
 
-    The rank uses one GPU of its host and its share of the cores. The group lasts until the
-    process ends. While the ranks wait for each other, Ctrl-C ends the process at once.
+    This also selects one of the host's GPUs for the rank, and limits it to its share of the
+    cores. The group lasts until the process ends. While the ranks wait for each other, Ctrl-C
+    ends the process at once.
     """
     seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
     if not 1 <= seconds <= 604_800:
@@ -129,17 +131,17 @@ def _make_group() -> None:
     num_gpus = torch.cuda.device_count()
     if num_gpus:
         torch.cuda.set_device(local_rank % num_gpus)
-    # torchrun sets this variable to 1 if the user has not set it. Use all cores instead.
+    # If the user has not set this variable, torchrun sets it to 1. Use all cores instead.
     if os.environ.get("OMP_NUM_THREADS") == "1":
         torch.set_num_threads(max(1, usable_cores() // ranks_on_host))
     # NCCL needs a separate GPU for every rank.
     backends = "cpu:gloo,cuda:nccl" if num_gpus >= ranks_on_host else "gloo"
     from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 
-    # Restore the system's handler of Ctrl-C, because Python's does not run while torch waits.
+    # While torch waits, Python's handler of Ctrl-C does not run. So use the system's handler.
     with _named_errors(), handler_of_interrupts(signal.SIG_DFL):
         store, rank, world_size = next(rendezvous("env://", timeout=timeout))
-        # After a restart by torchrun, the prefix hides the entries of the killed ranks.
+        # If torchrun has restarted the ranks, the prefix hides the keys of the killed ranks.
         restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = PrefixStore(f"start {restarts}", store)
         dist.init_process_group(
@@ -178,11 +180,11 @@ def gather(rows: Tensor, total: int) -> Tensor:
     """
     if not _joined:
         return rows
-    # Without NCCL, tensors on a GPU cannot be gathered.
+    # Only NCCL can gather tensors on a GPU.
     is_copied_to_cpu = rows.is_cuda and "nccl" not in str(dist.get_backend_config())
     device = "cpu" if is_copied_to_cpu else rows.device
-    # `all_gather` needs tensors of equal size, so pad the rows to the share of rank 0, which is
-    # the largest.
+    # `all_gather` needs tensors of equal size. So the rows are padded to the share of rank 0,
+    # which is the largest.
     largest_share = share(total, 0).stop
     padded = torch.zeros(largest_share, *rows.shape[1:], dtype=rows.dtype, device=device)
     padded[: len(rows)] = rows
@@ -200,8 +202,8 @@ def broadcast(make: Callable[[], _Result]) -> _Result:
     """Call a function on rank 0 alone, and return its result on every rank.
 
     Raises:
-        Exception: If the function raises an error, every rank raises it. On all ranks but rank
-            0 its cause is a `RanksError`.
+        Exception: If the function raises an error, every rank raises the same error. On other
+            ranks than rank 0 its cause is a `RanksError`.
     """
     if not _joined:
         return make()
@@ -248,16 +250,16 @@ def run_collective(work: Callable[[], _Result], consensus: Consensus | None = No
 
     Args:
         work: does the share of this rank, and returns its result.
-        consensus: has this rank's reason to stop and the number of its signal, or 0. It
-            receives the maxima over all ranks, so that all ranks agree on whether to stop.
+        consensus: contains this rank's reason to stop and the number of a signal, or 0. Both
+            are replaced by their maxima over all ranks, so that all ranks agree to stop.
 
     Raises:
         Interrupted: If ``work`` raises it on any rank, every rank raises it.
     """
     if not _joined:
         return work()
-    # The list is empty if the work of this rank was interrupted. The error is raised only at
-    # the end, because the other ranks wait for this one in `all_reduce_max`.
+    # If the work of this rank is interrupted, the list remains empty. The error is only raised
+    # at the end, because the other ranks wait for this one in `all_reduce_max`.
     results: list[_Result] = []
     with contextlib.suppress(Interrupted):
         results.append(work())

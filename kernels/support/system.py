@@ -86,7 +86,7 @@ def open_folder(folder: Path) -> int:
 
 
 def lock(descriptor: int, *, is_shared: bool = False, waits: bool = False) -> bool:
-    """Lock an open file, and return True, or False if its file system does not support locks.
+    """Lock an open file, and return whether its file system supports locks.
 
     The system releases the lock when the process ends. On Windows every lock is exclusive.
 

@@ -47,17 +47,17 @@ def cem_update(  # noqa: PLR0913 - the state and the settings of an update
     mean_averaging: float = 0.0,
     ranked: bool = True,
 ) -> Updated:
-    """Return the next state of a cross-entropy search, which moves towards the elites.
+    """Return the next state of a cross-entropy search: its distribution moves to the elites.
 
     In the shapes below, leading dimensions ``...`` are independent problems, N is the
-    population, d the number of dimensions, and K the number of elites. All tensors are on one
-    device, CPU or CUDA. The CPU never waits for the device. The results have no gradients.
+    population size, d the number of dimensions, and K the number of elites. All tensors are on
+    one device, CPU or CUDA. The CPU never waits for the device. The results have no gradients.
 
     Candidates are ranked by a stable sort: of equal values (-0 equals 0) the one with the lower
     index ranks first. A candidate fails if its fitness is NaN or infinitely bad. It then ranks
-    last and is never an elite. If fewer than K candidates are usable, they are the elites, and
-    the first weights apply to them. If none is usable, the distribution and the best fitness
-    are left unchanged, and the record says that the generation failed.
+    last and is never an elite. If fewer than K candidates are usable, only these are elites,
+    with the first of the weights. If none is usable, the distribution and the best fitness are
+    left unchanged, and the record says that the generation failed.
 
     In a dimension where the mean or the variance of the elites is not finite, the old mean and
     std are left unchanged. A result that is too large for the dtype becomes its largest number.
@@ -104,9 +104,13 @@ def cem_update(  # noqa: PLR0913 - the state and the settings of an update
         ranked: True if ``elites`` must be in rank order. Index order takes no extra time.
 
     Returns:
-        Four new tensors: distribution, record and generation after this generation, and
-            ``elites``, shape (..., K), int64: the indices of the K best candidates, in rank
-            order or in index order. If fewer are usable, the indices of failed ones come last.
+        Four new tensors.
+
+        - distribution after this generation
+        - record after this generation
+        - generation, t + 1
+        - elites, shape (..., K), int64: the indices of the K best candidates, in rank order or
+          in index order. If fewer are usable, the indices of failed ones come last.
 
     Raises:
         TypeError: a tensor has the wrong type.

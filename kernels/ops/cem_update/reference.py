@@ -123,7 +123,8 @@ def _next_record(
     Args:
         record: the record before this generation, shape (..., 5).
         is_usable: False for elites that failed, shape (..., K). They come last.
-        scores: the fitness of the elites, best first, shape (..., K); NaN if an elite failed.
+        scores: the fitness of the elites, best first, shape (..., K); NaN for those that
+            failed.
         total_score: the sum of the scores that are not NaN, shape (..., 1).
         new_generation: the number of this generation, counted from 1, shape ().
         maximize: True if a greater fitness is better.
@@ -166,11 +167,13 @@ def _sum_elites(
 ) -> tuple[_EliteSums, Tensor, Tensor]:
     """Return sums over the elites, the best elite, and the indices in the order of addition.
 
-    Elites that failed are last in ``order``, and add 0 to all sums.
+    Summed are w x, w x^2, the fitness, w and, if needed, w^2, where w is the weight of an elite
+    and x is the elite minus the best one. Elites that failed add 0 to all sums.
 
     Args:
         candidates: shape (..., N, d).
-        order: the indices of the elites from the best to the worst, shape (..., K).
+        order: the indices of the elites from the best to the worst, shape (..., K). Elites that
+            failed come last.
         is_usable: False for elites that failed, in the same order.
         scores: the fitness of the elites in the same order; NaN for elites that failed.
         weights: w_k in the same order.
@@ -183,8 +186,8 @@ def _sum_elites(
     weight = rank_weight
     score = scores.nan_to_num(0.0, math.inf, -math.inf)[..., None]
     if fixed_order:
-        # Sort weights and scores by index instead of rank. N is added to the indices of elites
-        # that failed, so that they remain last.
+        # Sort weights and scores by index instead of rank. Elites that failed remain last,
+        # because N is added to their indices.
         sort_key = torch.where(is_usable, order, order + candidates.shape[-2])
         ranks = torch.sort(sort_key).indices
         index = order.gather(-1, ranks)

@@ -91,9 +91,9 @@ def cma_update(  # noqa: PLR0913 - the state and the settings of an update
 ) -> Updated:
     """Return the next state of CMA-ES: mean, covariance, step size and evolution paths.
 
-    The covariance is L L^T, where L is ``factor``; the step size is part of it. Arguments that
-    ``cem_update`` has, too, mean the same here. Ranking and errors are also the same. A
-    candidate that failed has weight 0. The results have no gradients.
+    The covariance L L^T, where L is ``factor``, includes the step size. Arguments with the same
+    name as in ``cem_update`` have the same meaning. Candidates are ranked in the same way, and
+    errors are the same. A candidate that failed has weight 0. The results have no gradients.
 
     A result that cannot be computed is left unchanged:
 
@@ -126,14 +126,14 @@ def cma_update(  # noqa: PLR0913 - the state and the settings of an update
             step to the new mean.
 
     Returns:
-        Six new tensors.
+        Six new tensors. The first five have the shapes of the arguments.
 
-        - distribution. Its std are the lengths of the rows of the new factor.
+        - distribution; its row std contains the lengths of the rows of the new factor
         - record
-        - generation
+        - generation, t + 1
         - factor
         - paths
-        - elites, shape (..., K), int64: the indices of the elites in rank order.
+        - elites, shape (..., K), int64: the indices of the elites in rank order
     """
     # The arguments are in the order of the operator's schema.
     result: Updated = _LIBRARY.call(

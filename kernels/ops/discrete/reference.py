@@ -23,7 +23,7 @@ def sample_categorical_reference(
     of variable v. A row of zeros is a uniform distribution. The results equal those of the
     operator ``sample_categorical`` bit for bit, but the arguments are not checked.
     """
-    # Probabilities are converted to integers, whose sums are exact on every device.
+    # Convert probabilities to integers (_SCALE is probability 1), whose sums are exact.
     weights = (table * _SCALE).round().long()
     is_zero_row = (weights == 0).all(-1, keepdim=True)
     sums = torch.where(is_zero_row, 1, weights).cumsum(-1)
@@ -52,7 +52,7 @@ def sample_permutation_reference(
     have probability 0, they are equally likely. The results equal those of the operator
     ``sample_permutation`` bit for bit, but the arguments are not checked.
     """
-    # Probabilities are converted to integers, whose sums are exact on every device.
+    # Convert probabilities to integers (_SCALE is probability 1), whose sums are exact.
     weights = (table * _SCALE).round().long()
     bits = random_words(seed, generation, num_samples, table.shape[-1], is_permutation=True)
     is_remaining = torch.ones_like(bits)  # 1 for items that were not drawn yet, otherwise 0

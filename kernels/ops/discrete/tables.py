@@ -72,13 +72,15 @@ def update_tables(
 ) -> State:
     """Return the state of a discrete search after one generation, as new tensors.
 
-    The state contains the tables of probabilities and the best candidate so far. A family is a
-    group of columns of the candidates with one table. A row of the table is a distribution over
+    The state contains tables of probabilities and the best candidate so far. A family is a
+    group of columns of the candidates that share a table. A row of the table is a distribution
+    over
     the values 0 .. values - 1. There are two kinds of tables:
 
-    - If there are as many rows as columns, row v is the distribution of column v.
-    - If there is one row more, row 0 is the distribution of the first column, and row 1 + i is
-      the distribution of a column if the column before it has the value i (a transition).
+    - If a table has as many rows as columns, row v is the distribution of column v.
+    - If it has one row more, it is a table of transitions: row 0 is the distribution of the
+      first column, and row 1 + i is the distribution of a column if the column before it has
+      the value i.
 
     Leading dimensions ``...`` are independent problems. The results have no gradients. The
     errors are those of ``sample_categorical``.
@@ -112,6 +114,7 @@ def update_tables(
         rates.append(rate)
         floors.append(floor)
     tables, record, generation = state
+    cumulative_weights = _sum_weights(population, fitness.device)
     # The arguments are in the order of the operator's schema.
     result: State = _LIBRARY.call(
         "update_tables",
@@ -120,7 +123,7 @@ def update_tables(
         tables,
         record,
         generation,
-        _sum_weights(population, fitness.device),
+        cumulative_weights,
         num_elites,
         [columns for columns, _, _, _ in families],
         [rows for _, rows, _, _ in families],
@@ -194,7 +197,8 @@ def update_tables_by(
         fixed_order: False if sums may be computed in any order, which is faster.
     """
     tables, old_record, old_generation = state
-    # Only record and generation are needed from this update, so it has no dimensions.
+    # This update computes record and generation. Its candidates have no columns, because the
+    # columns update the tables below.
     _, record, generation, _ = cem_update_reference(
         fitness,
         candidates[..., :0],
@@ -255,14 +259,16 @@ def move_table(
     num_rows, num_values = rows
     is_value = (candidates >= 0) & (candidates < num_values)
     x = torch.where(is_value, candidates, 0).long()
+    # Find the cell of the table that belongs to every number of the candidates.
     if is_transition:
+        # The row is 0 for the first column, then 1 plus the value in the column before.
         previous_values = x[..., :-1]
         row = pad(previous_values + 1, (1, 0))
     else:
         row = torch.arange(num_rows, device=x.device)
     cells = (row * num_values + x).flatten(-2)
 
-    # Weights are added as integers, because integer sums are the same in any order.
+    # Add the weights as integers (_SCALE is 1), because integer sums are the same in any order.
     integer_weights = (weights * _SCALE).long()
     cell_weights = integer_weights.unsqueeze(-1).expand(x.shape).flatten(-2)
     sums = torch.zeros_like(table, dtype=torch.int64)

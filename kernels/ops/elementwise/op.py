@@ -112,15 +112,15 @@ def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
 def _apply(name: str, *tensors: Tensor) -> Tensor:
     """Call the elementwise operator ``name``, in its cheaper form if no gradient is needed.
 
-    The operator ``NAME_forward`` computes the same as ``NAME`` but has no derivative, so that
-    torch runs less Python code per call.
+    The cheaper form is the operator ``NAME_forward``. It computes the same as ``NAME``, but has
+    no derivative, so that torch runs less Python code per call.
     """
     # Only the reference in plain PyTorch supports forward-mode AD and torch.func.
     if is_transformed():
         return REFERENCES[name](*tensors)
     try:
         _LIBRARY.ensure(tensors[0])
-        # There are one or two tensors, so these are the first and the last.
+        # There are one or two tensors, so it is enough to look at the first and the last.
         wants_gradient = tensors[0].requires_grad or tensors[-1].requires_grad
         is_recorded = wants_gradient and torch.is_grad_enabled()
         variant = name if is_recorded else _UNRECORDED[name]
@@ -130,8 +130,8 @@ def _apply(name: str, *tensors: Tensor) -> Tensor:
         # that an argument is not a tensor.
         clear_error = public_error(error)
         if clear_error is error:
-            # The error is none of these. If it is a lack of memory, this raises torch's own
-            # error, which explains it better.
+            # The error is not a failed check. If memory is short, this call fails, too, with
+            # torch's own error, which is clearer.
             torch.empty_like(tensors[0])
         raise clear_error from None
     return result

@@ -142,7 +142,7 @@ class LLTM(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Draw the parameters from the uniform distribution on +-1 / sqrt(state_size).
+        """Draw the parameters uniformly between -1 / sqrt(state_size) and 1 / sqrt(state_size).
 
         Args:
             input_features: the size of an input.
@@ -222,7 +222,7 @@ def _backward(
             needs_weights or needs_bias,
             needs_old_h,
         )
-    # Both ways may return gradients that are not needed.
+    # Both branches may have computed gradients that are not needed.
     pairs = zip(gradients, ctx.needs_input_grad, strict=True)
     return tuple(gradient if is_needed else None for gradient, is_needed in pairs)
 

@@ -194,7 +194,7 @@ def _sample_unseeded(
     dim_first: bool,
     shared_noise: bool,
 ) -> Tensor | None:
-    """Draw samples with a seed from a generator, or from torch's default one if it is None.
+    """Draw samples with a seed from the generator; None is torch's default generator.
 
     Return None if only the general operator can draw the samples. This is the case for a batch
     of problems, during the capture of a CUDA graph, and if a dispatch mode or
@@ -269,9 +269,9 @@ def _resolve_seeds(
 ) -> tuple[int, int, Tensor | None, Tensor | None]:
     """Return (seed, generation, seed_tensor, generation_tensor), as the operator takes them.
 
-    The operator takes a number and a tensor for each of the two. If a tensor is not None, it is
-    used, and the number is 0. If ``seed`` is None, the generator draws one seed for each
-    problem of the batch.
+    The operator takes both a number and a tensor for the seed, and uses the tensor unless it is
+    None. The same holds for the generation. If ``seed`` is None, the generator draws one seed
+    for each problem of the batch.
     """
     if seed is not None and generator is not None:
         raise ValueError("expected a seed or a generator, got both")
@@ -311,6 +311,7 @@ def _make_bounds(
     if bounds is None:
         return None, None
     low, high = bounds
+    # Comparisons with NaN are False, so this also rejects NaN.
     if isinstance(low, _REAL) and isinstance(high, _REAL) and not low <= high:
         raise ValueError(f"expected bounds with low <= high, got {bounds}")
 
@@ -342,9 +343,9 @@ def _draw_noise(
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     """Save what the backward pass needs to draw the noise z again.
 
-    ``inputs`` are the arguments of the operator ``sample_normal``. The operator takes a number
-    and a tensor for the seed; if the tensor is not None, it replaces the number. The same holds
-    for the generation.
+    ``inputs`` are the arguments of the operator ``sample_normal``. The operator takes both a
+    number and a tensor for the seed, and uses the tensor unless it is None. The same holds for
+    the generation.
     """
     (
         mean,
@@ -376,11 +377,12 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> Non
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     """Return the gradients of the 13 arguments of the operator ``sample_normal``.
 
-    Only mean and std have gradients: the sums of ``grad`` and of ``grad * z`` over the samples.
-    A sample that was clamped to its bounds counts as 0.
+    The gradient of the mean is the sum of ``grad`` over the samples, and that of std is the sum
+    of ``grad * z``. Samples that were clamped to their bounds are left out. The other arguments
+    have no gradients.
 
     Args:
-        ctx: the autograd context, on which `_save_for_backward` has saved the arguments.
+        ctx: the autograd context, in which `_save_for_backward` has saved the arguments.
         grad: the gradient of the samples, shape (..., d, N), or (..., N, d) if not dim_first.
     """
     mean, std, seed_tensor, generation_tensor, low, high = ctx.saved_tensors
