@@ -1,15 +1,15 @@
 """The backends of a search: they draw the candidates and compute the update.
 
-"cpu", "cuda"   The operators of ``kernels``, one call per step. Noise is a function of (seed,
-                generation, candidate, dimension), sums have a fixed order, and every operation
-                is IEEE's: on the CPU a seed gives the same bits on any processor, with any
-                number of threads and any version of torch. Some searches also use torch, and
-                are only as reproducible as torch: those with a full covariance or paths but not
-                both, those beyond the sizes of ``cma_update``, and bounds by resampling or
-                transform.
+"cpu", "cuda"   The operators of ``kernels``, one call per step. The noise is a function of
+                seed, generation, candidate and dimension; sums are added in a fixed order, and
+                all operations follow IEEE 754. So on the CPU a seed gives the same bits on any
+                processor, with any number of threads and any version of torch. Some searches
+                also use torch, and are only as reproducible as torch: those with a full
+                covariance or paths but not both, those that are too large for ``cma_update``,
+                and those with bounds by resampling or transform.
 "torch"         PyTorch operations, on any device and without a compiler. The same seed,
                 machine and version of torch give the same bits.
-"auto"          The operators where they are compiled or can be; otherwise ``"torch"``.
+"auto"          The operators if they are compiled or can be compiled, otherwise ``"torch"``.
 """
 
 import warnings

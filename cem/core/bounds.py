@@ -1,16 +1,16 @@
 """Bounds of a search: how the candidates of a normal distribution stay inside a box.
 
-    "clamp"      A candidate outside becomes the nearest point of the box; the elites are the
-                 clamped ones. Many candidates lie on the faces.
-    "resample"   A candidate outside is drawn again inside, by the inverse of the distribution
-                 function: the truncated normal distribution. With a full covariance, each
-                 coordinate that is outside is drawn again on its own.
-    "transform"  The search itself has no bounds, and a smooth increasing map takes its points
+    "clamp"      A candidate outside is replaced by the nearest point of the box. The elites are
+                 chosen from the clamped candidates, many of which lie on the faces.
+    "resample"   A candidate outside is replaced by a sample of the truncated normal
+                 distribution, which is computed with the inverse of the distribution function.
+                 With a full covariance, every coordinate outside is replaced separately.
+    "transform"  The search itself has no bounds. A smooth increasing map transforms its points
                  into the box: a tanh between two finite bounds, a softplus at a single one.
-                 Candidates do not gather on the faces. A start nearer to a face than half a
-                 standard deviation is moved that far inside.
+                 Candidates do not gather on the faces. A start that is nearer to a face than
+                 half a standard deviation is moved that far inside.
 
-``low <= high`` in each dimension; an infinity stands for no bound.
+``low <= high`` in each dimension. An infinite bound means that there is no bound.
 """
 
 import math
@@ -26,17 +26,18 @@ BoundHandling = Literal["clamp", "resample", "transform"]
 Box = tuple[Tensor, Tensor]
 """Lower and upper bounds, each of the shape of the mean."""
 
-# The map is a tanh of u = (y - middle) / half. Where |u| is at least this, the distance from a
+# The map is a tanh of u = (y - middle) / half. If |u| is at least this, the distance from a
 # face has more correct digits than the distance from the middle.
 _CENTRAL = 0.5
 
 
 class Bounds(NamedTuple):
-    """Bounds by their ends: ``bounds=Bounds(low, high)``.
+    """The lower and upper bounds of the parameters: ``bounds=Bounds(low, high)``.
 
     Attributes:
-        low: The least values, a number or of a shape that broadcasts to the mean; -inf: none.
-        high: The greatest values, in the same way.
+        low: The smallest values: a number, or an array whose shape broadcasts to the mean's.
+            -inf means no bound.
+        high: The largest values, in the same form; inf means no bound.
     """
 
     low: Any
@@ -103,7 +104,7 @@ def keep_inside(
     high: Tensor,
     handling: str,
 ) -> Tensor:
-    """Return samples of N(mean, std^2) after moving those outside the bounds inside.
+    """Return samples of N(mean, std^2), all of which are made to lie within the bounds.
 
     Args:
         x: The samples, shape (..., N, d).
@@ -158,8 +159,8 @@ def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """
     middle, half = _middle_and_half(low, high)
     u = (y - middle) / half
-    # Near a face, the distance from it is half (1 - tanh(|u|)) = 2 half sigmoid(-2 |u|). Adding
-    # this distance to the face is more exact than adding the tanh to the middle.
+    # Near a face of the box (|u| >= _CENTRAL), the distance from the face is more exact than
+    # the tanh. The distance is half (1 - tanh(|u|)) = 2 half sigmoid(-2 |u|).
     from_low = half * (2 * torch.sigmoid(2 * u))
     from_high = half * (2 * torch.sigmoid(-2 * u))
     near_face = torch.where(u < 0, low + from_low, high - from_high)
@@ -189,10 +190,9 @@ def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """
     middle, half = _middle_and_half(low, high)
     u = (x - middle) / half
-    # atanh(u) = (log(1 + u) - log(1 - u)) / 2. Near a face, 1 + u and 1 - u lose digits, so
-    # they are replaced by the distances from the two faces, divided by 2 half. That factor
-    # cancels. The ends are halved before the subtraction, because their difference may
-    # overflow.
+    # atanh(u) = (log(1 + u) - log(1 - u)) / 2. Near a face of the box (|u| >= _CENTRAL), 1 + u
+    # and 1 - u lose digits. So the distances from the two faces, which are proportional to
+    # them, take their place. The ends are halved first, because their difference may overflow.
     limits = torch.finfo(x.dtype)
     min_distance = (limits.eps * half).clamp(min=limits.tiny)
     from_low = torch.maximum(x / 2 - low / 2, min_distance)

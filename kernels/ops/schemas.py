@@ -162,9 +162,8 @@ def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *argument
         arguments: the arguments, some of which are batched.
 
     Returns:
-        A pair: the stacked result, and its batched dimension (None if it is not stacked). If
-        the
-            operator returns several tensors, both are tuples.
+        The stacked result, and its batched dimension, which is None if the result is not
+            stacked. Both are tuples if the operator returns several tensors.
     """
     pairs = list(zip(arguments, in_dims, strict=True))
     has_batched_scalar = any(isinstance(dim, int) and x.dim() == 1 for x, dim in pairs)

@@ -167,8 +167,8 @@ def _sum_elites(
 ) -> tuple[_EliteSums, Tensor, Tensor]:
     """Return sums over the elites, the best elite, and the indices in the order of addition.
 
-    Summed are w x, w x^2, the fitness, w and, if needed, w^2, where w is the weight of an elite
-    and x is the elite minus the best one. Elites that failed add 0 to all sums.
+    These are the sums of w x, w x^2, the fitness, w and, with ``has_squares``, w^2. Here w is
+    the weight of an elite, and x is the elite minus the best one. Elites that failed add 0.
 
     Args:
         candidates: shape (..., N, d).
