@@ -17,26 +17,31 @@ with one_line_interrupts():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line, and return the exit code: 1 if something does not work, else 0.
+    """Run a command, and return the exit code: 0 if everything works, otherwise 1.
 
     Raises:
-        SystemExit: With status 2, for arguments that the command does not know.
+        SystemExit: the arguments are invalid (status 2), or ask for help (status 0).
     """
-    open_closed_streams()  # Printing would fail if the parent process had closed them.
-    if clash := explain_clash():
+    # If the parent process closed the standard streams, printing would fail.
+    open_closed_streams()
+    clash = explain_clash()
+    if clash:
+        # Another installed distribution hides a package of this project.
         print(clash, file=sys.stderr)
         return 1
     parser = _make_parser()
     words = sys.argv[1:] if argv is None else argv
-    # Without arguments it prints the help.
+    # Without arguments, print the help.
     options = vars(parser.parse_args(words or ["--help"]))
     wants_json = options.pop("json")
     command_name = options.pop("command")
     try:
+        # Ctrl-C prints one line instead of a traceback.
         with one_line_interrupts():
-            # The doctor must run even if torch cannot be imported, so it is the only module
-            # that this imports for the doctor.
+            # Import only the module of this command. The other commands import torch, and the
+            # doctor must run even if that fails.
             command = importlib.import_module(f"kernels.ops.{command_name}")
+            # The options that are left are the arguments of the command's function `run`.
             report = command.run(**options)
     except ValueError as error:
         parser.error(str(error))
@@ -49,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             text = json.dumps({"works": report.works, **asdict(report)}, indent=2)
         print(text, flush=True)
     except BrokenPipeError:
-        # The program that reads the output has ended.
+        # The program that reads the output has exited.
         discard_stdout()
     return 0 if report.works else 1
 
@@ -57,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _make_parser() -> argparse.ArgumentParser:
     """Return the parser of the commands doctor, build and check, with their options."""
     parser = argparse.ArgumentParser(
-        prog="python -m kernels", description="Looks after the operators in C++ and CUDA."
+        prog="python -m kernels", description="Manage the operators in C++ and CUDA."
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
@@ -66,32 +71,34 @@ def _make_parser() -> argparse.ArgumentParser:
         command.add_argument("--json", action="store_true", help="print one JSON object")
         return command
 
-    doctor = add_command("doctor", "say what works here, and what to do about the rest")
+    doctor = add_command("doctor", "report what works on this machine and how to fix the rest")
     build = add_command(
         "build", "compile operators ahead of time, for containers and offline machines"
     )
     check = add_command(
-        "check", "walk operators through reference, gradcheck, Numba, C++, CUDA"
+        "check", "compare operators in Numba, C++ and CUDA with their references"
     )
 
-    device_help = "what has to work (default: %(default)s)"
+    device_help = "the device that must work (default: %(default)s)"
     for command in (doctor, check):
         command.add_argument(
             "--device", choices=("cpu", "cuda"), default="cpu", help=device_help
         )
-    names_help = "an operator, or a folder of kernels/ops (default: every one)"
+    names_help = "an operator, or a folder of kernels/ops (default: all)"
     for command in (build, check):
         command.add_argument("names", metavar="op", nargs="*", help=names_help)
-    devices_help = "(default: all that the installed torch was built for)"
-    build.add_argument("--device", choices=("cpu", "cuda", "all"), help=devices_help)
+    build_device_help = (
+        "the device to compile for (default: all that the installed torch was built for)"
+    )
+    build.add_argument("--device", choices=("cpu", "cuda", "all"), help=build_device_help)
     arch_help = (
-        "a GPU to compile for, such as 8.0, 9.0a or 9.0+PTX; may be given several times "
+        "a GPU architecture to compile for, such as 8.0, 9.0a or 9.0+PTX; repeatable "
         "(default: $TORCH_CUDA_ARCH_LIST, else this machine's GPUs)"
     )
     build.add_argument(
         "--arch", dest="archs", action="append", default=[], metavar="X.Y", help=arch_help
     )
-    portable_help = "for any processor of this kind of machine, not for this very one"
+    portable_help = "compile for any processor of this architecture, not only for this one"
     build.add_argument("--portable", action="store_true", help=portable_help)
     return parser
 

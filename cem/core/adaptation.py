@@ -1,15 +1,15 @@
-"""What a search takes from CMA-ES beside ``cma_update``: rates, weights, a covariance.
+"""The parts of CMA-ES beside ``cma_update``: learning rates, weights, and a covariance.
 
 ``kernels.ops.cma_update.op`` has the equations of a full covariance with paths. A diagonal
 covariance follows the same equations with a diagonal L, and learns (d + 2) / 3 times as fast:
 R. Ros and N. Hansen, A Simple Modification in CMA-ES Achieving Linear Time and Space
-Complexity, PPSN 2008. A full covariance without paths moves towards that of the elites, V,
-about mu_t or about the elites' mean m:
+Complexity, PPSN 2008. A full covariance without paths moves towards the covariance V of the
+elites. V is computed about the old mean mu_t or about the elites' mean m:
 
     V = sum w_k y_k y_k^T             y_k = x_k - mu_t, or y_k = x_k - m
     Sigma' = Sigma + beta (V - Sigma) + Z_t I
 
-Numbers of equations are those of N. Hansen, The CMA Evolution Strategy: A Tutorial,
+Equation numbers are those of N. Hansen, The CMA Evolution Strategy: A Tutorial,
 arXiv:1604.00772, 2023.
 """
 
@@ -18,12 +18,13 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-# Weights are rounded to so many digits: the logarithms of C libraries differ in the last bit.
+# Weights are rounded to this many digits, because the logarithms of C libraries differ in the
+# last bit.
 _DIGITS = 12
 
 
 class Rates(NamedTuple):
-    """Learning rates by their names in the tutorial; see ``kernels.ops.cma_update.op``."""
+    """Learning rates, with their names in the tutorial; see ``kernels.ops.cma_update.op``."""
 
     mu_eff: float
     c_s: float
@@ -37,25 +38,30 @@ class Rates(NamedTuple):
 def rates(dim: int, weights: list[float], *, diagonal: bool) -> Rates:
     """Return the learning rates of CMA-ES for ``dim`` parameters.
 
-    ``weights`` are the elites' weights, whose sum does not matter; ``diagonal`` says whether
-    the covariance is diagonal. Numbers in brackets are the equations of Hansen's tutorial.
+    The numbers in brackets are the equations of Hansen's tutorial, arXiv:1604.00772.
+
+    Args:
+        dim: The number of parameters.
+        weights: The weights of the elites. Only their ratios matter.
+        diagonal: Whether the covariance is diagonal.
     """
+    # The effective number of elites, (sum w)^2 / sum w^2.
     mu_eff = effective(weights)
-    # (55): the rate of the path of the step size.
+    # (55): the learning rate of the step size's path.
     c_s = (mu_eff + 2) / (dim + mu_eff + 5)
     # (55): the damping of the step size.
     d_s = 1 + 2 * max(0.0, math.sqrt((mu_eff - 1) / (dim + 1)) - 1) + c_s
-    # (56): the rate of the path of the covariance.
+    # (56): the learning rate of the covariance's path.
     c_c = (4 + mu_eff / dim) / (dim + 4 + 2 * mu_eff / dim)
-    # (57): the rate of the rank-one update, alpha_cov being 2.
+    # (57): the learning rate of the rank-one update, with alpha_cov = 2.
     c_1 = 2 / ((dim + 1.3) ** 2 + mu_eff)
-    # (58): the rate of the rank-mu update.
+    # (58): the learning rate of the rank-mu update.
     c_mu = 2 * (0.25 + mu_eff - 2 + 1 / mu_eff) / ((dim + 2) ** 2 + mu_eff)
     if diagonal:
-        # Ros and Hansen (2008): a diagonal has fewer numbers to learn.
+        # A diagonal has fewer numbers to learn, so it can learn faster (Ros and Hansen, 2008).
         c_1 = c_1 * (dim + 2) / 3
         c_mu = c_mu * (dim + 2) / 3
-    # The old covariance keeps a share of 1 - c_1 - c_mu, which must not be negative.
+    # 1 - c_1 - c_mu is the weight of the old covariance, which must not be negative.
     c_1 = min(c_1, 1.0)
     c_mu = min(1 - c_1, c_mu)
     # chi approximates the expected length of a vector from N(0, I).
@@ -69,7 +75,7 @@ def effective(weights: list[float]) -> float:
 
 
 def rank_weights(num_elites: int, kind: str) -> list[float]:
-    """Return the weights of the elites by rank, ``"equal"`` or ``"log"``; their sum is 1."""
+    """Return the elites' weights by rank, whose sum is 1; ``kind`` is "equal" or "log"."""
     raw = [1.0] * num_elites
     if kind == "log":
         raw = [_log_weight(num_elites, rank) for rank in range(1, num_elites + 1)]
@@ -83,15 +89,16 @@ def all_weights(
     elites: list[float],
     rates: Rates,
 ) -> list[float]:
-    """Return the weights of all N candidates from best to worst, negative after the elites.
+    """Return the weights of all N candidates from best to worst.
 
-    They are the weights w_i of active CMA-ES: equation (53) of Hansen's tutorial, with the
-    bounds (50) to (52) on the sum of the negative ones.
+    The weights of the elites are positive, those of the other candidates negative. They are the
+    weights w_i of active CMA-ES. The numbers in brackets are equations of Hansen's tutorial,
+    arXiv:1604.00772.
 
     Args:
         dim: The number of parameters.
         population_size: N.
-        elites: The weights of the elites, which the result begins with.
+        elites: The weights of the elites.
         rates: The learning rates of the search.
     """
     num_elites = len(elites)
@@ -99,11 +106,12 @@ def all_weights(
     negative = [_log_weight(num_elites, rank) for rank in other_ranks]
     if not negative or rates.c_mu <= 0.0:
         return elites + [0.0] * len(negative)
+    # (53): the negative weights are scaled so that their sum is minus the smallest of these.
     # (50): with this sum the old covariance does not decay.
     alpha_mu = 1 + rates.c_1 / rates.c_mu
-    # (51): few effective negative weights get a small sum.
+    # (51): the fewer the effective negative weights are, the smaller is the sum.
     alpha_mu_eff = 1 + 2 * effective(negative) / (rates.mu_eff + 2)
-    # (52): the covariance must stay positive definite.
+    # (52): up to this sum the covariance remains positive definite.
     alpha_posdef = max(0.0, (1 - rates.c_1 - rates.c_mu) / (dim * rates.c_mu))
     scale = min(alpha_mu, alpha_mu_eff, alpha_posdef)
     total = -math.fsum(negative)
@@ -112,7 +120,7 @@ def all_weights(
 
 
 def _log_weight(num_elites: int, rank: int) -> float:
-    """Return the logarithmic weight of a rank from 1; negative after the elites."""
+    """Return the logarithmic weight of a rank from 1; it is negative after the elites."""
     return math.log(num_elites + 0.5) - math.log(rank)
 
 
@@ -124,7 +132,7 @@ def elite_covariance(
 ) -> Tensor:
     """Return the covariance V of the elites, shape (..., d, d).
 
-    ``elites`` (..., K, d) and ``weights`` (..., K), which sum to 1, are float64.
+    ``elites`` (..., K, d) and ``weights`` (..., K) are float64. The weights sum to 1.
     """
     centre = old_mean
     if variance_about != "old_mean":

@@ -1,15 +1,15 @@
-"""The backends of a search: what draws its candidates and computes its update.
+"""The backends of a search: they draw the candidates and compute the update.
 
-"cpu", "cuda"   The operators of ``kernels``, one call per step. Noise is a function of (seed,
-                generation, candidate, dimension), sums have a fixed order, and every operation
-                is IEEE's: on the CPU a seed gives the same bits on any processor, with any
-                number of threads and any version of torch. Some searches also use torch, and
-                are only as reproducible as torch: those with a full covariance or paths but not
-                both, those beyond the sizes of ``cma_update``, and bounds by resampling or
-                transform.
+"cpu", "cuda"   The operators of ``kernels``, one call per step. The noise is a function of
+                seed, generation, candidate and dimension; sums are added in a fixed order, and
+                all operations follow IEEE 754. So on the CPU a seed gives the same bits on any
+                processor, with any number of threads and any version of torch. Some searches
+                also use torch, and are only as reproducible as torch: those with a full
+                covariance or paths but not both, those that are too large for ``cma_update``,
+                and those with bounds by resampling or transform.
 "torch"         PyTorch operations, on any device and without a compiler. The same seed,
                 machine and version of torch give the same bits.
-"auto"          The operators where they are compiled or can be; otherwise ``"torch"``.
+"auto"          The operators if they are compiled or can be compiled, otherwise ``"torch"``.
 """
 
 import warnings
@@ -34,12 +34,12 @@ _UINT64 = 2**64 - 1
 
 
 def mix_seed(seed: int, generation: int) -> int:
-    """Hash (seed, generation) to 64 bits, so that neighbouring numbers give unrelated seeds.
+    """Hash (seed, generation) to 64 bits, so that neighbouring numbers yield unrelated seeds.
 
     The finaliser of SplitMix64 (G. Steele, D. Lea, C. Flood: Fast Splittable Pseudorandom
-    Number Generators, OOPSLA 2014) is applied to the seed, then to its result plus the
-    generation. All bits reach the lower 32, the only ones that the Mersenne Twister of torch's
-    CPU generator takes.
+    Number Generators, OOPSLA 2014) is applied to the seed, and then to its result plus the
+    generation. Every bit affects the lower 32 bits, which are the only ones that the Mersenne
+    Twister of torch's CPU generator uses.
     """
     state = seed
     for word in (0, generation):
@@ -58,22 +58,22 @@ def torch_sampler(
     seed: int,
     generation: int,
 ) -> Tensor:
-    """Return N draws of the normal distribution N(mean, std^2), shape (N, d).
+    """Return N samples of the normal distribution N(mean, std^2), shape (N, d).
 
-    ``mean`` and ``std`` have shape (d,). The noise depends on (seed, generation) alone. On the
-    CPU that of float64 is NumPy's, that of float32 torch's.
+    ``mean`` and ``std`` have shape (d,). The noise depends on seed and generation alone. On the
+    CPU, NumPy draws it in float64, and torch in float32.
     """
     mixed_seed = mix_seed(seed, generation)
     shape = (population_size, mean.numel())
     if mean.device.type == "cpu" and mean.dtype == torch.float64:
-        # NumPy's ziggurat takes less than half the time of torch, which has no vector code for
-        # doubles.
+        # NumPy's ziggurat method takes less than half the time of torch, which has no vector
+        # code for doubles.
         generator = np.random.Generator(np.random.SFC64(mixed_seed))
         noise = torch.from_numpy(generator.standard_normal(shape))
         return torch.addcmul(mean, noise, std)
     noise = torch.empty(shape, dtype=mean.dtype, device=mean.device)
     noise.normal_(generator=torch.Generator(mean.device).manual_seed(mixed_seed))
-    # mean + noise * std, in the memory of the noise.
+    # Compute mean + noise * std in the memory of the noise.
     return torch.addcmul(mean, noise, std, out=noise)
 
 
@@ -85,18 +85,18 @@ def torch_sample(
     seeds: Sequence[int],
     generation: int,
 ) -> Tensor:
-    """Draw from the normal distributions of a batch of problems by ``torch_sampler``.
+    """Draw from the normal distributions of a batch of problems with ``torch_sampler``.
 
     Args:
-        state: Not used; a ``Sample`` of ``cem.core.generation`` takes it.
-        rows: The distributions, shape (..., R, d): mean and standard deviation are the first
-            two of R rows.
-        size: N, the draws of each problem.
+        state: Not used; it is here because every ``Sample`` of ``cem.core.generation`` has it.
+        rows: The distributions, shape (..., R, d). The first of the R rows is the mean, and the
+            second the standard deviation.
+        size: N, the number of samples for each problem.
         seeds: One seed for each problem, in the order of the flattened batch.
         generation: The number of the generation.
 
     Returns:
-        The draws, shape (..., N, d).
+        The samples, shape (..., N, d).
     """
     *batch_shape, num_rows, dim = rows.shape
     problems = rows.reshape(-1, num_rows, dim)
@@ -113,11 +113,11 @@ def choose_backend(
     device: torch.device,
     operators: Sequence[str] = OPERATORS,
 ) -> str:
-    """Return the backend "cpu", "cuda" or "torch" for a device, with its operators compiled.
+    """Return the backend "cpu", "cuda" or "torch" for a device, and compile its operators.
 
-    "cpu" and "cuda" call the compiled ``operators``, "torch" needs none. "auto" is the backend
-    of the device; if its operators cannot be built, a RuntimeWarning says why, and it becomes
-    "torch".
+    The backends "cpu" and "cuda" call the compiled ``operators``; "torch" needs no operators.
+    "auto" chooses the backend of the device. If its operators cannot be built, "auto" becomes
+    "torch", with a RuntimeWarning.
 
     Raises:
         ValueError: If the backend is unknown, not for this device, or cannot be built.
@@ -138,7 +138,7 @@ def choose_backend(
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, OSError) as error:
-        # The operators cannot be built, or do not run on this device.
+        # The operators cannot be built, or do not run on this device. "auto" then falls back.
         if name != AUTO:
             message = f"backend {backend!r} is not available: {error}; or use backend 'torch'"
             raise ValueError(message) from error
@@ -151,7 +151,7 @@ def choose_backend(
 
 @cache
 def _build_and_try(device: torch.device, operators: Sequence[str]) -> None:
-    """Build the operators side by side, and call two of them, which must run on the device."""
+    """Build the operators in parallel, and test whether two of them run on the device."""
     from kernels.loader.extension import build_missing
     from kernels.ops.library import extension
 

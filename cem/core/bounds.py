@@ -1,16 +1,16 @@
 """Bounds of a search: how the candidates of a normal distribution stay inside a box.
 
-    "clamp"      A candidate outside becomes the nearest point of the box; the elites are the
-                 clamped ones. Many candidates lie on the faces.
-    "resample"   A candidate outside is drawn again inside, by the inverse of the distribution
-                 function: the truncated normal distribution. With a full covariance, each
-                 coordinate that is outside is drawn again on its own.
-    "transform"  The search itself has no bounds, and a smooth increasing map takes its points
+    "clamp"      A candidate outside is replaced by the nearest point of the box. The elites are
+                 chosen from the clamped candidates, many of which lie on the faces.
+    "resample"   A candidate outside is replaced by a sample of the truncated normal
+                 distribution, which is computed with the inverse of the distribution function.
+                 With a full covariance, every coordinate outside is replaced separately.
+    "transform"  The search itself has no bounds. A smooth increasing map transforms its points
                  into the box: a tanh between two finite bounds, a softplus at a single one.
-                 Candidates do not gather on the faces. A start nearer to a face than half a
-                 standard deviation is moved that far inside.
+                 Candidates do not gather on the faces. A start that is nearer to a face than
+                 half a standard deviation is moved that far inside.
 
-``low <= high`` in each dimension; an infinity stands for no bound.
+``low <= high`` in each dimension. An infinite bound means that there is no bound.
 """
 
 import math
@@ -26,17 +26,18 @@ BoundHandling = Literal["clamp", "resample", "transform"]
 Box = tuple[Tensor, Tensor]
 """Lower and upper bounds, each of the shape of the mean."""
 
-# The map is a tanh of u = (y - middle) / half. Where |u| is at least this, the distance from a
+# The map is a tanh of u = (y - middle) / half. If |u| is at least this, the distance from a
 # face has more correct digits than the distance from the middle.
 _CENTRAL = 0.5
 
 
 class Bounds(NamedTuple):
-    """Bounds by their ends: ``bounds=Bounds(low, high)``.
+    """The lower and upper bounds of the parameters: ``bounds=Bounds(low, high)``.
 
     Attributes:
-        low: The least values, a number or of a shape that broadcasts to the mean; -inf: none.
-        high: The greatest values, in the same way.
+        low: The smallest values: a number, or an array whose shape broadcasts to the mean's.
+            -inf means no bound.
+        high: The largest values, in the same form; inf means no bound.
     """
 
     low: Any
@@ -44,16 +45,18 @@ class Bounds(NamedTuple):
 
 
 def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
-    """Return the lower and upper ends of bounds that are written in any of four forms.
+    """Return the lower and upper ends of bounds, which may have any of four forms.
 
-    The forms are an object with attributes ``lb`` and ``ub`` or ``low`` and ``high``, two
-    numbers (low, high) for all parameters, and a pair (low, high) for every parameter, where
-    None means no bound. ``dim`` is the number of parameters, None if it is not known.
+    1. An object with the attributes ``lb`` and ``ub``, such as SciPy's Bounds.
+    2. An object with the attributes ``low`` and ``high``: cem.Bounds or Gymnasium's Box.
+    3. Two numbers (low, high), which apply to all parameters.
+    4. A pair (low, high) for every parameter, where None means no bound.
+
+    ``dim`` is the number of parameters, or None if it is unknown.
 
     Raises:
-        TypeError: If it is none of these forms.
+        TypeError: If the bounds have another form.
     """
-    # SciPy's Bounds have lb and ub; cem.Bounds and Gymnasium's Box have low and high.
     for low, high in (("lb", "ub"), ("low", "high")):
         if hasattr(bounds, low) and hasattr(bounds, high):
             return Bounds(getattr(bounds, low), getattr(bounds, high))
@@ -74,10 +77,10 @@ def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
 
 
 def check_bounds(bounds: Any, mean: Tensor) -> Box | None:
-    """Return lower and upper bounds as tensors like ``mean``, or None if there are none.
+    """Return the lower and upper bounds as tensors like ``mean``, or None without bounds.
 
-    ``bounds`` have any form of ``ends_of``; ``mean`` is the first mean, shape (..., d), which
-    has to lie within them.
+    ``bounds`` may have any form that ``ends_of`` accepts. ``mean`` is the first mean, shape
+    (..., d), which must lie within the bounds.
     """
     if bounds is None:
         return None
@@ -85,7 +88,7 @@ def check_bounds(bounds: Any, mean: Tensor) -> Box | None:
     like = (mean.shape, mean.dtype, mean.device)
     low = check_vector("the lower bounds", ends.low, *like)
     high = check_vector("the upper bounds", ends.high, *like)
-    # A comparison with NaN is False, so NaN is an error, too.
+    # Comparisons with NaN are False, so NaN is also an error.
     if not (low <= high).all():
         raise ValueError(f"expected bounds with low <= high in every dimension, got {bounds!r}")
     if not ((mean >= low) & (mean <= high)).all():
@@ -101,33 +104,34 @@ def keep_inside(
     high: Tensor,
     handling: str,
 ) -> Tensor:
-    """Return draws of N(mean, std^2) after they are made to lie inside the bounds.
+    """Return samples of N(mean, std^2), all of which are made to lie within the bounds.
 
     Args:
-        x: The draws, shape (..., N, d).
+        x: The samples, shape (..., N, d).
         mean: Their mean, shape (..., d).
-        std: Their standard deviations, like ``mean``.
-        low: The lower bounds, like ``mean``; -inf means no bound.
-        high: The upper bounds in the same way.
-        handling: "transform" maps draws into the box; "resample" draws those outside again
-            from the truncated distribution; "clamp" takes the nearest point of the box.
+        std: Their standard deviations, shape (..., d).
+        low: The lower bounds, shape (..., d); -inf means no bound.
+        high: The upper bounds, shape (..., d); inf means no bound.
+        handling: "transform" maps all samples smoothly into the box. "resample" replaces the
+            samples outside by samples of the truncated distribution. "clamp" moves them to the
+            nearest point of the box.
     """
-    # A dimension of size 1 lets the bounds broadcast over the N draws.
+    # Insert a dimension of size 1, so that the bounds broadcast over the N samples.
     low = low.unsqueeze(-2)
     high = high.unsqueeze(-2)
     if handling == "transform":
         return into_box(x, low, high)
     if handling == "resample":
         x = _truncate(x, mean.unsqueeze(-2), std.unsqueeze(-2), low, high)
-    # After resampling, this only corrects rounding.
+    # Clamp. After resampling, this only corrects rounding errors.
     return torch.minimum(torch.maximum(x, low), high)
 
 
 def _truncate(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Replace the draws outside the box by draws of the truncated normal distribution.
+    """Replace the samples outside the box by samples of the truncated normal distribution.
 
-    The probability that a draw leaves beyond itself in its tail, as a share of the tail, is
-    uniform. The same share of the probability inside the box gives the new draw.
+    The probability beyond a sample, divided by the probability of its whole tail, is uniform in
+    [0, 1]. The new sample is the point at the same fraction of the probability inside the box.
     """
     scale = torch.where(std > 0, std, torch.ones_like(std)).double()
     mean = mean.double()
@@ -142,16 +146,21 @@ def _truncate(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -
 
 
 def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Map unbounded points smoothly and monotonically into a box, per dimension.
+    """Map unbounded points smoothly and monotonically into the interior of a box.
 
-    Between two finite bounds the map is x = middle + half tanh((y - middle) / half), at a
-    single bound a softplus of the distance from it, and without bounds the identity. No point
-    is mapped onto a face. ``out_of_box`` is the inverse.
+    ``middle`` and ``half`` are the middle and half the width of the box. In each dimension the
+    map is
+
+    - with two finite bounds, x = middle + half tanh((y - middle) / half);
+    - with a single bound, a softplus of the distance from it;
+    - without bounds, the identity.
+
+    ``out_of_box`` is the inverse.
     """
     middle, half = _middle_and_half(low, high)
     u = (y - middle) / half
-    # Near a face, half (1 - tanh(|u|)) = 2 half sigmoid(-2 |u|) is the distance from it. Adding
-    # that to the face loses no digits.
+    # Near a face of the box (|u| >= _CENTRAL), the distance from the face is more exact than
+    # the tanh. The distance is half (1 - tanh(|u|)) = 2 half sigmoid(-2 |u|).
     from_low = half * (2 * torch.sigmoid(2 * u))
     from_high = half * (2 * torch.sigmoid(-2 * u))
     near_face = torch.where(u < 0, low + from_low, high - from_high)
@@ -160,24 +169,30 @@ def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
     above_low = low + torch.nn.functional.softplus(y - low)
     below_high = high - torch.nn.functional.softplus(high - y)
     x = _choose_by_bounds(y, low, high, two_sided, above_low, below_high)
-    # Rounding must not put a point onto a face.
+    # If rounding has put a point onto a face, move it to the nearest number inside.
     smallest = torch.nextafter(low, high)
     largest = torch.nextafter(high, low)
     return torch.minimum(torch.maximum(x, smallest), largest)
 
 
 def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Map points of a box to unbounded ones: the inverse of ``into_box``, per dimension.
+    """Map points of a box to unbounded points; this is the inverse of ``into_box``.
 
-    Between two finite bounds it is y = middle + half atanh(u) with u = (x - middle) / half, at
-    a single bound the inverse of the softplus, and without bounds the identity. A point on a
-    face, whose inverse is infinite, counts as one very near to it.
+    In each dimension the map is
+
+    - with two finite bounds, y = middle + half atanh(u), where u = (x - middle) / half, and
+      ``middle`` and ``half`` are the middle and half the width of the box;
+    - with a single bound, the inverse of the softplus;
+    - without bounds, the identity.
+
+    On a face the inverse would be infinite, so a point on a face is first moved slightly
+    inside.
     """
     middle, half = _middle_and_half(low, high)
     u = (x - middle) / half
-    # atanh(u) = (log(1 + u) - log(1 - u)) / 2. Near a face, 1 + u and 1 - u are computed as
-    # distances from the faces, which have more correct digits. Both are in units of 2 half,
-    # and each end is halved alone, because the difference of two may overflow.
+    # atanh(u) = (log(1 + u) - log(1 - u)) / 2. Near a face of the box (|u| >= _CENTRAL), 1 + u
+    # and 1 - u lose digits. So the distances from the two faces, which are proportional to
+    # them, take their place. The ends are halved first, because their difference may overflow.
     limits = torch.finfo(x.dtype)
     min_distance = (limits.eps * half).clamp(min=limits.tiny)
     from_low = torch.maximum(x / 2 - low / 2, min_distance)
@@ -212,7 +227,7 @@ def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Bo
 
 def _middle_and_half(low: Tensor, high: Tensor) -> Box:
     """Return the middle of the box and half its width."""
-    # Each end is halved alone, because the sum of two of them may overflow.
+    # Both ends are halved first, because their sum or difference may overflow.
     return low / 2 + high / 2, high / 2 - low / 2
 
 
@@ -224,16 +239,20 @@ def _choose_by_bounds(
     above_low: Tensor,
     below_high: Tensor,
 ) -> Tensor:
-    """Return, elementwise, the value for the bounds that a parameter has.
+    """Return, elementwise, the value that belongs to the bounds of the parameter.
 
-    That is ``two_sided`` between two finite bounds, ``above_low`` or ``below_high`` at a single
-    one, ``x`` without bounds, and the bound itself where both are equal.
+    An infinite bound means that there is no bound. The result is
+
+    - ``two_sided`` if both bounds are finite and different;
+    - the bound itself if both bounds are equal;
+    - ``above_low`` or ``below_high`` if only that bound is finite;
+    - ``x`` if there are no bounds.
     """
     has_low = low.isfinite()
     has_high = high.isfinite()
-    unbounded_or_below = torch.where(has_high, below_high, x)
-    one_sided = torch.where(has_low, above_low, unbounded_or_below)
-    # The sum with zeros has the shape and dtype of x.
+    below_high_or_free = torch.where(has_high, below_high, x)
+    one_sided = torch.where(has_low, above_low, below_high_or_free)
+    # The zeros give the constant the shape and the dtype of x.
     constant = low + torch.zeros_like(x)
     two_sided = torch.where(low == high, constant, two_sided)
     return torch.where(has_low & has_high, two_sided, one_sided)

@@ -1,4 +1,4 @@
-"""Checks of arguments: a TypeError or a ValueError names the expected and the given value."""
+"""Checks of arguments. Their errors say which value was expected and which was passed."""
 
 import math
 import sys
@@ -15,7 +15,7 @@ from kernels.loader.cuda import CUDA_TORCH_REMEDY
 _PACKAGE = f"{Path(__file__).parents[1]}/"
 
 Seed = int | np.random.Generator | np.random.RandomState | torch.Generator | None
-"""A number, or what a number is drawn from; None: torch's global generator."""
+"""A number, or a generator that draws one; None is torch's global generator."""
 
 
 def check_real(
@@ -26,12 +26,12 @@ def check_real(
     *,
     open_low: bool = False,
 ) -> float:
-    """Return ``value`` as a float if it is finite and in [low, high].
+    """Return ``value`` as a float, if it is a finite number in [low, high].
 
-    With ``open_low`` it must be greater than ``low``. Errors call it ``name``.
+    With ``open_low`` it must be greater than ``low``. ``name`` is its name in error messages.
 
     Raises:
-        TypeError: If it is no real number; a bool is none, either.
+        TypeError: If it is not a real number, or is a bool.
         ValueError: If it is out of range.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
@@ -51,13 +51,14 @@ def check_real(
 
 
 def draw_seed(seed: Any) -> Any:
-    """Return a seed, drawn if it is a generator; None stands for torch's global generator."""
+    """Return a seed; if it is a generator, draw a number from it."""
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(2**63 - 1))
     if isinstance(seed, np.random.RandomState):
         return int(seed.randint(2**63 - 1, dtype=np.int64))
     if isinstance(seed, torch.Generator):
         return int(torch.randint(2**63 - 1, (), generator=seed, device=seed.device))
+    # None is torch's global generator.
     return int(torch.randint(2**63 - 1, ())) if seed is None else seed
 
 
@@ -70,11 +71,12 @@ def check_vector(
 ) -> Tensor:
     """Return a number, sequence, array or tensor as a new contiguous tensor.
 
-    It is broadcast to ``shape``; with None it keeps its own shape, which must be (dim,) or
-    (..., dim). The error calls the value ``name``.
+    The result has the shape ``shape``, to which the value is broadcast. If ``shape`` is None,
+    the value must have a shape (dim,) or (..., dim), which the result keeps. ``name`` is the
+    name of the value in error messages.
 
     Raises:
-        ValueError: If it does not have, or broadcast to, the shape.
+        ValueError: If the value cannot be broadcast to the shape, or has no such shape.
     """
     vector = as_real(name, value).to(device=device, dtype=dtype, copy=True)
     if shape is None:
@@ -90,7 +92,7 @@ def check_vector(
 
 
 def check_shape(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
-    """Return a value as a detached real tensor, which may share the caller's memory."""
+    """Return a value of a shape as a detached real tensor, which may share its memory."""
     tensor = as_real(name, value)
     if tensor.shape != shape:
         raise ValueError(f"expected {name} of shape {shape}, got {tuple(tensor.shape)}")
@@ -100,10 +102,10 @@ def check_shape(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
 def as_real(name: str, value: Any) -> Tensor:
     """Return a tensor, array or sequence as a detached real tensor.
 
-    Tensors and arrays keep device and dtype; a sequence becomes float64.
+    Tensors and arrays keep their device and dtype; a sequence becomes float64.
     """
     try:
-        # A list would be rounded to torch's default dtype: Python's floats are doubles.
+        # Without a dtype, torch would round the doubles of a list to its default dtype.
         dtype = None if hasattr(value, "dtype") else torch.float64
         tensor = torch.as_tensor(as_torch_takes_it(value), dtype=dtype).detach()
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
@@ -115,12 +117,12 @@ def as_real(name: str, value: Any) -> Tensor:
 
 
 def as_int64(values: Any) -> Any:
-    """Return a tensor or an array as one of the same kind, int64."""
+    """Convert a tensor or an array to int64."""
     return values.long() if isinstance(values, Tensor) else values.astype(np.int64)
 
 
 def as_torch_takes_it(value: Any) -> Any:
-    """Return an array as torch takes it: native byte order, no negative strides, writable."""
+    """Give an array the form that torch accepts: native byte order, C order, writable."""
     if not isinstance(value, np.ndarray):
         return value
     return np.require(value, value.dtype.newbyteorder("="), ["C", "W"])
@@ -130,7 +132,7 @@ def check_device(device: str | torch.device) -> torch.device:
     """Return a device that exists on this machine; "cuda" becomes the current CUDA device.
 
     Raises:
-        ValueError: If it is no device, or a CUDA device that torch does not see.
+        ValueError: If it is not a device, or is a CUDA device that torch does not see.
     """
     try:
         result = torch.device(device)
@@ -139,13 +141,13 @@ def check_device(device: str | torch.device) -> torch.device:
         raise ValueError(f"expected a device {examples}, got {device!r}") from error
     if result.type != "cuda":
         return result
-    # "cuda" without a number has the index None.
+    # The index is None for "cuda" without a number, which needs at least one GPU.
     index = result.index or 0
     count = torch.cuda.device_count()
     if index >= count:
         available = f"CUDA devices 0 to {count - 1}"
         if not count:
-            remedy = "look at nvidia-smi" if torch.version.cuda else CUDA_TORCH_REMEDY
+            remedy = "check nvidia-smi" if torch.version.cuda else CUDA_TORCH_REMEDY
             available = f"no CUDA device; {remedy}, or use device 'cpu'"
         expected = "expected a device that torch finds here"
         raise ValueError(f"{expected}, got {str(result)!r}: torch finds {available}")
@@ -156,7 +158,7 @@ def check_device(device: str | torch.device) -> torch.device:
 
 
 def check_distribution(mean: Tensor, std: Tensor) -> None:
-    """Check that a mean is finite, and a standard deviation finite and not negative."""
+    """Check that a mean is finite, and that a standard deviation is finite and not negative."""
     if not mean.isfinite().all():
         raise ValueError(f"expected a finite mean, got {mean.tolist()}")
     if not (std.isfinite() & (std >= 0)).all():

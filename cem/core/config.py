@@ -1,4 +1,4 @@
-"""The variants of the method, as one value: what a generation does with its elites."""
+"""The settings of the method: how the elites of a generation change the distribution."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from cem.families.family import Family
 from kernels.support.checks import check_flags, check_integer
 from kernels.support.names import unknown_name
 
-_LARGEST_FULL = 200  # parameters for which a full covariance is chosen
+_LARGEST_FULL = 200  # with more parameters, the default is a diagonal covariance
 MIN_ELITES = 2  # a single elite has no variance: the search would stop
 
 Weights = Literal["log", "equal"]
@@ -32,9 +32,9 @@ _CHOICES = {
 class CEMConfig:
     """How the distribution moves; ``CrossEntropyMethod`` has the equations.
 
-    ``CEMConfig()`` is a diagonal update whose variance is about the old mean,
-    ``CEMConfig.classic()`` the method as published, and ``CEMConfig.cma()``, the default of a
-    search, CMA-ES.
+    ``CEMConfig.cma()``, the default of a search, is CMA-ES. ``CEMConfig.classic()`` is the
+    method as published. ``CEMConfig()`` is a diagonal update whose variance is about the old
+    mean.
 
     Examples:
         >>> from cem import CEMConfig
@@ -42,40 +42,42 @@ class CEMConfig:
         True
 
     Attributes:
-        elite_fraction: The share of the population that are elites, in (0, 1]; their number is
-            rounded up and is at least 2. None, without ``num_elites``: 0.2, or 0.5 with
+        elite_fraction: The fraction of the population that are elites, in (0, 1]; their number
+            is rounded up and is at least 2. None, without ``num_elites``: 0.2, or 0.5 with
             ``paths``.
-        num_elites: The number of elites, from 2 to the population, instead of a share.
+        num_elites: The number of elites, from 2 to the population size, instead of a fraction.
         weights: ``"log"``: proportional to ``log(K + 1/2) - log(k)`` for rank k of K, as in
             CMA-ES, or ``"equal"``, as in the literature of the method.
-        covariance: ``"diagonal"``, or ``"full"``: dim^2 numbers and dim^3 operations per
-            generation.
-        paths: Evolution paths adapt covariance and step size, as in CMA-ES; see
+        covariance: ``"diagonal"``, or ``"full"``, which needs dim^2 numbers and dim^3
+            operations per generation.
+        paths: Whether evolution paths adapt covariance and step size, as in CMA-ES; see
             ``kernels.ops.cma_update``. ``variance_about`` and ``std_smoothing`` are then not
             used.
-        variance_about: The centre of the elites' variance: ``"old_mean"``, ``mu_t``, as in
-            CMA-ES; ``"new_mean"``, ``m``, as in the literature of the method: the search
-            collapses where the slope is steeper than the distribution is wide. Prefer it with
-            extra variance.
+        variance_about: The centre of the elites' variance. ``"old_mean"`` is ``mu_t``, as in
+            CMA-ES. ``"new_mean"`` is ``m``, as in the literature of the method; with it the
+            search collapses if the slope is steeper than the distribution is wide, so it is
+            best combined with extra variance.
         smoothing: ``alpha`` in (0, 1]: the weight of the elites against the old mean.
         std_smoothing: ``beta``, the same for the standard deviation (for the covariance, if
             full).
-        variance_schedule: The variance ``Z_t`` added to the elites': None, a schedule of
-            ``cem.core.variance_schedule``, its text such as ``"linear:5,10"``, or any function
-            of the generation to a finite variance ``>= 0``. It is called ahead of time, once
-            for each generation.
-        std_floor: The least standard deviation after ``tell()``, finite, ``>= 0``.
-        relative_std_floor: The same as a share of the first one, per dimension. None: 1e-6, or
-            0 with paths.
-        bound_handling: How candidates are kept within bounds: ``"clamp"``, ``"resample"`` or
-            ``"transform"``; see ``cem.core.bounds``.
-        mean_averaging: ``gamma`` in [0, 1] of the averaged mean; 0: ``averaged_mean`` is
+        variance_schedule: The variance ``Z_t`` that is added to the elites': None, a schedule
+            of ``cem.core.variance_schedule``, its text such as ``"linear:5,10"``, or any
+            function that maps a generation to a finite variance ``>= 0``. It is called ahead of
+            time, once for each generation.
+        std_floor: The smallest standard deviation after ``tell()``, finite, ``>= 0``.
+        relative_std_floor: The same as a fraction of the first one, per dimension. None: 1e-6,
+            or 0 with paths.
+        bound_handling: How candidates are moved inside the bounds: ``"clamp"``, ``"resample"``
+            or ``"transform"``; see ``cem.core.bounds``.
+        mean_averaging: ``gamma`` in [0, 1] of the averaged mean. For 0, ``averaged_mean`` is
             ``mean``.
-        integers: The parameters of the normal distribution that are integers: a flag for each,
-            bools or 0 and 1 as SciPy's ``integrality``, or indices. As many numbers as
-            parameters, all 0 or 1, are flags: of two parameters [0, 1] is the second one alone.
-            Candidates have the nearest ones within the bounds, and no standard deviation is too
-            small to leave one: the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022.
+        integers: The parameters of the normal distribution that are integers: either one flag
+            for each parameter (bools, or 0 and 1 as in SciPy's ``integrality``), or indices. If
+            there are as many numbers as parameters, and all are 0 or 1, they are flags: for two
+            parameters, [0, 1] selects the second one alone. Candidates have the nearest
+            integers within the bounds. The standard deviation has a lower limit that lets the
+            search leave an integer: the margin of R. Hamano et al., CMA-ES with Margin, GECCO
+            2022.
         families: The families of discrete parameters of ``cem.families``. Their columns follow
             those of the mean, which may have none: shape (..., 0).
     """
@@ -97,9 +99,10 @@ class CEMConfig:
     families: Sequence[Family] = ()
 
     def __post_init__(self) -> None:
-        """Check the values, and convert a schedule from text, and integers and families.
+        """Check the values, and convert some of them.
 
-        The class is frozen, so converted values are set by ``object.__setattr__``.
+        The schedule becomes a function if it is a text, and ``integers`` and ``families``
+        become tuples. The class is frozen, so object.__setattr__ is needed to set them.
         """
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
@@ -121,8 +124,8 @@ class CEMConfig:
         if self.variance_schedule is None or isinstance(self.variance_schedule, str):
             schedule = parse_variance_schedule(self.variance_schedule or "none")
             object.__setattr__(self, "variance_schedule", schedule)
-        # The integers are flags of all parameters, or the indices of some: NumPy's kinds are
-        # b for flags, i and u for numbers.
+        # `integers` are flags of all parameters, or indices of some. NumPy's dtype kinds are
+        # "b" for flags, and "i" and "u" for signed and unsigned integers.
         integers = np.asarray(self.integers)
         if integers.ndim != 1 or not (integers.dtype.kind in "biu" or integers.size == 0):
             expected = "flags or indices of parameters for integers"
@@ -150,11 +153,11 @@ class CEMConfig:
         if self.num_elites is not None:
             return check_integer("num_elites", self.num_elites, MIN_ELITES, population_size)
         fraction = self.elite_fraction or (0.5 if self.paths else 0.2)
-        # 0.07 * 100 is 7.000000000000001, and seven elites are meant.
+        # 0.07 * 100 is 7.000000000000001, which must become 7 elites and not 8.
         return max(MIN_ELITES, math.ceil(fraction * population_size - 1e-9))
 
     def integers_of(self, dim: int) -> list[int]:
-        """Return the indices of the integers among ``dim`` parameters."""
+        """Return the indices of those of ``dim`` parameters that are integers."""
         numbers = list(self.integers)
         if len(numbers) == dim and set(numbers) <= {0, 1}:
             return [i for i, flag in enumerate(numbers) if flag]
@@ -167,10 +170,10 @@ class CEMConfig:
         return numbers
 
     def population_of(self, dim: int) -> int:
-        """Return the default population size for ``dim`` parameters, doubled with families.
+        """Return the default population size for ``dim`` parameters; families double it.
 
-        It never equals ``dim``: a function that takes columns for candidates would go
-        unnoticed.
+        It never equals ``dim``. Otherwise an objective that confuses columns with candidates
+        would return a fitness of the right shape.
         """
         size = min(10 * dim, 1000)
         if self.paths:
@@ -181,7 +184,7 @@ class CEMConfig:
 
     @classmethod
     def cma(cls, covariance: Covariance = "full", **changes: Any) -> "CEMConfig":
-        """Return CMA-ES, full or diagonal, as in ``cem.core.adaptation``, with some changes."""
+        """Return CMA-ES, full or diagonal, as in ``cem.core.adaptation``, with ``changes``."""
         return cls(**{"covariance": covariance, "paths": True, **changes})
 
     @classmethod
@@ -207,8 +210,9 @@ class CEMConfig:
     def chosen(cls, dim: int, bounded: bool = False, **changes: Any) -> "CEMConfig":
         """Return the default for a search of ``dim`` parameters, which is CMA-ES.
 
-        Bounds are kept by a smooth map: clamped candidates gather on a face, and the step size
-        shrinks there. With integers they are clamped, as integers are.
+        With bounds, a smooth map transforms the candidates into the box. If they were clamped,
+        they would gather on a face, where the step size would shrink. If there are integers,
+        they are clamped nevertheless, as integers always are.
         """
         config = cls.cma("full" if dim <= _LARGEST_FULL else "diagonal", **changes)
         is_clamped = config.integers_of(dim) or not bounded

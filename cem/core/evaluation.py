@@ -20,19 +20,19 @@ class Evaluation:
         >>> metrics = {"board": 10, "lines": fitness.sum()}
         >>> evaluation = Evaluation(fitness, metrics, rates=["lines"])
 
-    An objective that queues its work on a GPU gives metrics as tensors: a number would wait
-    for the GPU.
+    An objective that queues its work on a GPU should return metrics as tensors, because
+    converting them to numbers would wait for the GPU.
 
     Attributes:
         fitness: The fitness of each candidate, shape (..., population), any real dtype and
             device.
-        metrics: Other figures by name: numbers, or real tensors with one element on any device.
-            A tensor is recorded with its current value, as an int if its dtype is integral.
-        candidates: The candidates evaluated, shape (..., population, dim), if they are not
-            those of ``ask()``.
-        rates: The names of metrics that are counts of this generation. Each is recorded per
-            second, too, after all metrics: "lines/s" for "lines". The seconds are those
-            of a generation.
+        metrics: Other values by name: numbers, or real tensors with one element on any device.
+            The current value of a tensor is recorded, as an int if its dtype is integral.
+        candidates: The candidates that were evaluated, shape (..., population, dim), if they
+            are not those of ``ask()``.
+        rates: The names of metrics that are counts of this generation. They are also recorded
+            per second, after all metrics: "lines/s" for "lines". The time is that of a
+            generation.
 
     Raises:
         ValueError: If a rate has the name of a metric.
@@ -66,8 +66,8 @@ def as_evaluation(result: Any) -> Evaluation:
 def call_with_copies(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a user's function with copies of tensors and arrays, because it may change them.
 
-    In a CUDA graph a copy would cost a kernel in every replay. There the function gets the
-    tensors themselves.
+    During the capture of a CUDA graph the function is called with the tensors themselves,
+    because every copy would cost a kernel in every replay.
 
     Raises:
         ValueError: If a function that is captured in a CUDA graph changes an argument in place.
@@ -76,6 +76,7 @@ def call_with_copies(function: Callable[..., Any], *arguments: Any) -> Any:
     may_capture = not torch.is_inference_mode_enabled() and any(x.is_cuda for x in tensors)
     if not (may_capture and torch.cuda.is_current_stream_capturing()):
         return function(*map(copy_of, arguments))
+    # A change in place increases the version of a tensor.
     versions = [tensor._version for tensor in tensors]
     result = function(*arguments)
     if versions != [tensor._version for tensor in tensors]:
@@ -87,7 +88,7 @@ def call_with_copies(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def copy_of(argument: Any) -> Any:
-    """Return a copy of a tensor or an array, and anything else as it is."""
+    """Return a copy of a tensor or an array. Other arguments are returned unchanged."""
     if isinstance(argument, Tensor):
         return argument.clone()
     if isinstance(argument, np.ndarray):

@@ -1,4 +1,4 @@
-"""One generation: candidates are drawn from the state, and their fitness moves it.
+"""One generation: ``draw`` makes candidates from the state, ``tell`` updates the state.
 
 ``cem.functional`` exports both functions; ``cem.optimizer`` has the equations.
 """
@@ -49,7 +49,7 @@ rows[..., 1, :], shape (..., N, d)."""
 
 
 def operator_sample(state: State, rows: Tensor, size: int, bounds: Box | None = None) -> Tensor:
-    """Draw by the operator ``sample_normal_rows``, which clamps to bounds; a ``Sample``."""
+    """Draw with the operator ``sample_normal_rows``, which clamps to bounds; a ``Sample``."""
     seed, generation = state.seed, state.generation
     return sample_normal_rows(rows, size, seed=seed, generation=generation, bounds=bounds)
 
@@ -57,9 +57,9 @@ def operator_sample(state: State, rows: Tensor, size: int, bounds: Box | None = 
 def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     """Return the first ``size`` candidates of a generation, shape (..., size, dim).
 
-    The columns of the normal distribution, drawn by ``sample``, come first; then those of each
-    family of discrete parameters, drawn from its table of probabilities. A ``size`` of None is
-    the population size.
+    The first columns are drawn by ``sample`` from the normal distribution. The columns of every
+    family of discrete parameters follow; they are drawn from the family's table of
+    probabilities. If ``size`` is None, it is the population size.
     """
     if size is None:
         size = state.settings.population_size
@@ -68,7 +68,7 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     if state.settings.normal:
         columns.append(with_integers(state, _draw_normal(state, sample, size)))
     for number, (family, table) in enumerate(tables_of(state)):
-        # Each family has a seed of its own: two of one kind must not have the same noise.
+        # Every family has its own seed, so that two families of one kind have different noise.
         seed = state.seed ^ signed64(mix_seed(number, 0)) if number else state.seed
         values = family.sample(
             table,
@@ -86,9 +86,10 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
 def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
     """Draw the columns of the normal distribution within the bounds, shape (..., size, d).
 
-    ``sample`` is ``operator_sample``, which calls a compiled operator, or another function that
-    draws from a mean and standard deviations. With a covariance L L^T, whose factor L is
-    ``state.factor``, one operator does all the work if the search is small enough for it.
+    ``sample`` is a function that draws independent dimensions. If it is ``operator_sample``, a
+    compiled operator draws the candidates and can also clamp them to the bounds. A search with
+    a covariance L L^T (L is ``state.factor``) then uses the operator ``draw_correlated``, but
+    only if the search is small enough for it (``is_fused``).
     """
     distribution = state.distribution
     bounds = bounds_of(state)
@@ -110,7 +111,7 @@ def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
             seed=state.seed,
             generation=state.generation,
         )
-    # The operators clamp candidates to the bounds by themselves.
+    # An operator that had the bounds has clamped the candidates already.
     if bounds is None or operator_bounds is not None:
         return x
     mean = distribution[..., MEAN, :]
@@ -119,7 +120,10 @@ def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
 
 
 def _draw_by_sample(state: State, sample: Sample, size: int) -> Tensor:
-    """Draw by ``sample``, which knows no covariance: x = mean + L noise if there is one."""
+    """Draw with ``sample``, which only draws independent dimensions.
+
+    With a covariance L L^T the candidates are mean + L noise.
+    """
     if state.factor is None:
         return sample(state, state.distribution, size)
     mean = state.distribution[..., MEAN, :]
@@ -151,17 +155,23 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
 
 
 def _update_normal(state: State, candidates: Tensor, fitness: Tensor) -> State:
-    """Return the next state of a search of real parameters, from candidates by their fitness.
+    """Return the next state of a search over real parameters.
 
-    A search with a full covariance and evolution paths is CMA-ES; all others are handled by
-    ``_update_by_cem``. Candidates (..., N, d) are points of the distribution's space, which has
-    no bounds if the bounds are a transform; fitness has shape (..., N).
+    A search with a full covariance and evolution paths is CMA-ES. All other searches are
+    updated by ``_update_by_cem``.
+
+    Args:
+        state: The state before this generation.
+        candidates: Shape (..., N, d). If a transform maps the candidates into the box, these
+            are the points before the transform.
+        fitness: Shape (..., N).
     """
     if state.factor is None or state.paths is None:
         return _update_by_cem(state, candidates, fitness)
-    # The operator is for small searches; the reference does the same in plain PyTorch.
+    # The compiled operator only supports small searches. The reference computes the same in
+    # plain PyTorch.
     update: Any = cma_update if is_fused(state) else cma_update_reference
-    distribution, record, generation, factor, paths, _ = update(
+    distribution, record, generation, factor, paths, _elites = update(
         fitness,
         candidates,
         state.distribution,
@@ -178,16 +188,18 @@ def _update_normal(state: State, candidates: Tensor, fitness: Tensor) -> State:
         smoothing=state.settings.config.smoothing,
         mean_averaging=state.settings.config.mean_averaging,
     )
-    # The other fields of the state are as before; a slice is faster than _replace.
-    return State(distribution, record, generation, factor, paths, *state[5:])
+    # These are the first five fields of a state. The others do not change. Taking them with a
+    # slice is faster than `state._replace`.
+    unchanged = state[5:]
+    return State(distribution, record, generation, factor, paths, *unchanged)
 
 
 def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """Return the next state of a search that is not CMA-ES with a full covariance.
 
-    ``cem_update`` moves the mean, and the standard deviations towards those of the elites. If
-    the search has a full covariance or evolution paths, ``_adapt_std`` then replaces the
-    standard deviations. Candidates have shape (..., N, d), fitness (..., N).
+    ``cem_update`` moves the mean and the standard deviations towards those of the elites. If
+    the search has a full covariance or evolution paths, ``_adapt_std`` then computes other
+    standard deviations. Candidates have shape (..., N, d), and the fitness has shape (..., N).
     """
     config = state.settings.config
     num_elites = state.settings.num_elites
@@ -196,9 +208,9 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
         update = partial(cem_update_reference, fixed_order=False)
     weights = state.weights
     if weights is not None and state.paths is not None:
-        # With paths there are negative weights, too, which only the covariance uses.
+        # With paths all candidates have weights, but the mean only uses those of the elites.
         weights = weights[:num_elites]
-    distribution, record, generation, _ = update(
+    distribution, record, generation, _elites = update(
         fitness,
         candidates,
         state.distribution,
@@ -215,8 +227,10 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
         mean_averaging=config.mean_averaging,
         ranked=state.factor is not None,
     )
-    # The other fields of the state are as before; a slice is faster than _replace.
-    new = State(distribution, record, generation, *state[3:])
+    # These are the first three fields of a state. The others do not change. Taking them with a
+    # slice is faster than `state._replace`.
+    unchanged = state[3:]
+    new = State(distribution, record, generation, *unchanged)
     if state.factor is None and state.paths is None:
         return new
     return _adapt_std(state, new, candidates, fitness)
@@ -225,13 +239,19 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
 def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> State:
     """Return ``new`` with the standard deviations, factor and paths of this generation.
 
-    ``new`` has the mean of this generation, but its standard deviations do not count. They
-    follow from evolution paths, or else from the full covariance of the elites. Candidates have
-    shape (..., N, d), fitness (..., N).
+    They are computed from evolution paths if the search has any, otherwise from the full
+    covariance of the elites.
+
+    Args:
+        old: The state before this generation.
+        new: The state after it, with the new mean. Its standard deviations are not used.
+        candidates: The population, shape (..., N, d).
+        fitness: Its fitness, shape (..., N).
     """
     weights = old.weights
     if weights is None:
-        weights = old.record.new_ones(old.settings.num_elites)  # float64
+        # The elites have equal weights, in float64 like the record.
+        weights = old.record.new_ones(old.settings.num_elites)
     ranked, weights, failed = rank_rows(fitness, candidates, weights, old.settings.maximize)
     all_failed = failed.all(-1, keepdim=True)
     factor = old.factor
@@ -244,7 +264,9 @@ def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> S
     mean, old_std, averaged_mean, best = new.distribution.unbind(-2)
     std = round_to(std, old_std.dtype)
     distribution = torch.stack([mean, std, averaged_mean, best], dim=-2)
-    return State(distribution, new.record, new.generation, factor, paths, *new[5:])
+    # These are the first five fields of a state. The others do not change.
+    unchanged = new[5:]
+    return State(distribution, new.record, new.generation, factor, paths, *unchanged)
 
 
 def _adapt_by_paths(
@@ -256,13 +278,13 @@ def _adapt_by_paths(
 ) -> tuple[Tensor, Tensor]:
     """Return the next standard deviations and evolution paths of a diagonal search.
 
-    Where all candidates failed, or the result is not finite, the old ones remain.
+    If all candidates failed, or a result is not finite, the old value is returned.
 
     Args:
         old: The state before this generation.
-        new: The state after it, whose mean has moved.
+        new: The state after it, with the new mean.
         ranked: The candidates from the best to the worst, shape (..., N, d), float64.
-        weights: Their weights, shape (..., N), 0 for those that failed.
+        weights: Their weights, shape (..., N); 0 for candidates that failed.
         all_failed: Whether every candidate failed, shape (..., 1).
 
     Returns:
@@ -277,7 +299,7 @@ def _adapt_by_paths(
     variances, new_paths = adapt_covariance(
         std, ranked, weights, mean, new_mean, paths, old.generation, old.settings.rates
     )
-    # The schedule of extra variance and the floor of the standard deviation add to these.
+    # Add the variance of the schedule, and what the lower limit of std requires.
     extra = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
     new_std = (variances + extra).sqrt()
     new_std = torch.where(all_failed | ~new_std.isfinite(), std, new_std)
@@ -294,13 +316,13 @@ def _adapt_factor(
 ) -> tuple[Tensor, Tensor]:
     """Return the next standard deviations and Cholesky factor of a search without paths.
 
-    The covariance moves towards that of the elites. Where all candidates failed, or the
-    covariance has no factor, the old ones remain.
+    The covariance moves towards that of the elites. If all candidates failed, or the covariance
+    has no Cholesky factor, the old factor and its standard deviations are returned.
 
     Args:
         old: The state before this generation.
-        elites: The best candidates by rank, shape (..., K, d), float64.
-        weights: Their weights, shape (..., K), 0 for those that failed.
+        elites: The elites from the best to the worst, shape (..., K, d), float64.
+        weights: Their weights, shape (..., K); 0 for candidates that failed.
         all_failed: Whether every candidate failed, shape (..., 1).
 
     Returns:
@@ -315,12 +337,12 @@ def _adapt_factor(
     old_covariance = factor @ factor.mT
     covariance = old_covariance + config.std_smoothing * (target - old_covariance)
     variances = covariance.diagonal(dim1=-2, dim2=-1)
-    # The schedule of extra variance and the floor of the standard deviation add to these.
+    # Add the variance of the schedule, and what the lower limit of std requires.
     extra = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
     new_factor, is_usable = factorise(covariance + torch.diag_embed(extra))
     is_unusable = all_failed | ~is_usable.unsqueeze(-1)
     new_factor = torch.where(is_unusable.unsqueeze(-1), factor, new_factor)
-    # The diagonal of L L^T has the variances.
+    # The variances are the diagonal of L L^T.
     std = new_factor.square().sum(-1).sqrt()
     return std, round_to(new_factor, old.factor.dtype)
 
@@ -332,30 +354,32 @@ def _restore_best(
     points: Tensor,
     fitness: Tensor,
 ) -> State:
-    """Return ``new`` with its best candidate as it was evaluated, inside the bounds.
+    """Return ``new`` with the best candidate as it was evaluated, inside the bounds.
 
-    The search moves in a space without bounds, which a smooth map takes into the box. If the
-    best candidate so far is one of this generation, ``new`` has it as a point of that space.
+    The search runs in an unbounded space, from which a smooth map leads into the box. If the
+    best candidate so far is one of this generation, ``new`` contains it as a point of the
+    unbounded space, and this function replaces it.
 
     Args:
         old: The state before this generation.
         new: The state after it.
         candidates: The population in the box, shape (..., N, d).
-        points: The same in the space without bounds.
-        fitness: Their fitness, shape (..., N).
+        points: The population in the unbounded space, shape (..., N, d).
+        fitness: The fitness of the population, shape (..., N).
     """
     best = new.best
     best_fitness = new.best_fitness
-    # Several candidates near a face may have the same point, but not the same fitness.
+    # Several candidates near a face may share a point, so the fitness is compared, too.
     is_best_point = (points == best.unsqueeze(-2)).all(-1)
     is_best = is_best_point & (fitness.double() == best_fitness.unsqueeze(-1))
     has_improved = (best_fitness != old.best_fitness) & is_best.any(-1)
-    # Take the row of the first such candidate of each problem.
+    # argmax returns the first candidate of each problem that is the best one.
     row = is_best.int().argmax(-1)[..., None, None]
     row = row.expand(*best.shape[:-1], 1, best.shape[-1])
     evaluated = candidates.gather(-2, row).squeeze(-2)
     best = torch.where(has_improved.unsqueeze(-1), evaluated, best)
-    # The best candidate is the last row of the distribution.
+    # The best candidate is the last row of the distribution, which is the first field of a
+    # state.
     distribution = torch.cat([new.distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2)
     return State(distribution, *new[1:])
 
@@ -363,29 +387,36 @@ def _restore_best(
 def _update_families(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """Return the next state of a search with families of discrete parameters.
 
-    The first ``settings.normal`` columns of the candidates (..., N, dim) are real and update
-    the normal distribution; the others update the families' tables of probabilities, which are
-    one tensor, ``state.discrete``. Fitness has shape (..., N).
+    The first ``settings.normal`` columns of the candidates are real parameters. They update the
+    normal distribution. The other columns update the tables of probabilities of the families,
+    which are stored in one tensor, ``state.discrete``.
+
+    Args:
+        state: The state before this generation.
+        candidates: Shape (..., N, dim).
+        fitness: Shape (..., N).
     """
     settings = state.settings
     real, discrete = candidates.tensor_split([settings.normal], dim=-1)
     families: Any = settings.families
-    # One call updates the tables of all families, if the operator knows every one of them.
     update: Any = update_tables
     if settings.backend == "torch":
-        # Sums in torch's own order are faster; only the operators promise the same bits.
+        # Torch is faster if it may add in any order. Only the compiled operators must return
+        # the same bits on every machine.
         update = partial(update_tables_reference, fixed_order=False)
+    # If the operator supports every family, it updates all tables in one call. Otherwise every
+    # family updates its own table.
     if all(map(_has_operator, families)):
         rules = [(family.columns, *family.rows, family.smoothing) for family in families]
     else:
         update = update_tables_by
-        rules = [_move_of(family) for family in families]
+        rules = [_make_move(family) for family in families]
     old_tables = (state.discrete, state.record, state.generation)
     tables, record, generation = update(
         fitness, discrete, old_tables, settings.num_elites, rules, maximize=settings.maximize
     )
     if settings.normal:
-        # The update of the normal distribution ranks the same fitness: its record is the same.
+        # This computes the same record and generation, because it ranks the same fitness.
         new = tell(state._replace(discrete=None), real.contiguous(), fitness)
     else:
         new = state._replace(record=record, generation=generation)
@@ -393,7 +424,7 @@ def _update_families(state: State, candidates: Tensor, fitness: Tensor) -> State
 
 
 def _has_operator(family: Family) -> bool:
-    """Return whether ``update_tables`` can update the table: it only knows a family's sizes."""
+    """Return whether ``update_tables``, which only has the family's sizes, can update it."""
     return (
         isinstance(family, OperatorFamily)
         and type(family).update is OperatorFamily.update
@@ -401,17 +432,17 @@ def _has_operator(family: Family) -> bool:
     )
 
 
-def _move_of(family: Family) -> Move:
-    """Return the columns and cells of a family, and a function that updates its table."""
+def _make_move(family: Family) -> Move:
+    """Return the sizes of a family, and a function that updates its table."""
 
-    def move(table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
+    def update(table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
         new = family.update(table, candidates.long(), weights)
         _check_shape(family, "update", new, table.shape)
         has_success = (weights != 0).any(-1, keepdim=True)
         return torch.where(has_success, new.to(table), table)
 
     rows, values = family.rows
-    return family.columns, rows * values, move
+    return Move(family.columns, cells=rows * values, update=update)
 
 
 def _check_shape(family: Family, method: str, tensor: Tensor, shape: Sequence[int]) -> None:

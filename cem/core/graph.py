@@ -1,4 +1,4 @@
-"""Generations in a CUDA graph: ask, objective and tell are captured once and replayed."""
+"""Captures the generations of a search (ask, objective, tell) in a CUDA graph."""
 
 import operator
 from typing import Any
@@ -11,18 +11,18 @@ from cem.core.generation import draw, operator_sample, tell
 from cem.core.snapshot import Snapshot, stack_by_name
 from cem.core.state import CHANGING, State, tensors_of
 
-_WARM_UP = 2  # calls before the capture, in which the objective sets up libraries and caches
+_WARM_UP = 2  # generations before the capture, in which libraries and caches are set up
 
 
 class GenerationGraph:
     """A CUDA graph of several generations of a search: ``state = graph(state)``.
 
-    A replay launches the same kernels as ``ask``, objective and ``tell``, without Python
-    between them, so the results are equal bit for bit.
+    A replay launches the same kernels as ``ask``, objective and ``tell``, but runs no Python
+    code between them. The results are equal bit for bit.
 
     Attributes:
-        evaluations: The last evaluation of every ``count`` generations; the next call
-            overwrites them.
+        evaluations: An evaluation after every ``count`` generations; the next replay overwrites
+            them.
         together: The states after every ``count`` generations, stacked for ``copy_to_host``.
     """
 
@@ -33,22 +33,24 @@ class GenerationGraph:
         count: int = 1,
         records: int = 0,
     ) -> None:
-        """Capture generations in a CUDA graph, which needs backend "cuda".
+        """Capture generations in a CUDA graph, which requires the backend "cuda".
+
+        A replay runs ``records * count`` generations, and keeps the state after every ``count``
+        generations as a record. Without records it runs ``count`` generations and keeps none.
 
         Args:
-            state: A state of the search, whose constants and shapes are captured.
+            state: A state of the search. The graph contains its constants and shapes.
             objective: Maps candidates and generation to fitness, as an objective of
                 ``CrossEntropyMethod.capture`` does.
-            count: The generations from one record to the next.
-            records: The records of a replay: it runs ``records * count`` generations, and keeps
-                the tensors of each record. 0: it runs ``count`` and keeps none.
+            count: The number of generations from one record to the next.
+            records: The number of records of a replay, or 0.
         """
         device = state.distribution.device
-        # A graph reads and writes the same memory in every replay: the tensors of this state.
+        # Every replay of a graph reads and writes the same memory: the tensors of this state.
         self._static = _copy(state)
         self._objective = objective
         self._last: Tensor | None = None  # the distribution that the last call returned
-        # A capture needs a warm-up on a stream of its own.
+        # torch requires a warm-up on another stream before a capture.
         stream = torch.cuda.Stream(device)
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
@@ -65,15 +67,18 @@ class GenerationGraph:
                     new, evaluation = self._generation(new)
                 self.evaluations.append(evaluation)
                 if records:
+                    # Only the tensors of this snapshot are used, not its generation and
+                    # settings.
                     snapshot = Snapshot(0, {}, new, evaluation, copies=False)
                     tensors.append(snapshot.tensors())
+            # Stacked tensors can be copied to the host with a few copies.
             self.together = stack_by_name(tensors)
-            # The next replay goes on from the last state.
+            # The next replay continues from the last state.
             self._set(new)
 
     def __call__(self, state: State, replays: int = 1) -> State:
         """Replay the graph from a state, ``replays`` times, and return the last state."""
-        # The state of the last call is still in the tensors that the graph reads.
+        # After a replay, the tensors that the graph reads already contain its last state.
         if state.distribution is not self._last:
             self._set(state)
         for _ in range(replays):
@@ -83,7 +88,7 @@ class GenerationGraph:
         return new
 
     def fits(self, state: State) -> bool:
-        """Return whether a state has the constants that were captured, such as its bounds."""
+        """Return whether a state has the same constants as the captured one, such as bounds."""
         return all(map(operator.is_, state[len(CHANGING) :], self._static[len(CHANGING) :]))
 
     def _set(self, state: State) -> None:

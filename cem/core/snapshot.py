@@ -1,4 +1,4 @@
-"""The state after a generation, with metrics, copied from the device without waiting."""
+"""Snapshots: the state and the metrics after a generation, copied without waiting."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from cem.core.state import CHANGING, FAILED, MEAN, STD, State, tensors_of
 from kernels.support.checks import check_integer
 
 _SAVED = [name for name in CHANGING if name != "generation"]
-_LEAST_SECONDS = 1e-9  # so that a rate is never divided by 0
+_MIN_SECONDS = 1e-9  # Rates are divided by at least this time, never by 0.
 
 
 @dataclass(slots=True)
 class GenerationRecord:
-    """The record of a generation; see ``Trainer`` for when it is made.
+    """The record of a generation; ``Trainer`` describes when it is made.
 
     Attributes:
         generation: The number of generations so far, 1 for the first.
@@ -30,9 +30,11 @@ class GenerationRecord:
         elite_threshold: The fitness of its worst elite; no other candidate is fitter.
         std_mean: The mean of the new standard deviation over the dimensions.
         seconds: The wall time since the last record, in seconds. On the CPU it is measured from
-            ``ask()`` to the statistics; on other devices from the end of the generation
-            recorded last (at first, of the work queued before) to the end of this one.
-        elapsed_s: The sum of ``seconds`` over all generations, also those before a resumption.
+            ``ask()`` to the statistics. On other devices it is measured from the end of the
+            generation that was recorded last to the end of this one; for the first record it
+            begins at the end of the work that was queued before.
+        elapsed_s: The sum of ``seconds`` over all generations, including those before the
+            search was resumed.
         mean: The mean of the new distribution, shape (..., dim), on the CPU.
         std: The standard deviation of the new distribution, like ``mean``.
         metrics: The metrics of the objective, by name.
@@ -68,17 +70,17 @@ NUMBERS = GenerationRecord.__slots__[:-3]
 
 
 class Snapshot:
-    """A copy of a search after a generation, and of metrics: ``CrossEntropyMethod.snapshot``.
+    """The state after a generation, and metrics; see ``CrossEntropyMethod.snapshot``.
 
     ``copy_to_host`` starts asynchronous copies into page-locked memory, in the order of the
-    stream. An event marks their end; waiting for it does not wait for later work.
+    stream. An event marks their end. Waiting for the event does not wait for later work.
 
     Attributes:
         generation: The number of generations so far.
         settings: The settings of the search, as in ``state_dict()``.
-        state: The state on the device of the search, which must not be changed; of a CUDA graph
+        state: The state on the device of the search. It must not be changed. In a CUDA graph
             only its constants are valid.
-        more: What a subclass of the search adds to ``state_dict()``.
+        more: The entries that a subclass of the search adds to ``state_dict()``.
     """
 
     def __init__(
@@ -89,22 +91,24 @@ class Snapshot:
         evaluation: Evaluation | None = None,
         copies: bool = True,
     ) -> None:
-        """Hold the state after a generation, and the metrics of that generation.
+        """Store the state after a generation, and the metrics of that generation.
 
-        On the CPU all values can be read at once; on a device ``copy_to_host`` copies them.
+        On the CPU all values can be read at once. From another device ``copy_to_host`` must
+        copy them first.
 
         Args:
             generation: The number of generations so far.
             settings: The settings of the search, as in ``state_dict()``.
-            state: The state, which nobody changes in place.
-            evaluation: The evaluation of the generation. None: it has no metrics.
-            copies: Whether metrics that are tensors on a device are copied there, because an
-                objective may change them.
+            state: The state, whose tensors must not be changed in place.
+            evaluation: The evaluation of the generation, or None without metrics.
+            copies: Whether metrics that are tensors on the device are copied, because the
+                objective may change them later.
         """
         self.generation = generation
         self.settings = settings
         self.state = state
         self.more: Mapping[str, Any] = {}
+        # The event marks the end of the copies to the host, and `_host` is the copied state.
         self._event: torch.cuda.Event | None = None
         self._numbers: list[float] | None = None
         is_on_host = state.distribution.is_cpu
@@ -117,7 +121,8 @@ class Snapshot:
         for name, metric in self._metrics.items():
             if not isinstance(metric, Tensor):
                 continue
-            # A number on the device remains a tensor until it is copied with the state.
+            # A metric on the device remains a tensor until it is copied together with the
+            # state.
             if is_on_host or metric.is_cpu:
                 self._metrics[name] = _number(metric)
             elif copies:
@@ -125,7 +130,7 @@ class Snapshot:
         self._queued_at = time.monotonic()
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors that ``copy_to_host`` copies, by name."""
+        """Return the tensors that ``copy_to_host`` copies, keyed by their names."""
         tensors = tensors_of(self.state, _SAVED)
         for name, metric in self._metrics.items():
             if isinstance(metric, Tensor):
@@ -134,7 +139,7 @@ class Snapshot:
 
     @property
     def ready(self) -> bool:
-        """Whether all values have arrived on the host; does not wait."""
+        """Whether all values have arrived on the host. This does not wait."""
         return self._host is not None and (self._event is None or self._event.query())
 
     def seconds_since(self, earlier: "Snapshot") -> float:
@@ -144,25 +149,29 @@ class Snapshot:
         return self._queued_at - earlier._queued_at
 
     def metrics(self, seconds: float) -> dict[str, float]:
-        """Return metrics, and rates if a generation took so many seconds; waits."""
+        """Return the metrics and their rates per second, once the values have arrived.
+
+        ``seconds`` is the time of one generation.
+        """
         if not self._metrics:
             return {}
         self._wait()
         numbers = {name: _number(value) for name, value in self._metrics.items()}
-        seconds = max(seconds, _LEAST_SECONDS)
+        seconds = max(seconds, _MIN_SECONDS)
         rates = {f"{name}/s": numbers[name] / seconds for name in self._rates}
         return {**numbers, **rates}
 
     @property
     def failed(self) -> bool:
-        """Whether every candidate of the generation failed; False for a batch. Waits."""
+        """Whether every candidate of the generation failed; False for a batch. This waits."""
         numbers = self._record_numbers()
         return len(numbers) == FAILED + 1 and numbers[FAILED] == self.generation > 0
 
     def _record_numbers(self) -> list[float]:
-        """Return ``State.record`` as numbers; waits.
+        """Return ``State.record`` as numbers, once they have arrived.
 
-        A batch gives the best fitness of all problems, and the means of the other statistics.
+        For a batch they are the best fitness of all problems and the means of the other
+        numbers.
         """
         if self._numbers is None:
             record = self._wait().record
@@ -180,20 +189,21 @@ class Snapshot:
         elapsed_s: float = 0.0,
         generations: int = 1,
     ) -> GenerationRecord:
-        """Return the record of the last generations, once their values have arrived.
+        """Return the record of the last generations, once its values have arrived.
 
         Args:
-            seconds: The time that they took.
+            seconds: The time since the last record.
             elapsed_s: The time of all generations so far.
             generations: The number of generations since the last record.
         """
+        # The fifth number, which only a single search has, is not part of the record.
         best, generation_best, elite_mean, threshold, *_ = self._record_numbers()
         host = self._wait()
         if host.discrete is not None:
             mean, std = host.mean, host.std
             stds = std.numpy()
         else:
-            # A copy, because the caller may change a record.
+            # The rows are copied, because the caller may change a record.
             rows = host.distribution.numpy().copy()
             stds = rows[..., STD, :]
             mean = torch.from_numpy(rows[..., MEAN, :])
@@ -213,7 +223,7 @@ class Snapshot:
         )
 
     def restored(self) -> State:
-        """Return the state on the device of the search; waits for this copy only."""
+        """Return the state on the device of the search. This only waits for the copy itself."""
         device = self.state.distribution.device
         tensors: Any = tensors_of(self._wait(), _SAVED)
         for name, tensor in tensors.items():
@@ -222,7 +232,7 @@ class Snapshot:
         return self.state._replace(generation=generation, **tensors)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return ``CrossEntropyMethod.state_dict``; waits for this copy only."""
+        """Return ``CrossEntropyMethod.state_dict``. This only waits for the copy itself."""
         tensors = {name: x.clone() for name, x in tensors_of(self._wait(), _SAVED).items()}
         return {
             "settings": dict(self.settings),
@@ -232,7 +242,7 @@ class Snapshot:
         }
 
     def _wait(self) -> State:
-        """Return the state on the host, once all of it has arrived."""
+        """Return the state on the host, once all of its tensors have arrived."""
         if self._host is None:
             copy_to_host([self])
         assert self._host is not None
@@ -242,7 +252,7 @@ class Snapshot:
 
 
 def stack_by_name(tensors: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Stack the tensors of several snapshots by name; a snapshot may lack some names."""
+    """Stack the tensors of several snapshots by name. A snapshot may lack some names."""
     by_name: dict[str, list[Tensor]] = {}
     for snapshot in tensors:
         for name, tensor in snapshot.items():
@@ -256,12 +266,13 @@ def copy_to_host(
 ) -> None:
     """Start to copy snapshots of one search from the device to the host, without waiting.
 
-    Tensors of the same name are copied at once. Snapshots that have been copied are left out.
+    All tensors of the same name are stacked and copied with one copy. Snapshots that are on the
+    host already are skipped.
 
     Args:
         snapshots: The snapshots.
-        stacked: Their tensors by name, stacked in the order of the snapshots. None: they are
-            not stacked yet.
+        stacked: For every name, the stacked tensors of the snapshots, in their order. If it is
+            None, this function stacks them.
     """
     new = [snapshot for snapshot in snapshots if snapshot._host is None]
     if not new:
@@ -271,29 +282,31 @@ def copy_to_host(
         stacked = stack_by_name(tensors)
     copies = {}
     for name, tensor in stacked.items():
-        # Copies into page-locked memory do not wait for the device.
+        # A copy into page-locked memory does not wait for the device.
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
         host.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
-        # Every snapshot that has a tensor of this name takes the next row.
+        # Row by row, the copy belongs to the snapshots that have a tensor of this name.
         copies[name] = iter(host.unbind())
     event = None
+    # All tensors are on the same device, so it is enough to look at the last one.
     if tensor.is_cuda:
-        # The event has a time for seconds_since. It is blocking, so that waiting does not spin.
+        # `seconds_since` needs timing. With `blocking`, waiting does not keep a core busy.
         event = torch.cuda.Event(enable_timing=True, blocking=True)
         event.record(torch.cuda.current_stream(tensor.device))
     for snapshot, names in zip(new, tensors, strict=True):
         values: Any = {name: next(copies[name]) for name in names}
-        # Metrics that are numbers already are not among the tensors.
+        # Take the metrics out of the values. Metrics that are numbers already were not copied.
         for metric in snapshot._metrics:
             name = f"metric {metric}"
             if name in values:
                 snapshot._metrics[metric] = values.pop(name)
+        # The values that are left are fields of the state.
         snapshot._host = snapshot.state._replace(**values)
         snapshot._event = event
 
 
 def _number(value: float | Tensor) -> float:
-    """Return a metric as an int if it is one, otherwise as a float."""
+    """Return a metric as an int if its type is integral, otherwise as a float."""
     number = value.item() if isinstance(value, Tensor) else value
     return number if isinstance(number, int) else float(number)
 
@@ -303,12 +316,13 @@ def load_state(
     settings: Mapping[str, Any],
     current: State,
 ) -> tuple[int, State]:
-    """Return the generation and the state that a ``state_dict()`` holds, after checks.
+    """Return the generation and the state that a saved ``state_dict()`` contains.
 
     Args:
-        saved: The dict.
-        settings: The settings of the search that is resumed; the dict must have the same.
-        current: The state of that search, whose tensors show dtypes, shapes and device.
+        saved: The saved dict.
+        settings: The settings of the search that is resumed. The dict must have the same.
+        current: The state of that search. The saved tensors must have its dtypes and shapes,
+            and are copied to its device.
 
     Raises:
         ValueError: If something is missing, or does not fit the search.
@@ -326,6 +340,7 @@ def load_state(
                 f"expected a state saved with {name} = {value!r}, got {saved_value!r}"
             )
     generation = check_integer("generation", saved["generation"], 0)
+    # Replace the tensors of the current state by the saved ones.
     for name, like in tensors.items():
         tensors[name] = _copy_checked(name, saved[name], like)
     rows = tensors["distribution"]
@@ -335,7 +350,7 @@ def load_state(
 
 
 def _copy_checked(name: str, saved: Any, like: Tensor) -> Tensor:
-    """Return a copy of a saved tensor, which must have the dtype and shape of another."""
+    """Return a copy of a saved tensor, which must have the dtype and shape of ``like``."""
     if not isinstance(saved, Tensor) or (saved.dtype, saved.shape) != (like.dtype, like.shape):
         expected = f"{name} as a {like.dtype} tensor of shape {tuple(like.shape)}"
         raise ValueError(f"expected {expected}, got {saved!r}")

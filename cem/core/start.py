@@ -38,10 +38,9 @@ def init(  # noqa: PLR0913 - an option for each setting
 ) -> State:
     """Return the first state of a search.
 
-    Arguments and errors are those of ``CrossEntropyMethod``.
-
-    A schedule of extra variance is called for 10,000 generations, or until it fails; the last
-    variance holds for all later generations.
+    Arguments and errors are those of ``CrossEntropyMethod``. A schedule of extra variance is
+    called for the first 10,000 generations, or until it fails. Its last variance is used for
+    all later generations.
     """
     check_flags(maximize=maximize)
     if config is not None and not isinstance(config, CEMConfig):
@@ -102,12 +101,13 @@ def _check_start(
     device: torch.device,
     families: Sequence[Family],
 ) -> tuple[Tensor, Tensor, bool]:
-    """Return the first mean and standard deviation, and whether candidates are drawn from them.
+    """Return the first mean and standard deviation, and whether there are real parameters.
 
-    They are tensors of shape (..., dim) on ``device``. Without a ``dtype`` they are float64 if
-    ``mean`` is a tensor or an array of float64, otherwise float32. A search that only has
-    families of discrete parameters has a mean of 0 dimensions: it gets one dimension that is
-    never drawn from.
+    Mean and standard deviation are tensors of shape (..., dim) on ``device``. If ``dtype`` is
+    None, they are float64 if ``mean`` is a float64 tensor or array, otherwise float32.
+
+    A search that only has families of discrete parameters has no real parameters: its mean has
+    0 dimensions. It gets a mean with one dimension, from which nothing is drawn.
     """
     if dtype is None:
         is_double = getattr(mean, "dtype", None) in (torch.float64, np.float64)
@@ -116,14 +116,14 @@ def _check_start(
         raise ValueError(f"expected torch.float32 or torch.float64 for dtype, got {dtype!r}")
     if isinstance(mean, np.ndarray) and device.type != "cpu":
         raise ValueError(f"expected a tensor as mean on {str(device)!r}, got a NumPy array")
-    is_drawn = not families or np.shape(mean)[-1] > 0
-    if not is_drawn:
+    has_normal = not families or np.shape(mean)[-1] > 0
+    if not has_normal:
         mean = np.zeros((*np.shape(mean)[:-1], 1))
         std = 0.0
     first_mean = check_vector("mean", mean, None, dtype, device)
     first_std = check_vector("std", std, first_mean.shape, dtype, device)
     check_distribution(first_mean, first_std)
-    return first_mean, first_std, is_drawn
+    return first_mean, first_std, has_normal
 
 
 def _choose_settings(
@@ -136,11 +136,19 @@ def _choose_settings(
 ) -> tuple[Settings, list[float]]:
     """Return the constants of a search, and the weights of its candidates by rank.
 
-    The weights are those of the elites, or with evolution paths those of all candidates; the
-    list is empty for equal weights. ``dim`` is the dimension of the normal distribution,
-    ``normal`` the number of columns that it draws.
+    With evolution paths all candidates have weights, otherwise only the elites. If the elites
+    have equal weights, the list is empty.
+
+    Args:
+        config: The settings of the method.
+        dim: The dimension of the normal distribution.
+        normal: The number of columns that are drawn from it: ``dim``, or 0 if the search only
+            has discrete parameters.
+        population_size: The number of candidates per generation.
+        maximize: Whether a greater fitness is better.
+        backend: The backend of the search.
     """
-    # The operators number candidates by 32-bit integers.
+    # The operators use 32-bit integers for the indices of candidates.
     largest = (1 << 31) - 1
     population_size = check_integer("population_size", population_size, MIN_ELITES, largest)
     num_elites = config.elites_of(population_size)
@@ -189,23 +197,24 @@ def _without_integers(bounds: Box, integers: Tensor) -> Box | None:
 def _find_std_floor(
     std: Tensor, config: CEMConfig, integers: Tensor | None, population_size: int
 ) -> Tensor | None:
-    """Return the smallest standard deviation that is allowed, (..., d), or None without one.
+    """Return the smallest allowed standard deviation, shape (..., d), or None for 0.
 
     Args:
         std: The first standard deviation, shape (..., d).
-        config: Has the floor as a number and as a share of the first standard deviation.
-        integers: The bounds of parameters that are integers, shape (2, d), NaN for those that
-            are not. None: no parameter is an integer.
-        population_size: The candidates per generation.
+        config: Contains the floor as a number, and as a fraction of the first standard
+            deviation.
+        integers: The lower and upper bounds of the parameters that are integers, shape (2, d);
+            NaN for other parameters. None if no parameter is an integer.
+        population_size: The number of candidates per generation.
     """
     floor = None
     if config.std_floor > 0.0 or config.floor_share > 0.0:
         floor = (std * config.floor_share).clamp(min=config.std_floor)
     if integers is None:
         return floor
-    # The margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022: among all integers of a
-    # population, one is expected to differ from the integer nearest to the mean. From a mean on
-    # an integer that is a step of more than 0.5.
+    # This is the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022. In a population,
+    # one parameter of one candidate is expected to differ from the integer nearest to the mean.
+    # If the mean is an integer, it differs after a step of more than 0.5.
     quantile = NormalDist().inv_cdf(1 - 0.5 / (population_size * std.shape[-1]))
     is_integer = ~integers[0].isnan()
     margin = torch.where(is_integer, 0.5 / quantile, 0.0).to(std)
@@ -227,7 +236,7 @@ def _operators_of(config: CEMConfig, dim: int) -> tuple[str, ...]:
 
 
 def doubles(numbers: list[float], device: torch.device) -> Tensor:
-    """Return numbers as float64 on a device, without waiting for it."""
+    """Return numbers as a float64 tensor on a device, without waiting for the device."""
     return torch.tensor(numbers, dtype=torch.float64).to(device, non_blocking=True)
 
 
@@ -235,16 +244,19 @@ def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> T
     """Return one seed for each problem of a batch, shape ``batch_shape``, int64.
 
     Args:
-        seed: One number, from which the problems' seeds are derived, a generator that draws
-            it, or numbers of shape ``batch_shape``. Seeds go from 0 to 2^64 - 1.
+        seed: One of three: a number from 0 to 2^64 - 1; a generator, which draws such a number;
+            or an array of numbers with the shape ``batch_shape``. If there is only one number,
+            the seeds of a batch are derived from it.
         batch_shape: The shape of the batch; () for a single problem.
         device: The device of the result.
     """
+    # If the seed is a generator, draw a number from it; other seeds are returned unchanged.
     seed = draw_seed(seed)
     if isinstance(seed, (Tensor, np.ndarray)):
         seed = seed.tolist()
     if isinstance(seed, (list, tuple)):
-        # As objects, because NumPy turns integers below and above 2**63 into floats.
+        # Without dtype=object, NumPy would turn a mix of integers below and above 2**63 into
+        # floats.
         array = np.array(seed, dtype=object)
         if array.shape != tuple(batch_shape):
             expected = f"one seed, or seeds of shape {tuple(batch_shape)}"
@@ -255,6 +267,6 @@ def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> T
         seeds = [mix_seed(seed, problem) for problem in range(math.prod(batch_shape))]
     else:
         seeds = [seed]
-    # The tensor holds the 64 bits of a seed as a signed number.
+    # The tensor stores the 64 bits of an unsigned seed as a signed number.
     bits = [signed64(check_integer("seed", number, 0, 2**64 - 1)) for number in seeds]
     return torch.tensor(bits, dtype=torch.int64).reshape(batch_shape).to(device)

@@ -25,15 +25,16 @@ class Settings:
     """The constants of a search that are not tensors.
 
     Attributes:
-        config: How the distribution moves.
-        population_size: N, the candidates per generation.
-        num_elites: K, the elites among them.
+        config: The settings of the method.
+        population_size: N, the number of candidates per generation.
+        num_elites: K, the number of elites.
         maximize: Whether a greater fitness is better.
-        rates: The learning rates of evolution paths; None: the search has no paths.
-        backend: ``"cpu"`` or ``"cuda"``: the operators of ``kernels``; ``"torch"``: PyTorch.
-        normal: The number of columns that the normal distribution draws. They come first; the
-            families of discrete parameters draw the others. If it is 0, the state still holds a
-            normal distribution of one dimension, which is never drawn from.
+        rates: The learning rates if the search has evolution paths, otherwise None.
+        backend: ``"cpu"`` or ``"cuda"`` for the operators of ``kernels``; ``"torch"`` for
+            PyTorch.
+        normal: The number of columns that are drawn from the normal distribution. They come
+            first; the families of discrete parameters draw the others. If it is 0, the state
+            still contains a normal distribution of one dimension, from which nothing is drawn.
     """
 
     config: CEMConfig
@@ -55,8 +56,8 @@ class Settings:
         return self.normal + sum(family.columns for family in self.families)
 
 
-# PyTorch sees the settings as part of a state's structure, not as a leaf: transforms such as
-# vmap then only see the tensors.
+# The settings are part of the structure of a state and not a leaf. So transforms such as vmap
+# only see the tensors.
 pytree.register_pytree_node(
     Settings,
     lambda settings: ([], settings),
@@ -71,25 +72,26 @@ class State(NamedTuple):
     Attributes:
         distribution: Mean, standard deviation, averaged mean and best candidate, shape
             (..., 4, d).
-        record: The best fitness so far; the best fitness, the mean and the worst of the elites
-            of the last generation; the number of the last generation without a success, counted
-            from 1, or 0. Shape (..., 5), float64.
+        record: Five numbers, shape (..., 5), float64: the best fitness so far; the best, mean
+            and worst fitness of the last generation's elites; the last generation in which
+            every candidate failed, counted from 1, or 0 if there is none.
         generation: The number of generations so far, shape (), int64.
-        factor: The lower-triangular L with covariance L L^T, shape (..., d, d); None: diagonal.
+        factor: The lower triangular factor L of the covariance L L^T, shape (..., d, d); None
+            if the covariance is diagonal.
         paths: The evolution paths of step size and covariance, shape (..., 2, d), or None.
-        discrete: The tables of the families, one after another, then the discrete columns of
-            the best candidate, shape (..., T + columns), float64; None: no families.
+        discrete: The tables of all families, followed by the discrete columns of the best
+            candidate, shape (..., T + columns), float64; None without families.
         seed: The 64 bits of each problem's seed, shape (...), int64.
-        variance_schedule: The extra variance ``Z_t`` for t = 0 .. T - 1, shape (T,), float64;
-            the last value holds for all later generations. None: 0.
-        weights: The weights by rank, float64. Without paths those of the elites, shape (K,);
-            with paths those of all candidates, shape (N,), negative for the worse ones. None:
-            the elites have equal weights.
-        std_floor: The least standard deviation, shape (..., d); None: 0.
-        low: The lower bounds, shape (..., d); None: no bounds.
+        variance_schedule: The extra variance ``Z_t`` for t = 0 .. T - 1, shape (T,), float64.
+            The last value is used for all later generations. None means 0.
+        weights: The weights by rank, float64. Without paths they are the weights of the elites,
+            shape (K,). With paths they are the weights of all candidates, shape (N,), negative
+            for the worse ones. None means equal weights of the elites.
+        std_floor: The smallest standard deviation, shape (..., d); None means 0.
+        low: The lower bounds, shape (..., d); None without bounds.
         high: The upper bounds, like ``low``.
-        integers: The lower and upper bounds of the parameters that are integers, NaN for the
-            other parameters, shape (2, d); None: no integers.
+        integers: The lower and upper bounds of the parameters that are integers, shape (2, d);
+            NaN for other parameters. None without integers.
         settings: The constants.
     """
 
@@ -169,13 +171,13 @@ def bounds_of(state: State) -> Box | None:
 def with_integers(state: State, x: Tensor) -> Tensor:
     """Round the parameters that are integers to the nearest integers within the bounds.
 
-    ``x`` is a mean or a population, shape (..., d); discrete columns after the d-th stay as
-    they are.
+    ``x`` is a mean or a population, shape (..., d). Discrete columns after the d-th are not
+    changed.
     """
     if state.integers is None:
         return x
     low, high = state.integers
-    if x.dim() > low.dim():  # a population, of which all candidates have the same bounds
+    if x.dim() > low.dim():  # all candidates of a population have the same bounds
         low, high = low.unsqueeze(-2), high.unsqueeze(-2)
     numbers = x[..., : low.shape[-1]]
     rounded = torch.minimum(torch.maximum(numbers.round(), low), high)
@@ -186,13 +188,13 @@ def with_integers(state: State, x: Tensor) -> Tensor:
 
 
 def tensors_of(state: State, names: Sequence[str] = CHANGING) -> dict[str, Tensor]:
-    """Return the tensors of a state by name, without those that it does not have."""
+    """Return the tensors of a state, keyed by their names, without those that are None."""
     tensors = {name: getattr(state, name) for name in names}
     return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
 
 def tables_of(state: State) -> list[tuple[Family, Tensor]]:
-    """Return each family with its table, shape (..., rows * values)."""
+    """Return every family and its table, shape (..., rows * values)."""
     if state.discrete is None:
         return []
     families = state.settings.families
@@ -202,7 +204,7 @@ def tables_of(state: State) -> list[tuple[Family, Tensor]]:
 
 
 def transformed_bounds(state: State) -> Box | None:
-    """Return the bounds if the search itself has none, and a map takes its points into them."""
+    """Return the bounds if a smooth map transforms the candidates into them, else None."""
     is_transformed = state.settings.config.bound_handling == "transform"
     return bounds_of(state) if is_transformed else None
 

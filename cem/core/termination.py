@@ -1,25 +1,25 @@
-"""When a search has nothing more to gain: the reasons to stop it.
+"""Decides when a search has nothing more to gain, and for which reasons it stops.
 
 The tests are some of CMA-ES: N. Hansen, The CMA Evolution Strategy: A Tutorial,
 arXiv:1604.00772, 2023, appendix B.3.
 
     "target"         the best fitness is as good as asked for
-    "xtol"           every standard deviation is below the precision that was asked for; those
-                     of integers do not count, because they keep a margin
-    "ftol"           the fitness of the elites, and of the best of recent generations, spans no
-                     more than was asked for
-    "std"            no standard deviation is above its relative floor, or above a tiny share of
+    "xtol"           every standard deviation is below the requested precision; those of
+                     integers do not count, because they have a lower limit
+    "ftol"           the fitness of the elites, and the best fitness of recent generations,
+                     differ by no more than the requested precision
+    "std"            every standard deviation is at its relative floor, or is a tiny fraction of
                      the first one
-    "fitness_range"  the fitness of the elites, and of the best of recent generations, spans a
-                     negligible range, or one negligible beside what the best lacks to that of
-                     an earlier search
+    "fitness_range"  the fitness of the elites, and the best fitness of recent generations,
+                     differ by a negligible amount; the difference is also negligible if it is
+                     small compared with the gap to the best fitness of an earlier search
     "stagnation"     the best fitness has not improved for many generations
     "diverged"       with constraints: the standard deviations are thousands of times the first
                      ones
 
-Without evolution paths a search can collapse: its standard deviations have become negligible
-while its mean still moves as on a slope, because its elites lay on one side of the
-distribution, which shrank before it arrived. A RuntimeWarning says so.
+Without evolution paths a search can collapse: on a slope all elites lie on one side of the
+distribution, which may shrink before it arrives at an optimum. The standard deviations are then
+negligible, but the mean still moves. In this case a RuntimeWarning is issued.
 """
 
 import math
@@ -38,25 +38,25 @@ from cem.core.reasons import Reason
 from cem.core.snapshot import GenerationRecord
 from cem.core.state import Settings
 
-STD = 1e-9  # the least standard deviation, as a share of the first one
-# A range of fitness is negligible if it is at most this share of the widest one so far, where
-# that is below 1, or of what the best lacks to that of an earlier search.
+STD = 1e-9  # the smallest standard deviation, as a fraction of the first one
+# A range of fitness is negligible if it is at most _NEGLIGIBLE_RANGE times the widest range so
+# far (at most 1), or _NEGLIGIBLE_BEHIND times the gap to the best fitness of an earlier search.
 _NEGLIGIBLE_RANGE = 1e-9
 _NEGLIGIBLE_BEHIND = 1e-2
 # A search with constraints has diverged if its mean standard deviation is this many times the
 # largest of the first ones.
 _DIVERGED = 1e4
-# A better candidate has to be feasible, too, with constraints: so many times as many
-# generations may pass without one.
+# With constraints a better candidate must also be feasible. So the search may go this many
+# times as many generations without an improvement.
 _CONSTRAINED_PATIENCE = 3
-# Of a collapse: the generations between two checks, the largest standard deviation as a share
-# of the first one below which a search may have collapsed, its least move as a share of the
-# move on a slope, and the weight of the newest generation in the averaged move.
-_CHECK_EVERY = 8
+_CHECK_EVERY = 8  # generations between two checks for a collapse
+# A search has collapsed if every standard deviation is below this fraction of the first one,
+# while the mean still moves by at least this fraction of its move on a slope.
 _COLLAPSED_STD = 1e-4
 _COLLAPSED_MOVE = 0.7
-_NEWEST_WEIGHT = 0.1
-# The reasons that are tested, by priority. Reading a member of an enumeration takes time.
+_NEWEST_WEIGHT = 0.1  # the weight of the newest generation in the average move
+# The reasons that are tested, by priority. They are in a tuple, because access to the members
+# of an enumeration takes time.
 _TESTED = (
     Reason.TARGET,
     Reason.XTOL,
@@ -69,7 +69,7 @@ _TESTED = (
 
 
 class Termination:
-    """What a search remembers to find the reasons; its windows are numbers of generations."""
+    """Finds the reasons to stop, from what it remembers of recent generations."""
 
     def __init__(
         self,
@@ -82,18 +82,19 @@ class Termination:
         ftol: float = 0.0,
         constrained: bool = False,
     ) -> None:
-        """Start with empty windows; their lengths depend on dimension and population size.
+        """Set the limits of the tests, and begin without any records.
 
         Args:
             settings: The constants of the search.
             first_std: The first standard deviation, shape (dim,).
-            target: The fitness at which the search is done. None: none is.
-            noisy: Whether the objective is noisy; then the search never stagnates.
-            earlier: The best fitness of earlier searches. None: there is none.
-            xtol: The precision of the parameters that is asked for; 0: none.
-            ftol: The precision of the fitness that is asked for; 0: none.
-            constrained: Whether there are constraints. Then the search may diverge: where the
-                objective falls faster outside than multipliers grow, nothing calls it back.
+            target: The fitness at which the search stops, or None.
+            noisy: Whether the objective is noisy. Then the search never stops for stagnation.
+            earlier: The best fitness of earlier searches, or None.
+            xtol: The requested precision of the parameters; 0 means none.
+            ftol: The requested precision of the fitness; 0 means none.
+            constrained: Whether there are constraints. Then the search stops if it diverges,
+                which happens if the objective outside the feasible region decreases faster than
+                the penalty grows.
         """
         dim = len(first_std)
         size = settings.population_size
@@ -101,24 +102,25 @@ class Termination:
         self._sign = -1.0 if settings.maximize else 1.0
         self.target = target
         self._earlier = math.inf if earlier is None else self._sign * earlier
-        # Integers keep a margin, so only the standard deviations of the others can be precise.
+        # The standard deviations of integers have a lower limit, so xtol only tests the others.
         integers = settings.config.integers_of(settings.normal)
         self._real = np.delete(np.arange(settings.normal), integers)
         self._has_xtol = xtol > 0.0 and len(self._real) > 0
         self._xtol = xtol
         self._ftol = ftol
-        # Shares of the first standard deviation; a dimension of no width counts as one of 1.
+        # Standard deviations are divided by the first ones, so 0 is replaced by 1.
+        # A "share" is a standard deviation divided by the first one.
         self._first_std = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
         self._max_first_std = float(self._first_std.max())
         self._min_share = max(STD, 1.001 * settings.config.floor_share)
         self._max_std_mean = math.inf
-        # Numbers of generations: the window of the fitness range, and the patience.
+        # The window of the fitness range and the patience are numbers of generations.
         self._window = 10 + math.ceil(30 * dim / size)
         self._patience = math.inf if noisy else 100 + 50 * dim // size
         if constrained:
             self._patience *= _CONSTRAINED_PATIENCE
             self._max_std_mean = _DIVERGED * self._max_first_std
-        # The best fitness of recent records, and their generations.
+        # The best fitness of recent records, and the generations of these records.
         self._recent_best: deque[float] = deque()
         self._recent_generations: deque[int] = deque()
         self._best = math.inf
@@ -129,8 +131,8 @@ class Termination:
     def reasons(self, record: GenerationRecord) -> tuple[Reason, ...]:
         """Return the reasons to stop after a recorded generation; empty if there are none.
 
-        Records must come in order, because the tests compare them with earlier ones, but they
-        may skip generations.
+        Records are compared with earlier ones, so they must be passed in order, but they may
+        skip generations.
         """
         generation = record.generation
         if not generation:
@@ -140,8 +142,9 @@ class Termination:
             self._best = best
             self._improved_at = generation
         fitness_range, is_full = self._update_window(record)
-        # The largest standard deviation as a share of the first is only computed where needed:
-        # for the check of a collapse, or if the mean shows that it may be too small.
+        # A share is a standard deviation divided by the first one. The largest share is slow to
+        # compute, so it is only computed if a check for a collapse is due, or if the mean of
+        # the standard deviations shows that it may be too small.
         largest_share = math.inf
         collapse = self._collapse
         is_check_due = (
@@ -152,14 +155,15 @@ class Termination:
             largest_share = float((record.std.numpy() / self._first_std).max())
         if collapse is not None and is_check_due:
             collapse.check(record, largest_share)
-        # What the best lacks to that of an earlier search is -inf if there was none.
-        lacking = best - self._earlier
+        # The gap to the best fitness of earlier searches; -inf if there are none.
+        gap = best - self._earlier
         negligible_range = max(
-            _NEGLIGIBLE_RANGE * min(1.0, self._widest_range), _NEGLIGIBLE_BEHIND * lacking
+            _NEGLIGIBLE_RANGE * min(1.0, self._widest_range), _NEGLIGIBLE_BEHIND * gap
         )
         is_precise = self._has_xtol and record.std.numpy()[self._real].max() < self._xtol
         patience = max(self._patience, generation // 5)
-        # The order is that of _TESTED.
+        # There is one test for each of the reasons in _TESTED: target, xtol, ftol, std, fitness
+        # range, stagnation and divergence.
         tests = (
             self.target is not None and best <= self._sign * self.target,
             is_precise,
@@ -172,15 +176,17 @@ class Termination:
         return tuple(compress(_TESTED, tests))
 
     def _update_window(self, record: GenerationRecord) -> tuple[float, bool]:
-        """Return the range of fitness in the window of recent generations, and if it is full.
+        """Add a record to the window of recent generations, and return a pair.
 
-        The range covers the best of the window's records, and the elites of the newest one.
+        The first value is the range of the fitness. It covers the best fitness of every record
+        in the window, and the elites of the newest record. The second value is whether the
+        records cover the whole window.
         """
         recent_best = self._recent_best
         generations = self._recent_generations
         recent_best.append(record.generation_best)
         generations.append(record.generation)
-        # Drop old records as long as the others still reach back to the window's start.
+        # Drop the oldest record as long as the others still cover the window.
         start = record.generation - self._window + 1
         while len(generations) > 2 and generations[1] <= start:
             recent_best.popleft()
@@ -195,34 +201,39 @@ class _Collapse:
     """A check for a search whose distribution shrank before it arrived.
 
     It compares the average move of the mean per generation, in standard deviations, with the
-    move on a slope.
+    move of a search on a slope.
     """
 
     def __init__(self, settings: Settings, dim: int) -> None:
-        """Compute the move of the mean on a slope, and by chance, in standard deviations.
+        """Compute how far the mean of a search moves per generation, on a slope and by chance.
 
-        On a slope the elites are the best share of a normal distribution, so the mean moves to
-        the mean of its tail. By chance, if fitness says nothing, the new mean has the variance
-        1 / (effective number of elites) in each of ``dim`` dimensions.
+        Moves are measured in standard deviations. On a slope the elites are the best part of a
+        normal distribution, so the mean moves to the mean of this tail. If the fitness is
+        random, the mean of the elites has the variance 1 / (effective number of elites) in each
+        of ``dim`` dimensions.
         """
         share = min(settings.num_elites / settings.population_size, 0.999)
         normal = NormalDist()
         self._slope_move = normal.pdf(normal.inv_cdf(1.0 - share)) / share
         weights = rank_weights(settings.num_elites, settings.config.weights)
         self._chance_square = dim / effective(weights)
-        # The average of the squared moves, less what they are by chance.
+        # The average of the squared moves, minus the squared move by chance.
         self._average_square = 0.0
         self._is_decided = False
-        # What the last check saw.
+        # The generation, the record and the share of the last check.
         self.checked_at = 0
         self._record: GenerationRecord | None = None
         self._share = 0.0
 
     def check(self, record: GenerationRecord, share: float) -> None:
-        """Average the mean's moves; warn, once, if it still moves after the search collapsed.
+        """Update the average move of the mean, and warn if the search has collapsed.
 
-        ``share`` is the largest standard deviation as a share of the first one. When it falls
-        below ``_COLLAPSED_STD``, the average move decides, once, whether to warn.
+        The test is made once, when ``share`` falls below ``_COLLAPSED_STD``. The search has
+        collapsed if its mean still moves almost as far as on a slope.
+
+        Args:
+            record: The record of the newest generation.
+            share: The largest ratio of a standard deviation to the first one.
         """
         last = self._record
         last_share = self._share
@@ -231,16 +242,9 @@ class _Collapse:
         self._share = share
         if last is None or self._is_decided:
             return
-        # The move in standard deviations is 0 in a dimension of no width.
-        distance = record.mean.numpy() - last.mean.numpy()
-        width = last.std.numpy()
-        move = np.zeros(len(distance))
-        np.divide(distance, width, out=move, where=width > 0)
-        square = float(move @ move)
-        if not math.isfinite(square):
-            square = 0.0
-        # It is the sum of the moves of ``count`` generations, which shrink as the standard
-        # deviation does. By chance their squares add up, on a slope their lengths do.
+        square = _squared_move(last, record)
+        # The move is the sum of ``count`` generations' moves, which shrink with the standard
+        # deviation. On a slope the lengths of the moves add up; by chance their squares add up.
         count = max(1, record.generation - last.generation)
         shrinkage = 1.0
         if 0 < last_share < math.inf:
@@ -248,6 +252,7 @@ class _Collapse:
         lengths = [shrinkage**i for i in range(count)]
         by_chance = self._chance_square * sum(length * length for length in lengths)
         excess = (square - by_chance) / sum(lengths) ** 2
+        # An exponential moving average, in which this check stands for ``count`` generations.
         weight = 1 - (1 - _NEWEST_WEIGHT) ** count
         self._average_square += weight * (excess - self._average_square)
         if share < _COLLAPSED_STD:
@@ -261,3 +266,17 @@ class _Collapse:
                     RuntimeWarning,
                     stacklevel=outside(),
                 )
+
+
+def _squared_move(old: GenerationRecord, new: GenerationRecord) -> float:
+    """Return the squared length of the mean's move, in units of the old standard deviations.
+
+    A dimension with a standard deviation of 0 does not count. If the result is not finite, it
+    is replaced by 0.
+    """
+    distance = new.mean.numpy() - old.mean.numpy()
+    width = old.std.numpy()
+    move = np.zeros(len(distance))
+    np.divide(distance, width, out=move, where=width > 0)
+    square = float(move @ move)
+    return square if math.isfinite(square) else 0.0

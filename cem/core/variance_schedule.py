@@ -1,4 +1,4 @@
-"""Extra variance, added to that of the elites so that the search does not freeze too early.
+"""Extra variance, which is added to the elites' so that the search does not freeze too early.
 
 It is ``Z_t`` of equation (2) of ``cem.optimizer``, in the squared unit of the parameters; the
 first ``tell()`` adds ``Z_0``. A schedule can be written as text:
@@ -121,28 +121,30 @@ def extend_table(
     generations: int,
     ahead: int = 64,
 ) -> list[float]:
-    """Return a table of the extra variance Z_t for t = 0, 1, ..., extended by a schedule.
+    """Return a longer table of the extra variance Z_t for t = 0, 1, ...
 
     Args:
-        table: The values so far, which the result begins with.
-        schedule: Maps t to Z_t >= 0. A constant one makes a table of a single number.
-        generations: The generations that the table must cover.
-        ahead: It goes on to this length, or to twice ``generations`` if that is more, so that
-            it is rarely extended. It ends where the schedule fails.
+        table: The values so far, with which the result begins.
+        schedule: Maps t to Z_t >= 0. For a constant schedule the table has a single number.
+        generations: The number of generations that the table must cover.
+        ahead: The length of the result, unless twice ``generations`` is longer. It is more than
+            necessary, so that the table is rarely extended.
 
     Raises:
-        Exception: What the schedule raises for one of ``generations``.
+        Exception: What the schedule raises for one of the ``generations``. An error for a later
+            generation ends the table instead.
     """
     if isinstance(schedule, NamedSchedule) and schedule.name == "constant":
-        # Readers of a table use its last value for all later generations.
+        # The last value of a table is used for all later generations.
         return [schedule(0)]
     longer = list(table)
     for t in range(len(table), max(ahead, 2 * generations)):
         try:
             variance = check_real(f"the extra variance of generation {t}", schedule(t), 0.0)
         except Exception:
-            # A schedule may raise anything, such as the IndexError of a list. Beyond what must
-            # be covered that is no error: the search may never reach this generation.
+            # A schedule may raise any error, such as the IndexError of a list that is too
+            # short. It only matters for the generations that must be covered. The search may
+            # never reach the later ones.
             if t < generations:
                 raise
             break

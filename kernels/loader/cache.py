@@ -1,9 +1,12 @@
-"""The folder of built libraries.
+"""The cache: the folder of the built libraries.
 
-This module says where it is, who may build in it, and how a finished file appears in it. For a
-library with the stem ``NAME-DIGEST-DIGEST`` it holds ``STEM.so`` and ``STEM.json`` (the
-manifest), ``STEM.lock`` (empty, locked with flock while somebody builds) and ``STEM.XXXX.work``
-(a build that goes on or was killed).
+This module decides where the cache is, who may build in it, and how finished files get into it.
+For a library with the stem ``NAME-DIGEST-DIGEST`` the cache holds
+
+- ``STEM.so``: the library;
+- ``STEM.json``: its manifest;
+- ``STEM.lock``: an empty file, which a process locks with flock while it builds;
+- ``STEM.XXXX.work``: the folder of a build that is running or was killed.
 """
 
 import contextlib
@@ -29,11 +32,11 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def folders() -> list[Path]:
-    """Return the folders in which a built library may lie.
+    """Return the folders that may contain built libraries.
 
-    They need neither exist nor be writable. Where ``$CEM_TETRIS_CACHE`` is set it is the only
-    one. Otherwise the first is in ``$XDG_CACHE_HOME`` or ``~/.cache``, and the second is this
-    user's in the temporary folder.
+    They may be missing or read-only. If ``$CEM_TETRIS_CACHE`` is set, it is the only folder.
+    Otherwise the first folder is in ``$XDG_CACHE_HOME`` or ``~/.cache``, and the second one,
+    for this user only, is in the folder for temporary files.
     """
     chosen = os.environ.get(VARIABLE, "").strip()
     if chosen:
@@ -42,7 +45,7 @@ def folders() -> list[Path]:
     if not os.path.isabs(base):  # the XDG specification: a relative path is invalid and ignored
         base = os.path.expanduser("~/.cache")
     usual = [Path(base) / "cem-tetris"]
-    # There may be no folder in which temporary files can be written.
+    # A machine may have no folder in which temporary files can be written.
     with contextlib.suppress(FileNotFoundError):
         usual.append(Path(tempfile.gettempdir()) / f"cem-tetris-{system.user_id() or 0}")
     return usual
@@ -51,30 +54,30 @@ def folders() -> list[Path]:
 def cache_dir() -> Path:
     """Return the folder to build in.
 
-    It is the first of `folders` that can be written, or the last where none can.
+    It is the first of `folders` that is writable; if none is, it is the last.
     """
     *preferred, last = folders()
     return next(filter(_can_write, preferred), last)
 
 
 def _can_write(folder: Path) -> bool:
-    """Return whether files can be made in a folder; a missing folder is made first."""
-    if folder.is_absolute():  # "~" stays in the path where there is no home
+    """Return whether a folder is writable; create the folder if it is missing."""
+    if folder.is_absolute():  # "~" remains in the path if the user has no home
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    # Unlike Path.is_dir, os.path.isdir is False where a folder above may not be searched.
+    # os.path.isdir returns False if a parent folder may not be searched; Path.is_dir raises.
     return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def locate(file: str) -> Path | None:
-    """Return the library of a file name in one of the folders that may be loaded, or None."""
+    """Return the path of a library that may be loaded, from its file name, or None."""
     return next((folder / file for folder in folders() if not objection(folder / file)), None)
 
 
 def manifests(pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield the libraries whose names match a pattern, and their manifests."""
     for folder in folders():
-        # The module, unlike Path.glob, finds nothing where a folder cannot be read.
+        # glob.glob yields nothing for a folder that cannot be read; Path.glob may raise.
         for name in sorted(glob.glob(f"{pattern}.so", root_dir=folder)):
             library = folder / name
             with contextlib.suppress(OSError, ValueError):
@@ -83,10 +86,10 @@ def manifests(pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def objection(library: Path) -> str:
-    """Return why a library must not be loaded, or an empty text where it may be.
+    """Return why a library must not be loaded, or an empty text if it may be.
 
-    The reason is the end of a sentence. A library that others can write would run what they
-    wrote.
+    The reason is the end of a sentence. If other users can write to a library, they can run any
+    code in the process that loads it.
     """
     try:
         for path in (library.parent, library):
@@ -98,17 +101,17 @@ def objection(library: Path) -> str:
 
 
 def _explain_distrust(path: Path) -> str:
-    """Return why code in a file or a folder must not run, or an empty text where it may.
+    """Return why code in a file or a folder must not run, or an empty text if it may.
 
-    The reason is the end of a sentence. Root's files are trusted: a container's libraries are
-    built by root and loaded by another user. Where files have no owners, the folders are in the
-    user's own.
+    The reason is the end of a sentence. Files of root are trusted, because in a container root
+    builds the libraries that another user loads. On a system where files have no owners, the
+    folders lie within the user's own.
     """
     own_id = system.user_id()
     if own_id is None:
         return ""
     status = path.stat()
-    # lstat names the owner of a link, who may be anybody.
+    # stat follows a link to its target; lstat returns the owner of the link itself.
     owners = {status.st_uid, path.lstat().st_uid}
     if not owners <= {0, own_id}:
         return "belongs to another user"
@@ -117,18 +120,22 @@ def _explain_distrust(path: Path) -> str:
 
 @contextlib.contextmanager
 def lock(library: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the build of one library, and wait if another process has it.
+    """Hold an exclusive lock on the build of a library inside the ``with`` block.
 
-    Linux releases a flock when its process ends, so a killed build blocks nobody. On a file
-    system without locks every process builds for itself, and the last library stays; the
-    package filelock would wait there for ever.
+    If another process holds the lock, print a line and wait. Linux releases a lock when its
+    process ends, so a killed build blocks nobody.
+
+    On a file system without locks, several processes may build the same library at the same
+    time. The last of them overwrites the library of the others. (The package filelock is not
+    used, because it would wait forever on such a file system.)
 
     Raises:
-        BuildError: the cache folder cannot be written, or others can write to it.
+        BuildError: this user cannot write to the cache folder, or other users can.
     """
     folder = library.parent
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        # Other users who can write to the folder could replace libraries with their own code.
         reason = _explain_distrust(folder)
         if reason:
             raise BuildError(
@@ -140,6 +147,7 @@ def lock(library: Path) -> Iterator[None]:
     except OSError as error:
         raise unusable(folder, error) from error
     try:
+        # Try without waiting first, to find out whether the line must be printed.
         try:
             system.lock(handle)
         except BlockingIOError:
@@ -156,7 +164,7 @@ def say(line: str) -> None:
 
 
 def unusable(folder: Path, error: OSError) -> BuildError:
-    """Return the error of a build whose folder cannot be used, or has no room."""
+    """Return the error to raise if the cache folder is not writable or its disk is full."""
     return BuildError(
         f"expected a cache folder that can be written, got {folder} ({error.strerror})",
         f"set {VARIABLE} to a folder of yours, on a disk with room",
@@ -165,15 +173,16 @@ def unusable(folder: Path, error: OSError) -> BuildError:
 
 @contextlib.contextmanager
 def work_dir(library: Path) -> Iterator[Path]:
-    """Make a temporary folder beside a library to build it in, and remove it afterwards.
+    """Create a temporary folder beside a library to build it in, and remove it afterwards.
 
-    The folder has a new name every time, because the compilers of a killed build may still be
-    writing to theirs. Folders that killed builds left more than a day ago are removed, too.
+    Every build has a new folder, because the compilers of a killed build may still be writing
+    to the old one. Folders that were left by killed builds are removed after a day.
 
     Raises:
-        BuildError: the disk is full or cannot be written, now or inside the block.
+        BuildError: the disk is full or not writable, on entry or inside the ``with`` block.
     """
     for folder in library.parent.glob(f"*{_WORK_SUFFIX}"):
+        # Another process may remove the same folder at the same time.
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime > _STALE_SECONDS:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -190,16 +199,16 @@ def work_dir(library: Path) -> Iterator[Path]:
 
 
 def install(built: Path, manifest: dict[str, Any], library: Path) -> None:
-    """Move a finished library and its manifest from the work folder into place.
+    """Move a finished library and its manifest from the work folder into the cache.
 
-    Each file appears whole or not at all. The library comes last: whoever sees it sees its
-    manifest.
+    Each file appears complete or not at all. The manifest is moved first, so that a process
+    that sees the library also sees its manifest.
     """
     draft = built.with_suffix(".json")
     draft.write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
     for path, target in ((draft, library.with_suffix(".json")), (built, library)):
         path.chmod(path.stat().st_mode & ~_OTHERS_WRITE)  # whatever the umask
         with path.open("rb") as file:
-            # A library torn by a power cut would end the process that loads it (SIGBUS).
+            # If a power cut truncated a library, loading it would kill the process (SIGBUS).
             os.fsync(file.fileno())
         os.replace(path, target)

@@ -1,4 +1,4 @@
-"""The commands of a build: their flags and macros, their errors, the files that they read."""
+"""Runs the commands of a build, and reports their errors and the files that they read."""
 
 import errno
 import os
@@ -22,17 +22,20 @@ from kernels.loader.toolchain import (
 )
 from kernels.support.system import IS_LINUX
 
-# torch promises that the stable headers compile as C++17; its other headers ask for C++20 since
-# 2.13. No contraction of a * b + c into one rounding: the CPU, CUDA and Python engines then
-# give the same floats. Without errno a square root is one instruction, which has a vector form;
-# its value is the same.
+# -std=c++17: torch guarantees that its stable headers compile as C++17. Since 2.13 its other
+# headers require C++20.
+# -ffp-contract=off: a * b + c is rounded twice, so that the CPU, CUDA and Python engines return
+# the same floats.
+# -fno-math-errno: a square root is one instruction, which has a vector form; its value is the
+# same.
 CXX_FLAGS = tuple(
     shlex.split(
         "-std=c++17 -O3 -fPIC -fvisibility=hidden -ffp-contract=off -fno-math-errno -pthread"
     )
 )
-# The templates go over lists of several hundred features; the usual depth is 200. Under
-# USE_CUDA torch/csrc/stable/c/shim.h declares the functions for streams.
+# -ftemplate-depth: the templates recurse over lists of several hundred features; the default
+# depth is 200.
+# -DUSE_CUDA: torch/csrc/stable/c/shim.h then declares the functions for streams.
 NVCC_FLAGS = tuple(
     shlex.split(
         "-std=c++17 -O3 --fmad=false --expt-relaxed-constexpr -ftemplate-depth=1000 -DUSE_CUDA "
@@ -41,7 +44,7 @@ NVCC_FLAGS = tuple(
 )
 
 GUARD = Path(__file__).with_name("guard.cpp")  # is part of every library
-# torch's functions, and those of guard.cpp that are called in their place.
+# torch's functions, and the functions of guard.cpp that replace them.
 RENAMED = {
     "aoti_torch_library_init_def": "guarded_init_def",
     "aoti_torch_library_init_fragment": "guarded_init_fragment",
@@ -54,7 +57,7 @@ _SHOWN_LINES = 40  # of a failed build
 
 
 class Sources(NamedTuple):
-    """The sources and options of a library; with ``archs`` it is linked with CUDA."""
+    """The sources and options of a library, which is linked with CUDA if it has ``archs``."""
 
     files: Sequence[Path]
     include_dirs: Sequence[Path]
@@ -67,76 +70,80 @@ class Sources(NamedTuple):
 def compile_library(
     work: Path, name: str, sources: Sources, libraries: Sequence[str] = ()
 ) -> set[Path]:
-    """Compile and link a shared library in a folder, and return the files that were read.
+    """Compile sources and link them into a shared library.
 
     Args:
         work: the folder for the library and all intermediate files.
         name: the file name of the library.
-        sources: what to compile.
-        libraries: words of the link command in place of the installed torch and libstdc++. The
-            libraries of a wheel name none of this machine's folders.
+        sources: the source files and their options.
+        libraries: linker arguments that replace those for the installed torch and libstdc++.
+            They are used for a wheel, whose libraries must not contain paths of the machine
+            that builds them.
+
+    Returns:
+        The project's source files and headers that the compilers read.
     """
     torch = find_torch()
     compiler = find_compiler()
-    commands = _make_commands(work, sources)
-    # guard.cpp, a part of every library, reports operators that torch does not register.
+    # Each key is the name of an object file, and its value the command that compiles it.
+    commands = _make_compile_commands(work, sources)
+    # Every library contains guard.cpp, which reports operators that torch does not register.
     commands["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
-    # The keys of the commands are the names of the object files.
+    # Link all object files, which are the keys of the commands.
     link = [*compiler.command, "-shared", "-pthread", *commands, "-o", name]
     link += libraries or _link_with_torch(torch)
     if sources.archs:
         cuda_runtime = find_runtime(find_nvcc(torch.cuda))
         link += ["-ltorch_cuda", "-lc10_cuda", str(cuda_runtime)]
-    _run({**commands, name: link}, work)
+    # The linker is the last command, because it reads the files that the others make.
+    commands[name] = link
+    _run_with_ninja(commands, work)
     return _list_read_files(work, torch)
 
 
 def _link_with_torch(torch: Torch) -> list[str]:
-    """Return the words that link a library with the installed torch and with libstdc++."""
+    """Return the linker arguments for the installed torch and for libstdc++."""
     library_dir = str(torch.root / "lib")
     words = ["-undefined", "dynamic_lookup"]  # macOS
     if IS_LINUX:
-        # -z defs: a function that nobody defines fails here, not in the middle of a run. Some
-        # compilers would link libstdc++ statically. With torch's there would be two in the
-        # process, and the first error message with a number in it would crash. So would the
-        # first exception with a second unwinder, which Zig adds.
+        # -z defs: an undefined function is an error of the linker, not of a later call.
+        # libstdc++.so.6 and libgcc_s.so.1 are named because some compilers would link libstdc++
+        # statically, and Zig would add a second unwinder. With torch's own copies there would
+        # be two in the process: the first error message with a number in it, or the first
+        # exception, would crash.
         words = ["-Wl,-z,defs", "-l:libstdc++.so.6", "-l:libgcc_s.so.1"]
     words += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
     return [*words, "-ltorch", "-ltorch_cpu", "-lc10"]
 
 
-def _make_commands(work: Path, sources: Sources) -> dict[str, list[str]]:
-    """Return the commands that compile the sources, by the names of their object files.
+def _make_compile_commands(work: Path, sources: Sources) -> dict[str, list[str]]:
+    """Return the commands that compile the sources, keyed by the object files that they make.
 
-    The commands run in the folder ``work``, where this writes a header with the macros.
+    The commands run in the folder ``work``, where this function writes the macros as a header.
     """
     torch = find_torch()
     compiler = find_compiler()
     flags = sources.flags
     if "ziglang" in compiler.command:
-        # Zig reads -mtune as the name of the processor.
+        # Zig would read -mtune=generic as the name of a processor.
         flags = [flag for flag in flags if flag != "-mtune=generic"]
     compile_cpp = [*compiler.command, *CXX_FLAGS, *flags]
     compile_cuda: list[str] = []
     if sources.archs:
         nvcc = str(find_nvcc(torch.cuda).path)
         compile_cuda = [nvcc, "-ccbin", compiler.program, *NVCC_FLAGS]
-        # Without --threads nvcc compiles for one architecture after another.
+        # --threads makes nvcc compile for all architectures at the same time.
         compile_cuda += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
-        # They come last, because the last one of contradictory flags counts.
+        # The user's flags come last: if two flags contradict each other, nvcc uses the last
+        # one.
         compile_cuda += sources.nvcc_flags
 
-    # Every source includes a header with the macros first, because nvcc splits -D at commas.
-    # RENAMED replaces some functions of torch by those of guard.cpp.
-    macros = ""
-    for name, value in (*RENAMED.items(), *sources.defines):
-        macros += f"#define {name} {value}\n"
-    (work / "defines.h").write_text(macros, encoding="utf-8")
+    _write_macros(work / "defines.h", sources)
     common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
     common += ["-include", "defines.h"]
     for folder in sources.include_dirs:
         common += ["-I", os.path.abspath(folder)]
-    # Compilers do not warn about system headers, as torch's are declared here.
+    # torch's headers are included as system headers, for which compilers print no warnings.
     include = torch.root / "include"
     for folder in (include, include / "torch/csrc/api/include"):
         common += ["-isystem", str(folder)]
@@ -144,27 +151,41 @@ def _make_commands(work: Path, sources: Sources) -> dict[str, list[str]]:
     commands = {}
     for index, source in enumerate(sources.files):
         compile_source = compile_cuda if source.suffix == ".cu" else compile_cpp
-        # -MMD writes the names of the headers that were read into the file after -MF.
+        # -MMD -MF: the compiler lists the headers that it reads in the file INDEX.d.
         files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
         commands[f"{index}.o"] = [*compile_source, *common, *files]
     return commands
 
 
-def _run(commands: Mapping[str, Sequence[str]], work: Path) -> None:
-    """Run commands with ninja in the folder ``work``, at the same time where possible.
+def _write_macros(header: Path, sources: Sources) -> None:
+    """Write a header that defines the macros, because nvcc would split -D at commas.
 
-    ``commands`` has the command that makes each file. The last one links the files that the
-    others make, so it runs when they have ended.
+    The macros of ``RENAMED`` replace some functions of torch by functions of guard.cpp.
+    """
+    macros = ""
+    for name, value in (*RENAMED.items(), *sources.defines):
+        macros += f"#define {name} {value}\n"
+    header.write_text(macros, encoding="utf-8")
+
+
+def _run_with_ninja(commands: Mapping[str, Sequence[str]], work: Path) -> None:
+    """Run commands with ninja in the folder ``work``, in parallel where possible.
+
+    Args:
+        commands: for every file to make, the command that makes it. The last command reads the
+            files that the others make, so ninja runs it when they have finished.
+        work: the working folder of the commands.
 
     Raises:
         BuildError: a command failed, or the disk is full.
     """
-    import ninja  # It is slow to import, and only a build needs it.
+    import ninja  # The import is slow, and only a build needs it.
 
-    outputs = list(commands)
+    *object_files, last_file = commands
+    # The build file has a single rule, which runs the command in the variable `words`.
     lines = ["rule run", "  command = $words"]
     for output, words in commands.items():
-        inputs = " ".join(outputs[:-1]) if output == outputs[-1] else ""
+        inputs = " ".join(object_files) if output == last_file else ""
         # ninja reads $ as the start of a variable, and $$ as a dollar sign.
         quoted_words = shlex.join(words).replace("$", "$$")
         lines += [f"build {output}: run {inputs}", f"  words = {quoted_words}"]
@@ -180,7 +201,7 @@ def _run(commands: Mapping[str, Sequence[str]], work: Path) -> None:
         check=False,
     )
     if process.returncode != 0:
-        # If the disk is full, the compiler is not the problem.
+        # If the output says that the disk or the quota is full, do not blame the compiler.
         for number in (errno.ENOSPC, errno.EDQUOT):
             if os.strerror(number) in process.stdout:
                 raise unusable(work.parent, OSError(number, os.strerror(number)))
@@ -204,50 +225,51 @@ def compile_check(
     include_dirs: Sequence[Path] = (),
     defines: Sequence[tuple[str, str]] = (),
 ) -> float:
-    """Compile one .cu file, throw the result away and return the seconds that it took.
+    """Compile a .cu file, discard the result, and return how many seconds the compiler took.
 
-    It needs nvcc, but neither a GPU nor a CUDA build of torch.
+    This needs nvcc, but neither a GPU nor a CUDA build of torch.
 
     Args:
         source: the .cu file.
-        arch: a real architecture, for example ``"sm_90"``, or several of them.
-        include_dirs: searched for headers before torch's.
+        arch: a GPU architecture such as ``"sm_90"``, or several of them.
+        include_dirs: folders that are searched for headers before torch's.
         defines: macros and their values.
 
     Raises:
         CompilerMissingError: there is no nvcc or no C++ compiler.
         BuildError: the file does not compile.
-        ValueError: an architecture or a define cannot be used.
+        ValueError: there is no architecture, or one is not written like ``"sm_90"``.
     """
     names = [arch] if isinstance(arch, str) else list(arch)
     archs = []
     for name in names:
-        # "sm_90a" becomes "9.0a".
+        # Convert "sm_90a" to "9.0a", the form that torch uses.
         match = re.fullmatch(r"sm_(\d+)(\d[af]?)", name)
         if match is not None:
             archs.append(f"{match[1]}.{match[2]}")
-    if not names or len(archs) < len(names):
+    has_invalid_name = len(archs) < len(names)
+    if not names or has_invalid_name:
         got = ", ".join(map(repr, names)) or "none"
         raise ValueError(f"expected architectures such as 'sm_90', got {got}")
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         sources = Sources([source], include_dirs, defines, flags=(), archs=archs)
-        _run(_make_commands(work, sources), work)
+        _run_with_ninja(_make_compile_commands(work, sources), work)
     return time.monotonic() - start
 
 
 def _list_read_files(work: Path, torch: Torch) -> set[Path]:
-    """Return the files of the project that a build read.
+    """Return the files of the project that a build has read.
 
-    They are all but its own files and those of torch, CUDA and the system.
+    Generated files and the files of torch, CUDA and the system are excluded.
     """
     read = {
         (work / name).resolve()
         for listing in work.glob("*.d")
         for name in _read_dependencies(listing)
     }
-    # nvcc, unlike g++, lists its own headers, all below the folder of cuda_runtime.h.
+    # nvcc, unlike g++, also lists its own headers. They lie below the folder of cuda_runtime.h.
     foreign = [work.resolve(), torch.root.resolve()]
     foreign += [path.parent for path in read if path.name == "cuda_runtime.h"]
     return {path for path in read if not any(folder in path.parents for folder in foreign)}

@@ -1,4 +1,4 @@
-"""Finds nvcc, the CUDA runtime library and the architectures to compile for."""
+"""Finds nvcc, the CUDA runtime library and the GPU architectures to compile for."""
 
 import importlib.util
 import os
@@ -12,12 +12,12 @@ from kernels.loader.toolchain import BuildError, CompilerMissingError, answer
 
 CUDA_TORCH_REMEDY = "install a CUDA build of torch as https://pytorch.org/get-started says"
 
-# The variable that torch's own builds follow too: the architectures to compile for.
+# The variable that names the architectures to compile for; torch's own builds use it, too.
 ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
 
 
 class Nvcc(NamedTuple):
-    """An nvcc that answered."""
+    """An nvcc that works."""
 
     path: Path
     version: str  # "13.0.88"
@@ -29,24 +29,25 @@ class Nvcc(NamedTuple):
 
 
 def find_nvcc(cuda: str | None = None) -> Nvcc:
-    """Return the nvcc to compile with: that of ``$CUDA_HOME``, else one on PATH or from PyPI.
+    """Return the nvcc of ``$CUDA_HOME`` or, if it does not work, one on PATH or from PyPI.
 
     Args:
-        cuda: the CUDA version that torch was built for, such as ``"13.0"``. Among PATH and
-            PyPI's packages, an nvcc of the same major version is preferred.
+        cuda: the CUDA version that torch was built for, such as ``"13.0"``. On PATH and from
+            PyPI, an nvcc with the same major version is preferred.
 
     Raises:
-        CompilerMissingError: there is none that works.
+        CompilerMissingError: no nvcc works.
     """
     home = os.environ.get("CUDA_HOME", "").strip()
     if home:
+        # _ask_nvcc returns None if the program is missing or does not run.
         chosen = _ask_nvcc(Path(home, "bin", "nvcc"))
         if chosen is not None:
             return chosen
 
     on_path = shutil.which("nvcc")
     paths = [Path(on_path)] if on_path is not None else []
-    # Only the packages for CUDA 13 contain nvcc.
+    # Of NVIDIA's packages on PyPI only those for CUDA 13 contain nvcc.
     paths += [folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()]
     candidates = [_ask_nvcc(path) for path in paths]
     working = [nvcc for nvcc in candidates if nvcc is not None]
@@ -60,7 +61,7 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
     remedy = "install the CUDA toolkit or set CUDA_HOME to its folder"
     if torch_major != "12":
         version = f"=={cuda}.*" if cuda else ""
-        # This package pins the versions of all parts that nvcc needs.
+        # This package pins matching versions of all parts that nvcc needs.
         remedy += f", or run pip install 'cuda-toolkit[nvcc,cccl]{version}'"
     raise CompilerMissingError(
         "no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)", remedy
@@ -127,7 +128,7 @@ def architectures() -> tuple[str, ...]:
 def capabilities() -> tuple[str, ...]:
     """Return the compute capabilities of the GPUs that torch sees, for example ``"9.0"``.
 
-    Each is there once, in increasing order.
+    They are sorted, and each appears once.
     """
     import torch
 
@@ -139,10 +140,10 @@ def capabilities() -> tuple[str, ...]:
 def gencode_flags(archs: Sequence[str]) -> list[str]:
     """Return nvcc's flags for architectures such as ``9.0``, ``9.0a`` or ``9.0+PTX``.
 
-    With ``+PTX`` the library also contains PTX, which drivers compile for newer GPUs.
+    With ``+PTX`` the library also contains PTX code, which drivers compile for newer GPUs.
 
     Raises:
-        BuildError: an architecture is not written like these.
+        BuildError: an architecture has another form.
     """
     flags = []
     for arch in archs:
@@ -152,8 +153,9 @@ def gencode_flags(archs: Sequence[str]) -> list[str]:
                 f"expected architectures such as 9.0, 9.0a or 9.0+PTX, got {arch!r}"
             )
         major, minor, ptx = match.groups()
-        number = major + minor
+        number = major + minor  # "9.0a" becomes "90a"
         flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
         if ptx:
+            # code=sm_... is the machine code of one architecture, code=compute_... is PTX.
             flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
     return flags

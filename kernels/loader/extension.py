@@ -1,9 +1,9 @@
 """Compiles native libraries on first use and loads them into torch.
 
-Every library is written against the LibTorch Stable ABI: a cold build takes about 2 s where
-``torch/extension.h`` takes 26 s. torch.utils.cpp_extension is not used: it needs setuptools,
-leaves its lock file behind when a build is killed, and cannot compile a .cu file with a CPU
-build of torch.
+Every library is written against the LibTorch Stable ABI. A first build takes about 2 s; with
+``torch/extension.h`` it would take 26 s. torch.utils.cpp_extension is not used, because it
+needs setuptools, leaves its lock file behind if a build is killed, and cannot compile a .cu
+file with a CPU build of torch.
 """
 
 import ctypes
@@ -36,49 +36,51 @@ from kernels.support.system import usable_cores
 _KEY_FORMAT = 7
 _NVCC_VARIABLES = ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")  # nvcc reads options from them
 HEADER_SUFFIXES = (".h", ".hpp", ".cuh", ".inc")
-"""The endings of headers' names."""
+"""The suffixes of header files."""
 
-_loaded: dict[str, tuple[object, Path]] = {}  # by name: what it was built from, and its path
+_loaded: dict[str, tuple[object, Path]] = {}  # by name: its version and path
 
 
 @dataclass(frozen=True)
 class Extension:
-    """A native library: its sources and what they are compiled with.
+    """A native library: its sources and the options to compile them with.
 
     Examples:
         >>> extension = Extension("engine", sources=Path("engine.cpp"), reason="features dt")
-        >>> extension.load()  # builds it where needed; its operators are then under torch.ops
+        >>> extension.load()  # builds it if necessary; its operators are then in torch.ops
         >>> Extension("twice", cpp_sources="#include <torch/csrc/stable/library.h> ...").load()
 
     Attributes:
         name: letters, digits, ``_`` and ``-``; the library's file name begins with it. A
-            process loads one library of a name: a second one would register the same operators.
+            process can load only one library of a name, because a second one would register the
+            same operators again.
         sources: the path of a .cpp or .cu file, or several.
-        include_dirs: searched for headers. The headers directly in them and beside the sources
-            are part of the cache key. A build that reads any other header of the project fails,
-            because after a change of that header the cache would return the old library.
-        defines: macros and their values, defined before the first line. Values may hold all but
-            line breaks.
+        include_dirs: searched for headers. The cache key covers the headers directly in these
+            folders and beside the sources. A build that reads any other header of the project
+            fails, because the cache would return the old library after a change of that header.
+        defines: macros and their values, defined before the first line. A value may contain
+            anything but line breaks.
         native: compile for this machine's processor, which then is part of the cache key.
-        reason: why it is built, for the line on stderr.
-        cuda: link with CUDA, as is done where there are CUDA sources; needs nvcc and a CUDA
-            build of torch.
-        archs: what to compile the .cu files for, for example ``("8.0", "9.0+PTX")``; by default
-            what ``$TORCH_CUDA_ARCH_LIST`` says, else this machine's GPUs.
+        reason: why the library is built, for the line that is printed on stderr.
+        cuda: link with CUDA, which needs nvcc and a CUDA build of torch. It is True if there
+            are CUDA sources.
+        archs: the GPU architectures to compile the .cu files for, such as ``("8.0",
+            "9.0+PTX")``. The default is ``$TORCH_CUDA_ARCH_LIST``, or else this machine's GPUs.
         cflags: further flags of the C++ compiler. By default ``a * b + c`` is rounded twice, so
-            that CPU and CUDA give the same bits; ``-ffp-contract=fast`` changes that.
-        cuda_cflags: further flags of nvcc. ``--fmad=false`` is the default for the same reason,
-            and makes kernels slower that are bound by arithmetic; ``--fmad=true`` changes that.
-        cpp_sources: C++ code, a text or several, compiled beside the files.
-        cuda_sources: the same of CUDA code.
+            that CPU and CUDA return the same bits; ``-ffp-contract=fast`` changes that.
+        cuda_cflags: further flags of nvcc. For the same reason the default is ``--fmad=false``,
+            which makes kernels slower that are bound by arithmetic; ``--fmad=true`` changes
+            that.
+        cpp_sources: C++ code, as one text or several, that is compiled in addition to the
+        files. cuda_sources: CUDA code, in the same form.
 
     Raises:
-        TypeError: ``sources`` or ``include_dirs`` are no paths.
+        TypeError: ``sources`` or ``include_dirs`` are not paths.
         ValueError: there is no source, or a file's name ends in neither .cpp nor .cu.
     """
 
     name: str
-    sources: Any = ()  # a tuple of Path in the end, as include_dirs
+    sources: Any = ()  # becomes a tuple of paths, as include_dirs does
     include_dirs: Any = ()
     defines: tuple[tuple[str, str], ...] = ()
     native: bool = False
@@ -91,8 +93,8 @@ class Extension:
     cuda_sources: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Check the sources, and make tuples of arguments that may be one value or several."""
-        # object.__setattr__ can change the fields of a frozen dataclass.
+        """Check the sources, and turn arguments that may be single values into tuples."""
+        # The dataclass is frozen, so its fields can only be set with object.__setattr__.
         for name in ("sources", "include_dirs"):
             object.__setattr__(self, name, _as_paths(name, getattr(self, name)))
         for name in ("cflags", "cuda_cflags", "cpp_sources", "cuda_sources"):
@@ -101,7 +103,7 @@ class Extension:
             object.__setattr__(self, name, values)
         for path in self.sources:
             if path.suffix not in (".cpp", ".cu"):
-                hint = "code is given as cpp_sources or cuda_sources"
+                hint = "pass code as cpp_sources or cuda_sources"
                 raise ValueError(
                     f"expected sources that end in .cpp or .cu, got {str(path)!r} ({hint})"
                 )
@@ -112,71 +114,81 @@ class Extension:
             object.__setattr__(self, "cuda", True)
 
     def library_path(self) -> Path:
-        """Return where ``build`` puts the library: a function of everything that shapes it."""
+        """Return where ``build`` puts the library; it depends on everything that affects it."""
         return cache.cache_dir() / self._make_file_name(self._describe_tools())
 
     def find(self) -> Path | None:
-        """Return the library that ``load`` takes without a build; None if no library fits.
+        """Return the library that ``load`` can use without a build, or None if there is none.
 
-        The first choice is the library that ``build`` would make here, the second the ready one
-        of a wheel. Otherwise it is a library that was built ahead from the same sources,
-        options and torch: by the same tools but for more GPUs or, on a machine without
-        compilers, by any tools. On such a machine the last choice is one without code for its
-        GPU, which the driver may be able to compile.
+        In order of preference, it is
+
+        1. the library that ``build`` would make here;
+        2. a prebuilt library of the installed wheel;
+        3. a library that was built earlier from the same sources, options and torch, with the
+           same compilers, but for more GPU architectures;
+        4. if this machine has no compilers, a library that any compilers built from the same
+           sources, options and torch for this machine's GPU or, as a last resort, for other
+           GPUs (the driver may be able to compile its code for this one).
         """
         try:
             tools = self._describe_tools()
             library = cache.locate(self._make_file_name(tools))
             if library is not None:
                 return library
-            # A library for more GPUs than these fits, too, so they are compared separately.
+            # Compare the architectures separately: a library for more of them is usable, too.
             gpus: Sequence[str] = tools.pop("architectures", ())
         except CompilerMissingError:
             tools = None
             gpus = capabilities() if self.cuda else ()
-        can_be_ready = self.native and not self.cuda and bool(prebuilt.read_index())
-        ready = prebuilt.find(self.ready_stem()) if can_be_ready else None
-        return ready or self._find_built_ahead(tools, gpus)
+        # A wheel only contains the libraries for the CPU that a build would compile for this
+        # very processor (`native`).
+        may_be_prebuilt = self.native and not self.cuda and bool(prebuilt.read_index())
+        library = prebuilt.find(self.ready_stem()) if may_be_prebuilt else None
+        return library or self._find_built_earlier(tools, gpus)
 
-    def _find_built_ahead(
+    def _find_built_earlier(
         self, tools: dict[str, Any] | None, gpus: Sequence[str]
     ) -> Path | None:
-        """Return a library that other compilers, or the same for more GPUs, have built.
+        """Return a usable library that was built for more GPUs or by other compilers, or None.
 
         Args:
-            tools: The compilers of this machine; None: it has none.
-            gpus: The architectures that the library has to support.
+            tools: the compilers of this machine and their options, which must have built the
+                library. None if the machine has no compilers; any compilers will then do.
+            gpus: the GPU architectures that the library should support, such as "9.0".
         """
-        # Look at all libraries from the same sources. A manifest describes the tools that built
-        # its library, and the architectures that they compiled for.
         fallback = None
+        # These are all libraries from the same sources. The manifest of a library describes the
+        # tools that built it, including the architectures that they compiled for.
         for library, manifest in cache.manifests(f"{self._make_stem()}-*"):
             archs = manifest.get("architectures", [])
-            # A library for 9.0+PTX has the code for 9.0 as well.
+            # A library for 9.0+PTX also contains the code for 9.0.
             supported = {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
             supports_gpus = supported.issuperset(gpus)
             if tools is not None:
                 has_same_tools = tools.items() <= manifest.items()
                 is_usable = supports_gpus and has_same_tools
             else:
+                # The manifest has None for a library that runs on any processor.
                 this_processor = processor() if self.native else None
                 is_usable = manifest["processor"] in (None, this_processor)
+            # `objection` returns why a library must not be loaded, or an empty text.
             if not is_usable or cache.objection(library):
                 continue
             if supports_gpus:
                 return library
+            # This library lacks code for the GPUs. Return it only if there is no better one.
             if fallback is None:
                 fallback = library
         return fallback
 
     def build(self) -> Path:
-        """Build the library unless the cache has exactly this one, and return its path.
+        """Build the library if the cache does not contain it, and return its path.
 
-        If several processes start at once, one of them builds and the others wait for it.
+        If several processes call this at the same time, one of them builds and the others wait.
 
         Raises:
             CompilerMissingError: there is no compiler.
-            BuildError: the compiler failed, or the cache cannot be written.
+            BuildError: the compiler failed, or the cache is not writable.
         """
         library = self.library_path()
         if built := cache.locate(library.name):
@@ -188,17 +200,16 @@ class Extension:
         return library
 
     def load(self) -> Path:
-        """Build the library where needed, load it into torch, and return its path.
+        """Build the library if necessary, load it into torch, and return its path.
 
-        A process loads it once; later calls return the path.
+        Later calls in the same process only return the path.
 
         Raises:
             CompilerMissingError: there is no compiler.
-            BuildError: it could not be built or loaded; or what it is built of has changed
-                since a library of its name was loaded; or another one has registered an
-                operator of it.
+            BuildError: the library cannot be built or loaded, another version of it is loaded
+                already, or torch does not accept one of its operators.
         """
-        # A second version would register the same operators again, which torch does not allow.
+        # torch cannot load a second version, which would register the same operators again.
         content = self._make_stem(), self.native, self.archs
         if self.name in _loaded:
             loaded_content, library = _loaded[self.name]
@@ -213,6 +224,7 @@ class Extension:
         try:
             library = self.find() or self.build()
         except CompilerMissingError as error:
+            # Also say why the cached libraries of this name cannot be used.
             raise CompilerMissingError(
                 error.problem + self._explain_unfit(), error.remedy
             ) from error
@@ -221,6 +233,8 @@ class Extension:
         try:
             torch.ops.load_library(str(library))
         except OSError as error:
+            # `reject` returns whether the library is a prebuilt one, which `find` then never
+            # returns again. So the second attempt finds or builds another library.
             if prebuilt.reject(library, error.__cause__ or error):
                 return self.load()
             remedy = (
@@ -228,8 +242,14 @@ class Extension:
                 f"set {cache.VARIABLE} to another folder"
             )
             raise BuildError(f"cannot load {library} ({error})", remedy) from error
+        self._check_registration(library)
+        _loaded[self.name] = content, library
+        return library
 
-        # The library reports the first operator that torch would not register, if any.
+    def _check_registration(self, library: Path) -> None:
+        """Raise BuildError if torch did not register an operator of the loaded library."""
+        # guard.cpp is part of every library. This function of it returns the first operator
+        # that torch did not register, or an empty text.
         refused_registration = ctypes.CDLL(str(library)).refused_registration
         refused_registration.restype = ctypes.c_char_p
         refused = refused_registration().decode()
@@ -239,11 +259,9 @@ class Extension:
                 f"in {self.name}, got {refused!r}",
                 "correct it, or restart Python where it is registered already",
             )
-        _loaded[self.name] = content, library
-        return library
 
     def _explain_unfit(self) -> str:
-        """Return why the cached library of this name is not used, as the end of a sentence."""
+        """Return why a cached library of this name is not used, as the end of a sentence."""
         for library, _ in cache.manifests(f"{self.name}-*"):
             reason = (
                 cache.objection(library) or "is for other sources, another torch or processor"
@@ -252,15 +270,15 @@ class Extension:
         return ""
 
     def _make_file_name(self, tools: dict[str, Any]) -> str:
-        """Return the name of the library that these tools build."""
+        """Return the file name of the library that these tools build."""
         return f"{self._make_stem()}-{_digest_values(tools)}.so"
 
     def _make_stem(self) -> str:
-        """Return the start of the library's file name: its name and a digest of what it is.
+        """Return the start of the library's file name: its name and a digest.
 
-        The digest covers sources, headers, options and torch. It covers neither compilers nor
-        processor nor GPUs, so that a library that was built on another machine can be found,
-        and no folders, so that two checkouts share a cache.
+        The digest covers the sources, headers, options and torch. It does not cover compilers,
+        processor and GPUs, so that a library from another machine can be found. It does not
+        cover folders either, so that two checkouts can share a cache.
         """
         torch = self._find_torch()
         return self._digest_sources(
@@ -269,14 +287,18 @@ class Extension:
         )
 
     def ready_stem(self) -> str:
-        """Return the library's name and a digest of its sources and options alone.
+        """Return the start of a prebuilt library's file name: its name and a digest.
 
-        A library of a wheel has this name: it does for every torch and on every machine.
+        The digest covers sources and options alone, because a prebuilt library works with every
+        supported torch and on every machine of its kind.
         """
         return self._digest_sources(torch=TORCH_TARGET_VERSION)
 
     def _digest_sources(self, **identity: Any) -> str:
-        """Return the library's name and a digest of its sources, its options and more."""
+        """Return the library's name and a digest.
+
+        The digest covers the sources, the options and the values of ``identity``.
+        """
         files = [GUARD, *self.sources, *self._list_headers()]
         identity |= {
             "format": _KEY_FORMAT,
@@ -291,7 +313,7 @@ class Extension:
     def _describe_tools(self) -> dict[str, Any]:
         """Return the compilers, their options and what they compile for.
 
-        With the sources they determine the library. All values can be written as JSON.
+        Sources and tools together determine the library. All values can be written as JSON.
 
         Raises:
             CompilerMissingError: there is no C++ compiler, or no nvcc for a library with CUDA.
@@ -309,7 +331,7 @@ class Extension:
         return tools
 
     def _find_torch(self) -> Torch:
-        """Return the installed torch, which has to be a CUDA build for a library with CUDA."""
+        """Return the installed torch, which must be a CUDA build if the library uses CUDA."""
         torch = find_torch()
         if self.cuda and torch.cuda is None:
             raise BuildError(
@@ -319,7 +341,7 @@ class Extension:
         return torch
 
     def _list_headers(self) -> list[Path]:
-        """Return the headers of the cache key, in the order in which the compiler searches."""
+        """Return the headers that the cache key covers, in the compiler's search order."""
         folders = dict.fromkeys(
             [*(source.parent for source in self.sources), *self.include_dirs]
         )
@@ -327,11 +349,11 @@ class Extension:
         return [path for path in files if path.suffix in HEADER_SUFFIXES and path.is_file()]
 
     def _compile(self, work: Path, library: Path) -> None:
-        """Compile the library in a temporary folder, and move the result into the cache.
+        """Compile the library in the temporary folder ``work``, and move it into the cache.
 
         Raises:
-            BuildError: a compiler failed, a header is missing in the cache key, or a source was
-                changed meanwhile.
+            BuildError: a compiler failed, it read a header that the cache key does not cover,
+                or a source changed during the build.
         """
         start = time.monotonic()
         reason = f" ({self.reason})" if self.reason else ""
@@ -340,7 +362,7 @@ class Extension:
         flags = ["-march=native"] if self.native else []
         flags += self.cflags
 
-        # Code that was passed as a text becomes a file.
+        # Write code that was passed as text to files.
         files = list(self.sources)
         for suffix, texts in ((".cpp", self.cpp_sources), (".cu", self.cuda_sources)):
             for number, text in enumerate(texts):
@@ -354,14 +376,14 @@ class Extension:
         read_files = compile_library(work, library.name, sources)
 
         # The cache key must cover every file of the project that the compiler has read.
-        digested_files = {path.resolve() for path in (*self.sources, *self._list_headers())}
-        unlisted = read_files - digested_files
-        if unlisted:
+        covered_files = {path.resolve() for path in (*self.sources, *self._list_headers())}
+        uncovered = read_files - covered_files
+        if uncovered:
             raise BuildError(
                 f"expected every header of {self.name} to lie directly in its include_dirs, "
-                f"got {min(unlisted)}"
+                f"got {min(uncovered)}"
             )
-        # The file name has a digest of the sources, so it shows whether they have changed.
+        # The path contains a digest of the sources, so it differs if they have changed.
         if self.library_path() != library:
             raise BuildError(
                 f"the sources of {self.name} changed while it was built", "try again"
@@ -373,7 +395,7 @@ class Extension:
 def side_by_side(
     build: Callable[[Extension], Any], extensions: Sequence[Extension]
 ) -> list[Any]:
-    """Call ``build`` for each library, one per core at a time, and return the results."""
+    """Call ``build`` for every library in parallel, one per core, and return the results."""
     with ThreadPoolExecutor(min(len(extensions), usable_cores())) as pool:
         return list(pool.map(build, extensions))
 
@@ -381,7 +403,7 @@ def side_by_side(
 def build_missing(extensions: Iterable[Extension]) -> None:
     """Build the libraries that loading would have to build.
 
-    Where a build fails nothing is raised, because loading raises the error.
+    A build that fails raises nothing here, because loading the library raises the error.
     """
 
     def build(extension: Extension) -> None:
@@ -393,7 +415,7 @@ def build_missing(extensions: Iterable[Extension]) -> None:
 
 
 def _as_paths(name: str, value: Any) -> tuple[Path, ...]:
-    """Return the paths of an argument, which may be a single one."""
+    """Return an argument, one path or several, as a tuple of paths."""
     try:
         return tuple(map(Path, [value] if isinstance(value, (str, os.PathLike)) else value))
     except TypeError as error:
@@ -403,7 +425,7 @@ def _as_paths(name: str, value: Any) -> tuple[Path, ...]:
 
 
 def _digest_values(values: dict[str, Any]) -> str:
-    """Return 16 hexadecimal digits of the hash of values that JSON can express."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of values, written as JSON."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 

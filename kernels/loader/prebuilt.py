@@ -1,9 +1,10 @@
-"""The ready libraries of a wheel: compiled ahead, for several instruction sets.
+"""The prebuilt libraries of a wheel, compiled for several instruction sets.
 
-They lie in the folder ``kernels/prebuilt``, which a checkout does not have. A library is
-``STEM-SET.so``: its name and a digest of its sources and options (`Extension.ready_stem`), and
-the instruction set. ``index.json`` says for which kind of machine they are, and the SHA-256 of
-each file. The LibTorch stable ABI makes one library do for every torch that the project takes.
+They lie in the folder ``kernels/prebuilt``, which a checkout does not have. The file name of a
+library is ``STEM-SET.so``. STEM is its name and a digest of its sources and options
+(`Extension.ready_stem`); SET is the instruction set. ``index.json`` contains the machine type
+and the SHA-256 of every file. Through the LibTorch stable ABI one library works with every
+torch that the project supports.
 """
 
 import functools
@@ -21,14 +22,14 @@ from kernels.support.system import processor_lines
 FOLDER = Path(__file__).parents[1] / "prebuilt"
 INDEX = "index.json"
 
-# The flags of /proc/cpuinfo that an instruction set needs, by the levels of the x86-64 psABI.
-# The engine counts bits by VPOPCNTDQ in vectors of AVX-512; processors with AVX-512 but without
-# that instruction play with the code of AVX2 (tetris/engine/fastest_lanes.h).
+# The flags of /proc/cpuinfo that an instruction set requires. V2 to V4 are the levels of the
+# x86-64 psABI. With AVX-512 the engine counts bits with VPOPCNTDQ, so processors with AVX-512
+# but without that instruction use the code for AVX2 (tetris/engine/fastest_lanes.h).
 _V2 = "cx16 lahf_lm pni popcnt sse4_1 sse4_2 ssse3"
 _V3 = f"{_V2} abm avx avx2 bmi1 bmi2 f16c fma movbe xsave"
 _V4 = f"{_V3} avx512bw avx512cd avx512dq avx512f avx512vl avx512_vpopcntdq"
 X86_SETS = {"x86-64-v4-vpopcntdq": _V4, "x86-64-v3": _V3, "x86-64-v2": _V2}
-"""What each instruction set of x86-64 needs, the best set first."""
+"""The flags that each instruction set of x86-64 requires, the best set first."""
 
 _rejected: set[Path] = set()
 
@@ -43,16 +44,16 @@ def instruction_sets() -> tuple[str, ...]:
 
 
 def choose_x86_sets(cpuinfo: str) -> tuple[str, ...]:
-    """Return the instruction sets of a processor of which /proc/cpuinfo has this text."""
+    """Return the instruction sets of the processor that /proc/cpuinfo describes."""
     match = re.search(r"^flags\s*:(.*)", cpuinfo, re.MULTILINE)
     flags = set() if match is None else set(match[1].split())
     return tuple(name for name, needed in X86_SETS.items() if flags >= set(needed.split()))
 
 
 def find(stem: str) -> Path | None:
-    """Return the ready library of a stem for the best instruction set here, or None.
+    """Return the prebuilt library of a stem for the best instruction set here, or None.
 
-    A file that is damaged is passed over, and a line on stderr says so.
+    A damaged file is ignored, and a line on stderr says so.
     """
     digests = read_index()
     for name in instruction_sets():
@@ -66,24 +67,25 @@ def find(stem: str) -> Path | None:
 
 
 def reject(library: Path, problem: object) -> bool:
-    """Never return a ready library again, and return whether it was one.
+    """If a library is prebuilt, never return it again; return whether it is prebuilt.
 
     Args:
-        library: Any library.
-        problem: What is wrong with it, for a line on stderr.
+        library: any library.
+        problem: why it is rejected, for a line on stderr.
     """
     is_ready = library.parent == FOLDER
     if is_ready:
         _rejected.add(library)
-        cache.say(f"passing over the ready library {library.name}: {problem}")
+        cache.say(f"ignoring the prebuilt library {library.name}: {problem}")
     return is_ready
 
 
 @functools.cache
 def read_index() -> dict[str, str]:
-    """Return the SHA-256 of each ready library by its file name.
+    """Return the SHA-256 of every prebuilt library, keyed by its file name.
 
-    It is empty in a checkout, and where the wheel is for another processor.
+    The dict is empty in a checkout, which has no prebuilt libraries. It is also empty if the
+    index is damaged, or if this processor cannot run the libraries; a line on stderr says so.
     """
     index = FOLDER / INDEX
     try:
@@ -93,20 +95,22 @@ def read_index() -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError) as error:
-        cache.say(f"passing over the ready libraries: expected an index, got {index} ({error})")
+        cache.say(f"ignoring the prebuilt libraries: expected an index, got {index} ({error})")
         return {}
-    if machine != platform.machine() or not instruction_sets():
-        least = f"{machine} (x86-64-v2 or newer)" if machine == "x86_64" else machine
+    # An x86-64 processor older than x86-64-v2 has none of the instruction sets.
+    is_supported = machine == platform.machine() and instruction_sets()
+    if not is_supported:
+        required = f"{machine} (x86-64-v2 or newer)" if machine == "x86_64" else machine
         cache.say(
-            "passing over the ready libraries: expected a processor for which they are built, "
-            f"{least}, got {platform.machine()}"
+            "ignoring the prebuilt libraries: expected a processor for which they are built, "
+            f"{required}, got {platform.machine()}"
         )
         return {}
     return digests
 
 
 def describe() -> str:
-    """Return which ready libraries this processor can take.
+    """Return how many prebuilt libraries this processor can use, and where they are.
 
     Raises:
         BuildError: there are none.
@@ -121,10 +125,10 @@ def describe() -> str:
 
 @functools.cache
 def _check(library: Path, digest: str) -> str:
-    """Return why a ready library must not be loaded, or an empty text where it may be.
+    """Return why a prebuilt library must not be loaded, or an empty text if it may be.
 
-    Who can write this module can run any code already. So a library is trusted that belongs to
-    the owner of this module, or to root, and that not everybody can write.
+    The owner of this module can run any code anyway. So a library is trusted if it belongs to
+    that user or to root, and if not everybody can write to it.
     """
     try:
         status = library.stat()

@@ -1,7 +1,7 @@
-"""What a build needs of the machine: a C++ compiler, the installed torch, the processor's name.
+"""Finds what a build needs: a C++ compiler, the installed torch and the processor's name.
 
-torch is imported inside the functions, so that ``python -m kernels doctor`` can report an
-installation of torch that does not import instead of dying with it.
+torch is imported inside the functions, so that ``python -m kernels doctor`` can report that
+torch does not import instead of failing with it.
 """
 
 import functools
@@ -18,23 +18,23 @@ from kernels.support.system import IS_LINUX, processor_lines
 
 MINIMUM_TORCH = (2, 10)
 
-# torch/csrc/stable/version.h: [major][minor][patch][tag x 5]. With it the stable headers expose
-# what 2.10 exports and nothing newer, so that a library compiled against 2.13 loads into 2.10
-# as well.
+# The bytes are those of torch/csrc/stable/version.h: [major][minor][patch][tag x 5]. With this
+# version the stable headers only declare functions that torch 2.10 exports. So a library that
+# is compiled against 2.13 can also be loaded into 2.10.
 TORCH_TARGET_VERSION = f"0x{MINIMUM_TORCH[0]:02x}{MINIMUM_TORCH[1]:02x}000000000000"
 
 _COMPILERS = (["c++"], ["g++"], ["clang++"], [sys.executable, "-m", "ziglang", "c++"])
 _COMPILER_WRAPPERS = ("ccache", "sccache", "distcc")
 
-# x86 names family and model and lists flags; ARM lists features and parts, which differ among
-# cores.
+# The lines of /proc/cpuinfo that identify a processor. x86 has family, model and flags; ARM has
+# features and parts, which may differ among its cores.
 _PROCESSOR_FACTS = re.compile(
     r"(vendor_id|cpu family|model|flags|Features|CPU (implementer|architecture|part))\s*:"
 )
 
 
 class BuildError(RuntimeError):
-    """A native library could not be built or loaded: the problem, and what to do about it."""
+    """A native library could not be built or loaded: the problem, and how to fix it."""
 
     def __init__(self, problem: str, remedy: str = "") -> None:  # noqa: D107
         super().__init__(f"{problem}: {remedy}" if remedy else problem)
@@ -47,21 +47,21 @@ class CompilerMissingError(BuildError):
 
 
 class Compiler(NamedTuple):
-    """A C++ compiler that answered."""
+    """A C++ compiler that works."""
 
     command: tuple[str, ...]  # ("/usr/bin/ccache", "g++", "-O0")
     version: str  # the first line of its --version
 
     @property
     def program(self) -> str:
-        """The compiler without a caching wrapper before it, as ``nvcc -ccbin`` wants it."""
+        """The compiler without a caching wrapper before it, as ``nvcc -ccbin`` expects it."""
         return next(
             (word for word in self.command if Path(word).name not in _COMPILER_WRAPPERS), "c++"
         )
 
 
 class Torch(NamedTuple):
-    """The installed torch, as far as a build depends on it."""
+    """The facts about the installed torch that a build depends on."""
 
     version: str  # "2.13.0+cpu"
     root: Path  # the package, with include and lib in it
@@ -88,23 +88,24 @@ def find_torch() -> Torch:
 def find_compiler() -> Compiler:
     """Return the C++ compiler of ``$CXX`` or, if that is not set, the first one that works.
 
-    These are c++, g++, clang++ and the Clang of the Python package ziglang. On other systems
-    than Linux, where builds are not tested, only ``$CXX`` is taken.
+    c++, g++, clang++ and the Clang of the Python package ziglang are tried in this order.
+    Builds are only tested on Linux; on other systems only ``$CXX`` is used.
 
     Raises:
-        CompilerMissingError: ``$CXX`` does not work, or none of these does.
+        CompilerMissingError: ``$CXX`` does not work, or no compiler does.
     """
     chosen = os.environ.get("CXX", "").strip()
     if not chosen and not IS_LINUX:
         raise CompilerMissingError(
-            f"C++ is compiled on Linux, this is {sys.platform}",
-            "PyTorch and Python compute here; on macOS CXX=clang++ tries it",
+            f"C++ is only compiled on Linux, and this is {sys.platform}",
+            "use PyTorch and Python instead, or on macOS try CXX=clang++",
         )
     commands = [chosen.split()] if chosen else _COMPILERS
     for program, *options in commands:
         path = shutil.which(program)
         if path is None:
             continue
+        # The output is empty if the program does not run.
         version = answer(path, *options, "--version")
         if version:
             first_line = version.partition("\n")[0]
@@ -123,7 +124,7 @@ def find_compiler() -> Compiler:
 
 @functools.lru_cache(maxsize=32)
 def answer(*command: str) -> str:
-    """Return what a command prints, empty where it fails."""
+    """Return what a command prints, or an empty text if it fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=60, check=True
@@ -137,7 +138,7 @@ def answer(*command: str) -> str:
 def processor() -> str:
     """Return a text that identifies the processor.
 
-    It differs between processors for which ``-march=native`` may mean different code.
+    Processors for which ``-march=native`` may produce different code have different texts.
     """
     facts = {
         " ".join(line.split()) for line in processor_lines() if _PROCESSOR_FACTS.match(line)

@@ -18,10 +18,10 @@ from kernels.ops.schemas import FAMILIES
 def run(
     names: Sequence[str], device: str | None, archs: Sequence[str], *, portable: bool
 ) -> Report:
-    """Build the libraries that the arguments name, as many at once as there are processors.
+    """Build the libraries that the arguments select, in parallel.
 
-    Where nobody asks for CUDA and there is no GPU to compile for, the libraries for CUDA may be
-    absent.
+    Libraries for CUDA that cannot be built count as a failure only if the user asked for CUDA
+    or a GPU to compile for is present.
     """
     needs_cuda = bool(device or archs or os.environ.get(ARCHITECTURES) or capabilities())
     build = partial(_build, needs_cuda=needs_cuda)
@@ -31,7 +31,7 @@ def run(
 
 
 def _build(library: Extension, *, needs_cuda: bool) -> Outcome:
-    """Build a library unless the cache has it, and return which of both it was."""
+    """Build a library if the cache does not contain it; the outcome is "built" or "cached"."""
     cached = False
 
     def build() -> str:
@@ -49,26 +49,27 @@ def _build(library: Extension, *, needs_cuda: bool) -> Outcome:
 def choose_libraries(
     names: Sequence[str], device: str | None, archs: tuple[str, ...], *, portable: bool
 ) -> list[Extension]:
-    """Return the libraries to build: for every operator and device, an extension to compile.
+    """Return the libraries to build: one for every selected folder of operators and device.
 
     Args:
-        names: operators or folders of operators; all if there are none.
-        device: "cpu", "cuda", "all", or None for every device that torch was built for.
+        names: operators or folders of operators; if there are none, all are selected.
+        device: "cpu", "cuda" or "all"; None for all devices that torch was built for.
         archs: the GPU architectures of CUDA libraries, such as "9.0"; the default if empty.
-        portable: whether libraries for the CPU run on any processor of this architecture.
+        portable: True if libraries for the CPU must run on any processor of this
+            architecture, False to compile them for this machine's processor.
 
     Raises:
-        BuildError: an architecture is not written as nvcc expects.
+        BuildError: an architecture has a form that nvcc does not accept.
     """
     folders = choose(names, sorted(FAMILIES))
-    gencode_flags(archs)  # checks the architectures
+    gencode_flags(archs)  # Called for its check of the architectures.
     if device is None:
         device = "cpu" if find_torch().cuda is None else "all"
     devices = ["cpu", "cuda"] if device == "all" else [device]
     libraries = []
-    for name in folders:
+    for folder in folders:
         for device_type in devices:
-            library = extension(name, device_type)
+            library = extension(folder, device_type)
             native = library.native and not portable
             library_archs = archs if library.cuda else ()
             libraries.append(replace(library, native=native, archs=library_archs))

@@ -28,17 +28,19 @@ Tensors = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Case:
-    """What the check has to know of an operator."""
+    """The functions, inputs and sizes with which ``check`` tests an operator."""
 
-    reference: Callable[..., Any]  # in plain PyTorch: tensors to a tensor or a tuple of them
-    operator: Callable[..., Any]  # the public function; the same arguments and results
-    inputs: Callable[..., Tensors]  # of a generator and a size: float64, on the CPU
+    reference: Callable[..., Any]  # plain PyTorch; returns a tensor or a tuple of tensors
+    operator: Callable[..., Any]  # the public function, with the same arguments and results
+    inputs: Callable[..., Tensors]  # makes float64 inputs from a generator and a size
     small: tuple[int, ...]  # the size for finite differences and Numba's slow simulator
     large: tuple[int, ...]  # the size for C++ and CUDA
-    arguments: Mapping[str, Any] = field(default_factory=dict)  # by name, also for Numba
-    gradients: bool = True  # without a derivative, results alone are compared
-    prototype: str = ""  # the module that has one in Numba
-    folder: str = ""  # of this package, if its name is not that of the operator
+    arguments: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # keyword arguments, also of Numba
+    gradients: bool = True  # False if the operator has no derivative
+    prototype: str = ""  # the module of the Numba prototype, if there is one
+    folder: str = ""  # the folder of this package, if its name is not the operator's
 
 
 def _randn(generator: Generator, *shape: int) -> Tensor:
@@ -46,12 +48,12 @@ def _randn(generator: Generator, *shape: int) -> Tensor:
 
 
 def _make_elements(count: int, generator: Generator, size: int) -> Tensors:
-    """Return values up to about 40, where exp(40) + 1 is exp(40) in both types."""
+    """Return values up to about 40. exp(40) + 1 rounds to exp(40) in float32 and float64."""
     return tuple(10.0 * _randn(generator, count, size))
 
 
 def _make_cell(generator: Generator, batch: int, inputs: int, states: int) -> Tensors:
-    """Return input, weights, bias, old_h and old_cell, with sums of about 1 in the gates."""
+    """Return input, weights, bias, old_h and old_cell, scaled for gates of about 1."""
     columns = states + inputs
     shapes = [
         (batch, inputs),
@@ -65,7 +67,7 @@ def _make_cell(generator: Generator, batch: int, inputs: int, states: int) -> Te
 
 
 def _to_open_unit(upper: Tensor, lower: Tensor) -> Tensor:
-    """Return (n + 1/2) 2^-53 with the upper 53 bits of two words as n."""
+    """Return (n + 1/2) 2^-53, where n is the 53-bit integer at the top of two 32-bit words."""
     return upper.double() * 2.0**-32 + (lower >> 11).double() * 2.0**-53 + 2.0**-54
 
 
@@ -80,37 +82,40 @@ def _to_rounded_unit(word: Tensor) -> Tensor:
 def noise(
     dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype: torch.dtype
 ) -> Tensor:
-    """Return the normal noise z of the sampler, shape (dimensions, samples), float64.
+    """Return the standard normal noise z of ``sample_normal``, shape (dimensions, samples).
 
-    z is a function of seed, generation, dimension and index of the sample, which are packed
-    into the key and the counter of Philox4x32. From its four random words of 32 bits the
-    Box-Muller transform makes normal numbers in pairs, for samples 2 k and 2 k + 1.
+    z is a function of seed, generation, dimension and sample index alone. These numbers are
+    packed into the key and the counter of Philox4x32, which returns four random words of 32
+    bits. The Box-Muller transform turns two uniform numbers into the normal numbers of the
+    samples 2 k and 2 k + 1.
 
-    A counter serves a block of four samples: two words make a pair. In float64 two words make
-    one uniform number, so each half of a block has a counter of its own. float32, float16 and
-    bfloat16 have the same noise.
+    In float32, float16 and bfloat16 a uniform number is made of one word, so a counter serves a
+    block of four samples. These three types have the same noise. In float64 a uniform number is
+    made of two words, so a counter serves half a block: two samples.
 
     Args:
         dimensions: indices of dimensions, int64, one-dimensional.
         samples: indices of samples, int64, one-dimensional.
         seed: from 0 to 2**64 - 1.
         generation: from 0 to 2**38 - 1.
-        dtype: the dtype of the samples.
+        dtype: the dtype of the samples. The noise is float64 for every dtype.
     """
     dimension = dimensions.unsqueeze(-1)
     block = samples // 4
     half = samples % 4 // 2
-    # The first three words of the counter are the lower 32 bits of three numbers. The fourth
-    # one has their upper bits: 12 of the block, 12 of the dimension and 6 of the generation.
+    # The first three words of the counter are the lower 32 bits of block, dimension and
+    # generation. The bits of the fourth word, from the lowest: 12 for the rest of the block, 12
+    # for the rest of the dimension and 6 for the rest of the generation.
     upper_bits = generation >> 32 << 24 | dimension >> 32 << 12 | block >> 32
     if dtype is torch.float64:
-        # Bit 31 marks float64, and bit 30 the half of the block.
+        # Bit 31 marks float64, and bit 30 is the half of the block.
         upper_bits = upper_bits | 1 << 31 | half << 30
     counter = (block & WORD, dimension & WORD, generation & WORD, upper_bits)
-    domain = int.from_bytes(b"normal z", "big")  # other users of Philox have other keys
+    # Other functions that use Philox have other domains, so their random numbers differ.
+    domain = int.from_bytes(b"normal z", "big")
     words = philox4x32(counter, split64(seed ^ domain))
 
-    # Box-Muller: a uniform number gives the radius, and another one the angle.
+    # Box-Muller: one uniform number determines the radius, and another one the angle.
     if dtype is torch.float64:
         uniform = _to_open_unit(words[0], words[1])
         turn = _to_open_unit(words[2], words[3])
@@ -121,7 +126,7 @@ def noise(
         turn = (angle_word.double() + 0.5) * 2.0**-32
     radius = (-2.0 * uniform.log()).clamp(min=0.0).sqrt()
     angle = 2.0 * math.pi * turn
-    # The first sample of a pair has the cosine, and the second one the sine.
+    # Samples with an even index take the cosine, samples with an odd one the sine.
     z: Tensor = radius * torch.where(samples % 2 == 0, angle.cos(), angle.sin())
     return z
 
@@ -129,7 +134,7 @@ def noise(
 def _sample_reference(
     mean: Tensor, std: Tensor, num_samples: int, seed: int, generation: int
 ) -> Any:
-    """Return what ``sample_normal`` promises, on the CPU."""
+    """Return the samples that ``sample_normal`` must return, computed on the CPU."""
     z = noise(torch.arange(len(mean)), torch.arange(num_samples), seed, generation, mean.dtype)
     return sample_normal_reference(mean, std, z.to(mean.dtype))
 
@@ -141,7 +146,7 @@ def _make_parameters(generator: Generator, dimensions: int) -> Tensors:
 
 
 def _make_search(generator: Generator, population: int, dimensions: int) -> Tensors:
-    """Return a fitness, a fifth of it with ties, candidates and a distribution."""
+    """Return a fitness (a fifth of it equal), candidates and a distribution."""
     candidates = _randn(generator, population, dimensions)
     fitness = candidates.square().sum(dim=1)
     fitness[: population // 5] = fitness[0]
@@ -156,12 +161,12 @@ def _call_update(
     *factor_and_paths: Tensor,
     num_elites: int,
 ) -> Any:
-    """Call an update of CEM or CMA-ES, or its reference, as in the first generation.
+    """Call ``cem_update``, ``cma_update`` or a reference with the state of generation 0.
 
-    ``factor_and_paths`` are the two tensors that only ``cma_update`` takes. The record begins
-    with the best fitness, which is not known yet, and ends with the last generation that
-    failed, 0 for none.
+    ``factor_and_paths`` are two tensors that only ``cma_update`` takes.
     """
+    # A record has four numbers about the fitness, which are NaN before the first generation,
+    # and the last generation that failed, which is 0 if there is none.
     record = torch.tensor([math.nan] * 4 + [0.0], dtype=torch.float64, device=fitness.device)
     generation = torch.tensor(0, device=fitness.device)
     return update(
@@ -181,7 +186,7 @@ def _call_cma_update(
 ) -> Any:
     """Call ``cma_update`` with a diagonal factor and paths of 0.
 
-    The weights fall from 0.2 to -0.4.
+    The weights decrease from 0.2 to -0.4.
     """
     weights = torch.linspace(
         0.2, -0.4, len(fitness), dtype=torch.float64, device=fitness.device
@@ -195,17 +200,17 @@ def _call_cma_update(
 
 
 def _make_table(generator: Generator, rows: int, values: int) -> Tensors:
-    """Return a table of probabilities, some of them 0."""
+    """Return a table of probabilities, some of which are 0."""
     return (_clear_some(torch.rand(rows, values, generator=generator, dtype=torch.float64)),)
 
 
 def _clear_some(table: Tensor) -> Tensor:
-    """Return a table in float64 whose numbers below 0.3 are 0."""
+    """Return a table in float64, with 0 in place of numbers below 0.3."""
     return torch.where(table < 0.3, 0.0, table.double())
 
 
 def _call_sampler(sample: Any, table: Tensor) -> Any:
-    """Call a sampler with a seed and a generation that have more than 32 bits."""
+    """Call a sampler with a seed and a generation that need more than 32 bits."""
     seed = torch.tensor(-(2**62), device=table.device)
     generation = torch.tensor(2**40 + 7, device=table.device)
     return sample(table.double(), num_samples=33, seed=seed, generation=generation)
@@ -231,10 +236,10 @@ def _call_update_tables(
     return update(fitness, candidates, state, 3, _FAMILIES, maximize=False)
 
 
-# Seed and generation are so large that all of their words count.
+# Seed and generation are so large that every 32-bit word of them matters.
 _NOISE = {"num_samples": 13, "seed": 2**63 + 12345, "generation": 2**32 + 7}
 
-# Sizes are no multiples of the kernels' tiles. Those of lltm are the sizes of its tutorial.
+# Sizes are not multiples of the kernels' tiles. The sizes of lltm are those of its tutorial.
 CASES = {
     "lltm": Case(
         lltm_reference,
@@ -310,19 +315,27 @@ for _name, _operands in ("sigmoid", 1), ("vector_add", 2), ("elementwise_mult", 
 
 
 def choose(names: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the known operators or folders that names mean; all of them without names.
+    """Return the entries of ``known`` that the names select, or all entries without names.
 
-    An operator also means its folder, and a folder its operators.
+    ``known`` lists operators or folders of operators. The name of an operator also selects its
+    folder, and the name of a folder all its operators.
+
+    Raises:
+        ValueError: a name is neither an operator nor a folder.
     """
-    synonyms = {name: {name} for name in known}
+    # Every entry of `known`, with the names that select it.
+    selectors = {name: {name} for name in known}
     for operator, case in CASES.items():
+        # A case without a folder has the folder of its own name.
         folder = case.folder or operator
-        if operator in synonyms:
-            synonyms[operator].add(folder)
-        if folder in synonyms:
-            synonyms[folder].add(operator)
-    all_names = sorted(set[str]().union(*synonyms.values()))
+        if operator in selectors:
+            selectors[operator].add(folder)
+        if folder in selectors:
+            selectors[folder].add(operator)
+    valid_names = sorted(set[str]().union(*selectors.values()))
     for name in names:
-        if name not in all_names:
-            raise unknown_name("operator", name, all_names)
-    return [name for name in known if not names or synonyms[name] & {*names}]
+        if name not in valid_names:
+            raise unknown_name("operator", name, valid_names)
+    if not names:
+        return list(known)
+    return [name for name in known if selectors[name].intersection(names)]

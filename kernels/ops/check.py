@@ -1,6 +1,7 @@
-"""Compares every form of each operator with its reference: ``python -m kernels check``.
+"""Compares every implementation of an operator with its reference: ``python -m kernels check``.
 
-`cases.py` says what is compared; docs/writing_a_kernel.md takes the same steps by hand.
+`cases.py` lists the operators and their inputs; docs/writing_a_kernel.md takes the same steps
+by hand.
 """
 
 import importlib
@@ -22,9 +23,9 @@ _SEED = 1
 
 
 def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
-    """Check operators, or all operators of folders.
+    """Check the operators that the names select.
 
-    Only for the device ``"cuda"`` are Numba and a GPU necessary.
+    A missing Numba or GPU counts as a failure only for the device ``"cuda"``.
     """
     chosen = choose(names, sorted(CASES))
     return Report(
@@ -33,40 +34,42 @@ def run(names: Sequence[str] = (), device: str = "cpu") -> Report:
 
 
 def check_operator(name: str, case: Case, device: str) -> list[Outcome]:
-    """Check one operator in every form that it has, and return an outcome for every step.
+    """Check every implementation of an operator, and return one outcome per step.
 
-    The derivatives of the reference and of the operator are compared with finite differences;
-    the Numba prototype, the C++ kernel and the CUDA kernel with the reference. The steps that
-    need Numba or a GPU may be absent without being a failure, unless the device is "cuda".
-
-    The prototype's module has ``NAME_forward(*inputs)`` and ``NAME_backward(*gradients,
-    *inputs)``, Numba kernels that take and return NumPy arrays.
+    gradcheck compares the derivatives of the reference and of the operator with finite
+    differences. The other steps compare the results of the Numba prototype, the C++ kernel and
+    the CUDA kernel with the reference. Without Numba or a GPU a step is only reported as
+    absent, unless the device is "cuda".
     """
     outcomes: list[Outcome] = []
 
-    def step(title: str, question: Callable[[], Any], *, needed: bool = True) -> bool:
-        """Append the outcome of a step, and return whether it has succeeded."""
-        outcome = ask(f"{name}: {title}", question, needed=needed or device == "cuda")
+    def run_step(title: str, check: Callable[[], Any], *, needed: bool = True) -> bool:
+        """Run a step, append its outcome, and return whether it succeeded."""
+        outcome = ask(f"{name}: {title}", check, needed=needed or device == "cuda")
         outcomes.append(outcome)
         return outcome.result == OK
 
+    # `case.gradients` is False for an operator without a derivative.
     if case.gradients:
-        step("gradcheck, reference", partial(_check_gradient, case, case.reference, ["cpu"]))
+        check_reference = partial(_check_gradient, case, case.reference, ["cpu"])
+        run_step("gradcheck, reference", check_reference)
     if case.prototype:
-        step("Numba kernel", partial(_check_numba, case, name), needed=False)
-    step("C++ kernel", partial(_check_results, case, "cpu"))
-    works_on_gpu = step("CUDA kernel", partial(_check_results, case, "cuda"), needed=False)
+        run_step("Numba kernel", partial(_check_numba, case, name), needed=False)
+    run_step("C++ kernel", partial(_check_results, case, "cpu"))
+    check_cuda = partial(_check_results, case, "cuda")
+    works_on_gpu = run_step("CUDA kernel", check_cuda, needed=False)
     if case.gradients:
         devices = ["cpu", "cuda"] if works_on_gpu else ["cpu"]
-        step("gradcheck, operator", partial(_check_gradient, case, case.operator, devices))
+        check_derivative = partial(_check_gradient, case, case.operator, devices)
+        run_step("gradcheck, operator", check_derivative)
     return outcomes
 
 
 def _check_gradient(case: Case, function: Callable[..., Any], devices: Sequence[str]) -> str:
-    """Compare the derivative with finite differences, in float64."""
+    """Compare the derivatives of a function with finite differences, in float64."""
     for device in devices:
         inputs = _make_inputs(case, case.small, torch.float64, device)
-        # Its own tolerances would let an error of a thousandth pass.
+        # The default tolerances of gradcheck would accept an error of 0.001.
         torch.autograd.gradcheck(
             partial(function, **case.arguments), inputs, atol=1e-6, rtol=1e-5
         )
@@ -74,7 +77,7 @@ def _check_gradient(case: Case, function: Callable[..., Any], devices: Sequence[
 
 
 def _check_results(case: Case, device: str) -> tuple[float, str]:
-    """Compare an operator with its reference; return the largest error and the device."""
+    """Compare an operator with its reference. Return the largest error and the device."""
     if device == "cuda" and not torch.cuda.is_available():
         raise Unavailable(
             "torch sees no GPU: see what python -m kernels doctor --device cuda says"
@@ -85,42 +88,42 @@ def _check_results(case: Case, device: str) -> tuple[float, str]:
 
 
 def _check_numba(case: Case, name: str) -> tuple[float, str]:
-    """Compare the prototype with the reference; return the largest error and where it ran."""
+    """Compare the prototype with the reference. Return the largest error and the device."""
     where = load_numba()
     return _largest_error(case, case.small, partial(_evaluate_numba, case, name)), where
 
 
 def _evaluate_numba(case: Case, name: str, dtype: torch.dtype) -> Tensors:
-    """Return what a prototype in Numba computes: its results, then its inputs' gradients.
+    """Return the results of an operator's Numba prototype, then the gradients of its inputs.
 
-    Its module has ``NAME_forward(*inputs)`` and, if the operator has a derivative,
-    ``NAME_backward(*output_gradients, *inputs)``, which take and return NumPy arrays.
+    The prototype's module defines ``NAME_forward(*inputs)`` and, if the operator has a
+    derivative, ``NAME_backward(*output_gradients, *inputs)``. Both take and return NumPy
+    arrays. The output gradients are random.
     """
-    kernels = vars(importlib.import_module(case.prototype))
+    functions = vars(importlib.import_module(case.prototype))
     inputs = _make_inputs(case, case.small, dtype, "cpu")
     arrays = [tensor.detach().numpy() for tensor in inputs]
     with warnings.catch_warnings():
-        # Numba warns about grids of a few blocks, which are on purpose here.
+        # Numba warns that a grid of a few blocks is slow. Here it is intended.
         warnings.filterwarnings("ignore", message="Grid size")
-        results = _as_tuple(kernels[f"{name}_forward"](*arrays, **case.arguments))
+        results = _as_tuple(functions[f"{name}_forward"](*arrays, **case.arguments))
+        # `case.gradients` is False for an operator without a derivative.
         if case.gradients:
             outputs = [torch.from_numpy(result) for result in results]
-            output_gradients = [tensor.numpy() for tensor in _draw_weights(outputs)]
-            backward = kernels[f"{name}_backward"]
+            output_gradients = [tensor.numpy() for tensor in _draw_gradients(outputs)]
+            backward = functions[f"{name}_backward"]
             results += _as_tuple(backward(*output_gradients, *arrays, **case.arguments))
     return tuple(torch.from_numpy(result) for result in results)
 
 
 def load_numba() -> str:
-    """Import Numba, and return a description of what its kernels run on.
-
-    This is the GPU, or Numba's simulator if there is none.
+    """Import Numba, and return what runs its kernels: the GPU, or the simulator without one.
 
     Raises:
         Unavailable: Numba does not work.
     """
     if not torch.cuda.is_available():
-        # Numba reads this variable when numba.cuda is first imported.
+        # This variable turns the simulator on. Numba reads it when it imports numba.cuda.
         os.environ.setdefault(_SIMULATOR, "1")
     try:
         import numba
@@ -128,16 +131,16 @@ def load_numba() -> str:
 
         if numba.config.ENABLE_CUDASIM:
             return f"simulator, numba {numba.__version__}"
-        # Compiling and launching an empty kernel shows whether the GPU can be used.
+        # Compile and launch an empty kernel, to find out whether the GPU can be used.
         cuda.jit(lambda: None)[1, 1]()
-    except Exception as error:  # an installation can be broken in any way
+    except Exception as error:  # A broken installation may raise any error.
         remedy = f"run pip install 'cem-tetris[prototype]', or set {_SIMULATOR}=1"
         raise Unavailable(f"Numba does not work ({one_line(error)}): {remedy}") from error
     return f"{torch.cuda.get_device_name()}, numba {numba.__version__}"
 
 
 def _make_inputs(case: Case, size: tuple[int, ...], dtype: torch.dtype, device: str) -> Tensors:
-    """Return the same random inputs for every type and device, to rounding."""
+    """Return random inputs, which are equal up to rounding for all types and devices."""
     tensors = case.inputs(torch.Generator().manual_seed(_SEED), *size)
     return tuple(tensor.to(device, dtype).requires_grad_(case.gradients) for tensor in tensors)
 
@@ -151,21 +154,21 @@ def _evaluate(
 ) -> Tensors:
     """Return the results of a function on a case's inputs, then the gradients of the inputs.
 
-    The gradients are those of a random linear combination of the results. An operator without
-    a derivative has none.
+    The gradients are those of a random linear combination of the results. There are none for an
+    operator without a derivative, for which ``case.gradients`` is False.
     """
     inputs = _make_inputs(case, size, dtype, device)
     outputs = _as_tuple(function(*inputs, **case.arguments))
     if not case.gradients:
         return outputs
-    output_gradients = [tensor.to(device) for tensor in _draw_weights(outputs)]
+    output_gradients = [tensor.to(device) for tensor in _draw_gradients(outputs)]
     input_gradients = torch.autograd.grad(outputs, inputs, output_gradients)
     results = [output.detach() for output in outputs]
     return (*results, *input_gradients)
 
 
-def _draw_weights(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return random gradients of outputs, for the backward pass: no two elements are equal."""
+def _draw_gradients(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Return random gradients of outputs for the backward pass."""
     generator = torch.Generator().manual_seed(_SEED + 1)
     return [
         torch.randn(output.shape, dtype=output.dtype, generator=generator) for output in outputs
@@ -181,9 +184,14 @@ def _largest_error(
 ) -> float:
     """Return the largest error of an implementation in float32 and float64.
 
-    The error of an element is |result - expected| / (1 + |expected|), where the reference on
-    the CPU gives what is expected. ``evaluate`` returns the implementation's results, and the
-    gradients if the operator has a derivative, for inputs of a dtype.
+    The expected values are computed by the reference on the CPU. The error of an element is
+    |result - expected| / (1 + |expected|).
+
+    Args:
+        case: the operator, its reference and its inputs.
+        size: the size of the inputs.
+        evaluate: returns the results of the implementation for inputs of a dtype, then the
+            gradients of the inputs if the operator has a derivative.
 
     Raises:
         AssertionError: an error is larger than the tolerance of its dtype.
@@ -199,10 +207,11 @@ def _largest_error(
             expected,
             rtol=tolerance,
             atol=tolerance,
-            msg=lambda text: " ".join(text.split()),  # on one line
+            # Print the error message on one line.
+            msg=lambda text: " ".join(text.split()),
         )
         for result, target in zip(results, expected, strict=True):
             error = (result.double() - target.double()).abs() / (1.0 + target.double().abs())
-            # The list may be empty, where error.max() would raise an error.
+            # A tensor without elements has no maximum, so the maximum is taken of a list.
             largest = max([largest, *error.flatten().tolist()])
     return largest

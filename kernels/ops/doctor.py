@@ -37,15 +37,17 @@ print(cem_tetris.__file__)
 
 
 def run(device: str) -> Report:
-    """Find out whether the operators work on a device, and report on every part they need.
+    """Check whether the operators work on a device, and report on every part that they need.
 
-    Parts that are not needed here may be absent: nvcc and a GPU for the CPU, and a compiler if
-    the operator was built before.
+    A part that is absent counts as a failure only if it is needed. nvcc and a GPU are not
+    needed for the CPU. A compiler is not needed if the operator is already built.
     """
     needs_cuda = device == "cuda"
-    # `look` calls a function, and returns its answer or its error as an outcome.
+    # `look` calls a function, and returns its answer or its error as an outcome. If a part is
+    # not needed, any error (`excused`) counts as absence and not as a failure.
     look = partial(ask, excused=(Exception,))
     call_outcome = look("vector_add", partial(_call_operator, device))
+    # If the call succeeded, its library is built.
     needs_build = call_outcome.result != OK
     return Report(
         [
@@ -75,7 +77,7 @@ def _describe_torch() -> str:
 def _import_packages() -> str:
     """Import the packages from another folder, as other programs do.
 
-    A distribution of the same name may hide one of them.
+    This fails if another distribution of the same name hides one of them.
     """
     done = _run(_IMPORTS, cwd=Path("/"))
     if done.returncode == 0:
@@ -87,7 +89,7 @@ def _import_packages() -> str:
 
 
 def _run(program: str, *words: str, cwd: Path) -> Any:
-    """Run a Python program in another process, with its arguments and its working folder."""
+    """Run a Python program with arguments in another process, in the folder ``cwd``."""
     command = [sys.executable, "-c", program, *words]
     return subprocess.run(
         command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False
@@ -112,10 +114,10 @@ def _describe_nvcc() -> str:
 
 
 def _describe_gpus() -> str:
-    """Return the names of the GPUs and the architectures that operators are compiled for.
+    """Return the names of the GPUs, and the architectures for which operators are compiled.
 
     Raises:
-        BuildError: torch has no CUDA, or sees no GPU.
+        BuildError: torch is a CPU build, or sees no GPU.
     """
     import torch
 
@@ -123,7 +125,7 @@ def _describe_gpus() -> str:
         raise BuildError(f"torch {torch.__version__} is a CPU build", CUDA_TORCH_REMEDY)
     if not torch.cuda.is_available():
         raise BuildError(
-            "torch sees none", "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu"
+            "torch sees no GPU", "check nvidia-smi and CUDA_VISIBLE_DEVICES, or use device cpu"
         )
     names = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     return (
@@ -133,7 +135,7 @@ def _describe_gpus() -> str:
 
 
 def _call_operator(device: str) -> str:
-    # Another process runs it, so that a crash is reported, and this one loads nothing.
+    # Another process makes the call, so that a crash can be reported.
     done = _run(_CALL, device, cwd=_ROOT)
     if done.returncode != 0:
         raise BuildError(done.stderr.strip() or f"it ended with status {done.returncode}")

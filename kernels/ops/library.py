@@ -1,10 +1,12 @@
-"""What all operators share: two libraries, loaded on first use, and the errors they raise.
+"""What all operators share: two libraries that are loaded on first use, and their errors.
 
-An operator is a folder of this package and some lines of `schemas.py`: ``op.h`` has the code
-that CPU and CUDA share, ``cpu.h`` and ``launch.cuh`` have the rest; ``op.cpp`` and ``op.cu``
-beside this file compile them, and ``.cu`` files of the folder compile at the same time what
-takes long. They are two libraries, so that the CPU works where there is no nvcc, and nothing is
-compiled for CUDA before the first CUDA tensor.
+A family of operators is a folder of this package and some lines of `schemas.py`. In the folder,
+``op.h`` has the code that CPU and CUDA share; ``cpu.h`` and ``launch.cuh`` have the rest.
+``op.cpp`` and ``op.cu`` beside this file include them. Further ``.cu`` files of the folder
+contain kernels that take long to compile, so that they are compiled in parallel. The CPU and
+CUDA have separate
+libraries: the CPU works without nvcc, and nothing is compiled for CUDA before the first CUDA
+tensor.
 """
 
 import re
@@ -22,7 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from kernels.loader import Extension
 
 _HERE = Path(__file__).parent
-# The folders whose headers an operator includes beside its own.
+# Folders, and the other folders whose headers they include.
 _INCLUDED = {"cma_update": ("cem_update", "normal"), "discrete": ("cem_update",)}
 _lock = threading.RLock()
 
@@ -38,7 +40,7 @@ def extension(name: str, device_type: str) -> Extension:
 
 
 def public_error(error: Exception) -> Exception:
-    """Return a failed check in C++ as a TypeError or ValueError, any other error as it is."""
+    """Return a failed check in C++ as a TypeError or ValueError, and other errors unchanged."""
     if type(error) is AttributeError:
         return TypeError(f"expected a tensor: {error}")
     message = re.search("[Ee]xpected .*", str(error)) if type(error) is RuntimeError else None
@@ -50,7 +52,7 @@ def public_error(error: Exception) -> Exception:
 
 
 def is_transformed() -> bool:
-    """Return whether a call is under forward-mode AD or ``torch.func``.
+    """Return whether a call runs under forward-mode AD or ``torch.func``.
 
     Only the references support these.
     """
@@ -60,9 +62,9 @@ def is_transformed() -> bool:
 def needs_dispatch() -> bool:
     """Return whether a call must go through PyTorch's dispatcher.
 
-    It must while Dynamo traces it, and where `is_transformed` is true.
+    It must while Dynamo traces it, and if `is_transformed` returns True.
     """
-    # `is_transformed` is written out, not called, because this is asked before every draw.
+    # The code of `is_transformed` is repeated here, because this runs before every draw.
     return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
 
 
@@ -97,13 +99,13 @@ class Library:
         fakes: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
         gradients: Mapping[str, Gradient] = MappingProxyType({}),
     ) -> None:
-        """Declare a folder of this package.
+        """Declare the operators of a folder of this package.
 
         Args:
-            name: The folder.
-            fakes: For each operator, a function that returns unset results of the right shape
-                and type.
-            gradients: The derivatives of the differentiable operators.
+            name: the folder.
+            fakes: for every operator, a function that returns uninitialised results of the
+                right shape and type.
+            gradients: the derivatives of the differentiable operators.
         """
         self.name = name
         self.ready: set[bool] = set()
@@ -117,12 +119,12 @@ class Library:
 
         Under torch.compile this happens while the caller is traced.
         """
-        # In this order, because a traced function must not depend on what was loaded before it.
+        # _is_compiling comes first: a trace must not depend on what is loaded already.
         if _is_compiling() or tensor.is_cuda not in self.ready:
             _load(self.name, tensor.is_cuda)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call an operator without a derivative: no gradient reaches its results."""
+        """Call an operator that has no derivative. Its results have no gradients."""
         try:
             if _is_traced() or arguments[0].is_cuda not in self.ready:
                 self.ensure(arguments[0])
@@ -132,25 +134,16 @@ class Library:
             raise public_error(error) from None
 
     def fake(self, name: str, *arguments: Any) -> Any:
-        """Return the unset results of an operator, after checking its arguments.
+        """Check an operator's arguments, and return uninitialised results of the right shapes.
 
-        torch calls this while it traces, with fake tensors. The operator in C++ checks its
-        arguments itself: it is called with tensors of the same shapes without data. A symbolic
-        size is replaced by the number that torch.compile traces with; if that is not known,
-        nothing is checked.
+        This is the fake kernel of the operator: torch calls it during tracing, with tensors
+        that have no data.
         """
-        _load(self.name, False)
+        # The library for the CPU contains the checks.
+        _load(self.name, cuda=False)
         operator = getattr(torch.ops.cem_tetris, name).default
-        with _disable_current_modes():
-            try:
-                # Call the kernel of the CPU, although these tensors are on no device.
-                operator.redispatch(_CPU, *map(_remove_data, arguments))
-            except _UnknownSizeError:
-                pass
-            except RuntimeError as error:
-                # Not raised as a TypeError, which torch.compile would log.
-                raise RuntimeError(str(public_error(error))) from None
-        # Tensors without data are all on one device, so the devices are checked here.
+        _check_in_cpp(operator, arguments)
+        # The check in C++ does not know the devices, so they are compared here.
         device = None
         for argument, schema in zip(arguments, operator._schema.arguments, strict=False):
             if not isinstance(argument, Tensor):
@@ -171,8 +164,25 @@ class _UnknownSizeError(Exception):
     pass
 
 
+def _check_in_cpp(operator: Any, arguments: tuple[Any, ...]) -> None:
+    """Let the operator's kernel for the CPU check its arguments, without computing anything.
+
+    It is called with tensors of the same shapes on the device "meta", which have no data.
+    Symbolic sizes are replaced by the numbers that torch.compile traces with. If torch.compile
+    does not know such a number, nothing is checked.
+    """
+    with _disable_current_modes():
+        try:
+            operator.redispatch(_CPU, *map(_remove_data, arguments))
+        except _UnknownSizeError:
+            pass
+        except RuntimeError as error:
+            # Raise a RuntimeError in any case, because torch.compile would log a TypeError.
+            raise RuntimeError(str(public_error(error))) from None
+
+
 def _remove_data(argument: Any) -> Any:
-    """Return a tensor without its data, and any other argument as `_make_concrete` does."""
+    """Return a tensor without data, and any other argument as `_make_concrete` does."""
     if not isinstance(argument, Tensor):
         return _make_concrete(argument)
     sizes = [_make_concrete(size) for size in argument.shape]
@@ -180,9 +190,9 @@ def _remove_data(argument: Any) -> Any:
 
 
 def _make_concrete(number: Any) -> Any:
-    """Return the number that a symbol of torch.compile stands for while it traces.
+    """Return the number with which torch.compile traces a symbolic number.
 
-    No guard is added. What is no symbol is returned as it is.
+    This adds no guard. An argument that is not symbolic is returned unchanged.
     """
     node = getattr(number, "node", None)
     if node is None:
@@ -196,7 +206,7 @@ _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 
 def _load(name: str, cuda: bool) -> None:
-    """Build and load the CPU's library of a family, and with ``cuda`` that of CUDA too."""
+    """Build and load a family's library for the CPU and, if ``cuda``, the one for CUDA."""
     library = LIBRARIES[name]
     with _lock:
         if False not in library.ready:
@@ -209,7 +219,7 @@ def _load(name: str, cuda: bool) -> None:
             library.ready.add(True)
 
 
-# With this mark Dynamo runs it and does not trace into it.
-# torch.compiler.assume_constant_result does the same, but imports Dynamo, which takes seconds,
-# also for those who compile nothing.
+# With this mark Dynamo calls the function and does not trace into it.
+# torch.compiler.assume_constant_result sets the same mark, but imports Dynamo, which takes
+# seconds even if nothing is compiled.
 _load._dynamo_marked_constant = True  # type: ignore[attr-defined]

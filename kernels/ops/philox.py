@@ -1,20 +1,21 @@
 """Philox4x32-10 in plain Python: the reference of ``philox.h``.
 
 A counter-based generator has no state: four random words are a pure function of a 128-bit
-counter and a 64-bit key, so any number of any stream can be computed anywhere, in any order.
+counter and a 64-bit key. So any number of any stream can be computed anywhere, in any order.
 Constants and rounds follow Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as
-1, 2, 3", SC 2011; the tests hold the paper's known answers.
+1, 2, 3", SC 2011; the tests contain the paper's test vectors.
 """
 
 from typing import Any
 
 MULTIPLIER_0 = 0xD2511F53
 MULTIPLIER_1 = 0xCD9E8D57
-WEYL_0 = 0x9E3779B9  # the golden ratio: the key's first word grows by it after every round
-WEYL_1 = 0xBB67AE85  # sqrt(3) - 1: the same for the second word
+# Every round adds these to the two words of the key.
+WEYL_0 = 0x9E3779B9  # from the golden ratio
+WEYL_1 = 0xBB67AE85  # from sqrt(3) - 1
 ROUNDS = 10
 
-WORD = 0xFFFFFFFF
+WORD = 0xFFFFFFFF  # the mask of a 32-bit word
 
 
 def split64(value: int) -> tuple[int, int]:
@@ -25,7 +26,7 @@ def split64(value: int) -> tuple[int, int]:
 
 
 def signed64(value: int) -> int:
-    """Return the signed 64-bit integer that has the bits of an unsigned one.
+    """Return the signed 64-bit integer with the same bits as an unsigned one.
 
     Operators take signed integers.
     """
@@ -35,17 +36,18 @@ def signed64(value: int) -> int:
 def philox4x32(
     counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the four random words that Philox4x32-10 makes of a counter and a key.
+    """Return the four random words that Philox4x32-10 computes from a counter and a key.
 
-    All words are unsigned and have 32 bits. They may be ints, or int64 tensors whose shapes
-    broadcast.
+    All words are unsigned 32-bit integers. They may be ints, or int64 tensors whose shapes can
+    be broadcast.
     """
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
         product_0 = MULTIPLIER_0 * c0
         product_1 = MULTIPLIER_1 * c2
-        # A product of int64 tensors may be negative: the mask removes the copies of its sign.
+        # In int64 tensors a product may overflow and become negative. The right shift then
+        # fills with ones, which the mask removes. (WORD is 2**32 - 1.)
         high_0 = product_0 >> 32 & WORD
         high_1 = product_1 >> 32 & WORD
         c0 = high_1 ^ c1 ^ k0

@@ -12,18 +12,18 @@ OK, ABSENT, FAILED = "ok", "absent", "FAILED"
 
 
 class Unavailable(Exception):  # noqa: N818  (no error where it is not needed)
-    """Something that a question needs is not here."""
+    """Raised by a check if something that it needs is missing."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The answer to one question."""
+    """The result of one check."""
 
-    name: str  # what was looked at
-    result: str  # "FAILED", or a word for success
-    note: str  # the answer, or what is wrong and what to do about it
-    seconds: float  # a build included
-    error: float | None = None  # the largest difference, where something was compared
+    name: str  # what was checked
+    result: str  # "FAILED", "absent", or a word for success
+    note: str  # the answer, or what is wrong and how to fix it
+    seconds: float  # including a build
+    error: float | None = None  # the largest error, if the check is a comparison
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Report:
 
     @property
     def works(self) -> bool:
-        """Whether nothing failed."""
+        """Whether no check failed."""
         return all(outcome.result != FAILED for outcome in self.outcomes)
 
     def __str__(self) -> str:
-        """Return a table: a line for every outcome, then whether all works."""
+        """Return a table of the outcomes, and a last line that says whether all works."""
         name_width = max(len(outcome.name) for outcome in self.outcomes)
         lines = []
         for outcome in self.outcomes:
@@ -49,6 +49,7 @@ class Report:
                 f"{outcome.result:<7}  {outcome.name:<{name_width}}  "
                 f"{outcome.seconds:6.1f} s  {note}"
             )
+        # `works` is False if an outcome has failed.
         conclusion = "works" if self.works else "does not work"
         return "\n".join([*lines, "", conclusion])
 
@@ -60,13 +61,15 @@ def ask(
     needed: bool = True,
     excused: tuple[type[Exception], ...] = (Unavailable, CompilerMissingError),
 ) -> Outcome:
-    """Call a function that examines something, and return its answer or its error.
+    """Call a function that checks something, and return its answer or its error.
 
     Args:
-        name: what is examined.
-        question: returns a note, or the largest error of a comparison and a note.
-        needed: if False, an error of the types ``excused`` counts as absence, not as failure.
-        excused: see ``needed``.
+        name: what is checked.
+        question: the function. It returns a note or, for a comparison, the largest error and a
+            note.
+        needed: if False, an error of a type in ``excused`` counts as absence instead of
+            failure.
+        excused: the types of errors that may mean that something is absent.
     """
     start = time.perf_counter()
     result = OK
@@ -78,9 +81,10 @@ def ask(
         else:
             largest_error, note = answer
     except Exception as error:
-        # torch, Numba and kernels can break in any way, and the other answers are still of use.
+        # Report any error instead of raising it, because the other checks are still useful.
         is_excused = isinstance(error, excused) and not needed
         result = ABSENT if is_excused else FAILED
+        # The text of these errors says how to fix the problem. Other errors are shortened.
         has_remedy = isinstance(error, (Unavailable, BuildError))
         note = str(error) if has_remedy else one_line(error)
     seconds = round(time.perf_counter() - start, 3)

@@ -1,8 +1,8 @@
 """The schemas of all operators. They are registered when `kernels` and torch are imported.
 
-A saved program names operators, so they have to exist before their first call: a schema, a fake
-kernel, a derivative, and the rules for vmap and autocast. Nothing is compiled for them, and the
-modules of the operators are imported by the first call.
+A saved program calls operators by name, so they must exist before their first call: with a
+schema, a fake kernel, a derivative, and the rules for vmap and autocast. Nothing is compiled
+for this. The first call of an operator imports its module.
 """
 
 import importlib
@@ -31,8 +31,8 @@ _CELL = (
     "(Tensor new_h, Tensor new_cell, Tensor gates)"
 )
 
-# NAME_forward and NAME_no_grad are NAME without a derivative, whose Python every call of NAME
-# passes through: some 40 us.
+# NAME_forward and NAME_no_grad are NAME without a derivative. A derivative costs every call of
+# NAME some 40 us, which torch spends in Python code.
 FAMILIES = {
     "elementwise": Family(
         (
@@ -62,9 +62,10 @@ FAMILIES = {
         (
             f"sample_normal{_SAMPLE}",
             f"sample_normal_no_grad{_SAMPLE}",
-            # What a plain call needs, of seeds below 2^63, and what an optimiser needs, of rows
-            # (..., R, d) as (..., N, d). An argument of a schema costs the host some 60 ns,
-            # passed or not, and a view for one a microsecond.
+            # sample_normal_seeded has only the arguments of a simple call, with a seed below
+            # 2^63. sample_normal_rows is for optimisers; it takes rows (..., R, d) and returns
+            # (..., N, d). An argument of a schema costs the CPU some 60 ns even if it is not
+            # passed; a view of a row costs a microsecond.
             "sample_normal_seeded(Tensor mean, Tensor std, SymInt num_samples, SymInt seed, "
             "SymInt generation=0, bool dim_first=True, bool shared_noise=False) -> Tensor",
             "sample_normal_rows(Tensor rows, SymInt num_samples, Tensor seed, "
@@ -112,14 +113,14 @@ _AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU).add(
 
 
 def _find_library(family: str) -> Any:
-    """Return the `kernels.ops.library.Library` of a folder."""
+    """Return the `kernels.ops.library.Library` of a folder of operators."""
     return importlib.import_module(f"kernels.ops.{family}.op")._LIBRARY
 
 
 def _load_and_run(family: str, operator: Any, *arguments: Any) -> Any:
-    """Run an operator that has no kernel for its tensors yet: the library registers one.
+    """Load the library of an operator that has no kernel yet, and call the operator again.
 
-    torch prefers the library's kernel as soon as there is one.
+    The library registers a kernel, which torch calls from then on.
     """
     tensor = next(argument for argument in arguments if isinstance(argument, Tensor))
     if tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided:
@@ -134,7 +135,7 @@ def _load_and_run(family: str, operator: Any, *arguments: Any) -> Any:
 def _promote(operator: Any, *arguments: Any) -> Any:
     """Run an operator under autocast, in the widest type of its arguments up to float32.
 
-    torch runs ``torch.cat`` in the same way.
+    torch does the same for ``torch.cat``.
     """
 
     def has_narrow_type(argument: Any) -> bool:
@@ -151,12 +152,18 @@ def _promote(operator: Any, *arguments: Any) -> Any:
 def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
     """Implement ``torch.vmap`` for an operator: call it for every slice, and stack the results.
 
-    ``in_dims`` has the batched dimension of every argument, None if it is not batched.
-    ``info.batch_size`` is the number of slices. The result is a pair, or a pair of tuples if
-    the operator returns several tensors: the stacked tensor with its batched dimension.
+    If no scalar argument is batched, a scalar result, such as the generation after an update,
+    is the same for all slices. It is then returned once and not stacked.
 
-    A scalar result, such as the number of the generation after an update, is returned once and
-    not stacked, unless a scalar argument differs between slices.
+    Args:
+        operator: the operator to call.
+        info: information from ``torch.vmap``; ``info.batch_size`` is the number of slices.
+        in_dims: for every argument the dimension that is batched, or None.
+        arguments: the arguments, some of which are batched.
+
+    Returns:
+        The stacked result, and its batched dimension, which is None if the result is not
+            stacked. Both are tuples if the operator returns several tensors.
     """
     pairs = list(zip(arguments, in_dims, strict=True))
     has_batched_scalar = any(isinstance(dim, int) and x.dim() == 1 for x, dim in pairs)
@@ -175,27 +182,33 @@ def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *argument
         results.append(operator(*slices))
     if isinstance(results[0], Tensor):
         return stack(*results)
-    # From a tuple of outputs for every slice to the slices of every output.
+    # `results` contains one tuple of outputs per slice. Regroup it by output, and stack these.
     outputs = zip(*results, strict=True)
     stacked, dims = zip(*[stack(*slices) for slices in outputs], strict=True)
     return stacked, dims
 
 
 def _register(family: str, schema: str) -> None:
-    """Register an operator with torch: its schema, derivative, and rules for vmap and others.
+    """Register an operator with torch: its schema, its derivative, and its rules.
 
-    Its kernels are not registered here: the first call imports the folder's module and loads a
-    compiled library, which registers them.
+    The rules tell torch what to do under autocast, vmap and tracing. The kernels are not
+    registered here. The first call loads a compiled library, which registers them.
+
+    Args:
+        family: the folder of the operator.
+        schema: the name of the operator, its arguments and its results.
     """
     name = schema.partition("(")[0]
     qualified = f"cem_tetris::{name}"
     _LIBRARY.define(schema)
     operator = getattr(torch.ops.cem_tetris, name).default
-    # A kernel for any device is only used where there is none for the device itself yet.
+    # This kernel for any device loads the library. As soon as the library has registered a
+    # kernel for the device itself, torch prefers that one.
     _LIBRARY.impl(name, partial(_load_and_run, family, operator), "CompositeExplicitAutograd")
     for key in ("AutocastCPU", "AutocastCUDA"):
         _LIBRARY.impl(name, partial(_promote, operator), key)
 
+    # These functions import the module of the folder only when they are called.
     def fake(*arguments: Any) -> Any:
         return _find_library(family).fake(name, *arguments)
 
@@ -211,7 +224,7 @@ def _register(family: str, schema: str) -> None:
     if name in differentiable:
         torch.library.register_autograd(qualified, backward, setup_context=save, lib=_LIBRARY)
     elif not differentiable:
-        # No operator of the folder has a derivative, so calls pass autograd by.
+        # If no operator of the folder has a derivative, calls skip autograd, which is faster.
         _LIBRARY.impl(name, fallthrough_kernel, "Autograd")
 
 

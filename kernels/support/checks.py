@@ -1,13 +1,15 @@
-"""Checks of integers and flags that are arguments, shared by all packages."""
+"""Checks of arguments that are integers or flags, shared by all packages."""
 
 from numbers import Integral
 
 
 def check_integer(name: str, value: object, low: int, high: int | None = None) -> int:
-    """Return an integer from ``low`` to ``high``, an argument of a name, as an int; 1e4 is one.
+    """Return the argument ``name`` as an int, if it is an integer from ``low`` to ``high``.
+
+    A float without a fraction, such as 1e4, counts as an integer.
 
     Raises:
-        TypeError: If it is no integer, or a bool.
+        TypeError: If it is not an integer, or is a bool.
         ValueError: If it is out of range.
     """
     if isinstance(value, float) and value.is_integer():
@@ -22,7 +24,7 @@ def check_integer(name: str, value: object, low: int, high: int | None = None) -
 
 
 def check_flags(**flags: object) -> None:
-    """Raise TypeError where a flag, by its name, is no bool."""
+    """Raise TypeError if one of the named flags is not a bool."""
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise TypeError(f"expected {name} to be a bool, got {flag!r}")

@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all, for every package of this project."""
+"""Writes files atomically, and reads and checks them, for every package of this project."""
 
 import contextlib
 import errno
@@ -16,14 +16,14 @@ _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
 
 
 def check_own(path: str | os.PathLike[str]) -> None:
-    """Raise OSError where a path leads elsewhere: it may be a file, a folder or missing.
+    """Raise OSError if a path is anything but a file, a folder or missing.
 
-    What lies in the folder of a run is checked before it is opened: a stranger may have put a
-    link to another file there, or a pipe, which would be waited for. A path that the user names
-    needs no check.
+    The files in the folder of a run are checked before they are opened, because another user
+    may have put a link or a pipe there. A pipe would block the reader. A path that the user
+    names needs no check.
 
     Raises:
-        OSError: If it is a link, a pipe or a device.
+        OSError: the path is a link, a pipe or a device.
     """
     try:
         mode = os.lstat(path).st_mode
@@ -35,10 +35,10 @@ def check_own(path: str | os.PathLike[str]) -> None:
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """Return the content of a file, which a device without an end is not.
+    """Return the content of a file.
 
     Raises:
-        OSError: If it cannot be read, or is larger than 256 MiB.
+        OSError: it cannot be read, or is larger than 256 MiB, as an endless device is.
     """
     with named_errors(path), Path(path).open("rb") as file:
         content = file.read(_LARGEST_FILE + 1)
@@ -49,7 +49,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
 
 @contextlib.contextmanager
 def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise OSErrors with the name of a file: those of reading and writing have none."""
+    """Add the name of a file to OSErrors, which have none if reading or writing fails."""
     try:
         yield
     except OSError as error:
@@ -57,20 +57,21 @@ def named_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Replace the content of a file by a text, written as UTF-8; see `write_bytes`."""
+    """Replace the content of a file by a text, encoded as UTF-8; see `write_bytes`."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
-    """Replace the content of a file, whole or not at all.
+    """Replace the content of a file atomically.
 
-    After a kill or a power cut the file is the old one or the new one. A symbolic link stays,
-    and the file that it names is replaced; its mode stays. What is no regular file (a device, a
-    pipe) and what is open already, as ``/dev/stdout``, is written to at its end.
+    After a kill or a power cut the file has its old content or its new one. The file keeps its
+    permissions. If the path is a symbolic link, the link remains, and its target is replaced.
+    For a device, a pipe, or a file that is open already, such as ``/dev/stdout``, the content
+    is appended instead.
 
     Raises:
-        OSError: If it cannot be written, with the path that was given; a file that was there is
-            untouched.
+        OSError: the file cannot be written; an existing file is unchanged. The error names the
+            path.
     """
     with named_errors(path):
         if _is_special(path):
@@ -81,7 +82,7 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise OSError where `write_bytes` could not write a file, before any work is done."""
+    """Raise OSError if `write_bytes` could not write a file, before any work is done."""
     if path.is_dir():
         raise IsADirectoryError(None, "expected a file to write, got a folder", str(path))
     special = _is_special(path)
@@ -95,7 +96,7 @@ def check_writable(path: Path) -> None:
 
 
 def open_closed_streams() -> None:
-    """Open the null device for each standard stream that whoever started the process closed."""
+    """Replace every standard stream that the parent process closed by the null device."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - stays open
@@ -103,9 +104,9 @@ def open_closed_streams() -> None:
 
 
 def discard_stdout() -> None:
-    """Discard what stdout does not take any more.
+    """Discard the buffered output that stdout no longer accepts.
 
-    The interpreter would complain about it at exit.
+    Otherwise the interpreter would report an error at exit.
     """
     try:
         sys.stdout.flush()
@@ -114,7 +115,7 @@ def discard_stdout() -> None:
 
 
 def _is_special(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path is a device, a pipe, a folder or something that is open already."""
+    """Return whether a path is a device, a pipe, a folder or an open file (/dev/stdout)."""
     if not os.path.exists(path):
         return False
     return not os.path.isfile(path) or os.path.abspath(path).startswith(_DESCRIPTORS)
@@ -136,8 +137,8 @@ def _replace(target: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
-        # The rename survives a power cut only once the folder itself is on the disk.
+        # Only after the folder is written to the disk does the rename survive a power cut.
         sync_folder(target.parent)
     finally:
-        # It only exists after an error or Ctrl-C.
+        # After an error or Ctrl-C the temporary file may still exist.
         temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command in one line, also while it is being imported."""
+"""Lets Ctrl-C end a command with one line, even while the command is being imported."""
 
 import os
 import signal
@@ -10,20 +10,20 @@ from types import FrameType
 from typing import Any
 
 INTERRUPTED = 130
-"""What a shell says of a process that Ctrl-C ended."""
+"""The exit status that shells report for a process that Ctrl-C ended."""
 
 _LINE = "interrupted\n"
 
 
 @contextmanager
 def one_line_interrupts() -> Iterator[None]:
-    """Turn Ctrl-C into one line on stderr and exit status 130.
+    """Let Ctrl-C print one line on stderr and end the process with exit status 130.
 
-    In the middle of an import the process ends at once: a KeyboardInterrupt inside the
-    extension modules of NumPy and torch aborts, or becomes an ImportError.
+    During an import the process ends at once, because a KeyboardInterrupt inside the extension
+    modules of NumPy and torch would abort the process or become an ImportError.
 
     Raises:
-        SystemExit: After Ctrl-C elsewhere.
+        SystemExit: After Ctrl-C at any other time.
     """
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with handler_of_interrupts(_interrupt) if is_usual else nullcontext():
@@ -36,9 +36,9 @@ def one_line_interrupts() -> Iterator[None]:
 
 @contextmanager
 def handler_of_interrupts(handler: Any) -> Iterator[None]:
-    """Let a handler take SIGINT inside the block.
+    """Use a handler for SIGINT inside the block.
 
-    Python allows that only in the main thread; in others nothing changes.
+    Python allows that only in the main thread; in other threads this does nothing.
     """
     usual = signal.getsignal(signal.SIGINT)
     is_changed = threading.current_thread() is threading.main_thread() and callable(usual)
@@ -52,7 +52,7 @@ def handler_of_interrupts(handler: Any) -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """End the process where one of the frames is an import, else raise KeyboardInterrupt."""
+    """End the process if a frame of the stack is an import, else raise KeyboardInterrupt."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             os.write(2, _LINE.encode())

@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used (PEP 562)."""
+"""Imports the public names of a package when they are first used (PEP 562)."""
 
 import ast
 import importlib
@@ -12,13 +12,13 @@ from typing import Any
 def lazy_names(package: str) -> Callable[[str], Any]:
     """Return a ``__getattr__`` for a package that imports its public names on first use.
 
-    Which names these are, and the modules that define them, is read from the ``from MODULE
-    import NAME`` statements under ``if TYPE_CHECKING`` in the package's ``__init__.py``.
+    The names, and the modules that define them, are read from the package's ``__init__.py``:
+    from the statements ``from MODULE import NAME`` under ``if TYPE_CHECKING``.
     """
 
     @cache
     def read_modules() -> dict[str, str]:
-        """Return the module of every name."""
+        """Return the module that defines each name."""
         source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
         modules = {}
         for block in ast.parse(source).body:
@@ -31,11 +31,12 @@ def lazy_names(package: str) -> Callable[[str], Any]:
         return modules
 
     def get_attribute(name: str) -> Any:
-        """Import a name, and store it in the package, so that this is not called again."""
+        """Import a name from its module."""
         modules = read_modules()
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(modules[name]), name)
+        # Python calls this function only for names that the package does not have yet.
         setattr(sys.modules[package], name, value)
         return value
 

@@ -1,4 +1,4 @@
-"""Errors for unknown names: they list the known ones and suggest the nearest."""
+"""Errors for unknown names, which list the known names and suggest the most similar one."""
 
 import os
 from collections.abc import Iterable
@@ -7,16 +7,16 @@ from difflib import get_close_matches
 from pathlib import Path
 
 _FEW = 12
-"""The most names that an error lists before the name that was typed."""
+"""The largest number of known names that an error lists before the name that was typed."""
 
 _OTHERWISE = {"gpu": "cuda", "nvidia": "cuda", "c++": "cpu", "cpp": "cpu"}
-"""Names that people type for which a name of similar spelling would be the wrong suggestion."""
+"""Names that people type, with the right suggestion where similar spelling would mislead."""
 
 
 def unknown_name(kind: str, text: str, known: Iterable[str]) -> ValueError:
-    """Return the error for a name that is none of the known ones.
+    """Return the error for a name that is not one of the known names.
 
-    ``kind`` says what it should name, for example ``"feature"``.
+    ``kind`` is what the name should denote, for example ``"feature"``.
     """
     names = list(known)
     article = "an" if kind[0] in "aeio" else "a"
@@ -29,7 +29,7 @@ def unknown_name(kind: str, text: str, known: Iterable[str]) -> ValueError:
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'NAME'?"``, or nothing where no known name is near.
+    """Return ``"; did you mean 'NAME'?"``, or an empty text if no known name is similar.
 
     Examples:
         >>> did_you_mean("Quik", ["quick", "standard"])
@@ -40,7 +40,7 @@ def did_you_mean(text: str, known: Iterable[str]) -> str:
 
 
 def meant_path(path: str | os.PathLike[str]) -> str:
-    """Return ``"; did you mean 'PATH'?"``, or nothing where the folder has no similar name."""
+    """Return ``"; did you mean 'PATH'?"``, or an empty text if no file has a similar name."""
     missing = Path(path)
     with suppress(OSError):
         meant = _find_nearest(missing.name, (entry.name for entry in missing.parent.iterdir()))
@@ -50,7 +50,7 @@ def meant_path(path: str | os.PathLike[str]) -> str:
 
 
 def _find_nearest(text: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant in upper or lower case, or None."""
+    """Return the most similar known name, in any case, or None if no name is similar."""
     lowered = {name.lower(): name for name in known if name != text}
     text = text.strip().lower()
     nearest = [_OTHERWISE.get(text, ""), *get_close_matches(text, lowered, n=1)]

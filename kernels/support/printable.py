@@ -1,11 +1,11 @@
-"""Makes the text of others, such as a name in a file, safe for terminals and pages."""
+"""Makes foreign text, such as a name in a file, safe for terminals and pages."""
 
 
 def printable(text: object) -> str:
     r"""Return text on one line, with the characters escaped that Python's ``repr`` escapes.
 
-    These are newlines, escape sequences, marks that turn the direction of writing, and lone
-    surrogates, which no encoding of a terminal or a file takes.
+    These are newlines, escape sequences, marks that change the direction of writing, and lone
+    surrogates, which terminals and files cannot encode.
 
     Examples:
         >>> print(printable("a\x1b[2Jb\nc"))
@@ -18,5 +18,5 @@ def printable(text: object) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, in the plural but for 1: ``1 line``, ``1,200 lines``."""
+    """Return a count and its noun, which is plural unless the count is 1: ``1,200 lines``."""
     return f"{count:,} {noun}{'s'[: count != 1]}"

@@ -1,4 +1,4 @@
-"""Progress of a long task: a bar on a terminal, plain lines in a log."""
+"""Shows the progress of a long task: as a bar on a terminal, as plain lines in a log."""
 
 import os
 import sys
@@ -10,11 +10,11 @@ from tqdm import tqdm
 from kernels.support.printable import printable
 
 LOG_SECONDS = 10.0
-"""The time between two lines in a log, in seconds."""
+"""The time between two lines of a log, in seconds."""
 
 
 def progress(steps: Iterable[Any] | None = None, **options: Any) -> Any:
-    """Return a tqdm bar on stderr, which writes plain lines in a log and on a dumb terminal.
+    """Return a tqdm bar on stderr; in a log and on a dumb terminal it prints plain lines.
 
     The arguments are those of tqdm.
     """
@@ -28,7 +28,7 @@ def progress(steps: Iterable[Any] | None = None, **options: Any) -> Any:
 
 
 class _Log:
-    """What tqdm writes, in lines."""
+    """A file for tqdm that prints the text as lines."""
 
     def write(self, text: str) -> None:
         if line := text.strip():

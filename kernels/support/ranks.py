@@ -1,8 +1,7 @@
-"""Ranks: processes that share some work, on one host or many.
+"""Ranks: processes that share some work, on one host or several.
 
-``torchrun``, ``mpirun`` or ``srun`` has started them.
-
-One process alone is rank 0 of 1: all functions then work without a process group.
+``torchrun``, ``mpirun`` or ``srun`` starts them. A single process is rank 0 of 1, for which all
+functions work without a process group.
 """
 
 import atexit
@@ -26,6 +25,9 @@ TIMEOUT_S = 600.0
 The variable ``CEM_TETRIS_RANK_TIMEOUT`` changes it.
 """
 
+_TORCHRUN = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+"""The variables of torchrun: the number of ranks, the number of this rank, its number among the
+ranks of its host, and how many ranks its host has."""
 _LAUNCHERS = (
     (
         "OMPI_COMM_WORLD_SIZE",
@@ -36,37 +38,36 @@ _LAUNCHERS = (
     ("PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
 )
-"""The variables of Open MPI, of MPICH and Intel MPI, and of a step of ``srun``: how many ranks
-there are, which one this is, which one on its host, and how many are on its host."""
-_TORCHRUN = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+"""The same variables of Open MPI, of MPICH and Intel MPI, and of a step of ``srun``."""
 
 _Result = TypeVar("_Result")
 _joined = False
 
 
 class Interrupted(Exception):  # noqa: N818 - a request, not an error
-    """Raised in the middle of some work, where it was asked to stop."""
+    """Raised in the middle of some work that was asked to stop."""
 
 
 class RanksError(ConnectionError):
-    """Raised when other ranks have gone, or do not answer in time."""
+    """Raised if another rank has exited or does not answer in time."""
 
 
 @contextlib.contextmanager
 def joined() -> Iterator[None]:
-    """Connect this process with the other ranks, which share the work inside the block.
+    """Connect this process with the other ranks, which share the work of the ``with`` block.
 
-    Without a launcher and without a process group this does nothing. A process group that
-    exists is used; otherwise one is made, and stays until the process ends.
+    The process group is the existing one, or a new one that is made from the launcher's
+    environment variables and lasts until the process ends. If there are no other ranks, or
+    inside another ``joined`` block, this does nothing.
 
     Raises:
-        RanksError: If the others cannot be reached.
-        ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` or a variable of the launcher is wrong.
+        RanksError: If the other ranks cannot be reached.
+        ValueError: If ``CEM_TETRIS_RANK_TIMEOUT`` or a variable of the launcher is invalid.
     """
     global _joined
     has_group = dist.is_available() and dist.is_initialized()
-    _translate_launcher()
-    # torchrun sets these variables.
+    # Launchers such as mpirun set other variables than torchrun.
+    _set_torchrun_variables()
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     is_launched = world_size > 1 and "RANK" in os.environ
     has_others = has_group or is_launched
@@ -82,36 +83,42 @@ def joined() -> Iterator[None]:
         _joined = False
 
 
-def _translate_launcher() -> None:
-    """Set the variables of ``torchrun`` by those of another launcher, if there are any.
+def _set_torchrun_variables() -> None:
+    """Set torchrun's environment variables from those of another launcher, if there is one.
 
     Raises:
-        ValueError: If the ranks are on several hosts, and nobody says where rank 0 is.
+        ValueError: If the ranks are on several hosts, and the variables with the address of
+            rank 0 are not set.
     """
+    # A launcher has four variables: the number of ranks, the number of this rank, its number on
+    # this host, and the number of ranks on this host. The first two are always set.
     for names in _LAUNCHERS:
-        if "RANK" in os.environ or not all(name in os.environ for name in names[:2]):
+        has_torchrun = "RANK" in os.environ
+        has_launcher = all(name in os.environ for name in names[:2])
+        if has_torchrun or not has_launcher:
             continue
-        # SLURM writes 2(x3) for two ranks on each of three hosts.
+        # SLURM writes "2(x3)" for two ranks on each of three hosts.
         values = [os.environ.get(name, "0").split("(")[0] for name in names]
-        size, *_, size_on_host = values
-        if int(size) < 2:
+        num_ranks, _, _, num_ranks_on_host = values
+        if int(num_ranks) < 2:
             continue
-        if size == size_on_host:
+        if num_ranks == num_ranks_on_host:
             os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
             os.environ.setdefault("MASTER_PORT", "29500")
         elif not {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
             raise ValueError(
                 f"expected MASTER_ADDR and MASTER_PORT, the host of rank 0 and a free port on "
-                f"it, for {size} ranks on several hosts ({names[0]}), got none"
+                f"it, for {num_ranks} ranks on several hosts ({names[0]}), got none"
             )
         os.environ.update(zip(_TORCHRUN, values, strict=True))
 
 
 def _make_group() -> None:
-    """Make a process group from ``torchrun``'s environment variables.
+    """Make a process group from torchrun's environment variables.
 
-    A rank takes a GPU of its host and its share of the cores. The group stays until the process
-    ends. Ctrl-C while the ranks wait for one another ends the process at once.
+    This also selects one of the host's GPUs for the rank, and limits it to its share of the
+    cores. The group lasts until the process ends. While the ranks wait for each other, Ctrl-C
+    ends the process at once.
     """
     seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
     if not 1 <= seconds <= 604_800:
@@ -121,20 +128,20 @@ def _make_group() -> None:
     timeout = datetime.timedelta(seconds=seconds)
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     ranks_on_host = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "0")))
-    gpus = torch.cuda.device_count()
-    if gpus:
-        torch.cuda.set_device(local_rank % gpus)
-    # torchrun sets this variable to 1 unless the user has set it.
+    num_gpus = torch.cuda.device_count()
+    if num_gpus:
+        torch.cuda.set_device(local_rank % num_gpus)
+    # If the user has not set this variable, torchrun sets it to 1. Use all cores instead.
     if os.environ.get("OMP_NUM_THREADS") == "1":
         torch.set_num_threads(max(1, usable_cores() // ranks_on_host))
-    # NCCL needs a GPU of its own for every rank.
-    backends = "cpu:gloo,cuda:nccl" if gpus >= ranks_on_host else "gloo"
+    # NCCL needs a separate GPU for every rank.
+    backends = "cpu:gloo,cuda:nccl" if num_gpus >= ranks_on_host else "gloo"
     from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
 
-    # Python's own handler of Ctrl-C would not run while torch waits.
+    # While torch waits, Python's handler of Ctrl-C does not run. So use the system's handler.
     with _named_errors(), handler_of_interrupts(signal.SIG_DFL):
         store, rank, world_size = next(rendezvous("env://", timeout=timeout))
-        # If torchrun restarts the ranks, they must not read what the killed ones have stored.
+        # If torchrun has restarted the ranks, the prefix hides the keys of the killed ranks.
         restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = PrefixStore(f"start {restarts}", store)
         dist.init_process_group(
@@ -149,12 +156,12 @@ def count() -> int:
 
 
 def rank() -> int:
-    """Return the number of this rank, from 0."""
+    """Return the number of this rank, counted from 0."""
     return dist.get_rank() if _joined else 0
 
 
 def share(total: int, of_rank: int | None = None) -> slice:
-    """Return which of ``total`` rows a rank has: as many as the others, or one more."""
+    """Return the slice of ``total`` rows that a rank has; shares differ by at most one row."""
     number = rank() if of_rank is None else of_rank
     size, remainder = divmod(total, count())
     begin = number * size + min(number, remainder)
@@ -169,14 +176,15 @@ def gather(rows: Tensor, total: int) -> Tensor:
         total: the number of rows on all ranks.
 
     Raises:
-        RanksError: If other ranks are gone; so do all that follow.
+        RanksError: If another rank has exited. Later calls then fail, too.
     """
     if not _joined:
         return rows
-    # Only NCCL can gather tensors of GPUs.
+    # Only NCCL can gather tensors on a GPU.
     is_copied_to_cpu = rows.is_cuda and "nccl" not in str(dist.get_backend_config())
     device = "cpu" if is_copied_to_cpu else rows.device
-    # All ranks send as many rows as rank 0, which has the most.
+    # `all_gather` needs tensors of equal size. So the rows are padded to the share of rank 0,
+    # which is the largest.
     largest_share = share(total, 0).stop
     padded = torch.zeros(largest_share, *rows.shape[1:], dtype=rows.dtype, device=device)
     padded[: len(rows)] = rows
@@ -194,11 +202,12 @@ def broadcast(make: Callable[[], _Result]) -> _Result:
     """Call a function on rank 0 alone, and return its result on every rank.
 
     Raises:
-        Exception: What the function raises, on every rank; on all but the first a `RanksError`
-            is the cause.
+        Exception: If the function raises an error, every rank raises the same error. On other
+            ranks than rank 0 its cause is a `RanksError`.
     """
     if not _joined:
         return make()
+    # Rank 0 fills this list, and the broadcast copies it to the other ranks.
     result_and_error: list[Any] = [None, None]
     if rank() == 0:
         try:
@@ -216,7 +225,7 @@ def broadcast(make: Callable[[], _Result]) -> _Result:
 
 
 def all_reduce_max(numbers: list[int]) -> list[int]:
-    """Return the maximum over all ranks of each number."""
+    """Return the maximum of each number over all ranks."""
     if not _joined:
         return numbers
     maxima = torch.tensor(numbers)
@@ -226,47 +235,51 @@ def all_reduce_max(numbers: list[int]) -> list[int]:
 
 
 class Consensus(Protocol):
-    """Two numbers on which ranks agree: the maximum over all of them."""
+    """Two numbers on which the ranks agree: the maxima over all ranks."""
 
     @property
     def own_reason(self) -> tuple[int, int]:
-        """The numbers of this rank."""
+        """The reason to stop of this rank, and the number of its signal; 0 means none."""
 
     def agree(self, reason: int, signum: int) -> None:
-        """Take those of all."""
+        """Take the maxima over all ranks."""
 
 
 def run_collective(work: Callable[[], _Result], consensus: Consensus | None = None) -> _Result:
     """Do this rank's share of some work, wait for the other ranks, and return the result.
 
-    With a consensus, all ranks agree on whether to stop: it has a reason and the number of a
-    signal, 0 for none, and gets the maximum of both over all ranks.
+    Args:
+        work: does the share of this rank, and returns its result.
+        consensus: contains this rank's reason to stop and the number of a signal, or 0. Both
+            are replaced by their maxima over all ranks, so that all ranks agree to stop.
 
     Raises:
-        Interrupted: On every rank, if ``work`` raised it on one.
+        Interrupted: If ``work`` raises it on any rank, every rank raises it.
     """
     if not _joined:
         return work()
+    # If the work of this rank is interrupted, the list remains empty. The error is only raised
+    # at the end, because the other ranks wait for this one in `all_reduce_max`.
     results: list[_Result] = []
-    # The others wait for this rank, so it raises the interrupt together with them below.
     with contextlib.suppress(Interrupted):
         results.append(work())
+    was_interrupted = not results
     own_reason = consensus.own_reason if consensus else (0, 0)
-    # Without a result this rank was interrupted; then so are all.
-    is_interrupted, reason, signum = all_reduce_max([not results, *own_reason])
+    any_interrupted, reason, signum = all_reduce_max([was_interrupted, *own_reason])
     if consensus:
         consensus.agree(reason, signum)
-    if is_interrupted:
+    if any_interrupted:
         raise Interrupted("the work was asked to stop")
     return results[0]
 
 
 @contextlib.contextmanager
 def _named_errors() -> Iterator[None]:
-    """Raise `RanksError` where gloo or NCCL fails."""
+    """Raise `RanksError` if gloo or NCCL fails."""
     try:
         yield
-    except RuntimeError as error:  # of gloo and NCCL, whose texts have many lines
+    except RuntimeError as error:
+        # The messages of gloo and NCCL have many lines.
         reason = str(error).strip().splitlines()[0][:300]
         raise RanksError(
             f"expected all ranks to answer, but one has gone or hangs: {reason}"

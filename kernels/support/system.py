@@ -1,7 +1,7 @@
-"""What only some systems have, and what takes its place elsewhere.
+"""Functions that only some operating systems have, and their replacements on the others.
 
-All packages ask here for it. Linux has everything; macOS has no affinity of cores, and Windows
-has neither Unix's locks, signals and owners of files nor its terminals.
+Linux has everything. macOS has no CPU affinity. Windows has neither the file locks, signals and
+file owners of Unix nor its terminals.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ IS_WINDOWS = sys.platform == "win32"
 
 
 def _import(name: str) -> Any:
-    """Return a module of the standard library, or None on a system that lacks it."""
+    """Return a module of the standard library, or None if this system lacks it."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -50,7 +50,7 @@ def usable_cores() -> int:
 
 @contextlib.contextmanager
 def one_core() -> Iterator[None]:
-    """Let this process use a single core inside the block, on Linux."""
+    """On Linux, let this process use a single core inside the block."""
     if not hasattr(os, "sched_getaffinity"):
         yield
         return
@@ -63,7 +63,7 @@ def one_core() -> Iterator[None]:
 
 
 def processor_lines() -> list[str]:
-    """Return the lines of Linux's /proc/cpuinfo, none elsewhere."""
+    """Return the lines of /proc/cpuinfo, or an empty list on other systems than Linux."""
     try:
         return Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -71,30 +71,33 @@ def processor_lines() -> list[str]:
 
 
 def user_id() -> int | None:
-    """Return the number of this user, or None where files have no owners and modes."""
+    """Return the user ID, or None on a system where files have no owners."""
     return os.getuid() if hasattr(os, "getuid") else None
 
 
 def open_folder(folder: Path) -> int:
-    """Open a folder to lock it: on Windows, which opens files alone, a file ``.lock`` in it."""
+    """Open a folder to lock it.
+
+    Windows can only open files, so there it is a file ``.lock`` in the folder.
+    """
     if IS_WINDOWS:
         return os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
     return os.open(folder, os.O_RDONLY)
 
 
 def lock(descriptor: int, *, is_shared: bool = False, waits: bool = False) -> bool:
-    """Lock what is open, and return False where the system or its file system has no locks.
+    """Lock an open file, and return whether its file system supports locks.
 
     The system releases the lock when the process ends. On Windows every lock is exclusive.
 
     Raises:
-        BlockingIOError: If another process holds the lock, unless this ``waits``.
+        BlockingIOError: If another process holds the lock and ``waits`` is False.
     """
     try:
-        if fcntl is not None:
+        if fcntl is not None:  # Unix
             operation = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
             fcntl.flock(descriptor, operation if waits else operation | fcntl.LOCK_NB)
-        elif msvcrt is not None:
+        elif msvcrt is not None:  # Windows
             _lock_first_byte(descriptor, waits)
         else:
             return False
@@ -106,7 +109,7 @@ def lock(descriptor: int, *, is_shared: bool = False, waits: bool = False) -> bo
 
 
 def _lock_first_byte(descriptor: int, waits: bool) -> None:
-    """Lock a file on Windows, where a lock covers bytes, which need not exist."""
+    """Lock a file on Windows, where a lock covers bytes. The file may be empty."""
     try:
         msvcrt.locking(descriptor, msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK, 1)
     except PermissionError as error:
@@ -114,10 +117,10 @@ def _lock_first_byte(descriptor: int, waits: bool) -> None:
 
 
 def release(descriptor: int) -> None:
-    """Release the lock of what is open, and close it.
+    """Unlock an open file, and close it.
 
-    Closing alone would not release the lock if a process that was forked meanwhile has it open,
-    too.
+    If a process was forked in the meantime, it also holds the file open. Closing the file here
+    would then not release the lock.
     """
     try:
         if fcntl is not None:
@@ -128,13 +131,13 @@ def release(descriptor: int) -> None:
 
 
 def copy_mode(source: Path, file: IO[bytes]) -> None:
-    """Give an open file the permissions of another one."""
+    """Copy the permissions of a file to an open file."""
     if hasattr(os, "fchmod"):
         os.fchmod(file.fileno(), stat.S_IMODE(source.stat().st_mode))
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until a folder's entries are on the disk, which Windows cannot."""
+    """Wait until a folder's entries are on the disk; on Windows, do nothing."""
     if IS_WINDOWS:
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -145,7 +148,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def stop_signals() -> list[signal.Signals]:
-    """Return the signals to handle: SIGHUP is left if it is ignored, as by nohup."""
+    """Return the signals to handle: all but an ignored SIGHUP, which nohup ignores."""
     return [
         number
         for number in STOP_SIGNALS
@@ -154,10 +157,10 @@ def stop_signals() -> list[signal.Signals]:
 
 
 def leave_stop_signals() -> None:
-    """Leave the signals that ask to end to another thread, or to the process of this one.
+    """Leave the signals that ask to stop to another thread, or to the parent process.
 
-    Unix blocks them in this thread and in the processes that it starts. A process on Windows
-    has to ignore them itself.
+    On Unix this thread and the processes that it starts block them. On Windows a process must
+    ignore them itself.
     """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
@@ -167,6 +170,6 @@ def leave_stop_signals() -> None:
 
 
 def start_resource_tracker() -> None:
-    """Start the process that multiprocessing starts before others, on Unix."""
+    """On Unix, start the helper process that multiprocessing starts before all others."""
     if not IS_WINDOWS:
         importlib.import_module("multiprocessing.resource_tracker").ensure_running()

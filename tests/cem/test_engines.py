@@ -436,7 +436,7 @@ class TestLaunchers:
     )
     def test_the_ranks_of_other_launchers_are_recognised(self, monkeypatch, names):
         monkeypatch.setattr(os, "environ", dict.fromkeys(names, "2") | {names[1]: "1"})
-        ranks._translate_launcher()
+        ranks._set_torchrun_variables()
         assert {name: os.environ[name] for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR")} == {
             "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
         }  # fmt: skip
@@ -445,4 +445,4 @@ class TestLaunchers:
         step = {"SLURM_STEP_NUM_TASKS": "6", "SLURM_PROCID": "0"}
         monkeypatch.setattr(os, "environ", {**step, "SLURM_STEP_TASKS_PER_NODE": "2(x3)"})
         with pytest.raises(ValueError, match="expected MASTER_ADDR and MASTER_PORT"):
-            ranks._translate_launcher()
+            ranks._set_torchrun_variables()

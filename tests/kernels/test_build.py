@@ -146,7 +146,7 @@ def test_sources_are_paths_or_code() -> None:
     )
     assert Extension("one", cuda_sources="code").cuda
     with pytest.raises(
-        ValueError, match=r"sources that end in \.cpp or \.cu, got 'code' \(code is given as"
+        ValueError, match=r"sources that end in \.cpp or \.cu, got 'code' \(pass code as"
     ):
         Extension("one", ("code",))
     with pytest.raises(

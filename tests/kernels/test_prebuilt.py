@@ -114,7 +114,7 @@ def test_damaged_and_unloadable_libraries_are_passed_over_with_a_line_each(
     assert call(loaded) == 42
     first, second, *built = capfd.readouterr().err.splitlines()
     assert first == (
-        f"kernels: passing over the ready library {damaged.name}: "
+        f"kernels: ignoring the prebuilt library {damaged.name}: "
         "it is damaged, install the wheel again"
     )
     assert f"library {unloadable.name}: {unloadable}: file too short" in second

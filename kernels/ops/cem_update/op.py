@@ -47,21 +47,22 @@ def cem_update(  # noqa: PLR0913 - the state and the settings of an update
     mean_averaging: float = 0.0,
     ranked: bool = True,
 ) -> Updated:
-    """Move a normal distribution towards the elites of a generation, as the CEM does.
+    """Return the next state of a cross-entropy search: its distribution moves to the elites.
 
-    The results have no gradients. Leading dimensions ``...`` are problems side by side. N is
-    the population, d the number of dimensions, K the number of elites. All tensors are on one
-    device, CPU or CUDA, and the CPU never waits for it.
+    In the shapes below, leading dimensions ``...`` are independent problems, N is the
+    population size, d the number of dimensions, and K the number of elites. All tensors are on
+    one device, CPU or CUDA. The CPU never waits for the device. The results have no gradients.
 
-    The ranking is stable and in the fitness' own dtype: of equal fitness, -0 and 0 among them,
-    the lower index wins. A candidate fails if its fitness is NaN or the infinity on the bad
-    side; it ranks last and is never an elite. If fewer than K candidates are usable, they are
-    the elites, with the first of the weights. If none is, the distribution and the best fitness
-    stay, and the generation counts as failed.
+    Candidates are ranked by a stable sort: of equal values (-0 equals 0) the one with the lower
+    index ranks first. A candidate fails if its fitness is NaN or infinitely bad. It then ranks
+    last and is never an elite. If fewer than K candidates are usable, only these are elites,
+    with the first of the weights. If none is usable, the distribution and the best fitness are
+    left unchanged, and the record says that the generation failed.
 
-    A dimension in which the mean or the variance of the elites is not finite keeps its old
-    mean and std. Results too large for the dtype become its largest number. If ``1 - sum (w_k /
-    W)^2`` is 0, as for one elite, the unbiased variance is the old one.
+    In a dimension where the mean or the variance of the elites is not finite, the old mean and
+    std are left unchanged. A result that is too large for the dtype becomes its largest number.
+    The unbiased variance divides by ``1 - sum (w_k / W)^2``; if that is 0, as it is for a
+    single elite, the old variance is used.
 
     Examples:
         >>> candidates = torch.tensor([[0.0], [1.0], [2.0], [5.0]])
@@ -77,45 +78,50 @@ def cem_update(  # noqa: PLR0913 - the state and the settings of an update
                 [0.0000]])
 
     Args:
-        fitness: shape (..., N), 1 <= N < 2**31; float64, float32, float16, bfloat16, an integer
-            type to int64 or bool.
+        fitness: shape (..., N), 1 <= N < 2**31; float64, float32, float16, bfloat16, bool or an
+            integer type up to int64.
         candidates: shape (..., N, d), float32 or float64.
         distribution: shape (..., 4, d), dtype of the candidates. Rows: mean, std, averaged
             mean, best candidate so far.
-        record: shape (..., 5), float64: the best fitness so far (NaN if there is none yet); the
-            best, the mean and the worst fitness of the last generation's elites; the number,
-            from 1, of the last generation that failed, or 0.
+        record: shape (..., 5), float64. Its numbers are the best fitness so far (NaN if there
+            is none yet); the best, mean and worst fitness of the last generation's elites; the
+            last generation that failed, counted from 1, or 0 if none did.
         generation: shape (), int64: t, the number of generations before this one.
         num_elites: K, from 1 to N.
         maximize: True if a greater fitness is better.
-        extra_variance: shape (T,), float64, T >= 1: what is added to the variance in generation
-            t; its last number is used from t = T - 1 on. None: 0.
-        weights: shape (K,), float64, from the best elite to the worst. None: equal ones, for
-            which no elite has to be ranked.
+        extra_variance: shape (T,), float64, T >= 1: the variance that is added in generation t.
+            From t = T - 1 on, the last number is added. None: nothing is added.
+        weights: shape (K,), float64, from the best elite to the worst. None: equal weights, for
+            which the elites need not be sorted.
         std_floor: the lowest std, shape (..., d) or (d,), dtype of the candidates. None: 0.
-        variance_about: about what the variance of the elites is computed: ``"new_mean"``,
-            ``"new_mean_unbiased"`` or ``"old_mean"``.
-        smoothing: the share of the way that the mean moves towards that of the elites, in
-            (0, 1].
-        std_smoothing: the same for std.
-        mean_averaging: a, at least 0: the averaged mean moves by 1 / (1 + a t) of the way to
-            the new mean. 0 gives the new mean, 1 the mean of all of them.
-        ranked: whether ``elites`` is in rank order. Index order costs nothing.
+        variance_about: the point about which the variance of the elites is computed:
+            ``"new_mean"``, ``"new_mean_unbiased"`` or ``"old_mean"``.
+        smoothing: the fraction of the step from the old mean to the mean of the elites that is
+            taken, in (0, 1].
+        std_smoothing: the same fraction for std.
+        mean_averaging: a, at least 0: the averaged mean takes the fraction 1 / (1 + a t) of the
+            step to the new mean. For a = 0 it is the new mean, for a = 1 the mean of all means.
+        ranked: True if ``elites`` must be in rank order. Index order takes no extra time.
 
     Returns:
-        Four new tensors: distribution, record and generation after this generation, and
-            ``elites``, shape (..., K), int64: the indices of the K best candidates, in rank
-            order or in index order. If fewer are usable, indices of failed ones follow.
+        Four new tensors.
+
+        - distribution after this generation
+        - record after this generation
+        - generation, t + 1
+        - elites, shape (..., K), int64: the indices of the K best candidates, in rank order or
+          in index order. If fewer are usable, the indices of failed ones come last.
 
     Raises:
         TypeError: a tensor has the wrong type.
         ValueError: a tensor has a wrong shape or device, or a number is out of range.
-        kernels.BuildError: the operator has to be built, and cannot be.
+        kernels.BuildError: the operator is not built yet, and cannot be built.
     """
     if variance_about not in VARIANCES:
         raise ValueError(
             f"expected variance_about of {', '.join(VARIANCES)}, got {variance_about!r}"
         )
+    # The arguments are in the order of the operator's schema.
     result: Updated = _LIBRARY.call(
         "cem_update",
         fitness,

@@ -1,10 +1,11 @@
 """The update of the cross-entropy method in plain PyTorch, for any device.
 
-It computes what ``cem_update`` computes. It needs no compiler, waits for no device, and works
-under ``torch.compile`` and ``torch.func.vmap``.
+It returns what ``cem_update`` returns. It needs no compiler, never waits for a device, and
+works under ``torch.compile`` and ``torch.func.vmap``.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch.nn.functional import pad
 RESIDUES = 32
 CHUNK = 512
 VARIANCES = {"new_mean": 0, "new_mean_unbiased": 1, "old_mean": 2}
-"""What the variance is about, and the number by which the operator knows it."""
+"""The values of ``variance_about``, and the numbers that the operator in C++ takes for them."""
 
 
 @torch.no_grad()
@@ -36,18 +37,18 @@ def cem_update_reference(  # noqa: PLR0913 - the state and the settings of an up
     ranked: bool = True,
     fixed_order: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return what ``cem_update`` returns, in plain PyTorch.
+    """Return what ``cem_update`` returns, computed in plain PyTorch.
 
-    On a CPU the results are those of the operator bit for bit: the sums are added in the same
-    order. Where ``torch.sqrt`` does not round as IEEE 754 demands, std alone differs, by a unit
-    in the last place of float64. Without ``fixed_order`` torch adds the sums as it likes, in
-    fewer steps, and elites are ranked in any case. The other arguments are those of
-    ``cem_update``; nothing is checked.
+    On a CPU the results equal the operator's bit for bit, because sums are added in the same
+    order. Only where ``torch.sqrt`` does not round as IEEE 754 requires, std may differ by one
+    unit in the last place of float64. Without ``fixed_order`` torch adds in any order, in fewer
+    steps, and elites are always in rank order. All other arguments are those of ``cem_update``,
+    but they are not checked.
     """
     all_scores, all_order = rank_candidates(fitness, maximize)
     scores = all_scores[..., :num_elites].double()
     order = all_order[..., :num_elites]
-    # Candidates that failed are last, in the order of ranks and in that of indices.
+    # Elites that failed come last, both in rank order and in index order.
     is_usable = scores > -math.inf if maximize else scores < math.inf
     scores = torch.where(is_usable, scores, math.nan)
     rank_weights = is_usable.double() if weights is None else weights * is_usable
@@ -56,26 +57,27 @@ def cem_update_reference(  # noqa: PLR0913 - the state and the settings of an up
         candidates, order, is_usable, scores, rank_weights, has_squares, fixed_order
     )
 
-    # The mean and the variance of the elites; x was measured from the best elite.
+    # The mean and the variance of the elites. The sums are those of x, a candidate minus the
+    # best.
     mean, std, averaged, _ = distribution.double().unbind(-2)
-    total_weight = sums["weight"]
+    total_weight = sums.weight
     share = total_weight.reciprocal()
-    offset = sums["x"] * share
+    offset = sums.x * share
     new_mean = top[..., 0, :].double() + offset
-    variance = (sums["x^2"] * share - offset * offset).clamp(min=0.0)
-    if has_squares:
-        scale = 1.0 - sums["weight^2"] / (total_weight * total_weight)
+    variance = (sums.x_squared * share - offset * offset).clamp(min=0.0)
+    if sums.weight_squared is not None:
+        scale = 1.0 - sums.weight_squared / (total_weight * total_weight)
         variance = torch.where(scale > 0.0, variance * (1.0 / scale), std * std)
     elif variance_about == "old_mean":
         step = new_mean - mean
         variance = variance + step * step
     if extra_variance is not None:
         variance = variance + variance_of_generation(extra_variance, generation)
-    # False where mean or variance is NaN, as both are where all candidates failed: the weights
-    # sum to 0.
+    # The comparison is False for NaN. Mean and variance are NaN if all candidates failed,
+    # because the weights then sum to 0.
     is_finite = torch.maximum(new_mean.abs(), variance) < math.inf
 
-    # The distribution moves towards these moments.
+    # Move the distribution towards these moments.
     new_std = variance.sqrt()
     if smoothing != 1.0:
         new_mean = mean + smoothing * (new_mean - mean)
@@ -95,11 +97,9 @@ def cem_update_reference(  # noqa: PLR0913 - the state and the settings of an up
     )
     marginals = torch.where(is_finite[..., None, :], marginals, old_marginals)
 
-    # The record, and the best candidate so far.
+    # Update the record and the best candidate so far.
     new_generation = generation + 1
-    new_record = _next_record(
-        record, is_usable, scores, sums["score"], new_generation, maximize
-    )
+    new_record = _next_record(record, is_usable, scores, sums.score, new_generation, maximize)
     has_improved = is_usable[..., :1] & (new_record[..., :1] != record[..., :1])
     best = torch.where(has_improved[..., None], top, old_best)
     new_distribution = torch.cat([marginals, best], -2)
@@ -116,32 +116,44 @@ def _next_record(
 ) -> Tensor:
     """Return the record after a generation, shape (..., 5), float64.
 
-    It has the best fitness so far; the best, the mean and the worst fitness of this
-    generation's elites; and the number, from 1, of the last generation without a usable
-    candidate, or 0.
+    Its five numbers are the best fitness so far; the best, the mean and the worst fitness of
+    this generation's elites; and the last generation, counted from 1, in which all candidates
+    failed. The last number is 0 if there is no such generation.
 
     Args:
-        record: the record before, shape (..., 5).
-        is_usable: False for elites that failed, shape (..., K). They are last.
-        scores: the fitness of the elites, best first, shape (..., K); NaN if one failed.
+        record: the record before this generation, shape (..., 5).
+        is_usable: False for elites that failed, shape (..., K). They come last.
+        scores: the fitness of the elites, best first, shape (..., K); NaN for those that
+            failed.
         total_score: the sum of the scores that are not NaN, shape (..., 1).
-        new_generation: the number of this generation, from 1, shape ().
+        new_generation: the number of this generation, counted from 1, shape ().
         maximize: True if a greater fitness is better.
     """
     best_so_far, _, last_failure = record.split([1, 3, 1], -1)
     top_score = scores[..., :1]
-    # fmax and fmin return the number where the other argument is NaN.
+    # If one argument is NaN, fmax and fmin return the other one.
     better_of = torch.fmax if maximize else torch.fmin
-    count = is_usable.sum(-1, keepdim=True)
-    threshold = scores.gather(-1, (count - 1).clamp(min=0))
-    figures = [
+    num_usable = is_usable.sum(-1, keepdim=True)
+    # If no elite is usable, this is scores[0], which is NaN.
+    worst_score = scores.gather(-1, (num_usable - 1).clamp(min=0))
+    new_record = [
         better_of(best_so_far, top_score),
         top_score,
-        total_score / count,
-        threshold,
+        total_score / num_usable,
+        worst_score,
         torch.where(is_usable[..., :1], last_failure, new_generation),
     ]
-    return torch.cat(figures, -1)
+    return torch.cat(new_record, -1)
+
+
+class _EliteSums(NamedTuple):
+    """Sums over the K elites, in which x_k is the k-th elite minus the best one."""
+
+    x: Tensor  # sum of w_k x_k, shape (..., d)
+    x_squared: Tensor  # sum of w_k x_k^2, shape (..., d)
+    score: Tensor  # sum of the fitness, shape (..., 1)
+    weight: Tensor  # sum of w_k, shape (..., 1)
+    weight_squared: Tensor | None = None  # sum of w_k^2, shape (..., 1), if it is needed
 
 
 def _sum_elites(
@@ -152,34 +164,30 @@ def _sum_elites(
     weights: Tensor,
     has_squares: bool,
     fixed_order: bool,
-) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-    """Return sums over the elites, the best elite, and the elites' indices as they were added.
+) -> tuple[_EliteSums, Tensor, Tensor]:
+    """Return sums over the elites, the best elite, and the indices in the order of addition.
 
-    With x_k the k-th elite minus the best one, the sums over the K elites by name are
-
-        "x": sum of w_k x_k, shape (..., d)
-        "x^2": sum of w_k x_k^2, shape (..., d)
-        "score": sum of their fitness, shape (..., 1)
-        "weight": sum of w_k, shape (..., 1)
-        "weight^2": sum of w_k^2, shape (..., 1), only with ``has_squares``
+    These are the sums of w x, w x^2, the fitness, w and, with ``has_squares``, w^2. Here w is
+    the weight of an elite, and x is the elite minus the best one. Elites that failed add 0.
 
     Args:
         candidates: shape (..., N, d).
-        order: the indices of the elites from the best to the worst, shape (..., K).
-        is_usable: False for elites that failed, in the same order. They are last, and add 0 to
-            all sums.
-        scores: the fitness of the elites in the same order; NaN for those that failed.
+        order: the indices of the elites from the best to the worst, shape (..., K). Elites that
+            failed come last.
+        is_usable: False for elites that failed, in the same order.
+        scores: the fitness of the elites in the same order; NaN for elites that failed.
         weights: w_k in the same order.
-        has_squares: whether the squares of the weights are summed, too.
-        fixed_order: whether to add in the order of the candidates' indices, as the operator in
-            C++ does, to get the same bits. Otherwise torch adds in any order.
+        has_squares: True to sum the squares of the weights, too.
+        fixed_order: True to add the elites in the order of their indices, as the operator in
+            C++ does, which gives the same bits. Otherwise torch adds them in any order.
     """
     index = order
     rank_weight = weights[..., None]
     weight = rank_weight
     score = scores.nan_to_num(0.0, math.inf, -math.inf)[..., None]
     if fixed_order:
-        # The ranks of the elites in the order of their indices; those that failed remain last.
+        # Sort weights and scores by index instead of rank. Elites that failed remain last,
+        # because N is added to their indices.
         sort_key = torch.where(is_usable, order, order + candidates.shape[-2])
         ranks = torch.sort(sort_key).indices
         index = order.gather(-1, ranks)
@@ -188,31 +196,32 @@ def _sum_elites(
     elites = select_rows(candidates, index)
     top = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
     x = torch.where(is_usable[..., None], elites - top.double(), 0.0)
-    # The weights alone are added in rank order.
     weighted = weight * x
-    terms = {"x": weighted, "x^2": weighted * x, "score": score, "weight": rank_weight}
+    # The weights alone are added in rank order, as in C++.
+    terms = [weighted, weighted * x, score, rank_weight]
     if has_squares:
-        terms["weight^2"] = rank_weight * rank_weight
-    # One sum over the columns of all terms is faster than a sum for every term.
-    columns = torch.cat(list(terms.values()), -1)
+        terms.append(rank_weight * rank_weight)
+    # One sum over the columns of all terms is faster than one sum for each term.
+    columns = torch.cat(terms, -1)
     sums = _sum_in_order(columns) if fixed_order else columns.sum(-2)
-    widths = [term.shape[-1] for term in terms.values()]
-    return dict(zip(terms, sums.split(widths, -1), strict=True)), top, index
+    widths = [term.shape[-1] for term in terms]
+    return _EliteSums(*sums.split(widths, -1)), top, index
 
 
 def variance_of_generation(extra_variance: Tensor, generation: Tensor) -> Tensor:
     """Return the extra variance of a generation, shape (1,).
 
-    Beyond the table it is the last entry.
+    After the last entry of ``extra_variance`` that entry is repeated.
     """
     last = generation.clamp(0, extra_variance.shape[0] - 1)
     return extra_variance.index_select(0, last.reshape(1))
 
 
 def rank_candidates(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
-    """Return the fitness, best first, and the indices of the candidates in this order.
+    """Return the fitness, sorted from best to worst, and the candidates' indices in this order.
 
-    Equal fitness keeps the order of the indices. Candidates that failed are last, at infinity.
+    Candidates of equal fitness are sorted by index. Candidates that failed come last, with an
+    infinite fitness.
     """
     if fitness.is_floating_point():
         worst = -math.inf if maximize else math.inf
@@ -221,22 +230,22 @@ def rank_candidates(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
 
 
 def select_rows(candidates: Tensor, index: Tensor) -> Tensor:
-    """Return the rows of (..., N, d) at indices (..., K), shape (..., K, d)."""
+    """Return the rows at indices (..., K) of a tensor (..., N, d), shape (..., K, d)."""
     if candidates.dim() == 2:
         return candidates.index_select(0, index)
     return candidates.gather(-2, index[..., None].expand(*index.shape, candidates.shape[-1]))
 
 
 def round_to(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor in another dtype; numbers that are too large become its largest one."""
+    """Return a tensor in another dtype, in which too large numbers become the largest one."""
     largest = torch.finfo(dtype).max
     return x.clamp(-largest, largest).to(dtype)
 
 
 def _sum_in_order(x: Tensor) -> Tensor:
-    """Return the sums of a tensor (..., K, m) over K, (..., m), in the operator's order.
+    """Return the sum of a tensor (..., K, m) over K, added in the operator's order.
 
-    Chunks of 512 are folded, and then the row of their sums.
+    Chunks of 512 rows are summed first, and then the sums of the chunks.
     """
     if x.shape[-2] > CHUNK:
         padded = pad(x, (0, 0, 0, -x.shape[-2] % CHUNK))
@@ -245,9 +254,10 @@ def _sum_in_order(x: Tensor) -> Tensor:
 
 
 def _fold(x: Tensor) -> Tensor:
-    """Return the sums over the last dimension but one.
+    """Return the sum over the last but one dimension.
 
-    The rows of each of 32 residue classes are added in order, then the classes as a tree.
+    Rows with the same index modulo 32 are added in order. The 32 sums are then added pairwise,
+    as a tree.
     """
     x = pad(x, (0, 0, 0, -x.shape[-2] % RESIDUES)).unflatten(-2, (-1, RESIDUES))
     partial = x[..., 0, :, :] + 0.0

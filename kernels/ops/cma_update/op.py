@@ -1,4 +1,4 @@
-"""A generation of CMA-ES with a full covariance: a call draws candidates, another one updates.
+"""CMA-ES with a full covariance: one operator draws candidates, another one updates the state.
 
 With y_k = x_k - mean, w_k the weights by rank, negative for the worse ones, and L the Cholesky
 factor:
@@ -91,40 +91,51 @@ def cma_update(  # noqa: PLR0913 - the state and the settings of an update
 ) -> Updated:
     """Return the next state of CMA-ES: mean, covariance, step size and evolution paths.
 
-    The covariance, step size included, is L L^T. The results have no gradients. The arguments
-    that ``cem_update`` has, too, mean the same here, and so do ranking and errors. Candidates
-    that failed have weight 0. A generation without a usable candidate changes nothing but
-    record and generation. If the new covariance is not finite or not positive definite, the
-    factor stays; where mean or paths are not finite, they stay.
+    The covariance L L^T, where L is ``factor``, includes the step size. Arguments with the same
+    name as in ``cem_update`` have the same meaning. Candidates are ranked in the same way, and
+    errors are the same. A candidate that failed has weight 0. The results have no gradients.
+
+    A result that cannot be computed is left unchanged:
+
+    - If no candidate is usable, only record and generation change.
+    - If the new covariance is not finite or not positive definite, the factor does not change.
+    - An element of mean or paths that would not be finite does not change.
 
     Args:
         fitness: shape (..., N), 1 <= N <= 2048.
         candidates: shape (..., N, d), float32 or float64, 1 <= d <= 64.
-        distribution: shape (..., 4, d): mean, std, averaged mean, best candidate so far.
-        record: shape (..., 5), float64.
+        distribution: shape (..., 4, d). Rows: mean, std, averaged mean, best candidate so far.
+        record: shape (..., 5), float64. Its numbers are the best fitness so far; the best, mean
+            and worst fitness of the last generation's elites; the last generation that failed.
         generation: shape (), int64: t, the number of generations before this one.
         factor: shape (..., d, d), dtype of the candidates: the lower triangular L, zeros above.
-        paths: shape (..., 2, d), dtype of the candidates: the evolution path of the step size,
-            then that of the covariance.
+        paths: shape (..., 2, d), dtype of the candidates. Row 0 is the evolution path of the
+            step size, row 1 that of the covariance.
         num_elites: K, from 1 to N.
         maximize: True if a greater fitness is better.
         rates: (mu_eff, c_s, d_s, c_c, c_1, c_mu, chi), as in Hansen's tutorial,
             arXiv:1604.00772; chi is the expected length of a standard normal vector.
         weights: shape (N,), float64, by rank: positive for the K elites, 0 or negative for the
             others.
-        extra_variance: shape (T,), float64, T >= 1: added to the variances in generation t.
-            None: 0.
+        extra_variance: shape (T,), float64, T >= 1: the variance that is added in generation t.
+            None: nothing is added.
         std_floor: the lowest std, shape (..., d) or (d,), dtype of the candidates. None: 0.
-        smoothing: the share of the way that the mean moves towards that of the elites, in
-            (0, 1].
-        mean_averaging: a, at least 0: the averaged mean moves by 1 / (1 + a t) of the way to
-            the new mean.
+        smoothing: the fraction of the step from the old mean to the mean of the elites that is
+            taken, in (0, 1].
+        mean_averaging: a, at least 0: the averaged mean takes the fraction 1 / (1 + a t) of the
+            step to the new mean.
 
     Returns:
-        Six new tensors: distribution, whose std are the lengths of the factor's rows, record,
-            generation, factor, paths, and the indices of the elites in rank order, shape
-            (..., K), int64.
+        Six new tensors. The first five have the shapes of the arguments.
+
+        - distribution; its row std contains the lengths of the rows of the new factor
+        - record
+        - generation, t + 1
+        - factor
+        - paths
+        - elites, shape (..., K), int64: the indices of the elites in rank order
     """
+    # The arguments are in the order of the operator's schema.
     result: Updated = _LIBRARY.call(
         "cma_update",
         fitness,

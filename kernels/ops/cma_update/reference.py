@@ -1,6 +1,6 @@
 """The update of CMA-ES in plain PyTorch, for any device and size.
 
-It computes what ``cma_update`` computes, to rounding. It needs no compiler, waits for no
+It returns what ``cma_update`` returns, up to rounding. It needs no compiler, never waits for a
 device, and works under ``torch.compile`` and ``torch.func.vmap``.
 """
 
@@ -40,7 +40,7 @@ def cma_update_reference(  # noqa: PLR0913 - the state and the settings of an up
     smoothing: float = 1.0,
     mean_averaging: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return what ``cma_update`` returns, in plain PyTorch; nothing is checked."""
+    """Return what ``cma_update`` returns, in plain PyTorch. The arguments are not checked."""
     # The mean, the averaged mean, the best candidate and the record change as in CEM.
     new, new_record, new_generation, elites = cem_update_reference(
         fitness,
@@ -86,10 +86,10 @@ def cma_update_reference(  # noqa: PLR0913 - the state and the settings of an up
 def rank_rows(
     fitness: Tensor, candidates: Tensor, weights: Tensor, maximize: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the best candidates by rank, their weights, and which of them failed.
+    """Return the best candidates in rank order, their weights, and whether they failed.
 
-    They are float64, and as many as there are weights. Candidates that failed are last: rows of
-    zeros with weight 0.
+    The candidates and the weights are float64. There are as many candidates as weights.
+    Candidates that failed come last, as rows of zeros with weight 0.
     """
     all_scores, all_order = rank_candidates(fitness, maximize)
     scores = all_scores[..., : len(weights)]
@@ -109,21 +109,29 @@ def adapt_covariance(
     generation: Tensor,
     rates: Rates,
 ) -> tuple[Tensor, Tensor]:
-    """Return the next covariance, or the variances of a diagonal one, and the next paths.
+    """Return the next covariance, or the next variances if it is diagonal, and the next paths.
 
-    All tensors are float64, with any leading batch dimensions. ``scale`` is the standard
-    deviations, shape (..., d), or the factor of the covariance, shape (..., d, d). ``rows`` are
-    candidates by rank, shape (..., N, d), with their ``weights``; ``mean`` and ``moved`` are
-    the mean before and after, shape (..., d); ``paths`` has shape (..., 2, d).
+    All tensors are float64; leading dimensions ``...`` are independent problems.
+
+    Args:
+        scale: the standard deviations, shape (..., d), or the factor of the covariance, shape
+            (..., d, d).
+        rows: the candidates in rank order, shape (..., N, d).
+        weights: the weights of the rows.
+        mean: the mean before this generation, shape (..., d).
+        moved: the mean after this generation, shape (..., d).
+        paths: the evolution paths of step size and covariance, shape (..., 2, d).
+        generation: the number of generations before this one.
+        rates: mu_eff, c_s, d_s, c_c, c_1, c_mu and chi, as ``cma_update`` takes them.
     """
     mu_eff, c_s, d_s, c_c, c_1, c_mu, chi = rates
-    # The names and the numbers in brackets are those of Hansen's tutorial, arXiv:1604.00772.
-    # Its step size sigma is part of the scale here.
+    # Names and equation numbers are those of Hansen's tutorial, arXiv:1604.00772. Its step size
+    # sigma is part of the scale here.
     step = moved - mean
     y = rows - mean.unsqueeze(-2)
     dim = mean.shape[-1]
     is_diagonal = scale.dim() == mean.dim()
-    # A dimension with a standard deviation of 0 counts as one of 1, for it is divided by.
+    # Standard deviations are divisors below, so 0 is replaced by 1.
     if is_diagonal:
         width = torch.where(scale > 0, scale, 1.0)
         lengths = (y / width.unsqueeze(-2)).square().sum(-1)
@@ -135,21 +143,21 @@ def adapt_covariance(
         white = torch.linalg.solve_triangular(factor, columns, upper=False).mT
         lengths = white[..., :-1, :].square().sum(-1)
         white_step = white[..., -1, :]
-    # (46): a candidate far away with a negative weight counts less.
+    # (46): the farther away a candidate with a negative weight is, the less it counts.
     limited = weights * dim / lengths.clamp(min=_TINY)
     candidate_weights = torch.where(weights < 0, limited, weights).unsqueeze(-1)
     p_sigma, p_c = paths.unbind(-2)
     # (43): the path of the step size.
     p_sigma = (1 - c_s) * p_sigma + math.sqrt(c_s * (2 - c_s) * mu_eff) * white_step
     length = torch.linalg.vector_norm(p_sigma, dim=-1, keepdim=True)
-    # h_sigma is 0 where the path is so long that the step size grows fast: then p_c stalls.
+    # h_sigma is 0 if the path is so long that the step size grows fast; p_c then only decays.
     bias = 1 - (1 - c_s) ** (2 * (generation + 1))
     h_sigma = (length.square() / bias < (2 + 4 / (dim + 1)) * dim).to(step.dtype)
     # (45): the path of the covariance.
     p_c = (1 - c_c) * p_c + h_sigma * math.sqrt(c_c * (2 - c_c) * mu_eff) * step
-    # (44): the new step size, as a share of the old one.
+    # (44): the new step size divided by the old one.
     ratio = torch.exp((c_s / d_s * (length / chi - 1)).clamp(max=1.0))
-    # (47): the share of the old covariance that is retained, and what is added.
+    # (47): the fraction of the old covariance that is retained, and the terms that are added.
     retained = (
         1 - c_1 - c_mu * weights.sum(-1, keepdim=True) + c_1 * (1 - h_sigma) * c_c * (2 - c_c)
     )
@@ -170,15 +178,15 @@ def extra_variances(
     extra_variance: Tensor | None,
     std_floor: Tensor | None,
 ) -> Tensor:
-    """Return what has to be added to the variances of an update, shape (..., d), float64.
+    """Return what must be added to the variances of an update, shape (..., d), float64.
 
-    The noisy cross-entropy method adds a variance that depends on the generation. If the
-    standard deviations would still be below their floor, more is added.
+    The noisy cross-entropy method adds a variance that depends on the generation. If a standard
+    deviation would still be below its floor, more is added.
 
     Args:
         variances: the diagonal of the covariance after the update, shape (..., d), float64.
         generation: shape (), int64.
-        extra_variance: the added variance by generation, shape (T,), or None for 0.
+        extra_variance: the variance to add in each generation, shape (T,), or None for 0.
         std_floor: the lowest standard deviations, shape (..., d) or (d,), or None.
     """
     added = torch.zeros_like(variances)
@@ -193,9 +201,9 @@ def extra_variances(
 def factorise(covariance: Tensor) -> tuple[Tensor, Tensor]:
     """Return the Cholesky factor of a covariance, and whether it exists.
 
-    The factor has shape (..., d, d), float64, and the flag shape (...). A matrix of too few
-    elites is singular: a share of 1e-12 of each variance is added to the diagonal. A dimension
-    of variance 0 keeps it.
+    The factor has shape (..., d, d), float64, and the flag shape (...). With too few elites the
+    covariance is singular, so 1e-12 times each variance is added to the diagonal. A dimension
+    of variance 0 has a row of zeros.
     """
     variances = covariance.diagonal(dim1=-2, dim2=-1)
     factor, info = torch.linalg.cholesky_ex(

@@ -2,11 +2,12 @@
 
 The samples have the same bits on the CPU, on CUDA and in plain PyTorch.
 
-Probabilities become integers, so that sums are exact in any order: w = round(2^48 p). Of 64
-random bits r and u = floor(r sum(w) / 2^64), the index drawn is the number of prefix sums of w
-that are at most u. Its probability differs from w_i / sum(w) by less than 2^-63, and is 0 where
-w_i is. Where all w are 0, all are taken as 1. discrete.h says what r is: a function of (seed,
-generation, candidate, variable or step) alone.
+Probabilities p are converted to integers w = round(2^48 p), so that sums are exact in any
+order. If all w are 0, they are replaced by 1. From an integer r of 64 random bits the sampler
+computes u = floor(r sum(w) / 2^64). It draws the index i that is the number of prefix sums of w
+that are at most u. The probability of i differs from w_i / sum(w) by less than 2^-63, and is 0
+if w_i is 0. r is a function of seed, generation, candidate, and variable or step alone; see
+discrete.h.
 """
 
 import torch
@@ -23,18 +24,18 @@ def sample_categorical(
     generation: Tensor,
     dtype: torch.dtype = torch.int64,
 ) -> Tensor:
-    """Draw independent categorical variables; the result has no gradients.
+    """Draw independent categorical variables. The result has no gradients.
 
-    A number depends neither on how many candidates there are, nor on the variables after it.
+    A sample does not depend on the number of samples, nor on the variables after it.
 
     Args:
-        table: shape (..., V, K), 1 <= K < 32768, float64, in [0, 1]: the probabilities of the K
-            categories of each of V variables. They are divided by their sum; probabilities
-            below 2^-49 are 0.
+        table: shape (..., V, K), 1 <= K < 32768, float64, in [0, 1]. Row v contains the
+            probabilities of the K categories of variable v. They are divided by their sum.
+            Probabilities below 2^-49 become 0.
         num_samples: N, 0 or more.
         seed: shape (...), int64.
         generation: shape (), int64, taken modulo 2**63.
-        dtype: of the result: int64, float32 or float64.
+        dtype: the dtype of the result: int64, float32 or float64.
 
     Returns:
         Indices of categories, shape (..., N, V).
@@ -42,7 +43,7 @@ def sample_categorical(
     Raises:
         TypeError: a tensor has the wrong type.
         ValueError: a tensor has a wrong shape or device, or a number is out of range.
-        kernels.BuildError: the operator has to be built, and cannot be.
+        kernels.BuildError: the operator is not built yet, and cannot be built.
     """
     result: Tensor = _LIBRARY.call(
         "sample_discrete", table, num_samples, seed, generation, dtype, False
@@ -58,22 +59,22 @@ def sample_permutation(
     generation: Tensor,
     dtype: torch.dtype = torch.int64,
 ) -> Tensor:
-    """Draw permutations item by item; the result has no gradients.
+    """Draw permutations item by item. The result has no gradients.
 
-    Each step draws among the items left, by the row of the item before. P.-T. de Boer, D. P.
-    Kroese, S. Mannor and R. Y. Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of
-    Operations Research 134, 2005, section 4: the travelling salesman, whose first town a row 0
-    with one 1 fixes.
+    Each step draws one of the remaining items, with probabilities that depend on the item
+    before. This is the travelling salesman of P.-T. de Boer, D. P. Kroese, S. Mannor and R. Y.
+    Rubinstein, A Tutorial on the Cross-Entropy Method, Annals of Operations Research 134, 2005,
+    section 4. A row 0 with a single 1 fixes the first town.
 
     Args:
-        table: shape (..., n + 1, n), float64, 1 <= n < 32768: in row 0 the probabilities of the
-            first item, in row 1 + i those of the item after item i. They are divided by the sum
-            over the items left.
-        num_samples: N; the rest of the arguments and the errors are those of
+        table: shape (..., n + 1, n), float64, 1 <= n < 32768. Row 0 contains the probabilities
+            of the first item, and row 1 + i those of the item after item i. They are divided by
+            the sum over the remaining items.
+        num_samples: N. All further arguments and the errors are those of
             ``sample_categorical``.
         seed: shape (...).
         generation: shape ().
-        dtype: of the result.
+        dtype: the dtype of the result.
 
     Returns:
         Indices of items, shape (..., N, n).
@@ -92,7 +93,10 @@ def _fake_samples(
 
 
 def _fake_update(*arguments: Tensor) -> tuple[Tensor, ...]:
-    """Return an unset state: tables, record and generation, the arguments from 2 to 4."""
+    """Return an uninitialised state: tables, record and generation.
+
+    They have the shapes of the arguments 2 to 4.
+    """
     return tuple(x.new_empty(x.shape) for x in arguments[2:5])
 
 

@@ -1,4 +1,4 @@
-"""What the operators of op.py return, in plain PyTorch, on any device: the same bits."""
+"""The operators of op.py in plain PyTorch, for any device. They return the same bits."""
 
 import torch
 from torch import Tensor
@@ -19,20 +19,20 @@ def sample_categorical_reference(
 ) -> Tensor:
     """Return independent samples of categorical variables, shape (..., num_samples, variables).
 
-    Row v of the table, shape (..., variables, values), has the probabilities of the values of
-    variable v; a row of zeros is a uniform distribution. This is the operator
-    ``sample_categorical`` in plain PyTorch, bit for bit; nothing is checked.
+    Row v of the table, shape (..., variables, values), contains the probabilities of the values
+    of variable v. A row of zeros is a uniform distribution. The results equal those of the
+    operator ``sample_categorical`` bit for bit, but the arguments are not checked.
     """
-    # Probabilities become integers, so that their sums are exact on every device.
+    # Convert probabilities to integers (_SCALE is probability 1), whose sums are exact.
     weights = (table * _SCALE).round().long()
     is_zero_row = (weights == 0).all(-1, keepdim=True)
     sums = torch.where(is_zero_row, 1, weights).cumsum(-1)
     totals = sums[..., -1].unsqueeze(-2)
 
-    # bits * total / 2^64 is a uniform integer below the total. It selects the value in whose
-    # interval of the sums it lies.
+    # With 64 random bits, floor(bits * total / 2^64) is a uniform integer below the total.
     bits = random_words(seed, generation, num_samples, table.shape[-2], is_permutation=False)
     uniform = _multiply_high(bits, totals)
+    # Inverse transform sampling: the value is the number of cumulative sums <= uniform.
     values = torch.searchsorted(sums, uniform.mT.contiguous(), right=True).mT
     return values.to(dtype).contiguous()
 
@@ -47,27 +47,29 @@ def sample_permutation_reference(
 ) -> Tensor:
     """Return random permutations of n items, shape (..., num_samples, n).
 
-    Row 0 of the table, shape (..., n + 1, n), has the probabilities of the first item, and row
-    i + 1 those of the item after item i. Items that were drawn already have probability 0; if
-    no other is left with a positive one, the remaining items are equally likely. This is the
-    operator ``sample_permutation`` in plain PyTorch, bit for bit; nothing is checked.
+    Row 0 of the table, shape (..., n + 1, n), contains the probabilities of the first item, and
+    row i + 1 those of the item after item i. Every item is drawn once. If all remaining items
+    have probability 0, they are equally likely. The results equal those of the operator
+    ``sample_permutation`` bit for bit, but the arguments are not checked.
     """
-    # Probabilities become integers, so that their sums are exact on every device.
+    # Convert probabilities to integers (_SCALE is probability 1), whose sums are exact.
     weights = (table * _SCALE).round().long()
     bits = random_words(seed, generation, num_samples, table.shape[-1], is_permutation=True)
-    is_remaining = torch.ones_like(bits)  # 1 for an item that was not drawn yet, else 0
+    is_remaining = torch.ones_like(bits)  # 1 for items that were not drawn yet, otherwise 0
     row = weights[..., :1, :]
     items: list[Tensor] = []
     for position_bits in bits.split(1, dim=-1):
+        # The weights of the remaining items, with 0 for items that were drawn already.
         row = row * is_remaining
         is_zero_row = (row == 0).all(-1, keepdim=True)
         sums = torch.where(is_zero_row, is_remaining, row).cumsum(-1)
-        # bits * total / 2^64 is a uniform integer below the total. It selects the item in whose
-        # interval of the sums it lies.
+        # With 64 random bits, floor(bits * total / 2^64) is a uniform integer below the total.
         uniform = _multiply_high(position_bits, sums[..., -1:])
+        # Inverse transform sampling: the item is the number of cumulative sums <= uniform.
         item = (sums <= uniform).sum(-1, keepdim=True)
         items.append(item)
         is_remaining = is_remaining.scatter(-1, item, 0)
+        # The next position is drawn from the row of the item that was drawn last.
         next_row = item.expand_as(is_remaining)
         row = weights[..., 1:, :].take_along_dim(next_row, dim=-2)
     return torch.cat(items, dim=-1).to(dtype)
@@ -91,11 +93,11 @@ def random_words(
 
 
 def _multiply_high(words: Tensor, totals: Tensor) -> Tensor:
-    """Return floor(word total / 2^64), for words taken as unsigned and totals below 2^63."""
+    """Return floor(word total / 2^64) for unsigned 64-bit words and totals below 2^63."""
     high = words >> 32 & WORD
     low = words & WORD
     total_high = totals >> 32
     total_low = totals & WORD
-    middle = high * total_low + (low * total_low >> 32 & WORD)  # below 2^64, though int64 wraps
+    middle = high * total_low + (low * total_low >> 32 & WORD)  # below 2^64, but int64 wraps
     rest = low * total_high + (middle & WORD)
     return high * total_high + (middle >> 32 & WORD) + (rest >> 32 & WORD)

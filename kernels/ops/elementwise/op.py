@@ -110,25 +110,28 @@ def elementwise_mult_reference(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _apply(name: str, *tensors: Tensor) -> Tensor:
-    """Call an elementwise operator by its name, the one without a derivative where possible.
+    """Call the elementwise operator ``name``, in its cheaper form if no gradient is needed.
 
-    ``NAME_forward`` computes what ``NAME`` does, but has no derivative, so that calls run less
-    Python. Only plain PyTorch, the reference, supports forward-mode AD and ``torch.func``.
+    The cheaper form is the operator ``NAME_forward``. It computes the same as ``NAME``, but has
+    no derivative, so that torch runs less Python code per call.
     """
+    # Only the reference in plain PyTorch supports forward-mode AD and torch.func.
     if is_transformed():
         return REFERENCES[name](*tensors)
     try:
         _LIBRARY.ensure(tensors[0])
-        # There are one or two tensors.
+        # There are one or two tensors, so it is enough to look at the first and the last.
         wants_gradient = tensors[0].requires_grad or tensors[-1].requires_grad
         is_recorded = wants_gradient and torch.is_grad_enabled()
         variant = name if is_recorded else _UNRECORDED[name]
         result: Tensor = getattr(torch.ops.cem_tetris, variant).default(*tensors)
     except (AttributeError, RuntimeError) as error:
-        # A check in C++ that has failed becomes a TypeError or a ValueError.
+        # Convert a failed check in C++ to a TypeError or a ValueError. An AttributeError means
+        # that an argument is not a tensor.
         clear_error = public_error(error)
         if clear_error is error:
-            # If memory is short, torch fails here, too, and with a better message.
+            # The error is not a failed check. If memory is short, this call fails, too, with
+            # torch's own error, which is clearer.
             torch.empty_like(tensors[0])
         raise clear_error from None
     return result

@@ -30,29 +30,30 @@ def lltm(
 ) -> tuple[Tensor, Tensor]:
     """Return the next state (h, cell) of an LLTM cell, an LSTM cell without a forget gate.
 
-    It can be differentiated with respect to every argument, any number of times. All tensors
-    are on one device and of one type: float32, float64, float16 or bfloat16. The 16-bit types
-    are multiplied as torch multiplies them; everything else is computed in float32.
+    The results are differentiable any number of times with respect to all arguments. All
+    tensors have the same device and the same dtype: float32, float64, float16 or bfloat16. For
+    16-bit types, the matrix product is computed as torch computes it, and the rest in float32.
 
-    Autocast changes neither results nor first derivatives, except that it accepts tensors of
-    several types up to float32, and computes in float32. Higher derivatives and ``torch.func``
-    follow autocast as other operators of torch do.
+    Under autocast, the floating-point tensors may have different types up to float32; if they
+    do, the cell is computed in float32. Otherwise autocast does not change the results and the
+    first derivatives. Higher derivatives and ``torch.func`` use torch's own operators, which
+    autocast does change.
 
     Args:
-        input: (batch, inputs).
-        weights: (3 * states, states + inputs): rows for the input gate, the output gate and the
-            candidate; the columns of old_h come first.
-        bias: (3 * states,).
-        old_h: (batch, states).
-        old_cell: (batch, states).
+        input: shape (batch, inputs).
+        weights: shape (3 * states, states + inputs). The rows are those of the input gate, the
+            output gate and the candidate; the columns of old_h come before those of input.
+        bias: shape (3 * states,).
+        old_h: shape (batch, states).
+        old_cell: shape (batch, states).
 
     Returns:
-        new_h and new_cell, (batch, states) each.
+        new_h and new_cell, each of shape (batch, states).
 
     Raises:
-        ValueError: a size or a device does not fit.
-        TypeError: an argument is no tensor, or a type does not fit.
-        kernels.BuildError: the operator has to be built, and cannot be.
+        ValueError: the sizes or the devices do not match.
+        TypeError: an argument is not a tensor, or the types do not match.
+        kernels.BuildError: the operator is not built yet, and cannot be built.
     """
     # Only plain PyTorch supports forward-mode AD and torch.func.
     if is_transformed():
@@ -69,26 +70,28 @@ def lltm(
             or input.requires_grad
         )
         is_recorded = wants_gradient and torch.is_grad_enabled()
-        # torch.compile and autocast need the operator for which their rules are registered.
+        # The rules for torch.compile and autocast are registered for the operator `lltm`.
         if torch.compiler.is_compiling() or (
             is_recorded and torch._C._is_any_autocast_enabled()
         ):
             run = operators.lltm.default
         elif is_recorded:
-            # This autograd.Function runs much less Python than the operator `lltm`, whose
-            # derivative is registered with torch.library.
-            run = _record
+            # This autograd.Function has the same derivative as the operator `lltm`, but torch
+            # runs much less Python code for it.
+            run = _run_with_autograd
         else:
+            # This operator has no derivative, and is the fastest to call.
             run = operators.lltm_forward.default
         new_h, new_cell, _gates = run(input, weights, bias, old_h, old_cell)
         return new_h, new_cell
     except (AttributeError, RuntimeError) as error:
-        # A check in C++ has failed: raise it as a TypeError or a ValueError.
+        # Convert a failed check in C++ to a TypeError or a ValueError. An AttributeError means
+        # that an argument is not a tensor.
         raise public_error(error) from None
 
 
 def _without_autocast(input: Tensor) -> AbstractContextManager[Any]:  # noqa: A002
-    """Return a context without autocast, which does not know the meta device."""
+    """Return a context that turns autocast off; the meta device does not have autocast."""
     if input.is_meta:
         return nullcontext()
     return torch.autocast(input.device.type, enabled=False)
@@ -103,8 +106,8 @@ def lltm_reference(
 ) -> tuple[Tensor, Tensor]:
     """Return the next (h, cell) of an LLTM cell, as ``lltm`` does, in plain PyTorch.
 
-    It is an LSTM cell without a forget gate, whose candidate goes through an ELU. The rows of
-    ``weights`` are the input gate, the output gate and the candidate.
+    This is an LSTM cell without a forget gate, whose candidate passes through an ELU. The rows
+    of ``weights`` are those of the input gate, the output gate and the candidate.
     """
     gates = F.linear(torch.cat([old_h, input], dim=1), weights, bias)
     input_gate, output_gate, candidate = gates.chunk(3, dim=1)
@@ -114,20 +117,21 @@ def lltm_reference(
 
 
 class LLTM(nn.Module):
-    """A recurrent cell like the LSTM without a forget gate, its state in one fused operator.
+    """A recurrent cell like the LSTM without a forget gate, computed by one fused operator.
 
-    The parameters are named, shaped and drawn as in the tutorial, so that its state dicts load;
-    a bias that was saved as (1, 3 * state_size) has to be flattened.
+    Names, shapes and initialisation of the parameters are those of the tutorial, so that its
+    state dicts can be loaded. A bias that was saved with shape (1, 3 * state_size) must be
+    flattened first.
 
     Examples:
         >>> cell = LLTM(input_features=32, state_size=128)
         >>> h, c = cell(torch.randn(16, 32), (torch.zeros(16, 128), torch.zeros(16, 128)))
 
     Attributes:
-        input_features: the size of an input; at least 0.
-        state_size: the size of h, and of the cell state; at least 1.
-        weights: (3 * state_size, state_size + input_features), as those of ``lltm``.
-        bias: (3 * state_size,), in the order of the rows.
+        input_features: the size of an input, at least 0.
+        state_size: the size of h and of the cell state, at least 1.
+        weights: shape (3 * state_size, state_size + input_features), as ``lltm`` takes them.
+        bias: shape (3 * state_size,), in the order of the rows of the weights.
     """
 
     def __init__(
@@ -138,10 +142,18 @@ class LLTM(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        """Draw the parameters from the uniform distribution on +-1 / sqrt(state_size)."""
+        """Draw the parameters uniformly between -1 / sqrt(state_size) and 1 / sqrt(state_size).
+
+        Args:
+            input_features: the size of an input.
+            state_size: the size of h and of the cell state.
+            device: the device of the parameters.
+            dtype: the dtype of the parameters.
+        """
         super().__init__()
         self.input_features = input_features
         self.state_size = state_size
+        # The rows are those of two gates and of the candidate for the new cell state.
         rows = 3 * state_size
         columns = state_size + input_features
         self.weights = nn.Parameter(torch.empty(rows, columns, device=device, dtype=dtype))
@@ -159,7 +171,7 @@ class LLTM(nn.Module):
         return lltm(input, self.weights, self.bias, *state)
 
     def extra_repr(self) -> str:
-        """Return what print shows in the module's brackets."""
+        """Return the text that print shows between the module's parentheses."""
         return f"input_features={self.input_features}, state_size={self.state_size}"
 
 
@@ -174,15 +186,20 @@ def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, .
 def _backward(
     ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None, _grad_gates: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    """Return the gradients of input, weights, bias, old_h and old_cell, None where not needed.
+    """Return the gradients of input, weights, bias, old_h and old_cell.
 
-    The arguments are the gradients of the forward pass's outputs (new_h, new_cell, gates); a
-    gradient of zeros may be None, and the gates have none.
+    A gradient that is not needed is None.
+
+    Args:
+        ctx: the autograd context, with the tensors that the forward pass saved.
+        grad_h: the gradient of new_h; None means zeros.
+        grad_cell: the gradient of new_cell; None means zeros.
+        _grad_gates: unused, because the third output, the gates, is not differentiable.
     """
     input, weights, old_h, new_cell, gates, bias, old_cell = ctx.saved_tensors  # noqa: A001
     if torch.is_grad_enabled():
-        # With create_graph=True the gradients must be differentiable themselves. Those of the
-        # operator are not, those of the plain PyTorch reference are.
+        # create_graph=True: the gradients themselves must be differentiable. So differentiate
+        # the reference in plain PyTorch, because the operator below has no derivative.
         if grad_h is None:
             grad_h = torch.zeros_like(new_cell)
         if grad_cell is None:
@@ -205,12 +222,13 @@ def _backward(
             needs_weights or needs_bias,
             needs_old_h,
         )
+    # Both branches may have computed gradients that are not needed.
     pairs = zip(gradients, ctx.needs_input_grad, strict=True)
     return tuple(gradient if is_needed else None for gradient, is_needed in pairs)
 
 
 class _Cell(torch.autograd.Function):
-    """The operator and its derivative, recorded without ``torch.library``."""
+    """The operator and its derivative as an autograd.Function."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Tensor) -> Any:
@@ -221,7 +239,7 @@ class _Cell(torch.autograd.Function):
     backward = staticmethod(_backward)
 
 
-_record: Any = _Cell.apply  # torch 2.13 does not annotate it
+_run_with_autograd: Any = _Cell.apply  # torch 2.13 does not annotate it
 
 
 def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -234,10 +252,10 @@ def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _fake_backward(*arguments: Any) -> tuple[Tensor, ...]:
-    """Return unset results of ``lltm_backward``, with the right shapes, dtype and device.
+    """Return uninitialised results of ``lltm_backward``, of the right shapes and dtype.
 
-    They are the gradients of input, weights, bias, old_h and old_cell. One that is not needed
-    is empty; that of old_cell always is computed.
+    They are the gradients of input, weights, bias, old_h and old_cell. A gradient that is not
+    needed is empty; the gradient of old_cell is always computed.
     """
     _, _, input, weights, old_h, _, _, *needs = arguments  # noqa: A001
     needs_input, needs_parameters, needs_old_h = needs

@@ -1,10 +1,9 @@
 """Samples ``mean + std * z``, and draws the normal noise z inside the kernel.
 
-z is a pure function of (seed, generation, sample, dimension), so it is not stored: the backward
-pass draws it again. stream.h, call.h and box_muller.h say how: Philox4x32-10 and the Box-Muller
-transform. mean + std * z is computed in cpu.h, in sample.cuh and, for small results on a GPU,
-in small.cuh; the gradient takes z from `_draw_noise`, and tests have the noise of
-`kernels.ops.cases` beside it.
+z is a pure function of (seed, generation, sample, dimension), computed with Philox4x32-10 and
+the Box-Muller transform (stream.h, call.h, box_muller.h). So z is not stored: the backward pass
+draws it again with `_draw_noise`. mean + std * z is computed in cpu.h, in sample.cuh and, for
+small results on a GPU, in small.cuh. Tests compare z with the noise of `kernels.ops.cases`.
 """
 
 import numbers
@@ -23,9 +22,9 @@ from kernels.ops.philox import signed64
 Bound = float | Tensor
 """One number, or one for each dimension."""
 
-_REAL: Any = numbers.Real  # NumPy's scalars among them
-_LARGEST_SEED = 2**63 - 1  # seeds that are drawn are below
-# With it a generator's seed gives other numbers than an equal argument ``seed``.
+_REAL: Any = numbers.Real  # includes NumPy's scalars
+_LARGEST_SEED = 2**63 - 1  # random seeds are smaller
+# Makes the numbers of a generator's seed differ from those of an equal argument ``seed``.
 _UNSEEDED = int.from_bytes(b"unseeded", "big")
 
 
@@ -43,19 +42,21 @@ def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
     dim_first: bool = True,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Draw ``mean[j] + std[j] * z[j, i]``, differentiable in mean and std, twice.
+    """Draw ``mean[j] + std[j] * z[j, i]``, twice differentiable in mean and std.
 
     With a seed, ``z[j, i]`` is a pure function of (seed, generation, i, j): it depends neither
     on ``num_samples``, nor on the number of dimensions, nor on the layout. float32, float16 and
-    bfloat16 have the same z, float64 another one. Samples have the same bits on every CPU with
-    any number of threads, and on every GPU; in float64 on both. In float32, CPU and CUDA differ
-    by no more than 4e-6 times ``|mean| + std * max(1, |z|)``. Without a seed, torch's generator
-    gives one: torch.manual_seed, torch.get_rng_state and CUDA graphs govern it as they do
-    torch.randn, and every call differs.
+    bfloat16 have the same z; float64 has another one. Without a seed, every call draws one from
+    torch's generator, which torch.manual_seed, torch.get_rng_state and CUDA graphs control as
+    they do for torch.randn.
 
-    Leading dimensions are a batch of problems, each with a seed of its own: problem p has the
+    The bits of the samples are the same on every CPU with any number of threads, and on every
+    GPU. In float64, CPU and CUDA also agree. In float32 they differ by at most 4e-6 times
+    ``|mean| + std * max(1, |z|)``.
+
+    Leading dimensions are a batch of problems, each with its own seed: problem p has the
     numbers of a call with ``mean[p]``, ``std[p]`` and ``seed[p]``. A generation in the device's
-    memory can change between the replays of a CUDA graph.
+    memory can change between replays of a CUDA graph.
 
     Examples:
         >>> x = sample_normal(torch.zeros(3), torch.ones(3), 1000, seed=1)
@@ -63,26 +64,27 @@ def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
         torch.Size([3, 1000])
 
     Args:
-        mean: shape (..., d); float64, float32, float16 or bfloat16; CPU or CUDA. What is not
-            contiguous is copied; ``sample_normal_rows`` reads rows of a wider tensor where they
-            are.
-        std: like mean, of the same shape, dtype and device.
+        mean: shape (..., d); float64, float32, float16 or bfloat16; CPU or CUDA. A tensor that
+            is not contiguous is copied; ``sample_normal_rows`` reads rows of a larger tensor
+            without a copy.
+        std: has the shape, dtype and device of mean.
         num_samples: N, 0 or more.
         seed: 0 <= seed < 2**64, for mean of shape (d,); or an int64 tensor of the batch shape
-            on mean's device, whose 64 bits are taken as an unsigned number.
-        generation: which of the independent sets of samples of a seed; 0 <= generation < 2**38;
-            or an int64 tensor of shape () or of the batch shape on mean's device, taken modulo
-            2**38.
-        generator: what gives the seeds where ``seed`` is None, of mean's device; torch's
-            default one if None.
-        shared_noise: one z a sample, that of dimension 0, for all dimensions. All samples then
-            lie on a line.
-        antithetic: samples 2 k and 2 k + 1 have z and -z; z is what it would be without.
-        bounds: (low, high), numbers or tensors of shape (d,) or (..., d): each sample is
-            clamped to them, and has gradient 0 where it was. They themselves get no gradient.
-        dim_first: (..., d, N) if True, else (..., N, d).
-        dtype: of the result, mean's if None. float16 and bfloat16 are computed in float32 and
-            rounded.
+            on mean's device, whose 64 bits are read as an unsigned number.
+        generation: selects one of the independent sets of samples of a seed; 0 <= generation <
+            2**38; or an int64 tensor of shape () or of the batch shape on mean's device, taken
+            modulo 2**38.
+        generator: the generator on mean's device that draws the seeds if ``seed`` is None; None
+            is torch's default one.
+        shared_noise: use the z of dimension 0 for all dimensions. All samples then lie on a
+            line.
+        antithetic: samples 2 k and 2 k + 1 have z and -z; the z of sample 2 k does not change.
+        bounds: (low, high), numbers or tensors of shape (d,) or (..., d). Samples are clamped
+            to them, and clamped samples have gradient 0. The bounds themselves have no
+            gradient.
+        dim_first: the shape of the result is (..., d, N) if True, else (..., N, d).
+        dtype: the dtype of the result; None is mean's. float16 and bfloat16 are computed in
+            float32 and rounded.
 
     Returns:
         A new contiguous tensor.
@@ -90,7 +92,7 @@ def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
     Raises:
         TypeError: an argument has the wrong type.
         ValueError: an argument has a wrong shape, device or value.
-        kernels.BuildError: the operator has to be built, and cannot be.
+        kernels.BuildError: the operator is not built yet, and cannot be built.
     """
     try:
         if not (
@@ -99,7 +101,7 @@ def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
             or bounds is not None
             or needs_dispatch()
             or ((mean.requires_grad or std.requires_grad) and torch.is_grad_enabled())
-        ):  # the most common calls go to an operator of few arguments
+        ):  # the most common calls use an operator with few arguments, which is faster
             if seed is None:
                 if type(generation) is int and generation == 0:
                     samples = _sample_unseeded(
@@ -112,16 +114,16 @@ def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
                     mean, std, num_samples, seed, generation, dim_first, shared_noise
                 )
     except (AttributeError, KeyError, RuntimeError, TypeError):
-        # Nothing was drawn. The general path loads the operator, accepts the arguments or
+        # Nothing was drawn. The general path below loads the operator, accepts the arguments or
         # raises the error.
         pass
     try:
         _LIBRARY.ensure(mean)
-        if dtype is None:  # types that differ are only accepted under autocast
+        if dtype is None:  # the types may only differ under autocast
             dtype = mean.dtype if mean.dtype == std.dtype else torch.float32
         low, high = _make_bounds(bounds, mean, _compute_type(dtype))
-        numbers = _resolve_noise(seed, generation, mean, generator)
-        noise = (*numbers, shared_noise, antithetic, dim_first)
+        seeds = _resolve_seeds(seed, generation, mean, generator)
+        noise = (*seeds, shared_noise, antithetic, dim_first)
         if is_transformed():
             with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
                 z = _draw_noise(mean.shape, mean.device, num_samples, *noise, dtype)
@@ -136,7 +138,7 @@ def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
         return result
     except (AttributeError, RuntimeError) as error:
         better = public_error(error)
-        if better is error:  # where memory is short, torch has the better message
+        if better is error:  # if memory is short, torch raises a better message
             mean.new_empty((*mean.shape, num_samples), dtype=dtype)
         raise better from None
 
@@ -151,16 +153,16 @@ def sample_normal_rows(
 ) -> Tensor:
     """Draw ``mean + std * z`` from a tensor whose first two rows are mean and std.
 
-    The numbers are those of ``sample_normal``. This is faster, because it makes no views of the
-    rows. Errors are those of ``sample_normal``.
+    Results and errors are those of ``sample_normal``. This function is faster, because it makes
+    no views of the rows.
 
     Args:
         rows: shape (..., R, d), R >= 2; float64, float32, float16 or bfloat16; CPU or CUDA. Row
-            0 is the mean, row 1 the standard deviation; others are not read.
+            0 is the mean, and row 1 the standard deviation. Other rows are not read.
         num_samples: N, 0 or more.
         seed: shape (...), int64.
         generation: shape () or (...), int64.
-        bounds: (low, high), of shape (d,) or (..., d): each sample is clamped to them.
+        bounds: (low, high), of shape (d,) or (..., d). The samples are clamped to them.
 
     Returns:
         A new contiguous tensor, shape (..., N, d), dtype of ``rows``.
@@ -192,37 +194,39 @@ def _sample_unseeded(
     dim_first: bool,
     shared_noise: bool,
 ) -> Tensor | None:
-    """Draw samples with a seed from torch's generator, the default one for None.
+    """Draw samples with a seed from the generator; None is torch's default generator.
 
-    Return None if the general operator has to draw them: for a batch of problems, while a CUDA
-    graph is captured, and if a dispatch mode or ``torch.jit.trace`` must see how the seed is
-    drawn.
+    Return None if only the general operator can draw the samples. This is the case for a batch
+    of problems, during the capture of a CUDA graph, and if a dispatch mode or
+    ``torch.jit.trace`` must record how the seed is drawn.
     """
     has_dispatch_mode = torch._C._len_torch_dispatch_stack() > 0
     is_traced = torch._C._get_tracing_state() is not None
     is_batch = mean.dim() != 1
     if has_dispatch_mode or is_traced or is_batch:
         return None
+    # `_ready` contains the values of `is_cuda` for which the operators are loaded.
     if mean.is_cuda not in _ready:
         _LIBRARY.ensure(mean)
     sample = _direct["sample_normal_seeded"]
     if not mean.is_cuda:
         seed = torch.randint(_LARGEST_SEED, (), device="cpu", generator=generator).item()
         return sample(mean, std, num_samples, seed, 0, dim_first, shared_noise)
-    # Drawing a seed on CUDA would take one more kernel. So the seed is the generator's own, and
-    # the generation is its offset, which advances with every draw, as for torch's kernels.
+    # Drawing a seed on a GPU would need one more kernel. So the generator's own seed is used,
+    # and its offset is the generation. The offset advances with every draw, as for torch's
+    # kernels.
     if generator is None:
         generator = torch.cuda.default_generators[mean.device.index]
     with _generator_lock:
         try:
             offset = generator.get_offset()
         except RuntimeError:
-            return None  # A generator has no offset while a CUDA graph is captured.
-        # The numbers differ from those of an equal argument ``seed``.
+            return None  # During the capture of a CUDA graph a generator has no offset.
+        # Without this XOR, the numbers would be those of a call with this seed as an argument.
         seed = (generator.initial_seed() ^ _UNSEEDED) & _LARGEST_SEED
         generation = offset // 4
         samples = sample(mean, std, num_samples, seed, generation, dim_first, shared_noise)
-        generator.set_offset(offset + 4)  # torch demands a multiple of 4.
+        generator.set_offset(offset + 4)  # torch requires a multiple of 4.
     return samples
 
 
@@ -234,17 +238,17 @@ def sample_normal_reference(
     bounds: tuple[Bound, Bound] | None = None,
     dim_first: bool = True,
 ) -> Tensor:
-    """Return ``mean + std * z``, which is what ``sample_normal`` computes from the noise z.
+    """Return ``mean + std * z``, as ``sample_normal`` does, in plain PyTorch.
 
-    This is plain PyTorch, which can be differentiated.
+    The result is differentiable.
 
     Args:
         mean: shape (..., d).
         std: shape (..., d).
         z: the noise, shape (..., d, N) if ``dim_first``, else (..., N, d).
-        bounds: (low, high), numbers or tensors of shape (d,) or (..., d); samples are clamped
-            to them.
-        dim_first: which of the two shapes z and the result have.
+        bounds: (low, high), numbers or tensors of shape (d,) or (..., d). The samples are
+            clamped to them.
+        dim_first: whether z and the result have the shape (..., d, N).
     """
     sample_dim = -1 if dim_first else -2
     samples = mean.unsqueeze(sample_dim) + std.unsqueeze(sample_dim) * z
@@ -260,18 +264,19 @@ def sample_normal_reference(
     return samples
 
 
-def _resolve_noise(
+def _resolve_seeds(
     seed: Any, generation: Any, mean: Tensor, generator: torch.Generator | None
 ) -> tuple[int, int, Tensor | None, Tensor | None]:
-    """Return what the operator takes: (seed, generation, seed_tensor, generation_tensor).
+    """Return (seed, generation, seed_tensor, generation_tensor), as the operator takes them.
 
-    A tensor that is not None replaces its number, which is then 0. Without a seed, the
-    generator draws one for each problem of the batch.
+    The operator takes both a number and a tensor for the seed, and uses the tensor unless it is
+    None. The same holds for the generation. If ``seed`` is None, the generator draws one seed
+    for each problem of the batch.
     """
     if seed is not None and generator is not None:
         raise ValueError("expected a seed or a generator, got both")
     if seed is None:
-        # On the device that uses it: nothing is copied, and the CPU does not wait.
+        # Draw on the device of the samples: nothing is copied, and the CPU does not wait.
         seed = torch.randint(
             _LARGEST_SEED, mean.shape[:-1], device=mean.device, generator=generator
         )
@@ -286,11 +291,12 @@ def _resolve_noise(
     unsigned_seed = _as_int(seed)
     if not 0 <= unsigned_seed < 1 << 64:
         raise ValueError(f"expected 0 <= seed < 2**64, got {seed}")
+    # The operator takes signed 64-bit integers.
     return signed64(unsigned_seed), _as_int(generation), seed_tensor, generation_tensor
 
 
 def _as_int(value: Any) -> int:
-    """Return an integer of any kind as an int; one that torch.compile traces stays as it is."""
+    """Return an integer of any type as an int. A symbolic integer is returned unchanged."""
     is_int = type(value) is int or isinstance(value, torch.SymInt)
     return value if is_int else operator.index(value)
 
@@ -300,11 +306,12 @@ def _make_bounds(
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return (low, high) as tensors of a dtype on the mean's device, or (None, None).
 
-    A number becomes a tensor of shape (d,), with as many dimensions as the mean.
+    A number becomes a tensor of shape (d,), where d is the number of dimensions of the mean.
     """
     if bounds is None:
         return None, None
     low, high = bounds
+    # Comparisons with NaN are False, so this also rejects NaN.
     if isinstance(low, _REAL) and isinstance(high, _REAL) and not low <= high:
         raise ValueError(f"expected bounds with low <= high, got {bounds}")
 
@@ -317,16 +324,16 @@ def _make_bounds(
 
 
 def _compute_type(dtype: torch.dtype) -> torch.dtype:
-    """Return the type that samples of a type are computed in."""
+    """Return the type in which samples of a type are computed."""
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
 def _draw_noise(
     shape: tuple[int, ...], device: torch.device, num_samples: int, *noise: Any
 ) -> Any:
-    """Return the noise z for a mean of a shape.
+    """Return the noise z for a mean of the shape ``shape``.
 
-    ``noise`` has the arguments of the operator from the seed on, then the samples' type.
+    ``noise`` contains the arguments of the operator from the seed on, then the samples' type.
     """
     ones = torch.ones(shape, dtype=_compute_type(noise[-1]), device=device)
     draw = torch.ops.cem_tetris.sample_normal_no_grad.default
@@ -334,52 +341,62 @@ def _draw_noise(
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    """Save what the backward pass needs: all that determines the noise z, which it draws again.
+    """Save what the backward pass needs to draw the noise z again.
 
-    ``inputs`` are the arguments of the operator ``sample_normal``. Without bounds the gradients
-    depend on the noise alone; with bounds mean and std say which samples were clamped.
+    ``inputs`` are the arguments of the operator ``sample_normal``. The operator takes both a
+    number and a tensor for the seed, and uses the tensor unless it is None. The same holds for
+    the generation.
     """
     (
         mean,
         std,
-        ctx.num_samples,
+        num_samples,
         seed,
         generation,
         seed_tensor,
         generation_tensor,
         shared_noise,
         antithetic,
-        ctx.dim_first,
+        dim_first,
         dtype,
         low,
         high,
     ) = inputs
-    ctx.numbers = seed, generation
-    ctx.options = shared_noise, antithetic, ctx.dim_first, dtype
+    ctx.num_samples = num_samples
+    ctx.dim_first = dim_first
     ctx.mean_dtype = mean.dtype
+    ctx.seed_and_generation = seed, generation
+    ctx.noise_options = shared_noise, antithetic, dim_first, dtype
     if low is None:
+        # Without bounds the gradients depend on the noise alone. With bounds, mean and std are
+        # needed to find out which samples were clamped.
         mean = std = None
     ctx.save_for_backward(mean, std, seed_tensor, generation_tensor, low, high)
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """Return the gradients of ``mean + std * z`` with respect to the operator's arguments.
+    """Return the gradients of the 13 arguments of the operator ``sample_normal``.
 
-    ``grad`` is the gradient of the samples, shape (..., d, N), or (..., N, d) if not dim_first.
-    Its sum over the samples is the gradient of the mean, and that of grad * z the gradient of
-    std; a sample that was clamped to its bounds counts as 0.
+    The gradient of the mean is the sum of ``grad`` over the samples, and that of std is the sum
+    of ``grad * z``. Samples that were clamped to their bounds are left out. The other arguments
+    have no gradients.
+
+    Args:
+        ctx: the autograd context, in which `_save_for_backward` has saved the arguments.
+        grad: the gradient of the samples, shape (..., d, N), or (..., N, d) if not dim_first.
     """
-    mean, std, *seed_tensors, low, high = ctx.saved_tensors
+    mean, std, seed_tensor, generation_tensor, low, high = ctx.saved_tensors
     if ctx.dim_first:
         sample_dim = -1
         mean_shape: tuple[int, ...] = grad.shape[:-1]
     else:
         sample_dim = -2
         mean_shape = (*grad.shape[:-2], grad.shape[-1])
-    # Seed and generation, the tensors that may replace them, and the options of the layout.
-    noise = (*ctx.numbers, *seed_tensors, *ctx.options)
+    # Draw the noise of the forward pass again.
+    noise = (*ctx.seed_and_generation, seed_tensor, generation_tensor, *ctx.noise_options)
     z = _draw_noise(mean_shape, grad.device, ctx.num_samples, *noise)
     grad = grad.to(z.dtype)
+    # mean was saved only if there are bounds.
     if mean is not None:
         with torch.no_grad():
             samples = mean.unsqueeze(sample_dim) + std.unsqueeze(sample_dim) * z
@@ -388,13 +405,13 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         grad = torch.where(is_above_low & is_below_high, grad, 0)
     d_mean = grad.sum(sample_dim).to(ctx.mean_dtype)
     d_std = (grad * z).sum(sample_dim).to(ctx.mean_dtype)
-    return (d_mean, d_std, *(None,) * 11)  # The other eleven arguments have no gradients.
+    return (d_mean, d_std, *(None,) * 11)
 
 
 def _make_samples(
     mean: Tensor, count: int, dim_first: bool, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Return unset samples."""
+    """Return uninitialised samples."""
     *batch, dimensions = mean.shape
     shape = (dimensions, count) if dim_first else (count, dimensions)
     return mean.new_empty((*batch, *shape), dtype=dtype)
