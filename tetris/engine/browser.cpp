@@ -142,8 +142,8 @@ TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
     return value(after);
   }
   Choice second = best(after, next);
-  if (second.placement == Choice::NONE)
-    return NEVER;  // every placement of `next` ends the game
+  bool ends_with_every_placement = second.placement == Choice::NONE;
+  if (ends_with_every_placement) return NEVER;
   Landing<L> second_landing = landed(after, next, second.placement);
   AfterState<L> after_second(after, second_landing, next, second.placement);
   List::numerators(after_second, numerators);

@@ -148,8 +148,9 @@ class StreamRollout {
   //                  false if the stack has too few buried rows.
   //     tall_        the slower lanes Tall, for every stack
   //
-  // L and Tall are the same type if there are no fast lanes. get(lanes) returns the player of
-  // these lanes, and makes it the first time. Row r of a column is bit 31 - r.
+  // L and Tall are the same type if there are no fast lanes. get(lanes) returns the rollout of
+  // these lanes, and makes it on the first call. low_[n] is for boards without n buried rows.
+  // Row r of a column is bit 31 - r.
   void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
     while (!goal.reached(pieces, totals)) {
       uint32_t rows_with_cells = 0;
@@ -202,8 +203,8 @@ class StreamRollout {
     StoredBoard upper{};
     for (int c = 0; c < rules_.width; ++c) {
       uint32_t column = board.columns[c];
-      // The rows below row removed + 3 are out of reach if every column has a cell above them
-      // that lies below the top of the lowest column.
+      // Rows 0 to removed + 2 are out of reach if every column has a cell at row removed + 3 or
+      // higher that lies below the top of the lowest column.
       uint32_t rows_above_buried = ~0u >> (removed + 3);  // rows from removed + 3 up
       bool stays_buried = (column & below_lowest_top & rows_above_buried) != 0;
       if (!stays_buried) return false;
@@ -213,6 +214,8 @@ class StreamRollout {
     }
 
     int64_t games_before = totals.games;
+    // If a column became lower than the lowest one is now, the buried rows could come within
+    // reach. `play` stops then.
     int least_height = popcount(below_lowest_top) - removed;
     get(low_[removed], removed)
         .play(
@@ -250,7 +253,7 @@ class StreamRollout {
   const GameRules& rules_;
   const int32_t* weights_;
   std::optional<LaneRollout<L, List, LOOKAHEAD>>
-      low_[MAX_HEIGHT];  // by the number of removed rows
+      low_[MAX_HEIGHT];  // low_[n] is for boards without n buried rows
   std::optional<LaneRollout<Tall, List, LOOKAHEAD>> tall_;
 };
 

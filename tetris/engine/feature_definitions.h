@@ -317,8 +317,8 @@ struct WellFeature : FeatureBase {
   // It is the total over the board before the drop, minus the depths of the columns that
   // change: those at offsets -1 to WIDTH from the piece's left edge. prepared.pairs holds, for
   // every column, the sum of its depth and the depth of the next column, so two columns are
-  // subtracted at a time. If the number of changed columns, WIDTH + 2, is odd, one column is
-  // left. at_offset(x, k) is the value of x in the column at offset k.
+  // subtracted at a time. If the number of changed columns, WIDTH + 2, is odd, one column
+  // remains. at_offset(x, k) is the value of x in the column at offset k.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto lower_bound(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
@@ -326,8 +326,8 @@ struct WellFeature : FeatureBase {
     TETRIS_UNROLL for (int k = -1; k < WIDTH; k += 2) {
       unchanged = unchanged - drop.at_offset(prepared.pairs, k);
     }
-    constexpr bool LAST_COLUMN_IS_LEFT = WIDTH % 2 == 1;
-    if constexpr (LAST_COLUMN_IS_LEFT) {
+    constexpr bool ONE_COLUMN_REMAINS = WIDTH % 2 == 1;
+    if constexpr (ONE_COLUMN_REMAINS) {
       unchanged = unchanged - drop.at_offset(prepared.depths, WIDTH);
     }
     return unchanged;

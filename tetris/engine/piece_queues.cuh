@@ -176,12 +176,15 @@ struct alignas(16) PieceQueues {
       bool has_queue = lane < PIECES;
       uint32_t first = has_queue ? atomicAdd(&head[lane], 0) : 0;
       uint32_t length = has_queue ? atomicAdd(&tail[lane], 0) - first : 0;
-      uint32_t longest = greatest_of_warp(has_queue ? length << 3 | lane : 0);
-      int piece = int(longest & 7);
+      uint32_t length_and_queue = greatest_of_warp(has_queue ? length << 3 | lane : 0);
+      int piece = int(length_and_queue & 7);
+      uint32_t greatest_length = length_and_queue >> 3;
       uint32_t wanted = (group.size - filled) * batch_capacity;
-      int count = int(min(longest >> 3, wanted));
+      int count = int(min(greatest_length, wanted));
       bool all_are_empty = count == 0;
       if (all_are_empty) {
+        // Stop if some warps have got a batch or if all streams are finished. Otherwise wait
+        // for other warps to put streams back.
         if (filled > 0 || !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0)) break;
         __nanosleep(100);
         continue;

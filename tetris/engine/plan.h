@@ -98,6 +98,7 @@ struct Groups {
       int placement = placement_number(orientation, first_column);
       int half = joins ? 1 : 0;
       target.first_placement[half] = placement;
+      // If orientations do not share groups, the upper half continues this orientation.
       if (!HAS_FREE_HALF) target.first_placement[1] = placement + Group<L, WIDTH>::HALF;
     }
   }

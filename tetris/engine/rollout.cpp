@@ -39,6 +39,8 @@ struct Cpu {
     //
     // `games` holds the weights of a candidate, prepared for play. The streams of a candidate
     // are consecutive, so a thread usually prepares the weights only once per candidate.
+    //
+    // parallel_for passes a range of threads, which is not used.
     auto play_streams = [&](int64_t, int64_t) {
       std::optional<Games<List>> games;
       int64_t prepared_candidate = -1;

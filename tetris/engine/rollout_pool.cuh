@@ -135,8 +135,9 @@ struct PoolRollout {
     Decision decision(geometry, job.weights_of<List>(index));
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
     auto cells = with_walls(geometry, job.states[index].columns);
-    uint32_t ending_pieces =
-        0;                // bit p: if piece p comes next, it cannot appear and ends the game
+    // Bit p says that piece p cannot appear on the board after the placement. If it comes next,
+    // it ends the game.
+    uint32_t ending_pieces = 0;
     int first_value = 0;  // the weighted features that describe the first placement
     if (is_after) {
       // Play this thread's placement.
@@ -228,9 +229,9 @@ struct PoolRollout {
   // Makes one decision in each stream of a warp. Streams that are not finished go back into the
   // queues of the pieces that they now wait for. All streams of the warp wait for `piece`.
   //
-  // `slot` is the number of this thread's stream in the queues, which count from stream `first`
-  // of the job. It is valid only if `has_stream` is true. THREADS neighbouring threads share a
-  // stream, and the first of them writes its state.
+  // `slot` is the number of this thread's stream in the queues, and `first + slot` is its
+  // number in the job. It is valid only if `has_stream` is true. THREADS neighbouring threads
+  // share a stream, and the first of them writes its state.
   __device__ __forceinline__ void advance(
       uint32_t first, int slot, int piece, bool has_stream) {
     // The whole warp has to take part in the search. Threads without a stream compute the first

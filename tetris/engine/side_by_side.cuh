@@ -49,6 +49,8 @@ void launch_pool(PoolJob job, const Launcher& gpu) {
     int64_t streams = job.total / gpu.multiprocessors;
     return block_warps<List>(std::min(MOST_WARPS, fitting_warps), streams);
   };
+  // Halve the capacity if no warp fits beside the queues, or if this gives the block more
+  // warps.
   job.capacity = MOST_CAPACITY;
   BlockWarps warps = warps_beside_queues(job.capacity);
   while (job.capacity > LEAST_CAPACITY) {

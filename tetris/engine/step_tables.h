@@ -72,9 +72,9 @@ struct StepTable {
     }
     after[WIDTH - 1 + STEPS] = step_class<L>(drop.last_step());
 
-    // Add the new entry and subtract the old one. For a step that does not change, they are
-    // equal.
     sums = sums + total;
+    // Add the new entries and subtract the old ones. For a step that does not change, they are
+    // equal.
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
       Ints slot = drop.column() + L::ints(k + FIRST_COLUMN);
       Ints first_of_slot = slot << BITS;

@@ -114,12 +114,12 @@ struct ThreadSearch {
     int end = inclusive_sum_of_warp(count);
     int total = __shfl_sync(~0u, end, WARP - 1);
     int next = end - count;  // the index in the list of this lane's next unscored placement
-    for (int batch = 0; batch < total; batch += WARP) {
-      write_tasks(unscored, next - batch);
+    for (int first_of_batch = 0; first_of_batch < total; first_of_batch += WARP) {
+      write_tasks(unscored, next - first_of_batch);
       __syncwarp();
-      score_task(ground, weights, piece, batch + lane < total);
+      score_task(ground, weights, piece, first_of_batch + lane < total);
       __syncwarp();
-      next = batch + read_scores(unscored, next - batch, best);
+      next = first_of_batch + read_scores(unscored, next - first_of_batch, best);
       __syncwarp();
     }
   }

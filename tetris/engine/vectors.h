@@ -227,9 +227,9 @@ TETRIS_FUNCTION R window_in_both_halves(R a) {
     auto indices = _mm512_load_si512(WINDOW_INDICES.from[N]);
     return (R)_mm512_permutexvar_epi32(indices, (__m512i)a);
   } else if constexpr (sizeof(R) == 32) {
-    // Copy the lower eight 16-bit numbers to both halves of a register, and the upper eight to
-    // both halves of another one. Then shift both by N numbers of two bytes, in both halves at
-    // once.
+    // Copy the lower eight 16-bit numbers to both halves of one register, and the upper eight
+    // to both halves of another one. In each half, alignr then selects eight numbers of the
+    // sixteen, beginning with number N; a number has two bytes.
     auto lower_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x00);
     auto upper_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x11);
     return (R)_mm256_alignr_epi8(upper_twice, lower_twice, 2 * N);
@@ -496,7 +496,10 @@ TETRIS_FUNCTION Register<int32_t, 4> load_four(const int32_t* p) {
 // original order. `map` calls the lambda for one register after another.
 template <class V>
 TETRIS_FUNCTION auto interleave(V a, V b) {
-  // Does this for one register x of `a` and one register y of `b`.
+  // Combines the 16-bit numbers x0, x1, ... of one register with y0, y1, ... of another one
+  // into 32-bit numbers x0 + 2^16 y0, x1 + 2^16 y1, ... in two registers. `unpacklo` combines
+  // the numbers from the lower eight bytes of every sixteen, and `unpackhi` those from the
+  // upper eight bytes.
   auto interleave_registers = [](auto x, auto y) TETRIS_INLINE {
     using Wide = Register<int32_t, sizeof(x) / 4>;
     if constexpr (sizeof(x) == 32) {

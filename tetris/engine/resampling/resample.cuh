@@ -151,6 +151,7 @@ struct ResamplingBlock {
       // running_sum returns the sum over the threads up to this one.
       int64_t copies_up_to_k = copies_of_earlier_rounds + running_sum(copies);
       if (exists) data.copies_up_to[k] = copies_up_to_k;
+      // After the barrier every thread can read the last sum of this round.
       __syncthreads();
       int end = first + threads < data.streams ? first + threads : data.streams;
       copies_of_earlier_rounds = data.copies_up_to[end - 1];

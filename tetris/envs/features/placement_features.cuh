@@ -127,7 +127,7 @@ struct PlacementWarp {
     int column = L::lane() - FIRST_COLUMN;
     bool is_inside = column >= 0 && column < tensors.rules.width;
     L::ColumnBits cells = geometry.walls;
-    if (is_inside) cells.own = tensors.columns[column * tensors.count + environment];
+    if (is_inside) cells.value = tensors.columns[column * tensors.count + environment];
     Board<L> board(geometry, cells);
     Ground<L> ground(board);   // the surface on which the piece lands
     Prepared prepared(board);  // what the features need of the board before a placement

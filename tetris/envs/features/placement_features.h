@@ -42,8 +42,7 @@ TETRIS_FUNCTION void visit_after_state(
 // the placement ends the game, in a batch of `count` environments. It checks the tensors, and
 // calls Device::write<List>(columns, tensors), which computes the results.
 //
-//     columns    (width, count) int32: the columns of the boards; row r of a column is bit 31 -
-//                r
+//     columns    (width, count) int32: the columns of the boards; bit 31 - r is row r
 //     piece      (count,) uint8: the piece to place
 //     ended      (count,) uint8: not 0 if the episode is over
 //     features   (count, 4 * width, List::COUNT) float32, written; there are 4 * width actions

@@ -107,23 +107,23 @@ struct StepBlock {
   // bits_from(environment, cell) returns the bits of a board, beginning with `cell`. bytes_of
   // spreads the lowest four bits of a number over the four bytes of a word.
   __device__ void write_boards(int8_t* boards) const {
-    int cells = job.task.rules.width * job.task.rules.height;  // of one board
-    int bytes = count * cells;                                 // of the boards of this block
-    int8_t* out = boards + first_environment * cells;
-    for (int byte = 4 * thread; byte < bytes; byte += 4 * STEP_THREADS) {
-      int environment = byte / cells;
-      int cell = byte - environment * cells;
-      int cells_left = cells - cell;
+    int board_cells = job.task.rules.width * job.task.rules.height;
+    int block_bytes = count * board_cells;  // of the boards of this block
+    int8_t* out = boards + first_environment * board_cells;
+    for (int byte = 4 * thread; byte < block_bytes; byte += 4 * STEP_THREADS) {
+      int environment = byte / board_cells;
+      int cell = byte - environment * board_cells;
+      int cells_left = board_cells - cell;
       uint32_t bits = bits_from(environment, cell);
       if (cells_left < 4 && environment + 1 < count) {
         // The four bytes reach into the next environment's board.
         uint32_t bits_of_board = bits & ((1u << cells_left) - 1);
         bits = bits_of_board | bits_from(environment + 1, 0) << cells_left;
       }
-      if (bytes - byte >= 4) {
+      if (block_bytes - byte >= 4) {
         *reinterpret_cast<uint32_t*>(out + byte) = bytes_of(bits);
       } else {
-        for (int i = 0; i < bytes - byte; ++i) out[byte + i] = int8_t(bits >> i & 1u);
+        for (int i = 0; i < block_bytes - byte; ++i) out[byte + i] = int8_t(bits >> i & 1u);
       }
     }
   }

@@ -335,7 +335,7 @@ struct Survive {
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint32_t before = read(marks + board);
-    if (before == 0) return;  // no piece is left that could be removed
+    if (before == 0) return;  // the mark cannot lose any more pieces
     uint64_t heights = heights_of(problem, board);
     uint32_t safe = 0, safe_in_mirror = 0;
     for (int piece = 0; piece < PIECES; ++piece) {
