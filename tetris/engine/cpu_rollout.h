@@ -189,6 +189,7 @@ class StreamRollout {
     return false;  // A user's own feature may look at any row.
 #endif
     if constexpr (LOOKAHEAD != Lookahead::none) return false;
+    // Measure the stack.
     uint32_t rows_with_cells = 0;
     uint32_t below_lowest_top = ~0u;  // the rows below the top of the lowest column
     for (int c = 0; c < rules_.width; ++c) {
@@ -199,7 +200,7 @@ class StreamRollout {
     int stack = 32 - lowest_bit(rows_with_cells);  // the height of the highest column
     int removed = stack - MOST_ROWS;
     if (removed < 0) return false;
-    // Make `upper`, the board without the buried rows.
+    // Make `upper`, the board without its buried rows, on which `removed` rows are missing.
     StoredBoard upper{};
     for (int c = 0; c < rules_.width; ++c) {
       uint32_t column = board.columns[c];
@@ -213,9 +214,9 @@ class StreamRollout {
       upper.columns[c] = (column << removed & ~FLOOR) | floor_cell;
     }
 
+    // Play on `upper`. If a column becomes lower than the lowest one is now, the buried rows
+    // may come within reach, so `play` stops.
     int64_t games_before = totals.games;
-    // If a column became lower than the lowest one is now, the buried rows could come within
-    // reach. `play` stops then.
     int least_height = popcount(below_lowest_top) - removed;
     get(low_[removed], removed)
         .play(
