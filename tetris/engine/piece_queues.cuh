@@ -178,9 +178,8 @@ struct alignas(16) PieceQueues {
       uint32_t length = has_queue ? atomicAdd(&tail[lane], 0) - first : 0;
       uint32_t length_and_queue = greatest_of_warp(has_queue ? length << 3 | lane : 0);
       int piece = int(length_and_queue & 7);
-      uint32_t greatest_length = length_and_queue >> 3;
       uint32_t wanted = (group.size - filled) * batch_capacity;
-      int count = int(min(greatest_length, wanted));
+      int count = int(min(length_and_queue >> 3, wanted));
       bool all_are_empty = count == 0;
       if (all_are_empty) {
         // Stop if some warps have got a batch or if all streams are finished. Otherwise wait
