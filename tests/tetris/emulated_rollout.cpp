@@ -47,7 +47,7 @@ struct Emulated {
   }
   template <class List>
   static void play_pool(const RolloutArguments& all) {
-    std::vector<GameState> states(all.total);
+    std::vector<StreamState> states(all.total);
     const auto [warps, groups] =
         block_warps<List>(static_cast<int>(launched_warps), all.total / launched_blocks);
     const PoolJob job{all, states.data(), warp_bytes<List>(), groups, 256};

@@ -1,4 +1,4 @@
-// The rollout operator on all devices: its schema, and its arguments, checked.
+// The rollout operator on all devices: its schema, and the checks of its arguments.
 #pragma once
 
 #include <optional>
@@ -14,19 +14,28 @@ namespace tetris {
   "Tensor? known_in, int height, int rule, int pieces, int piece_count, bool bag, int seed, "  \
   "int first_stream, bool share_streams, int start, int decisions, int last_game) -> ()"
 
-// Checks the tensors of a rollout, a batch of Tetris games, and lets `Device::play<List>` play
-// them. Every candidate (agent) plays `streams` games on boards of `width` columns.
+// The rollout operator: checks its arguments, packs them into RolloutArguments, and passes
+// these to `Device::play<List>`, which plays the games. `List` is the list of features.
 //
-//     boards   (population, streams, width) int32: the columns, row r in bit r; updated
-//     weights  (population, List::WEIGHTS_PER_CANDIDATE) int32
+// A stream is a sequence of games on one board: when a game ends, the next one begins. Each of
+// `population` candidates (agents) plays `streams` streams, on boards of `width` columns. The
+// rollout makes decisions `start` to `start + decisions - 1` of every stream, or fewer if
+// `last_game` games of the stream have ended.
+//
+//     weights   (population, List::WEIGHTS_PER_CANDIDATE) int32: the weights of the features
+//     boards    (population, streams, width) int32, read and written: the columns of the
+//               boards; bit r of a column is row r
 //     lines, games, made
-//              (population, streams) int64: removed rows, ended games and
-//              decisions, which are added to
-//     known_in (population, streams) int64, or none: the stream whose piece falls first
-//
-// Every game makes the decisions `start` to `start + decisions - 1`, or fewer if its stream has
-// reached `last_game` ended games. `rule` is 0, 1 or 2, an index of the rules by which a game
-// ends. `pieces`, `piece_count` and `bag` say how pieces are drawn.
+//               (population, streams) int64: the removed rows, the ended games and the
+//               decisions made. The rollout adds to them.
+//     known_in  (population, streams) int64, or none: the index of the candidate's stream that
+//               provides the first piece of this stream; none means the stream itself
+//     rule      how a game ends: an index of RULES in tetris/game/rules.py, from 0 to 2
+//     pieces, piece_count, bag
+//               how pieces are drawn, see PieceSource
+//     seed, first_stream, share_streams
+//               the random numbers: stream i gets the pieces of stream first_stream + i of
+//               `seed`. If share_streams is true, all candidates get the same pieces.
 template <class List, class Device>
 void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made,
     std::optional<Tensor> known_in, int64_t height, int64_t rule, int64_t pieces,
@@ -36,7 +45,7 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
   int64_t population = boards.size(0);
   int64_t streams = boards.size(1);
   int64_t width = boards.size(2);
-  int64_t total = population * streams;  // games
+  int64_t total = population * streams;
   int64_t all_weights = population * List::WEIGHTS_PER_CANDIDATE;
   check_tensor(boards, ScalarType::Int, boards.numel(), boards, "boards");
   check_tensor(weights, ScalarType::Int, all_weights, boards, "weights, and tables of them,");
@@ -51,10 +60,11 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
       "expected a rule from 0 to 2, no negative decisions and start, and last_game from 1");
   if (decisions == 0 || total == 0) return;
 
-  const int64_t* known = known_in.has_value() ? known_in->const_data_ptr<int64_t>() : nullptr;
+  const int64_t* known_in_data =
+      known_in.has_value() ? known_in->const_data_ptr<int64_t>() : nullptr;
   RolloutArguments arguments{
       /*rules=*/GameRules::of(int(width), int(height), rule),
-      /*pieces=*/{PieceSource::of(pieces, piece_count, bag), uint64_t(seed), 0},
+      /*pieces=*/{PieceSource::of(pieces, piece_count, bag), uint64_t(seed), /*stream=*/0},
       /*weights=*/weights.const_data_ptr<int32_t>(),
       /*boards=*/mutable_words_of(boards),
       /*lines=*/lines.mutable_data_ptr<int64_t>(),
@@ -67,7 +77,7 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
       /*decisions=*/decisions,
       /*last_game=*/last_game,
       /*share_streams=*/share_streams,
-      /*known_in=*/known,
+      /*known_in=*/known_in_data,
   };
   Device::template play<List>(arguments, boards);
 }

@@ -1,8 +1,8 @@
 // The board as columns, and a piece dropped on it.
 //
 // A column is an unsigned word: row r is bit L::TOP - r, so that the floor is the most
-// significant bit. `Slots` of a row of columns are drawn in lanes_scalar.h: side wall, the
-// board's columns, side wall.
+// significant bit. An array of columns has slots, which lanes_scalar.h shows: a side wall, the
+// board's columns, a side wall.
 #pragma once
 
 #include "lanes_scalar.h"
@@ -10,13 +10,13 @@
 
 namespace tetris {
 
-constexpr int MOST_SLOTS = 16;  // the slots of a row of columns, in any lanes
+constexpr int MOST_SLOTS = 16;  // the most slots of an array of columns, in any lanes
 
-// The rules of a game, without its pieces.
+// The rules of a game, except for its pieces.
 struct GameRules {
   int width, height;
   bool clear_on_overflow;
-  bool original = false;  // after a landing the next piece has to appear
+  bool original = false;  // a game ends if its next piece cannot appear after a landing
 
   // `rule` is the index of the rule in RULES of tetris/game/rules.py.
   static GameRules of(int width, int height, int64_t rule) {
@@ -38,22 +38,24 @@ struct Geometry : GameRules {
       outside_heights;  // WALL_HEIGHT outside the board, where no piece fits; else 0
   Word rows_above_top;
 
-  // Makes the masks of a board of the rules' width and height.
+  // Makes the masks of a board that is `width` columns wide and `height` rows high.
   //
-  // A row of columns is an array of slots, one word per column, in the order: an unused slot,
-  // the left wall, the columns of the board, the right wall, unused slots. Slot FIRST_COLUMN is
-  // column 0, so the walls are columns -1 and `width`. A mask is all ones in the slots of
-  // certain columns:
+  // Columns are stored in an array of slots, one word per column: an unused slot, the left
+  // wall, the columns of the board, the right wall, and unused slots. Slot FIRST_COLUMN is
+  // column 0, so the walls count as columns -1 and `width`. A mask is an array that is all ones
+  // in the slots of certain columns, and 0 in the others:
   //
   //     inside           the columns of the board
   //     pairs            the columns that have a column of the board to their right
-  //     edges            as `pairs`, but also the last column and the left wall
+  //     edges            the same columns, and also the last column and the left wall
   //     walls            the two side walls
-  //     outside_heights  not a mask: a height that no board reaches outside the board, 0 inside
-  //     rows_above_top   not in slots: in one column the bits of the rows above the board
   //
-  // In a column, row r is bit L::TOP - r. The arrays have MOST_SLOTS words, and L::load reads
-  // as many as the lanes need.
+  // outside_heights is no mask, but an array of heights: 0 in the columns of the board, and
+  // WALL_HEIGHT, which is higher than any board, in all other slots. rows_above_top is one
+  // word: the bits of the rows above the board.
+  //
+  // Row r of a column is bit L::TOP - r. L::load packs an array of slots into the type of the
+  // lanes; it reads only as many of the MOST_SLOTS words as the lanes have.
   TETRIS_FUNCTION explicit Geometry(const GameRules& rules) : GameRules(rules) {
     Word inside_slots[MOST_SLOTS] = {}, pair_slots[MOST_SLOTS] = {};
     Word edge_slots[MOST_SLOTS] = {}, wall_slots[MOST_SLOTS] = {};
@@ -73,14 +75,14 @@ struct Geometry : GameRules {
     edges = L::load(edge_slots);
     walls = L::load(wall_slots);
     outside_heights = L::as_ints(L::load(outside_slots));
-    // The rows from `height` on are bit L::TOP - height and all lower bits.
+    // The rows from `height` up are bit L::TOP - height and all lower bits.
     rows_above_top = height > L::TOP ? Word(0) : Word((Word(2) << (L::TOP - height)) - 1);
   }
 };
 
-// Returns the columns of a board in lanes L, with side walls. `column(c)` returns column c as
-// 32 bits, with row r in bit 31 - r. In lanes L row r is in bit L::TOP - r, so that a column is
-// shifted by the difference; rows that lanes of 16 bits cannot hold are dropped.
+// Returns the columns of a board in lanes L, with side walls. The function `column(c)` returns
+// column c as 32 bits, where row r is bit 31 - r. In lanes L row r is bit L::TOP - r, so a
+// column is shifted by the difference. Lanes of 16 bits lose the rows that they cannot hold.
 template <class L, class Column>
 TETRIS_FUNCTION auto add_walls(const Geometry<L>& geometry, const Column& column) {
   constexpr int DROPPED_ROWS = 31 - L::TOP;
@@ -91,7 +93,7 @@ TETRIS_FUNCTION auto add_walls(const Geometry<L>& geometry, const Column& column
   return L::load(slots) | geometry.walls;
 }
 
-// A board, and what the features know of the landing that led to it.
+// A board, and the facts about the last landing that features use.
 template <class L>
 struct Board {
   const Geometry<L>& geometry;
@@ -114,8 +116,8 @@ struct Board {
   TETRIS_FUNCTION auto holes() const { return filled ^ cells; }
 };
 
-// Returns columns of a board in a form that is indexed cheaply while placements are scored; T
-// holds their numbers.
+// Returns columns in a form that can be indexed cheaply while placements are scored. T is a
+// type that can hold their numbers.
 template <class T, class L, class Columns>
 TETRIS_FUNCTION auto cache(const Board<L>& board, const Columns& columns) {
   return board.column_cache.template cache<T>(columns);
@@ -127,8 +129,8 @@ struct Ground {
   using Columns = typename L::template Cached<typename L::Word, typename L::ColumnBits>;
   Columns cells;
   typename L::template Cached<uint8_t, typename L::ColumnInts> heights;
-  Columns gaps_up_to;  // for each slot the rows with an empty cell in a column up to it
-  Columns gaps_from;   // for each slot the rows with an empty cell in a column from it on
+  Columns gaps_up_to;  // slot i: the rows with an empty cell in a column of slots 0 to i
+  Columns gaps_from;   // slot i: the rows with an empty cell in a column from slot i on
 
   TETRIS_FUNCTION explicit Ground(const Board<L>& board)
       : Ground(board, L::without(board.geometry.inside, board.cells)) {}
@@ -149,11 +151,13 @@ TETRIS_FUNCTION auto full_rows(
   return typename L::Word(~L::or_columns(empty));
 }
 
-// Returns the columns of a board without full rows. `full` is the set of these rows, one bit
-// per row, in which every column has a cell.
+// Removes full rows from a board, and returns its new columns. The cells above a removed row
+// move down by one row. `full` is the set of full rows, one bit per row.
 //
-// In a column the topmost row is the lowest bit, so moving rows down is a shift to the left.
-// The rows are removed one by one, topmost first, and all columns at once.
+// `cells` holds one word per column, with one bit per row. Higher rows are lower bits, so
+// doubling a number moves its cells down by one row. The loop removes one row at a time from
+// all columns, beginning with the topmost full row. L::bits_everywhere(w) is the word w in
+// every column.
 template <class L>
 TETRIS_FUNCTION auto remove_rows(
     const Geometry<L>& geometry, typename L::ColumnBits cells, typename L::Word full) {
@@ -161,13 +165,14 @@ TETRIS_FUNCTION auto remove_rows(
   while (full != 0) {
     Word row = Word(full & (~full + 1));  // the topmost full row, which is the lowest bit set
     Word rows_above = Word(row - 1);
-    // A column is the number below + row + above. Moving the rows above down by one row doubles
-    // them, so the new column is below + 2 * above = (cells - row) + above.
+    // As a number, a column is the sum below + row + above. The new column is below + 2 *
+    // above, because the cells above move down, and this is (column - row) + above.
     auto without_row = cells - L::bits_everywhere(row);
     auto above = cells & L::bits_everywhere(rows_above);
     cells = without_row + above;
     full = Word(full & (full - 1));
   }
+  // The side walls have lost rows, too. They are restored.
   return (cells & geometry.inside) | geometry.walls;
 }
 
@@ -183,10 +188,17 @@ struct Landing {
   // Drops a piece straight down on a board and removes full rows. `placement` is a number that
   // encodes the piece's orientation and the column of its left edge.
   //
-  // Sets `cells` (the new columns), `row` (where the piece's bottom comes to rest), `lines`,
-  // `eroded_cells` and `over`. If the piece reaches above the top of the board, the game is
-  // over and `cells` stay as they were. Under the rule clear_on_overflow full rows are removed
-  // first, and the game is over only if cells are left above the top.
+  // Sets the fields of the result:
+  //
+  //     cells         the columns of the board after the removal, with the side walls
+  //     row           the row in which the bottom of the piece comes to rest
+  //     lines         the number of removed rows
+  //     eroded_cells  `lines` times the number of the piece's cells in the removed rows
+  //     over          whether the game has ended
+  //
+  // If the piece reaches above the top of the board, the game ends, and `cells` is the board
+  // without the piece. The rule clear_on_overflow is different: full rows are removed first,
+  // and the game ends only if a cell is left above the top.
   TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int placement)
       : cells(board.cells) {
     const Geometry<L>& geometry = board.geometry;
@@ -197,7 +209,7 @@ struct Landing {
     over = overflows;
     if (overflows && !geometry.clear_on_overflow) return;
 
-    auto dropped = L::piece_columns(piece, orientation, column, row);
+    auto dropped = L::piece_columns(piece, orientation, column, row);  // the piece's cells
     cells = cells | dropped;
     const typename L::Word full = full_rows(geometry, cells);  // one bit per row
     if (full != 0) {
@@ -214,31 +226,32 @@ struct Landing {
   }
 };
 
-// Returns whether a piece can appear inside the board, as `appears` of tetris/game/decisions.py
-// does: in the middle of the top rows, in its first orientation, all cells that it takes must
-// be empty.
+// Returns whether a piece can appear on the board, like `appears` of tetris/game/decisions.py.
+// A piece appears in the middle of the top rows, in its first orientation. All cells that it
+// takes must be empty.
 template <class L>
 TETRIS_FUNCTION bool appears(
     const Geometry<L>& geometry, const typename L::ColumnBits& cells, int piece) {
   const Shape& shape = shape_of(piece, 0);
   int row = geometry.height - shape.height;
-  if (row > L::TOP) return true;  // above all cells that these lanes hold
+  if (row > L::TOP) return true;  // these rows are above all cells that the lanes hold
   int column = (geometry.width - shape.width) / 2;
   return !L::any(cells & L::piece_columns(piece, 0, column, row));
 }
 
-// Returns whether a game ends because its next piece cannot appear. Only the rule `original`
-// ends a game so.
+// Returns whether a game ends because its next piece cannot appear. This happens only under the
+// rule `original`.
 template <class L>
 TETRIS_FUNCTION bool next_piece_ends_game(
     const Geometry<L>& geometry, const typename L::ColumnBits& cells, int next) {
   return geometry.original && !appears(geometry, cells, next);
 }
 
-// A piece of WIDTH columns dropped on the board, one placement a lane. No row is removed.
+// A piece of WIDTH columns at rest on the board, before full rows are removed. Every lane holds
+// one placement.
 //
-// Column k of a placement is the board column k columns right of the piece's left edge. k from
-// 0 to WIDTH - 1 are the columns under the piece, -1 and WIDTH those beside it.
+// Offset k means the board column that is k columns right of the piece's left edge. Offsets 0
+// to WIDTH - 1 are the columns under the piece, and offsets -1 and WIDTH the columns beside it.
 template <class L, int WIDTH>
 struct Drop {
   using Bits = typename L::Bits;
@@ -250,13 +263,14 @@ struct Drop {
   Ints row;               // the row of the piece's bottom
   typename L::Unit unit;  // moves the patterns of the shape to this row
 
-  // Computes where the piece comes to rest: on the column that supports it highest.
+  // Computes the row in which the piece comes to rest: the highest row in which one of the
+  // columns below supports it.
   TETRIS_FUNCTION Drop(const Ground<L>& board_ground, const ShapeLanes<L, WIDTH>& shapes)
       : ground(board_ground), shape(shapes) {
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
       support[k] = height_before(k) - L::ints(shape.bottom[k]);
     }
-    // A piece has a cell in its lowest row, so that the row is never negative.
+    // A piece has a cell in its lowest row, so the row is never negative.
     row = support[0];
     TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) row = L::maximum(row, support[k]);
     unit = L::row_unit(row);
@@ -274,15 +288,16 @@ struct Drop {
     return k >= 0 && k < WIDTH ? cells_before(k) | piece_rows(shape.piece[k]) : cells_before(k);
   }
   TETRIS_FUNCTION Ints height_before(int k) const { return at_offset(ground.heights, k); }
-  // A pattern of the shape, moved to the row in which the piece rests.
+  // Returns a pattern of the shape, moved to the row in which the piece rests.
   TETRIS_FUNCTION Bits piece_rows(const typename L::Constant& pattern) const {
     return L::rows(pattern, unit);
   }
   // The number of empty cells between column k and the piece, and whether there are any.
   TETRIS_FUNCTION Ints gap(int k) const { return row - support[k]; }
   TETRIS_FUNCTION auto covers_gap(int k) const { return L::exceeds(row, support[k]); }
-  // Returns the rows that the piece completes. In such a row all columns of the piece are
-  // filled after the drop, and there is no gap in the columns left of the piece or right of it.
+  // Returns the rows that the piece completes, one bit per row. In such a row all columns under
+  // the piece are filled after the drop, and the columns left of the piece and right of it have
+  // no gap.
   TETRIS_FUNCTION Bits completed() const {
     Bits gaps_left = at_offset(ground.gaps_up_to, -1);
     Bits gaps_right = at_offset(ground.gaps_from, WIDTH);
@@ -290,20 +305,21 @@ struct Drop {
     TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) full = full & cells_after(k);
     return L::without(full, gaps_left | gaps_right);
   }
-  // The steps at the left and the right side of the piece, plus STEP.
+  // The steps of the surface onto the piece, at its left side, and off it, at its right side.
+  // STEP is added to both, so that they can index a table.
   TETRIS_FUNCTION Ints first_step() const {
     return row + L::ints(shape.first_step) - height_before(-1);
   }
   TETRIS_FUNCTION Ints last_step() const {
     return height_before(WIDTH) - (row + L::ints(shape.last_step));
   }
-  // The step from column k to the next one before the drop, plus STEP.
+  // The step from the column at offset k to the next one before the drop, plus STEP.
   TETRIS_FUNCTION Ints step_before(int k) const {
     return height_before(k + 1) - height_before(k) + L::ints(STEP);
   }
-  // Returns the height of column `board_column` of the board after the drop. If the piece
-  // covers the column with its column k, that is the top of the piece there; else the height
-  // before.
+  // Returns the height of column `board_column` of the board after the drop. If column k of the
+  // piece lies over it, this is the top of the piece's column k. Otherwise the height does not
+  // change.
   TETRIS_FUNCTION Ints column_height(int board_column) const {
     int before = ground.heights[FIRST_COLUMN + board_column];
     Ints result = L::ints(before);

@@ -1,7 +1,7 @@
-// The engine of a web page: decisions, landings and features of one board at a time.
-// scripts/pages/wasm.py compiles it to WebAssembly; TETRIS_FEATURES is the list of all feature
-// structs. tetris/view/play_page.js writes weights and a board to the addresses that
-// `weights_at` and `board_at` return, and calls `prepare` once the weights are written.
+// The engine of a web page: it computes decisions, landings and features for one board at a
+// time. scripts/pages/wasm.py compiles it to WebAssembly; TETRIS_FEATURES is the list of all
+// feature structs. tetris/view/play_page.js writes the weights and a board to the addresses
+// that `weights_at` and `board_at` return. It calls `prepare` after it has written the weights.
 
 #include <new>
 
@@ -34,7 +34,7 @@ Board<L> board() {
       add_walls(engine->geometry, [](int c) { return reversed_bits(columns[c]); })};
 }
 
-// These are not inlined, so that the library has them once.
+// These functions are not inlined, so that the library contains their code only once.
 TETRIS_OUTLINE Choice best(const Board<L>& board, int piece) {
   return engine->chooser.choose(board, piece);
 }
@@ -45,10 +45,10 @@ TETRIS_OUTLINE int value(const Board<L>& after) {
   return List::value(weights, after, Nothing());
 }
 
-// Completes the numerators of a pair of placements. On entry they are those of the board after
-// both placements, and of the second placement. Features that describe a placement, not a
-// board, count for both; this adds those of the first placement. `after_first` is the board
-// after it.
+// Adds the features of the first placement to the numerators of a pair of placements. A feature
+// that describes a placement, not a board, counts for both placements of a pair, but
+// `numerators` includes only the second placement so far. `after_first` is the board after the
+// first placement.
 template <class... Features>
 void add_first_placement(FeatureList<Features...>, const Board<L>& after_first) {
   int i = 0;
@@ -61,8 +61,8 @@ TETRIS_EXPORT(weights_at) int32_t* weights_at() { return weights; }
 TETRIS_EXPORT(board_at) uint32_t* board_at() { return columns; }
 TETRIS_EXPORT(numerators_at) int* numerators_at() { return numerators; }
 
-// Makes the engine. `rule` is that of GameRules::of, `packed`, `count` and `bag` are those of
-// PieceSource, and `low` and `high` are the halves of the seed.
+// Makes the engine. `rule` is the argument of GameRules::of. `packed`, `count` and `bag`
+// describe a PieceSource. `low` and `high` are the lower and the upper 32 bits of the seed.
 TETRIS_EXPORT(prepare)
 void prepare(int width, int height, int rule, uint32_t packed, int count, int bag, uint32_t low,
     uint32_t high) {
@@ -75,9 +75,13 @@ TETRIS_EXPORT(piece_at) int piece_at(double t) { return pieces.piece(uint64_t(t)
 
 // Returns the number of the placement that the agent chooses for `piece` on the page's board.
 //
-// `lookahead` is a value of the enum Lookahead: with `none` only the piece itself is
-// considered, with `preview` also the next piece, `next`, and otherwise (expectimax) all pieces
-// that may come next. `best(board, piece)` returns the best placement of one piece on a board.
+// `lookahead` is a value of the enum Lookahead, which says what a decision considers:
+//
+//     none        only the piece itself
+//     preview     also the next piece, `next`
+//     expectimax  also all pieces that may come next
+//
+// best(board, piece) returns the best placement of one piece on a board.
 TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
   Board<L> now = board();
   if (lookahead == int(Lookahead::preview)) {
@@ -88,8 +92,9 @@ TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
   auto score_alone = [&](int placement) {
     return engine->chooser.score_after_state(now, piece, placement);
   };
-  // choose_by_prospects lets a search prepare data for all next pieces. Here a search is only
-  // the address of the board, and `best` prepares the data for every piece.
+  // choose_by_prospects calls make_search once per board, so that a search can prepare data for
+  // all next pieces. Here a search is only the address of the board, and `best` prepares the
+  // data again for every piece, which keeps the library small.
   auto make_search = [](const Board<L>& after) { return &after; };
   auto choose_next = [](const Board<L>* after, int next_piece) {
     return best(*after, next_piece);
@@ -99,9 +104,12 @@ TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
       .placement_to_play();
 }
 
-// Places a piece on the page's board; `next` is the piece after it. Returns three numbers in
-// one: the row of the piece's bottom in bits 0 to 7, the number of rows that it completes in
-// bits 8 to 15, and in bit 16 whether the game is over. If it is over, the board becomes empty.
+// Places a piece on the page's board; `next` is the piece after it. If this ends the game, the
+// board becomes empty. Returns three facts in one number:
+//
+//     bits 0 to 7   the row in which the bottom of the piece comes to rest
+//     bits 8 to 15  the number of rows that the piece completes
+//     bit 16        whether the game is over
 TETRIS_EXPORT(land) int land(int piece, int placement, int next) {
   const Geometry<L>& geometry = engine->geometry;
   Landing<L> landing = landed(board(), piece, placement);
@@ -115,12 +123,13 @@ TETRIS_EXPORT(land) int land(int piece, int placement, int next) {
   return landing.row | landing.lines << 8 | (over ? 1 << 16 : 0);
 }
 
-// Returns the score of a placement of `piece` on the page's board, or NEVER if it ends the
-// game, and writes the numerators of its features to `numerators`. A feature's value is its
-// numerator divided by a constant.
+// Returns the score of a placement of `piece` on the page's board, or NEVER, which is lower
+// than every score, if the placement ends the game. Writes the values of its features to
+// `numerators`. They are integers: the value of a feature times a constant of the feature.
 //
 // `next` is the next piece, or negative if it is not known. If it is known, the score and the
-// numerators are those of the best pair of placements that begins with this one.
+// numerators belong to a pair of placements: this one, and the best placement of `next` after
+// it.
 TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
   bool has_next = next >= 0;
   Board<L> now = board();
@@ -133,12 +142,13 @@ TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
     return value(after);
   }
   Choice second = best(after, next);
-  if (second.placement == Choice::NONE) return NEVER;
+  bool ends_with_every_placement = second.placement == Choice::NONE;
+  if (ends_with_every_placement) return NEVER;
   Landing<L> second_landing = landed(after, next, second.placement);
   AfterState<L> after_second(after, second_landing, next, second.placement);
   List::numerators(after_second, numerators);
-  // Features that describe a placement, not a board, count for both placements. So far the
-  // numerators and second.score include only the second placement.
+  // Features that describe a placement, not a board, count for both placements. The numerators
+  // and second.score include only the second placement so far.
   add_first_placement(List(), after);
   return second.score + List::placement_value(weights, after);
 }

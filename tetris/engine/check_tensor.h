@@ -1,4 +1,4 @@
-// The check of a tensor that all operators share.
+// The checks of tensors that all operators share.
 #pragma once
 
 #include <torch/csrc/stable/tensor.h>
@@ -11,8 +11,8 @@ namespace tetris {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
-// Raises unless a tensor is of a type, has so many numbers side by side, and is on the device
-// of `like`.
+// Raises an error unless a tensor has this type and this number of elements, is contiguous, and
+// is on the device of `like`.
 inline void check_tensor(const Tensor& tensor, ScalarType type, int64_t numbers,
     const Tensor& like, const char* name) {
   bool is_same_device = tensor.is_cuda() == like.is_cuda() &&
@@ -23,14 +23,14 @@ inline void check_tensor(const Tensor& tensor, ScalarType type, int64_t numbers,
       " of the documented type and shape, contiguous and on the device of the others");
 }
 
-// Raises unless the engines hold boards of a size.
+// Raises an error unless the engines can play on boards of this size.
 inline void check_board(int64_t width, int64_t height) {
   STD_TORCH_CHECK(width >= 4 && width <= MAX_WIDTH && height >= 4 && height <= MAX_HEIGHT,
       "expected a board of 4..10 x 4..24, got ", width, " x ", height);
 }
 
-// Return the numbers of an int32 tensor as unsigned words, which PyTorch has not on all
-// devices.
+// Return the numbers of an int32 tensor as unsigned words. PyTorch does not support tensors of
+// unsigned words on all devices.
 inline const uint32_t* words_of(const Tensor& tensor) {
   return reinterpret_cast<const uint32_t*>(tensor.const_data_ptr<int32_t>());
 }

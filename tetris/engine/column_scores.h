@@ -1,8 +1,8 @@
-// Features that belong to one column each, its height or the size of its step to the next one,
-// scored together.
+// The features that belong to a single column: its height, or the size of the step to the next
+// column. They are scored together.
 //
-// Their sum after a drop is that of the board before it, plus what changes in the columns that
-// the drop touches. Scores are integers, which may be added in any order.
+// Their sum after a drop is the sum before it, plus the changes in the columns that the drop
+// touches. Scores are integers, so they may be added in any order.
 #pragma once
 
 #include "board.h"
@@ -12,7 +12,7 @@ namespace tetris {
 // The weights of each column's height, and of the size of the step to the column right of it.
 template <class L>
 struct ColumnWeights {
-  typename L::ColumnInts height, step;  // a step to a wall has the weight 0
+  typename L::ColumnInts height, step;  // the weight of a step to a side wall is 0
 
   TETRIS_FUNCTION ColumnWeights(
       const int32_t (&heights)[MAX_WIDTH], const int32_t (&steps)[MAX_WIDTH])
@@ -47,30 +47,34 @@ struct ColumnScores {
         L::sum_of_products(weights.height, board.heights, weights.step, sizes_of(board)));
   }
 
-  // Returns `sums` plus, for every placement, the weighted sum of column heights and step sizes
-  // after the drop.
+  // Returns `sums` plus the weighted sum of column heights and step sizes after the drop, for
+  // every placement. `drop` is a piece of WIDTH columns at rest, which completes no row. Ints
+  // and Scores hold one number per placement.
   //
-  // A step is the absolute difference between the heights of a column and the next one.
-  // `before` is the weighted sum of the board before the drop, and a drop changes only the
-  // heights of the columns under the piece and the steps from the column left of it (offset -1)
-  // to its last column (WIDTH - 1). For these, weight times growth is added. `drop` is a piece
-  // of WIDTH columns at rest that completes no row; at_offset(x, k) reads x at the column k
-  // columns right of the piece's left edge. add_products(sum, {a, b}, x, y) returns sum + a x +
-  // b y, and L::weights makes the pair {a, b}.
+  // A step leads from a column to the next one, and its size is the absolute difference between
+  // their heights. `before` is the weighted sum over the board before the drop. A drop changes
+  // the heights of the columns under the piece, at offsets 0 to WIDTH - 1 from its left edge,
+  // and the steps from the columns at offsets -1 to WIDTH - 1. For each of these, the weight
+  // times the growth is added.
+  //
+  //     drop.at_offset(x, k)                the value of x in the column at offset k
+  //     L::weights(a, b)                    a pair of weights
+  //     L::add_products(sum, pair, x, y)    sum + a * x + b * y
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
     sums = sums + before;
-    // Left of the piece only the step changes, not the height.
+    // In the column left of the piece only the step changes, not the height.
     Ints left_growth = size(drop.first_step()) - drop.at_offset(step_sizes, -1);
     auto left_weights = L::weights(drop.at_offset(step_weights, -1), L::ints(0));
     sums = L::add_products(sums, left_weights, left_growth, L::ints(0));
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-      // A step inside the piece follows from its shape, and the last one from where it rests.
+      // The size of a step inside the piece depends only on its shape. The last step leads off
+      // the piece, and depends on the row in which the piece rests.
       bool is_inside_piece = k + 1 < WIDTH;
       Ints new_size =
           is_inside_piece ? L::ints(drop.shape.inner_sizes[k]) : size(drop.last_step());
       Ints step_growth = new_size - drop.at_offset(step_sizes, k);
-      // A column grows by the piece's cells and by the empty cells that they cover.
+      // A column grows by the piece's cells and by the empty cells below them.
       Ints height_growth = drop.gap(k) + L::ints(drop.shape.cells[k]);
       auto weights =
           L::weights(drop.at_offset(height_weights, k), drop.at_offset(step_weights, k));

@@ -1,5 +1,5 @@
-// A stream of games on the CPU: decision after decision, until as many decisions or games as
-// asked for.
+// A stream of games on the CPU. A stream is a sequence of games on one board: when a game ends,
+// the next one begins.
 #pragma once
 
 #include <optional>
@@ -9,6 +9,7 @@
 
 namespace tetris {
 
+// The numbers of removed lines and of ended games.
 struct Totals {
   int64_t lines = 0, games = 0;
 };
@@ -22,12 +23,12 @@ struct Goal {
   }
 };
 
-// A board of ScalarLanes' columns, without side walls: row r of a column is bit 31 - r.
+// The columns of a board, without side walls: row r of a column is bit 31 - r.
 struct StoredBoard {
   uint32_t columns[MAX_WIDTH];
 };
 
-// A game that restarts when it ends, played in lanes L.
+// Plays a stream of games in lanes L.
 template <class L, class List, Lookahead LOOKAHEAD>
 class LaneRollout {
  public:
@@ -37,20 +38,24 @@ class LaneRollout {
       : geometry_(rules), chooser_(geometry_, weights) {}
   LaneRollout(const LaneRollout&) = delete;  // The chooser refers to the geometry.
 
-  // Plays on the board `stored`, piece after piece, until the goal is reached or the stack
-  // leaves the range of heights that these lanes are meant for. Adds removed lines and ended
-  // games to `totals`.
+  // Plays on the board `stored`, decision after decision, until the goal is reached or the
+  // board no longer suits these lanes. Adds the removed lines and the ended games to `totals`.
+  // When a game ends, the next one begins on the empty board.
   //
-  // A lane type L is fast and holds only low stacks, or holds every stack. `limit` is the
-  // height up to which a stack is low. If `plays_high_stacks` is true, these lanes play while
-  // some column is higher than `limit`. If it is false, they play while no column is higher
-  // than `limit` and none is lower than `least_height`.
+  // A stack is low if no column is higher than `limit`. Fast lanes can play only low stacks,
+  // and slow lanes play the high ones:
   //
-  // In `cells` a column is a word in which row r is bit TOP - r: the floor is the most
-  // significant bit, and higher rows are lower bits.
+  //     plays_high_stacks = true     plays while the stack is high
+  //     plays_high_stacks = false    plays while the stack is low and every column is at least
+  //                                  `least_height` rows high
+  //
+  // In `cells` a column is a word in which row r is bit L::TOP - r, so the floor is the most
+  // significant bit. ROWS = L::TOP + 1 is the number of rows of a column.
   TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal,
       int limit, bool plays_high_stacks, Totals& totals, int least_height = 0) const {
+    // In a column, the rows from `limit` up are the lowest ROWS - limit bits.
     Word rows_above_limit = limit >= ROWS ? Word(0) : Word((Word(1) << (ROWS - limit)) - 1);
+    // The row that every column has to reach, row least_height - 1, is one bit.
     Word least_row = least_height == 0 ? Word(0) : Word(Word(1) << (ROWS - least_height));
     auto cells_above_limit = L::bits_everywhere(rows_above_limit) & geometry_.inside;
     auto cells_of_least_row = L::bits_everywhere(least_row) & geometry_.inside;
@@ -58,11 +63,11 @@ class LaneRollout {
     while (!goal.reached(pieces, totals)) {
       bool is_high = L::any(cells & cells_above_limit);
       if (is_high != plays_high_stacks) break;
-      // Row least_height - 1 has to be below the top of every column.
-      auto filled = cells | -cells;  // all rows from a column's topmost cell down
+      auto filled = cells | -cells;  // each column from its topmost cell down to the floor
       bool is_too_low = L::any(L::without(cells_of_least_row, filled));
       if (is_too_low) break;
 
+      // After next(), pieces.known is the piece after `piece`.
       int piece = pieces.next();
       if constexpr (LOOKAHEAD == Lookahead::preview) {
         cells = decide(cells, totals, piece, pieces.known);
@@ -80,9 +85,10 @@ class LaneRollout {
   }
 
  private:
-  // Makes one decision for `piece`, adds what it brings to `totals`, and returns the new
-  // columns, which are empty if the game has ended. `next` is nothing, the next piece
-  // (preview), or the source of all pieces that may come next (expectimax).
+  // Makes one decision: places `piece`, adds the removed lines and an ended game to `totals`,
+  // and returns the new columns. If the game has ended, they are the columns of an empty board.
+  // `next` is nothing, the next piece (preview), or the source of all pieces that may come next
+  // (expectimax).
   template <class... Next>
   TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells,
       Totals& totals, int piece, const Next&... next) const {
@@ -106,44 +112,51 @@ class LaneRollout {
   const Chooser<L, List> chooser_;
 };
 
-// LaneRollout::play, which rollout_tall.cpp compiles for the tall lanes.
+// Calls LaneRollout::play. It is a function of its own, so that rollout_tall.cpp can compile it
+// for the tall lanes.
 template <class Lanes>
 void play_apart(const Lanes& lanes, StoredBoard& board, PieceReader& pieces, const Goal& goal,
     int limit, bool plays_high_stacks, Totals& totals) {
   lanes.play(board, pieces, goal, limit, plays_high_stacks, totals);
 }
 
-// A stream of games, played in lanes L while the stack fits them, and in lanes Tall while it is
-// too high.
+// Plays a stream of games: in lanes L while the stack fits them, and otherwise in lanes Tall.
 //
-// A stack that is too high may fit lanes L without its buried rows. Every row below the top of
-// the lowest column holds a hole, so that it is never completed while the columns stay as high.
-// Let every column have a cell among those rows from row b + 3 on. Then no placement, whatever
-// rows it completes, changes rows 0 to b + 3 or uncovers one of their holes, and their part of
-// the features is the same for all placements. The choice remains the same if rows 0 to b are
-// replaced by one row, with a cell in columns where all of them have one. Three rows above it
-// suffice for the feature that looks furthest down: UpperHoleRows looks at four rows from a
-// hole downwards.
+// A stack that is too high for lanes L may fit them without its buried rows. Consider the rows
+// below the top of the lowest column. Each of them has a hole, so it cannot be completed before
+// the columns get lower. Suppose that every column has a cell among those of these rows that
+// are at row b + 3 or higher. Then no placement, whatever rows it completes, changes rows 0 to
+// b + 3 or uncovers one of their holes. The part of the features that belongs to these rows is
+// the same for all placements, so the choice remains the same if rows 0 to b are replaced by
+// one row. This row has a cell in the columns that have a cell in all rows 0 to b. Three rows
+// above it suffice for the feature that looks furthest down: UpperHoleRows looks at four rows
+// from a hole downwards.
 template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none>
 class StreamRollout {
  public:
   StreamRollout(const GameRules& rules, const int32_t* weights)
       : rules_(rules), weights_(weights) {}
 
-  // Plays on `board` until the goal is reached, and adds removed lines and ended games to
-  // `totals`.
+  // Plays on `board` until the goal is reached, and adds the removed lines and the ended games
+  // to `totals`.
   //
-  // There are up to three ways to play, and each of them returns when the goal is reached or
-  // the stack no longer suits it: fast 16-bit lanes for low stacks; the same lanes on a higher
-  // stack whose buried rows are left out (play_upper); and the slower lanes `Tall`, which hold
-  // every stack. L and Tall are the same type if there are no fast lanes. In a column row r is
-  // bit 31 - r.
+  // There are three ways to play, and each of them returns when the goal is reached or the
+  // stack no longer suits it:
+  //
+  //     low_         fast 16-bit lanes L, for low stacks
+  //     play_upper   the same lanes, for a higher stack without its buried rows. It returns
+  //                  false if the stack has too few buried rows.
+  //     tall_        the slower lanes Tall, for every stack
+  //
+  // L and Tall are the same type if there are no fast lanes. get(lanes) returns the rollout of
+  // these lanes, and makes it on the first call. low_[n] is for boards without n buried rows.
+  // Row r of a column is bit 31 - r.
   void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
     while (!goal.reached(pieces, totals)) {
       uint32_t rows_with_cells = 0;
       for (const uint32_t column : board.columns) rows_with_cells |= column;
-      int limit = highest();  // the height up to which a stack is low
-      bool is_low = rows_with_cells << limit == 0;
+      int limit = highest();                        // the height up to which a stack is low
+      bool is_low = rows_with_cells << limit == 0;  // the shift removes the lowest `limit` rows
       if constexpr (std::is_same_v<L, Tall>) {
         play_apart(get(tall_), board, pieces, goal, limit, /*plays_high_stacks=*/false, totals);
       } else if (is_low) {
@@ -155,27 +168,28 @@ class StreamRollout {
   }
 
  private:
-  // Plays a stack that is too high for the fast lanes L without its buried rows, as long as
-  // they stay buried, and then puts them back. Returns true if it has played, and false if the
-  // stack cannot be shortened enough.
+  // Removes the buried rows of a stack that is too high for the fast lanes L, plays as long as
+  // these rows are out of reach, and then puts them back. Returns true if it has played, and
+  // false if the stack has too few buried rows.
   //
-  // A row is buried if it is so far below the lowest column's top that neither a piece nor a
-  // feature can reach it. Rows 0 to `removed` are replaced by one floor row, whose cell is full
-  // in columns that are full in all of these rows. So a stack of `stack` rows becomes one of
-  // `stack - removed` rows.
+  // A row is buried if it is so far below the top of the lowest column that neither a piece nor
+  // a feature can reach it. Rows 0 to `removed` are replaced by one floor row. The floor row
+  // has a cell in the columns that have a cell in all of the replaced rows. So the stack
+  // becomes `removed` rows lower.
   //
-  // A column is a word in which row r is bit 31 - r: the floor is the most significant bit, a
-  // left shift removes rows at the bottom, and `column | -column` fills a column from its top
-  // down.
+  // A column is a word in which row r is bit 31 - r, so the floor is the most significant bit.
+  // A shift to the left removes rows at the bottom, and `column | -column` fills a column from
+  // its topmost cell down to the floor.
   bool play_upper(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
-    // The lanes hold one row more than usual: no column is empty here, and so no well has 16
-    // rows.
+    // Here the lanes hold one row more than usual. The usual limit makes sure that no well has
+    // 16 rows, and that cannot happen here, because no column is empty.
     constexpr int MOST_ROWS = L::MAX_STACK + 1;
     constexpr uint32_t FLOOR = 1u << 31;  // row 0
 #if defined(TETRIS_FEATURE_HEADER)
     return false;  // A user's own feature may look at any row.
 #endif
     if constexpr (LOOKAHEAD != Lookahead::none) return false;
+    // Measure the stack.
     uint32_t rows_with_cells = 0;
     uint32_t below_lowest_top = ~0u;  // the rows below the top of the lowest column
     for (int c = 0; c < rules_.width; ++c) {
@@ -186,12 +200,13 @@ class StreamRollout {
     int stack = 32 - lowest_bit(rows_with_cells);  // the height of the highest column
     int removed = stack - MOST_ROWS;
     if (removed < 0) return false;
-    StoredBoard upper{};  // the board without the buried rows
+    // Make `upper`, the board without its buried rows, on which `removed` rows are missing.
+    StoredBoard upper{};
     for (int c = 0; c < rules_.width; ++c) {
       uint32_t column = board.columns[c];
-      // The rows below row removed + 3 are out of reach if every column has a cell above them
-      // that itself lies below the lowest top.
-      uint32_t rows_above_buried = ~0u >> (removed + 3);  // rows removed + 3 and higher
+      // Rows 0 to removed + 2 are out of reach if every column has a cell at row removed + 3 or
+      // higher that lies below the top of the lowest column.
+      uint32_t rows_above_buried = ~0u >> (removed + 3);  // rows from removed + 3 up
       bool stays_buried = (column & below_lowest_top & rows_above_buried) != 0;
       if (!stays_buried) return false;
       bool is_full_below = ~column >> (31 - removed) == 0;  // full in rows 0 to `removed`
@@ -199,11 +214,15 @@ class StreamRollout {
       upper.columns[c] = (column << removed & ~FLOOR) | floor_cell;
     }
 
+    // Play on `upper`. If a column becomes lower than the lowest one is now, the buried rows
+    // may come within reach, so `play` stops.
     int64_t games_before = totals.games;
     int least_height = popcount(below_lowest_top) - removed;
     get(low_[removed], removed)
-        .play(upper, pieces, goal, MOST_ROWS, false, totals, least_height);
-    // Put the rows 0 to `removed` back. If a game has ended, they are gone with its board.
+        .play(
+            upper, pieces, goal, MOST_ROWS, /*plays_high_stacks=*/false, totals, least_height);
+    // Put rows 0 to `removed` back. If the game has ended, a new one has begun on an empty
+    // board, and the rows no longer exist.
     uint32_t buried_rows = ~(~FLOOR >> removed);
     bool has_ended = totals.games != games_before;
     uint32_t restored_rows = has_ended ? 0 : buried_rows;
@@ -215,15 +234,15 @@ class StreamRollout {
   }
 
   // Returns the height of the highest stack that lanes L can play. With a lookahead the next
-  // piece falls on a stack that may have risen by a piece, so that less height is left, unless
-  // the whole board fits the lanes.
+  // piece falls on a stack that the first piece may have raised, so the limit is lower by the
+  // height of a piece, unless the whole board fits the lanes.
   int highest() const {
     bool one_piece = LOOKAHEAD == Lookahead::none || rules_.height <= L::MAX_STACK;
     return one_piece ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
   }
 
-  // Returns a rollout, which is made when first asked for: that takes as long as some
-  // decisions, and few streams need all of them. Its board has `removed` rows less.
+  // Returns the rollout in `lanes`, for boards that are lower by `removed` rows. It is made on
+  // the first call. This takes as long as some decisions, and few streams need all rollouts.
   template <class Lanes>
   const Lanes& get(std::optional<Lanes>& lanes, int removed = 0) {
     if (lanes) return *lanes;
@@ -235,7 +254,7 @@ class StreamRollout {
   const GameRules& rules_;
   const int32_t* weights_;
   std::optional<LaneRollout<L, List, LOOKAHEAD>>
-      low_[MAX_HEIGHT];  // by the number of removed rows
+      low_[MAX_HEIGHT];  // low_[n] is for boards without n buried rows
   std::optional<LaneRollout<Tall, List, LOOKAHEAD>> tall_;
 };
 

@@ -1,5 +1,5 @@
-// The decision: it scores every placement of a piece and takes the first best one, as
-// tetris/game/decisions.py does.
+// The decision: it scores every placement of a piece and chooses the best one, as
+// tetris/game/decisions.py does. Of equally good placements it chooses the first one.
 #pragma once
 
 #include "column_scores.h"
@@ -11,17 +11,18 @@
 
 namespace tetris {
 
-// What a decision looks at: the piece that falls; also the next one (preview); or all pieces
-// that may come next (expectimax).
+// The pieces that a decision considers: only the falling piece (none); also the next piece
+// (preview); or also all pieces that may come next (expectimax).
 enum class Lookahead { none, preview, expectimax };
 
-// What a source has prepared for the features that name it (see feature_definitions.h).
+// The data that a source has prepared for the features that name it (see
+// feature_definitions.h).
 template <class L, class Source>
 struct SourceData {
   decltype(Source::prepare(std::declval<const Board<L>&>())) prepared;
 };
 
-// The data of several sources, each of which is there once.
+// The data of several different sources.
 template <class L, class... Sources>
 struct AllSourceData : SourceData<L, Sources>... {
   template <class Source>
@@ -41,19 +42,18 @@ struct WithSources<Data, F, More...>
     : WithSources<typename Data::template With<SourceOf<F>>::template With<SecondSourceOf<F>>,
           More...> {};
 
-// Takes the place of ColumnScores, of their weights or of a StepTable where a list has no
-// feature for them.
+// Replaces ColumnScores, ColumnWeights or a StepTable if a list has no feature for them.
 struct Nothing {
   template <class... Any>
   TETRIS_FUNCTION explicit Nothing(const Any&...) {}
 };
 
-// A list of distinct features. Weights are integers of at most 15 bits and a sign
-// (tetris/play/quantized_weights.py), and so are the numerators of features: a sum is the same
-// in any order.
+// A list of distinct features. Weights are integers with a sign and at most 15 bits
+// (tetris/play/quantized_weights.py), and so are the numerators of features. So a sum does not
+// depend on its order.
 //
-// Functions below go over the list with a fold expression: `(f<Features>(weights[i++]), ...)`
-// calls f for one feature after the other, with its weight.
+// The functions below go through the list with a fold expression: `(f<Features>(weights[i++]),
+// ...)` calls f for one feature after another, with its weight.
 template <class... Features>
 struct FeatureList {
   static constexpr int COUNT = sizeof...(Features);
@@ -64,20 +64,20 @@ struct FeatureList {
   // Whether every feature has a function `after`, which computes it from what a drop changes.
   // If one feature has none, all features are computed from the board after each placement.
   static constexpr bool computable_from_drops = (follows_drops<Features>() & ...);
-  // Features that ColumnScores scores.
+  // Whether ColumnScores scores a feature.
   template <class F>
   static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
   static constexpr bool has_columns = computable_from_drops && (by_column<Features> || ...);
   static constexpr int NOT_BY_COLUMN = (0 + ... + (by_column<Features> ? 0 : 1));
-  // If no such feature has a positive weight, the sum with their lower bounds is an upper bound
-  // of the score.
+  // Whether some features have lower bounds. If none of these features has a positive weight,
+  // the score with the bounds in place of the features is an upper bound of the exact score.
   static constexpr bool has_bounds =
       computable_from_drops && (Features::has_lower_bound || ...);
   template <int STEPS>
   static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
 
-  // The layout of a candidate's weights: COUNT weights, a table of one step if there is one, a
-  // table of two steps if there is one.
+  // The layout of a candidate's weights: COUNT weights, then the table of single steps and the
+  // table of pairs of steps, if the list has features for them.
   static constexpr int FIRST_TABLE = has_table<1> ? StepTable<ScalarLanes, 1>::SIZE : 0;
   static constexpr int SECOND_TABLE = has_table<2> ? StepTable<ScalarLanes, 2>::SIZE : 0;
   static constexpr int WEIGHTS_PER_CANDIDATE = COUNT + FIRST_TABLE + SECOND_TABLE;
@@ -85,16 +85,17 @@ struct FeatureList {
   template <class L>
   using Prepared = typename WithSources<AllSourceData<L>, Features...>::Result;
 
-  // The features that `values` adds up. They are taken in pairs, because vectors multiply and
-  // add two at a time.
+  // Whether `values` adds up a feature. These features are added in pairs, because vector
+  // instructions multiply and add two at a time.
   template <class F>
   static constexpr bool summed = !F::zero_without_lines && !by_column<F> && F::table_steps == 0;
   static constexpr int SUMMED = (0 + ... + (summed<Features> ? 1 : 0));
   static constexpr int PAIRS = SUMMED / 2 + 1;
 
-  // Loads the weights of the features that `values` adds up, in pairs. `weights` are those of
-  // all features of the list, in its order. The last pair may have one feature or none; the
-  // missing features get the weight 0. The constructor of a Chooser calls this.
+  // Loads the weights of the features that `values` adds up, in pairs. `weights` holds the
+  // weights of all features of the list, in its order. The last pair may have one feature or
+  // none; the weight of a missing feature is 0. The constructor of a Chooser calls this
+  // function.
   template <class L>
   TETRIS_FUNCTION static void load_weights(
       const int32_t* weights, typename L::Weights (&pairs)[PAIRS]) {
@@ -115,14 +116,15 @@ struct FeatureList {
     return {heights, steps};
   }
 
-  // Returns the table of features of one step, or of two, behind the weights.
+  // Returns the table for features of STEPS steps, which follows the weights in memory.
   template <int STEPS>
   TETRIS_FUNCTION static const int32_t* table(const int32_t* weights) {
     return weights + COUNT + (STEPS == 2 ? FIRST_TABLE : 0);
   }
 
-  // Returns the weighted sum of all features of a board. `columns` are ColumnWeights, by which
-  // the features of columns are scored together, or Nothing.
+  // Returns the weighted sum of all features of a board. If `columns` are ColumnWeights, the
+  // features of single columns are scored together; if it is Nothing, they are scored one by
+  // one.
   template <class L, class Columns>
   TETRIS_FUNCTION static int value(
       const int32_t* weights, const Board<L>& board, const Columns& columns) {
@@ -135,7 +137,7 @@ struct FeatureList {
     return sum;
   }
 
-  // Returns the part of the sum that describes the placement, not the board.
+  // Returns the weighted sum of the features that describe the placement, not the board.
   template <class L>
   TETRIS_FUNCTION static int placement_value(const int32_t* weights, const Board<L>& board) {
     int sum = 0, i = 0;
@@ -143,16 +145,16 @@ struct FeatureList {
     return sum;
   }
 
-  // Returns whether scores have upper bounds, which they do if no feature with a lower bound
-  // has a positive weight.
+  // Returns whether scores have upper bounds. They do if no feature with a lower bound has a
+  // positive weight.
   TETRIS_FUNCTION static bool bounds(const int32_t* weights) {
     int i = 0;
     return ((weights[i++] <= 0 || !Features::has_lower_bound) && ...);
   }
 
-  // Returns the exact score of a placement minus the upper bound that `values` computed of it;
-  // the difference is not positive. `board` is the board after the drop, and `touched` is all
-  // ones in the columns under the piece and beside it, and 0 in others.
+  // Returns the exact score of a placement minus its upper bound, which `values` computed. The
+  // difference is not positive. `board` is the board after the drop. `touched` is all ones in
+  // the columns under the piece and beside it, and 0 in the other columns.
   template <class L>
   TETRIS_FUNCTION static int value_above_bound(
       const int32_t* weights, const Board<L>& board, const typename L::ColumnInts& touched) {
@@ -161,17 +163,19 @@ struct FeatureList {
     return sum;
   }
 
-  // Returns, for each lane, the weighted sum of the features for which `summed` is true, after
-  // a drop that completes no row. If `bound` is true, features with a lower bound enter with
-  // that bound, and the sum is an upper bound of the exact one, because their weights are not
-  // positive. `weights` are the pairs that load_weights made, and `prepared` is what the
-  // features computed from the board before the drop. ColumnScores and StepTable score the
-  // other features.
+  // Returns the weighted sum of the features for which `summed` is true, after a drop that
+  // completes no row, for every placement (lane). ColumnScores and StepTable score the other
+  // features.
+  //
+  // If `bound` is true, the lower bound of a feature is used in place of its value, if it has
+  // one. Because the weights of these features are not positive, the sum is then an upper bound
+  // of the exact sum. `weights` are the pairs that load_weights made. `prepared` is the data
+  // that the features have computed from the board before the drop.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Scores values(const typename L::Weights* weights,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
-    // Features with a loop are computed first: during a loop all other values would have to
-    // leave the registers.
+    // Features with a loop are computed first, because a loop needs all registers: values that
+    // were computed before it would have to be moved to memory.
     typename L::Ints looped[COUNT];
     int i = 0, j = 0;
     (compute_looped<Features>(looped[i++], prepared, drop, bound), ...);
@@ -245,27 +249,28 @@ struct FeatureList {
     }
   }
 
-  // A sum to which features are added one by one; every second one completes a pair and adds
-  // both products.
+  // A sum to which features are added one by one. Every second feature completes a pair, and
+  // both products are added then.
   template <class L>
   struct PairedSum {
     typename L::Scores scores;
     const typename L::Weights* weights;
     typename L::Ints first_of_pair = {};
-    int number = 0;  // of the next feature, among the summed ones
+    int number = 0;  // the number of features so far
   };
-  // Adds weight * value of feature F to `sum`, for every placement (lane) at once, unless F is
-  // scored elsewhere.
+  // Adds weight * value of feature F to `sum`, for every placement (lane), unless F is scored
+  // elsewhere (`summed` is false).
   //
-  // Vector instructions compute sum + weight_0 * value_0 + weight_1 * value_1 in one step
-  // (add_products). So features are added in pairs: the first value of a pair is stored in
-  // sum.first_of_pair, and the second one adds both products. If the number of summed features
-  // is odd, the last one is paired with 0. `sum.number` counts the features so far, and
-  // sum.weights holds the weights in pairs.
+  // Features are added in pairs, because add_products computes sum + weight_0 * value_0 +
+  // weight_1 * value_1 in one step. The first value of a pair is only stored in
+  // sum.first_of_pair; the second one adds both products. If the number of features is odd, the
+  // last value is paired with 0. sum.number counts the features so far, SUMMED is their total
+  // number, and sum.weights[i] holds both weights of pair i.
   //
-  // `looped` is the value if F has a loop, computed in advance; otherwise it is not used, and
-  // the value is computed here from `drop`, the piece at rest, and from what was prepared for
-  // the board before the drop.
+  // If F has a loop (F::has_loop), its value has been computed in advance and is `looped`.
+  // Otherwise `looped` is not used, and the value is computed here. `drop` is the piece at
+  // rest, and `prepared` is the data that the features have computed from the board before the
+  // drop.
   template <class F, class L, int WIDTH>
   TETRIS_FUNCTION static void add(PairedSum<L>& sum, const typename L::Ints& looped,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
@@ -302,8 +307,8 @@ struct AfterState : Board<L> {
   }
 };
 
-// Returns the score of a placement by the features of its after-state (see FeatureList::value),
-// or NO_CHOICE if it ends the game.
+// Returns a placement with its score, which is the weighted sum of the features of the board
+// after it (see FeatureList::value). Returns NO_CHOICE if the placement ends the game.
 template <class List, class L, class Columns = Nothing>
 TETRIS_FUNCTION Choice after_state_score(const Board<L>& board, const int32_t* weights,
     int piece, int placement, const Columns& columns = Nothing()) {
@@ -313,15 +318,15 @@ TETRIS_FUNCTION Choice after_state_score(const Board<L>& board, const int32_t* w
   return {List::value(weights, after, columns), placement};
 }
 
-// Calls visit(placement) for every placement of a piece: orientation after orientation, and for
-// each of them from the leftmost column to the rightmost one. Of equal scores the first
-// placement in this order wins.
+// Calls visit(placement) for every placement of a piece: orientation after orientation, and
+// within an orientation from the leftmost column to the rightmost one. If placements have equal
+// scores, the first one in this order wins.
 template <class L, class Visit>
 TETRIS_FUNCTION void for_each_placement(
     const Geometry<L>& geometry, int piece, const Visit& visit) {
   for (int orientation = 0; orientation < MAX_ORIENTATIONS; ++orientation) {
     int width = shape_of(piece, orientation).width;
-    if (width == 0) break;  // it has no more orientations
+    if (width == 0) break;  // the piece has no more orientations
     for (int column = 0; column <= geometry.width - width; ++column) {
       visit(placement_number(orientation, column));
     }
@@ -329,12 +334,12 @@ TETRIS_FUNCTION void for_each_placement(
 }
 
 // Chooses a placement when the next piece is known: returns the placement of `piece` that
-// begins the best pair of placements of `piece` and `next`. If every pair ends the game, it
-// returns the best placement of `piece` alone.
+// begins the best pair of placements of `piece` and `next`, with the score of the pair. If
+// every pair ends the game, it returns the best placement of `piece` alone.
 //
-// The score of a pair is the weighted sum of the features of the board after both placements,
-// plus the weighted sums of the features that describe a placement itself, for both placements.
-// `choose(board, piece)` returns the best placement of one piece on a board, with its score, or
+// The score of a pair is the weighted sum of the features of the board after both placements.
+// The features that describe a placement, not a board, are added for both placements.
+// choose(board, piece) returns the best placement of one piece on a board with its score, or
 // NO_CHOICE if every placement ends the game.
 template <class List, class L, class Choose>
 TETRIS_FUNCTION Choice choose_by_pairs(
@@ -346,33 +351,36 @@ TETRIS_FUNCTION Choice choose_by_pairs(
     AfterState<L> after(board, landing, piece, placement);
     Choice second = choose(after, next);
     if (second.placement == Choice::NONE) return;
-    // second.score covers the board after both placements and the features of the second
-    // placement. The features that describe the first placement are added here.
+    // second.score includes the features of the board after both placements, and the features
+    // that describe the second placement. The features that describe the first one are added
+    // here.
     int first_value = List::placement_value(weights, after);
     best.consider({second.score + first_value, placement});
   });
   return best.placement != Choice::NONE ? best : choose(board, piece);
 }
 
-// How good a placement is in view of all pieces that may come next.
+// The value of a placement over all pieces that may come next. A prospect with more survived
+// pieces is better; of equal numbers the one with the greater sum is better.
 struct Prospect {
   int survived = -1;  // the number of next pieces with which the game goes on
-  int64_t sum = 0;    // the scores of the best pairs that it begins with these pieces, added up
+  int64_t sum = 0;    // the sum, over these pieces, of the score of the best pair of placements
   TETRIS_FUNCTION bool exceeds(const Prospect& other) const {
     return survived != other.survived ? survived > other.survived : sum > other.sum;
   }
 };
 
-// Expectimax over one unknown piece: chooses a placement of `piece` in view of all pieces of
-// `source` that may come next.
+// Expectimax over one unknown piece: chooses a placement of `piece` when every piece of
+// `source` may come next.
 //
-// Only the two placements with the best scores of their own are compared. For both, every
-// possible next piece is placed as well as possible, which gives a Prospect: with how many next
-// pieces the game goes on, and the sum of the scores of the best pairs. The placement with the
-// better prospect is returned.
+// Only the two placements with the highest scores of their own are compared. For each of them,
+// every possible next piece is placed as well as possible. A Prospect sums this up: the number
+// of next pieces with which the game goes on, and the sum of the scores of the best pairs. The
+// placement with the better prospect is returned.
 //
 //   score_alone(placement)  returns the placement with its score, ignoring the next piece
-//   make_search(board)      returns a search, which holds what is computed once for a board
+//   make_search(board)      returns a search, which holds the data that is computed once per
+//                           board
 //   choose(search, next)    returns the best placement of a piece on the board of that search
 template <class List, class L, class ScoreAlone, class MakeSearch, class Choose>
 TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t* weights,
@@ -395,7 +403,7 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
       if (second.placement == Choice::NONE) continue;
       if (next_piece_ends_game(board.geometry, landing.cells, next)) continue;
       ++prospect.survived;
-      // second.score lacks the features that describe the first placement.
+      // second.score does not include the features that describe the first placement.
       int first_value = List::placement_value(weights, after);
       prospect.sum += second.score + first_value;
     }
@@ -409,9 +417,9 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
 
 // Scores every placement of a piece on a board, in lanes L, by the features of a FeatureList.
 //
-// Placements that complete no row are scored by what their drops change, many at a time
-// (`score_drops`). The others, which are few, are scored one by one by the features of their
-// after-states (`score_after_state`).
+// Placements that complete no row are scored many at a time, from the changes that their drops
+// make (`score_drops`). The other placements, which are few, are scored one by one, from the
+// board after the placement (`score_after_state`).
 template <class L, class List>
 struct Chooser {
   using Prepared = typename List::template Prepared<L>;
@@ -425,7 +433,7 @@ struct Chooser {
   const int32_t* weights;
   typename L::Weights lane_weights[List::PAIRS];
   std::conditional_t<HAS_COLUMNS, ColumnWeights<L>, Nothing> column_weights;
-  const bool bounds;  // `score_drops` computes upper bounds in place of scores
+  const bool bounds;  // whether `score_drops` computes upper bounds in place of scores
   // A piece whose top is below fitting_limit lies inside the board. A piece whose top is not
   // below survival_limit ends the game. The limits differ only under the rule
   // clear_on_overflow: there a piece may reach above the top, up to MAX_PIECE_SIZE rows, and
@@ -444,7 +452,7 @@ struct Chooser {
     List::template load_weights<L>(list_weights, lane_weights);
   }
 
-  // A board and what is computed of it once, before its placements are scored.
+  // A board, and the data that is computed once before its placements are scored.
   struct Search {
     const Board<L>& board;
     const Ground<L> ground;
@@ -452,8 +460,8 @@ struct Chooser {
     const std::conditional_t<HAS_COLUMNS, ColumnScores<L>, Nothing> columns;
     const std::conditional_t<HAS_TABLE<1>, StepTable<L, 1>, Nothing> steps;
     const std::conditional_t<HAS_TABLE<2>, StepTable<L, 2>, Nothing> step_pairs;
-    typename L::Best best;  // of the placements that score_drops has scored
-    uint64_t unscored = 0;  // the set of placements that are left to score_after_state
+    typename L::Best best;  // the best of the placements that score_drops has scored
+    uint64_t unscored = 0;  // the set of placements that are left for score_after_state
     TETRIS_FUNCTION Search(const Chooser& chooser, const Board<L>& searched_board)
         : board(searched_board),
           ground(searched_board),
@@ -471,16 +479,17 @@ struct Chooser {
   // Returns the best placement of a piece on the board of a search, with its score, or
   // NO_CHOICE if every placement ends the game.
   //
-  // Placements that complete no row are scored in groups, in vectors; their scores are in
-  // search.best. search.unscored is the set of all others, a bit mask of placement numbers.
-  // They are scored one by one. With bounds, the scores of the groups are upper bounds, which
-  // consider_bounds replaces by exact scores where that can change the result.
-  // `choice.consider(c)` replaces `choice` by `c` if that is better.
+  // score_all_groups scores the placements that complete no row, many at a time, and records
+  // them in search.best. It leaves the other placements in search.unscored, a bit mask of
+  // placement numbers; they are scored one by one here. If `bounds` is true, the recorded
+  // scores are only upper bounds, and consider_bounds computes exact scores where they can
+  // change the result. choice.consider(c) replaces `choice` by `c` if `c` is better.
   TETRIS_FUNCTION Choice choose(Search& search, int piece) const {
     score_all_groups(search, piece);
     Choice best_of_groups = L::first_best(search.best);
     Choice choice = NO_CHOICE;
-    // unscored & (unscored - 1) removes the lowest bit, which is the placement just scored.
+    // unscored & (unscored - 1) removes the lowest bit, the placement that has just been
+    // scored.
     for (uint64_t unscored = search.unscored; unscored != 0; unscored &= unscored - 1) {
       int placement = lowest_bit(unscored);
       choice.consider(score_after_state(search.board, piece, placement));
@@ -495,7 +504,7 @@ struct Chooser {
     return choice;
   }
 
-  // Returns the best placement of a piece where the next piece is known; see choose_by_pairs.
+  // Returns the best placement of a piece when the next piece is known; see choose_by_pairs.
   TETRIS_FUNCTION Choice choose(const Board<L>& board, int piece, int next) const {
     auto choose_alone = [this](const Board<L>& board_after_first, int second_piece) {
       return choose(board_after_first, second_piece);
@@ -503,8 +512,8 @@ struct Chooser {
     return choose_by_pairs<List>(board, weights, piece, next, choose_alone);
   }
 
-  // Returns the best placement of a piece in view of all pieces of a source that may come next;
-  // see choose_by_prospects.
+  // Returns the best placement of a piece when every piece of a source may come next; see
+  // choose_by_prospects.
   TETRIS_FUNCTION Choice choose(
       const Board<L>& board, int piece, const PieceSource& source) const {
     auto score_alone = [&](int placement) {
@@ -516,29 +525,29 @@ struct Chooser {
         board, weights, piece, source, score_alone, make_search, choose_next);
   }
 
-  // Returns the score of a placement by the features of the board after it.
+  // Returns a placement with its score, computed from the board after it.
   TETRIS_OUTLINE Choice score_after_state(
       const Board<L>& board, int piece, int placement) const {
     return after_state_score<List>(board, weights, piece, placement, column_weights);
   }
 
-  // Scores a group of placements at once, one per lane, and records in search.best the scores
-  // of those that lie inside the board and complete no row. Their scores follow from what the
-  // drop changes.
+  // Scores the placements of a group that lie inside the board and complete no row, and records
+  // their scores in search.best. The scores are computed from the changes that the drop makes.
+  // A lane is one placement of the group; comparisons and sums work on all lanes at once.
   //
-  // Returns the set of lanes that the caller has to score one by one, as a bit mask: the
-  // placements that complete a row and may let the game go on. All other lanes are finished:
-  // they have been scored, they end the game, or they hold no placement. If some feature cannot
-  // be computed from what a drop changes, nothing is scored here, and all placements that may
-  // let the game go on are returned.
+  // Returns the lanes that the caller has to score one by one, as a bit mask: the placements
+  // that complete a row and may let the game go on. The other lanes need no score: they have
+  // been scored here, they end the game, or they hold no placement. If some feature of the list
+  // cannot be computed from the changes of a drop (computable_from_drops is false), no lane is
+  // scored here, and all placements that may let the game go on are returned.
   //
-  // The comparisons work lane by lane. A piece whose top is below fitting_limit lies inside the
-  // board; one whose top is not below survival_limit ends the game.
+  // A piece whose top is below fitting_limit lies inside the board. A piece whose top is not
+  // below survival_limit ends the game.
   template <int WIDTH>
   TETRIS_FUNCTION unsigned score_drops(Search& search, const Group<L, WIDTH>& group) const {
     Drop<L, WIDTH> drop(search.ground, group.shapes);
-    // In a lane without a placement the top is above both limits, because its shape is too high
-    // or rests on a wall.
+    // In a lane without a placement the top is above both limits, because its shape is very
+    // high or rests on a side wall.
     auto top = drop.top();
     auto completed_rows = drop.completed();
     auto may_survive = top < survival_limit;
@@ -553,7 +562,8 @@ struct Chooser {
         if constexpr (HAS_TABLE<2>) scores = search.step_pairs.after(scores, drop);
         L::record_scores(search.best, scores, is_scored, group);
       }
-      // Without a completed row nothing is removed, and a piece above the top ends the game.
+      // If a piece completes no row, no row is removed. So if it reaches above the top, it ends
+      // the game.
       auto is_unscored = L::without(may_survive, completes_no_row);
       return L::lanes(is_unscored);
     } else {
@@ -577,8 +587,8 @@ struct Chooser {
   TETRIS_FUNCTION void score_groups(Search& search, const Groups& groups) const {
     for (int i = 0; i < groups.count; ++i) score_group(search, groups.group[i]);
   }
-  // Scores one group. In vectors the work is a function of its own, which is not inlined,
-  // because the compiler then keeps more of its values in registers.
+  // Scores one group. With vectors the work is done by a separate function that is not inlined,
+  // because the compiler then keeps more values in registers.
   template <int WIDTH>
   TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {
     unsigned lanes;
@@ -592,32 +602,32 @@ struct Chooser {
     return score_drops(search, group);
   }
 
-  // Replaces `choice` by the best of the placements in search.best if that is better than
-  // `choice`.
+  // Replaces `choice` by the best placement of search.best if that placement is better.
   //
   // The scores in search.best are only upper bounds of the exact scores, which are slow to
   // compute. `best` is the placement with the highest bound; its exact score is computed first.
-  // After that only a placement whose bound is at least the best exact score so far can still
-  // be better, and usually there is none. A set of placements is a bit mask, and L::at_least
-  // returns the set of those with at least a score.
+  // After that, a placement can only be better if its bound is at least the best exact score so
+  // far. Usually there is none. A set of placements is a bit mask: L::at_least returns the
+  // placements whose bound is at least a score, and `others & (others - 1)` removes the lowest
+  // bit.
   TETRIS_FUNCTION void consider_bounds(
       const Search& search, int piece, const Choice& best, Choice& choice) const {
     int exact_minus_bound = value_above_bound(search.board, piece, best.placement);
     choice.consider({best.score + exact_minus_bound, best.placement});
-    if (exact_minus_bound == 0) return;  // no other bound is higher than this exact score
+    if (exact_minus_bound == 0) return;  // the exact score equals the highest bound
     uint64_t candidates = L::at_least(search.best, choice.score);
     uint64_t others = candidates & ~(uint64_t{1} << best.placement);
     for (; others != 0; others &= others - 1) {
       int placement = lowest_bit(others);
       int bound = L::score_at(search.best, placement);
-      if (bound < choice.score) continue;
+      if (bound < choice.score) continue;  // choice.score may have risen since at_least
       int exact_score = bound + value_above_bound(search.board, piece, placement);
       choice.consider({exact_score, placement});
     }
   }
 
-  // Returns the exact score of a placement minus its upper bound; see
-  // FeatureList::value_above_bound. The placement completes no row.
+  // Returns the exact score of a placement that completes no row, minus its upper bound; see
+  // FeatureList::value_above_bound.
   TETRIS_OUTLINE int value_above_bound(const Board<L>& board, int piece, int placement) const {
     int orientation = orientation_of(placement);
     int column = column_of(placement);

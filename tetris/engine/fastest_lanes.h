@@ -1,5 +1,5 @@
-// The lanes that suit the processor that the compiler was told to compile for, and those for
-// stacks too high for them.
+// The fastest lanes for the processor for which this file is compiled (FastestLanes), and the
+// lanes for stacks that are too high for these (TallLanes).
 #pragma once
 
 #include "lanes_scalar.h"

@@ -1,38 +1,41 @@
-// The features of an after-state, equal to their definitions in tetris/game/features.py. A
-// feature is a struct with
+// The features of an after-state, which is the board after a landing. They equal their
+// definitions in tetris/game/features.py. A feature is a struct with
 //
-//   denominator     its value is an integer divided by this; 1 except for LandingHeight
-//                   (DENOMINATORS of tetris/game/features.py)
+//   denominator     the value of the feature is an integer divided by this number. It is 1
+//                   except for LandingHeight (DENOMINATORS of tetris/game/features.py)
 //   of(board)       the integer, computed from a board
-//   of_placement    true if it describes the placement, not the board (PLACEMENT_FEATURES of
-//                   tetris/game/features.py)
+//   of_placement    whether the feature describes the placement, not the board
+//                   (PLACEMENT_FEATURES of tetris/game/features.py)
 //
 // and, for speed,
 //
-//   prepare(board)  what `after` needs of the board before the drop, computed once a decision
+//   prepare(board)  the data that `after` needs of the board before the drop, computed once per
+//                   decision
 //   after(prepared, drop)
-//                   the integers after drops that complete no row, one a lane; from 0 to 32767
-//   has_loop        true if `after` has a loop whose length depends on the board
+//                   the integers after drops that complete no row, one per lane, from 0 to
+//                   32767
+//   has_loop        whether `after` has a loop whose length depends on the board
 //   column_height, column_step
-//                   the column whose height it is, or the column whose step to the next one it
-//                   is the size of; else -1. These are scored together (column_scores.h)
+//                   the column whose height the feature is, or the column whose step to the
+//                   next column has this size; otherwise -1. These features are scored together
+//                   (column_scores.h)
 //   lower_bound(prepared, drop), above_lower_bound(board, touched)
-//                   if has_lower_bound: a quickly computed part of `after`, and the other part,
-//                   which is not negative, from the board after the drop; `touched` is all ones
-//                   in columns under the piece and beside it
-//   table_steps     1 or 2 if it stands for all features of so many consecutive steps
-//                   (step_tables.h); else 0
+//                   if has_lower_bound: a part of `after` that can be computed quickly, and the
+//                   rest, which is not negative, from the board after the drop. `touched` is
+//                   all ones in the columns under the piece and beside it
+//   table_steps     1 or 2 if the feature represents all features of so many consecutive steps
+//                   (step_tables.h); otherwise 0
 //
-// A feature that does not follow from the columns that a drop touches has no `after` and sets
-// whole_board_only = true. Then all features of a list are computed from the board after every
-// placement, which takes several times as long.
+// A feature that cannot be computed from the columns that a drop touches has no `after`, and
+// sets whole_board_only = true. Then all features of a list are computed from the board after
+// every placement, which takes several times as long.
 //
-// Features that need the same preparation name the struct that does it as their `Source`. One
-// that needs another preparation as well names it as its `SecondSource`, and has
+// Features that need the same preparation name the struct that does it as their `Source`. A
+// feature that also needs a second preparation names its struct as `SecondSource`, and has
 // after(prepared, second, drop).
 //
-// The names are those of tetris/game/features.py in PascalCase. Features of rows are in
-// row_features.h, features of the heights of columns in surface_features.h.
+// The names of the structs are those of tetris/game/features.py in PascalCase. Features of rows
+// are in row_features.h, and features of the heights of columns in surface_features.h.
 #pragma once
 
 #include <type_traits>
@@ -42,16 +45,17 @@
 
 namespace tetris {
 
-// Returns in every column all rows from its lowest cell upwards. The lowest cell is the highest
-// bit of the column, so that this bit and all lower ones are set. An empty column stays empty.
+// Returns, for every column, the set of all rows from its lowest cell upwards. The lowest cell
+// is the highest bit of a column, so the result has this bit and all lower bits. The result of
+// an empty column is 0.
 template <class L>
 TETRIS_FUNCTION auto from_lowest_row(typename L::ColumnBits columns) {
 #if defined(__CUDA_ARCH__)
   // __clz is 32 for an empty column, and the shift by 32 gives 0.
   return map_slots([](uint32_t x) { return __funnelshift_rc(~0u, 0u, __clz(x)); }, columns);
 #else
-  // The union with the column shifted by one row covers two rows from each cell on, the union
-  // with that shifted by two rows covers four, and so on up to all rows of a word.
+  // The first round extends each cell upwards by one row, the next round by two more rows, then
+  // by four, and so on until all rows of a word are covered.
   TETRIS_UNROLL for (int rows = 1; rows <= L::TOP; rows *= 2) {
     columns = columns | (columns >> rows);
   }
@@ -59,7 +63,7 @@ TETRIS_FUNCTION auto from_lowest_row(typename L::ColumnBits columns) {
 #endif
 }
 
-// The defaults of a feature.
+// The default values of a feature.
 struct FeatureBase {
   static constexpr int denominator = 1;
   static constexpr bool whole_board_only = false;
@@ -95,16 +99,17 @@ struct second_source<F, std::void_t<typename F::SecondSource>> {
 };
 template <class F>
 using SecondSourceOf = typename second_source<F>::type;
-// Returns the values of feature F after drops. Its function `after` gets what its source has
-// prepared, and if it has a second source, what that one has prepared, too.
+// Returns the values of feature F after drops. `first` and `second` are the data that its
+// sources have prepared. Without a second source, F::after takes only `first`.
 template <class F, class First, class Second, class D>
 TETRIS_FUNCTION auto after_drop_of(const First& first, const Second& second, const D& drop) {
   if constexpr (std::is_same_v<SourceOf<F>, SecondSourceOf<F>>) return F::after(first, drop);
   else return F::after(first, second, drop);
 }
 
-// A feature that counts bits: `factor` times the number of those of words(board), a word a
-// column, plus offset(geometry). Its preparation is the total.
+// A feature that counts bits: Self::factor times the number of bits of Self::words(board),
+// which has one word per column, plus Self::offset(geometry). Its preparation is the value
+// before the drop.
 template <class Self>
 struct BitCount : FeatureBase {
   static constexpr int factor = 1;
@@ -168,27 +173,29 @@ struct RowTransitions : BitCount<RowTransitions> {
   TETRIS_FUNCTION static auto words(const Board<L>& board) {
     return (board.cells ^ L::right(board.cells)) & board.geometry.edges;
   }
-  // A word has TOP + 1 rows, and each of those above the board counts two transitions, at the
-  // side walls.
+  // A word has L::TOP + 1 rows. Each row above the board is empty and has two transitions, at
+  // the side walls; they are subtracted.
   template <class L>
   TETRIS_FUNCTION static int offset(const Geometry<L>& geometry) {
     return 2 * (geometry.height - (L::TOP + 1));
   }
   // Returns the number of row transitions after a drop that completes no row, for every
-  // placement (lane). A row transition is a pair of horizontally neighbouring cells of which
-  // one is full and one is empty.
+  // placement (lane). A row transition is a pair of neighbouring cells of a row, one full and
+  // one empty.
   //
-  // `total` is the number before the drop. The cells that a piece has in a row are consecutive,
-  // and have two ends. A row of the piece thus adds two transitions if it lies in empty space,
-  // none if a full cell touches one end, and takes two away if full cells touch both ends: two
-  // are added for the row, and two subtracted for every full cell at one of its ends.
+  // `total` is the number before the drop. In each of its rows the piece has consecutive cells,
+  // with a left end and a right end. In empty space such a row adds two transitions. Every full
+  // cell that touches one of its ends removes two: the new transition at this end, and the old
+  // one between this cell and its empty neighbour.
   //
-  // full_beside(k) returns the rows, one bit each, in which the piece ends beside column k and
-  // the cell in column k is full. k counts from the piece's left edge. If the piece is 1 or 4
-  // columns wide, all its rows end beside columns -1 and WIDTH; if it is 2 or 3 wide, some end
-  // beside its own first or last column, and if it is 3 wide, also beside its middle column.
-  // Counting bits is slow, so two words are joined before where they cannot have a bit in the
-  // same row: a row has one left end and one right end.
+  // full_beside(k) returns the rows in which an end of the piece touches a full cell in column
+  // k, one bit per row. Column k is k columns right of the piece's left edge. In a piece that
+  // is 1 or 4 columns wide, all rows end beside columns -1 and WIDTH. In other pieces a row may
+  // be shorter. It then ends beside the piece's own first or last column, or beside the middle
+  // column of a piece that is 3 columns wide.
+  //
+  // Counting bits is slow. So words that cannot have a bit in the same row are joined first: a
+  // row has only one left end and one right end. popcount_near counts the bits of two words.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
     auto full_beside = [&](int k) {
@@ -196,7 +203,8 @@ struct RowTransitions : BitCount<RowTransitions> {
       auto rows_that_end_here = drop.piece_rows(drop.shape.contact[k + 1]);
       return cells & rows_that_end_here;
     };
-    auto half_growth = L::ints(drop.shape.height);  // half of the new transitions
+    // Half of the growth: 1 for every row of the piece, minus 1 for every full cell at an end.
+    auto half_growth = L::ints(drop.shape.height);
     if constexpr (WIDTH == 1 || WIDTH == 4) {
       half_growth = half_growth - L::popcount_near(full_beside(-1), full_beside(WIDTH));
     } else {
@@ -210,8 +218,8 @@ struct RowTransitions : BitCount<RowTransitions> {
 };
 
 struct ColumnTransitions : BitCount<ColumnTransitions> {
-  // A column has one transition at its top and two for every run of holes, which `words` marks
-  // by their lowest cells.
+  // A column has one transition at its top and two for every run of holes. `words` marks the
+  // lowest cell of each run.
   static constexpr int factor = 2;
   template <class L>
   TETRIS_FUNCTION static auto words(const Board<L>& board) {
@@ -246,15 +254,15 @@ struct Holes : BitCount<Holes> {
 
 // The sum of the depths of wells. A well cell is an empty cell between two full neighbours.
 //
-// `Self::depths<L>(wells, cells)` returns the depths of COUNT columns, summed, as one integer a
-// lane: wells[i] and cells[i] are the well cells and the full cells of column i.
+// Self::depths<L>(wells, cells) returns the sum of the depths of COUNT columns, one integer per
+// lane. wells[i] and cells[i] are the well cells and the full cells of column i.
 template <class Self>
 struct WellFeature : FeatureBase {
   static constexpr bool has_loop = true;
   template <class L>
   struct Prepared {
     typename L::Ints total;
-    // The depths of each column, and of each column and the next one together.
+    // The depth of each column, and the sum of the depths of each column and the next one.
     typename L::template Cached<uint16_t, typename L::ColumnInts> depths, pairs;
   };
   template <class L>
@@ -277,19 +285,20 @@ struct WellFeature : FeatureBase {
     return {L::total(depths), cache<uint16_t>(board, depths), cache<uint16_t>(board, pairs)};
   }
   // Returns the sum of the depths of all wells after a drop that completes no row, for every
-  // placement (lane). A well cell is an empty cell between two full cells.
+  // placement (lane). A well cell is an empty cell between two full cells of its row.
   //
-  // A drop changes the wells in the columns under the piece, at offsets 0 to WIDTH - 1, and in
-  // the columns beside it, at offsets -1 and WIDTH. These depths are computed again from the
-  // columns after the drop, which takes the neighbours at offsets -2 and WIDTH + 1 as well.
-  // lower_bound returns the depths of all other columns, which do not change. A column is a
-  // word with one bit per row; L::without(a, b) is a & ~b.
+  // The column at offset k is k columns right of the piece's left edge. A drop changes the
+  // wells in the columns under the piece (offsets 0 to WIDTH - 1) and in the columns beside it
+  // (offsets -1 and WIDTH). The depths of these columns are computed again, from the columns
+  // after the drop. This needs their neighbours at offsets -2 and WIDTH + 1, too. lower_bound
+  // returns the sum of the depths of the other columns, which do not change. A column is a word
+  // with one bit per row, and L::without(a, b) is a & ~b.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     using Bits = typename L::Bits;
     constexpr int CHANGED = WIDTH + 2;
-    // The changed columns with a neighbour on each side: element k + 2 is the column at offset
-    // k.
+    // The changed columns, with one more column on each side: element k + 2 is the column at
+    // offset k.
     Bits columns[CHANGED + 2];
     TETRIS_UNROLL for (int k = -2; k < CHANGED; ++k) columns[k + 2] = drop.cells_after(k);
     // The well cells and the full cells of changed column i, which is at offset i - 1.
@@ -305,11 +314,11 @@ struct WellFeature : FeatureBase {
   // Returns the sum of the depths of the wells that a drop does not change, for every placement
   // (lane).
   //
-  // It is the total over the board minus the depths of the columns at offsets -1 to WIDTH from
-  // the piece's left edge. prepared.pairs holds for every column the sum of its depth and the
-  // next one's, so two columns are subtracted at a time. WIDTH + 2 columns change; if that
-  // number is odd, one is left over. at_offset(x, k) reads x at the column k columns right of
-  // the piece's left edge.
+  // It is the total over the board before the drop, minus the depths of the columns that
+  // change: those at offsets -1 to WIDTH from the piece's left edge. prepared.pairs holds, for
+  // every column, the sum of its depth and the depth of the next column, so two columns are
+  // subtracted at a time. If the number of changed columns, WIDTH + 2, is odd, one column
+  // remains. at_offset(x, k) is the value of x in the column at offset k.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto lower_bound(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
@@ -317,8 +326,8 @@ struct WellFeature : FeatureBase {
     TETRIS_UNROLL for (int k = -1; k < WIDTH; k += 2) {
       unchanged = unchanged - drop.at_offset(prepared.pairs, k);
     }
-    constexpr bool LAST_COLUMN_IS_LEFT = WIDTH % 2 == 1;
-    if constexpr (LAST_COLUMN_IS_LEFT) {
+    constexpr bool ONE_COLUMN_REMAINS = WIDTH % 2 == 1;
+    if constexpr (ONE_COLUMN_REMAINS) {
       unchanged = unchanged - drop.at_offset(prepared.depths, WIDTH);
     }
     return unchanged;
@@ -333,13 +342,13 @@ struct WellFeature : FeatureBase {
 struct Wells : WellFeature<Wells> {
   static constexpr bool has_lower_bound = true;
 
-  // Returns the depths of the wells in COUNT columns, summed, for every lane: every well cell
-  // counts the consecutive empty cells from itself downwards.
+  // Returns the sum of the depths of the wells in COUNT columns, for every lane. The depth of a
+  // well cell is the number of consecutive empty cells from itself downwards.
   //
-  // wells[i] and cells[i] are the well cells and the full cells of column i, one bit per row; a
-  // shift to the left moves down by one row. All well cells fall at the same time, one row per
-  // round. A cell that reaches a full cell disappears, and every cell that still falls adds 1
-  // per round.
+  // wells[i] and cells[i] are the well cells and the full cells of column i, one bit per row. A
+  // shift to the left moves cells down by one row. All well cells fall at the same time, by one
+  // row per round. A falling cell that meets a full cell disappears. Every cell that still
+  // falls adds 1 per round.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&cells)[COUNT]) {
     Bits falling[COUNT];
@@ -358,10 +367,10 @@ struct Wells : WellFeature<Wells> {
 };
 
 struct WellsFast : WellFeature<WellsFast> {
-  // Returns the depths of COUNT columns. In a run of empty cells, let k be the number of cells
-  // from its topmost well cell downwards. The first of these cells counts 1, the second one 2,
-  // and so on: 1 + 2 + ... + k together. Runs are taken one after the other from the top; most
-  // columns have one run.
+  // Returns the sum of the depths of the wells in COUNT columns. In a run of empty cells, let k
+  // be the number of cells from its topmost well cell downwards. The first of these cells
+  // counts 1, the second one 2, and so on, which makes 1 + 2 + ... + k. The loop handles one
+  // run per column and round, from the top; most columns have only one run.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&cells)[COUNT]) {
     Bits rest[COUNT];
@@ -373,21 +382,23 @@ struct WellsFast : WellFeature<WellsFast> {
   }
 
  private:
-  // In each of COUNT columns, removes the topmost run of empty cells that has a well cell, and
-  // returns the sum of the depths of these runs. A run of n cells from its topmost well cell
-  // down has the depth 1 + 2 + ... + n.
+  // Returns the sum of the depths of the topmost runs of COUNT columns, for every lane. The
+  // topmost run of a column is the run of empty cells from its topmost well cell downwards. A
+  // run of n cells has the depth 1 + 2 + ... + n. `rest` becomes the well cells below these
+  // runs.
   //
-  // wells[i] and cells[i] are the well cells and the full cells of column i. `rest` becomes the
-  // well cells that are not in these runs. A column is a word in which the topmost row is the
-  // lowest bit, so that `w & -w` is the topmost cell of w, and a subtraction borrows downwards.
+  // wells[i] and cells[i] are the well cells and the full cells of column i. A column is a word
+  // in which the topmost row is the lowest bit. So `w & -w` is the topmost cell of w, and a
+  // subtraction borrows from lower rows.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depth_of_topmost_runs(
       const Bits (&wells)[COUNT], const Bits (&cells)[COUNT], Bits (&rest)[COUNT]) {
     auto total = L::as_ints(wells[0] ^ wells[0]);  // zeros in the type of the sum
     TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
       Bits topmost = wells[i] & -wells[i];
-      // The subtraction borrows from the next full cell below. It clears that cell and sets all
-      // empty cells from `topmost` down to it, which are the run.
+      // The subtraction borrows from the next full cell below `topmost`. It clears this full
+      // cell, and sets all empty cells from `topmost` down to it. The cells that it sets are
+      // the run.
       Bits run = L::without(cells[i] - topmost, cells[i]);
       total = total + L::triangle(L::popcount(run));
       rest[i] = L::without(wells[i], run);
@@ -403,7 +414,7 @@ struct WellsFast : WellFeature<WellsFast> {
 };
 
 struct HoleDepth : BitCount<HoleDepth> {
-  // Counts the cells above a hole of their column, which are the cells above its lowest hole.
+  // The cells that have a hole below them in their column: all cells above its lowest hole.
   template <class L>
   TETRIS_FUNCTION static auto words(const Board<L>& board) {
     return from_lowest_row<L>(board.holes()) & board.cells;
@@ -419,8 +430,8 @@ struct HoleDepth : BitCount<HoleDepth> {
     auto has_hole = L::nonzero(board.holes());
     return {BitCount::prepare(board), cache<uint8_t>(board, has_hole)};
   }
-  // Returns the depth after drops: the cells of the piece are added in columns that have a hole
-  // after the drop, which either was there before or is the gap below the piece.
+  // Returns the depth after drops that complete no row. The cells of the piece are added in
+  // columns that have a hole after the drop: a hole from before, or the gap below the piece.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto depth = prepared.total;
@@ -478,16 +489,17 @@ struct ThinCovers : FeatureBase {
   TETRIS_FUNCTION static auto prepare(const Board<L>& board) {
     return L::bits(typename L::Word(columns(board)));
   }
-  // Returns, for every placement (lane), the number of columns whose topmost cell has an empty
-  // cell directly below it, after a drop that completes no row.
+  // Returns the number of columns whose topmost cell has an empty cell directly below it, after
+  // a drop that completes no row, for every placement (lane).
   //
   // `before` is the set of such columns before the drop; bit c + 1 is column c. Columns that
-  // the piece does not touch stay as they are. A column k of the piece counts if the piece has
-  // a single cell there (shape.lone[k] is 1, else 0) and covers an empty cell. A piece one
-  // column wide has four cells in it, and never counts.
+  // are not under the piece do not change. Column k of the piece counts if the piece has a
+  // single cell there (drop.shape.lone[k] is 1, otherwise 0) and leaves a gap below it. A piece
+  // that is one column wide has four cells in this column, so it never counts.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
-    // The piece's columns for a placement over column 0, bits 1 to WIDTH, moved to its column.
+    // The set of the columns under a piece over column 0 is bits 1 to WIDTH. in_columns moves
+    // the set to the column of every placement.
     constexpr uint32_t COLUMNS_OF_PIECE = (2u << WIDTH) - 2;
     auto under_piece = L::template in_columns<COLUMNS_OF_PIECE>(drop.shape);
     auto untouched = L::without(before, under_piece);
@@ -508,8 +520,8 @@ template <class F>
 struct has_after<F, std::void_t<decltype(&F::template after<ScalarLanes, 1>)>>
     : std::true_type {};
 
-// Returns whether a feature has `after`. One that has not must say so, so that no list becomes
-// slow unnoticed.
+// Returns whether a feature has `after`. A feature without it has to set whole_board_only, so
+// that no list of features becomes slow unnoticed.
 template <class F>
 constexpr bool follows_drops() {
   static_assert(has_after<F>::value != F::whole_board_only,

@@ -1,5 +1,5 @@
-// The launches of the rollout operator on a GPU. Each has a source of its own, so that nvcc
-// compiles them at the same time.
+// The launches of the rollout operator on a GPU. Every launch has its own source file, so that
+// nvcc compiles them at the same time.
 #pragma once
 
 #include "launcher.cuh"
@@ -9,13 +9,13 @@ namespace tetris {
 
 using cem_tetris::Launcher;
 
-constexpr int64_t STATE_WORDS = 16;  // 32-bit words of the state of a game
+constexpr int64_t STATE_WORDS = 16;  // 32-bit words of a StreamState
 
-// Plays with a warp per game. Returns false, and does nothing, if there are too many games for
-// that.
+// Plays all streams of games with one warp per stream. Returns false, and does nothing, if
+// there are too many streams for that.
 bool play_few(const RolloutArguments& all, const Launcher& gpu);
-// Plays on boards BOARD_WIDTH columns wide, or of any width for 0. `states` has room for the
-// states of all games.
+// Plays all streams on boards that are BOARD_WIDTH columns wide; 0 means any width. `states` is
+// memory for the StreamStates of all streams.
 template <int BOARD_WIDTH>
 void play_side_by_side(const RolloutArguments& all, void* states, const Launcher& gpu);
 

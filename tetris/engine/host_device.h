@@ -1,11 +1,10 @@
-// What code that is compiled for CPUs and for GPUs has in common: qualifiers of functions, and
-// operations on bits.
+// Macros and bit operations for code that is compiled for CPUs and for GPUs.
 #pragma once
 
 #include <cstdint>
 
-// A function of both, always inlined; one of both, never inlined; and a loop that is written
-// out.
+// TETRIS_FUNCTION marks a function for both that is always inlined, TETRIS_OUTLINE a function
+// for both that is never inlined, and TETRIS_UNROLL a loop that is unrolled.
 #if defined(__CUDACC__)
 #define TETRIS_FUNCTION __host__ __device__ __forceinline__
 #define TETRIS_OUTLINE __host__ __device__ __noinline__

@@ -1,17 +1,18 @@
-// One placement at a time, in plain C++: the portable path of the CPU engine, and what a CUDA
-// thread runs.
+// The scalar lanes: they score one placement at a time, in plain C++. The portable version of
+// the CPU engine uses them, and every CUDA thread.
 //
-// The engine is written against a type `Lanes`: this one, or one of another lanes_*.h.
-//   Bits, Ints, Scores      one value a lane; a lane is a placement. In a vector, lane x is the
-//                           placement whose left edge is column x.
-//   ColumnBits, ColumnInts  one value a slot, which is a column of the board or lies beside it
+// The engine is a template of its lanes: these, or those of another lanes_*.h.
+//   Bits, Ints, Scores      one value per lane. A lane is a placement; in a vector, lane x is
+//                           the placement whose left edge is over column x.
+//   ColumnBits, ColumnInts  one value per slot. A slot is a column of the board, or lies beside
+//                           it.
 //
 //     slot     0      1         2       3          width + 1  width + 2    width + 3 ...
 //     column   -    wall -1     0       1    ...   width - 1  wall width   -
 //
-// A column is an unsigned word: row r is bit TOP - r, so that the floor is the most significant
-// bit. An addition then carries downwards, and `c | -c` fills a column from its topmost cell to
-// the floor.
+// A column is an unsigned word: row r is bit TOP - r, so the floor is the most significant bit.
+// An addition therefore carries downwards, and `c | -c` fills a column from its topmost cell
+// down to the floor.
 #pragma once
 
 #include <type_traits>
@@ -28,10 +29,10 @@ struct Choice {
   int score;
   int placement;
 
-  // Returns the placement to play: the first one if there is none that does not end the game.
+  // Returns the placement to play. If every placement ends the game, it is the first one.
   TETRIS_FUNCTION int placement_to_play() const { return placement == NONE ? 0 : placement; }
-  // The higher score is better, and of equal scores the placement that comes first in the
-  // search.
+  // Returns whether this choice is better. The higher score is better; of equal scores, the
+  // placement that comes first in the search is better.
   TETRIS_FUNCTION bool exceeds(const Choice& other) const {
     bool comes_first = placement < other.placement && placement != NONE;
     return score > other.score || (score == other.score && comes_first);
@@ -47,14 +48,14 @@ struct Choice {
 
 constexpr Choice NO_CHOICE = {NEVER, Choice::NONE};
 
-// The two best placements. The compiler removes the second one where nobody asks for it.
+// The two best placements. The compiler removes the second one where it is not used.
 struct BestTwo {
   Choice first = NO_CHOICE;
   Choice second = NO_CHOICE;
   TETRIS_FUNCTION void clear() { first = second = NO_CHOICE; }
-  // Inserts a placement, unless both conditions are false. `is_best` says that it exceeds the
-  // first placement, and `is_better` that it exceeds the second one. A new first placement
-  // moves the former one to the second place.
+  // Inserts a placement, unless both conditions are false. `is_best` says whether it exceeds
+  // the first placement, and `is_better` whether it exceeds the second one. If it becomes the
+  // first placement, the former first placement becomes the second one.
   TETRIS_FUNCTION void insert(const Choice& other, bool is_best, bool is_better) {
     second.replace_if(is_better, other);
     second.replace_if(is_best, first);
@@ -65,11 +66,10 @@ struct BestTwo {
   }
 };
 
-constexpr int FIRST_COLUMN =
-    2;  // slot of column 0: the left wall is before it, and a column left of the wall
+constexpr int FIRST_COLUMN = 2;  // the slot of column 0, after an unused slot and the left wall
 constexpr int MAX_HEIGHT = 24;
 constexpr int WALL_HEIGHT =
-    64;  // of slots outside the board: differs by much from the height of any column
+    64;  // the height of slots outside the board, much greater than that of any column
 
 template <class T>
 struct ColumnArray {
@@ -79,7 +79,7 @@ struct ColumnArray {
   TETRIS_FUNCTION T operator[](int i) const { return slot[i]; }
 };
 
-// Applies a function to numbers, or to the numbers of every slot.
+// Applies a function to numbers, or slot by slot to arrays of columns.
 template <class F, class T, class... More, class = std::enable_if_t<std::is_arithmetic_v<T>>>
 TETRIS_FUNCTION auto map_slots(const F& f, T a, More... more) {
   return f(a, more...);
@@ -93,8 +93,7 @@ TETRIS_FUNCTION auto map_slots(const F& f, const ColumnArray<T>& a, const More&.
   return result;
 }
 
-// Defines an operator slot by slot: of two types with a number a slot, or of one and a number
-// for every slot.
+// Defines an operator slot by slot: of two arrays of columns, or of an array and one number.
 #define TETRIS_COLUMN_OPERATOR(op)                                          \
   template <class Columns, class T = typename Columns::Number>              \
   TETRIS_FUNCTION Columns operator op(const Columns& a, const Columns& b) { \
@@ -122,17 +121,18 @@ TETRIS_FUNCTION Columns operator-(const Columns& a) {
   return map_slots([](T x) { return T(0) - x; }, a);
 }
 
-// How many columns have a cell in each row, in binary: bit r of digit[i] is digit i of the
-// count of row r. Four digits hold every count up to MAX_WIDTH. All rows are so counted at
-// once.
+// The number of binary digits of a count of columns per row. Such counts are bit-sliced: bit r
+// of digit[i] is binary digit i of the count of row r, so one bitwise operation handles all
+// rows. Four digits hold every count up to MAX_WIDTH.
 constexpr int ROW_DIGITS = 4;
 
-// Adds the counts `other` to the counts `sum`, for all rows of the board at once.
+// Adds the counts `other` to the counts `sum`, for all rows of the board at once. A count is a
+// number per row, for example of the columns with a cell in this row.
 //
-// The counts are bit-sliced: bit r of sum[i] is binary digit i of the count of row r. So one
-// bitwise operation handles a digit of all rows, and the additions are a ripple-carry adder.
-// Both counts have COUNT digits on entry, lowest digit first. The sum has one digit more, which
-// is stored in sum[COUNT] if that exists.
+// The counts are bit-sliced: bit r of sum[i] is binary digit i of the count of row r, lowest
+// digit first. So one bitwise operation handles one digit of all rows. The digits are added one
+// after another with a carry, as in a ripple-carry adder. Both counts have COUNT digits on
+// entry. The sum has one more digit, which becomes sum[COUNT] if this element exists.
 template <int COUNT, class Words>
 TETRIS_FUNCTION void add_digits(Words (&sum)[ROW_DIGITS], const Words (&other)[COUNT]) {
   Words carry = sum[0] & other[0];
@@ -147,11 +147,11 @@ TETRIS_FUNCTION void add_digits(Words (&sum)[ROW_DIGITS], const Words (&other)[C
   if constexpr (COUNT < ROW_DIGITS) sum[COUNT] = carry;
 }
 
-// Adds up the counts of sixteen lanes, and gives the sum to every lane. On entry each lane has
-// a count of one binary digit in digit[0]. There are four rounds, in which STEP is 8, 4, 2 and
-// 1. In each round a lane adds the count of the lane that is STEP lanes on, which `rotate(STEP,
-// word)` fetches, digit by digit; COUNT is the number of digits before the round. The function
-// calls itself for the next round.
+// Adds up the counts of sixteen lanes, and stores the sum in every lane. On entry the count of
+// a lane has one binary digit, digit[0]. There are four rounds, in which STEP is 8, 4, 2 and 1.
+// In each round a lane adds the count of the lane that is STEP lanes ahead; rotate(STEP, word)
+// fetches one digit of it. COUNT is the number of digits before the round. The function calls
+// itself for the next round.
 template <int STEP = 8, int COUNT = 1, class Words, class Rotate>
 TETRIS_FUNCTION void add_lanes(Words (&digit)[ROW_DIGITS], const Rotate& rotate) {
   Words other[COUNT];
@@ -179,14 +179,14 @@ struct ScalarLanes {
   static constexpr int TOP = 31;
   static constexpr int MAX_STACK = MAX_HEIGHT;
 
-  // A value a lane, in memory.
+  // One value per lane, in memory.
   struct Constant {
     int32_t value = 0;
     constexpr void set(int, int v) { value = v; }
   };
 
-  // Columns that are read by an index while placements are scored. These lanes read them where
-  // they are; others keep a copy elsewhere, as numbers of type T.
+  // The type of columns that are read by an index while placements are scored. These lanes read
+  // the columns themselves; other lanes copy them to numbers of type T elsewhere.
   template <class T, class Columns>
   using Cached = Columns;
   struct ColumnCache {
@@ -205,8 +205,8 @@ struct ScalarLanes {
   TETRIS_FUNCTION static auto as_ints(const Words& value) {
     return map_slots([](uint32_t x) { return int32_t(x); }, value);
   }
-  // The weights of two features, for `add_products`: one number for all lanes, or one a lane,
-  // of columns whose slots `weight_word` made.
+  // Returns the weights of two features, for `add_products`. weight_word makes a slot of an
+  // array of weights.
   TETRIS_FUNCTION static Weights weights(Ints first, Ints second) { return {first, second}; }
   TETRIS_FUNCTION static Word weight_word(int32_t weight) { return Word(weight); }
   // Returns sum + weights.first * first + weights.second * second.
@@ -215,13 +215,13 @@ struct ScalarLanes {
     return sum + weights.first * first + weights.second * second;
   }
   TETRIS_FUNCTION static int first_lane(Scores scores) { return scores; }
-  // Returns, in every lane, the sum over all columns of weights * values + more_weights *
-  // more_values.
+  // Returns the sum, over all columns, of weights * values + more_weights * more_values, in
+  // every lane.
   TETRIS_FUNCTION static Scores sum_of_products(const ColumnInts& weights,
       const ColumnInts& values, const ColumnInts& more_weights, const ColumnInts& more_values) {
     return sum(weights * values + more_weights * more_values);
   }
-  // Returns table[index] as a weight, for each index.
+  // Returns the weight table[index] for each index.
   template <class Numbers>
   TETRIS_FUNCTION static Numbers weights_at(const int32_t* table, const Numbers& index) {
     return map_slots([table](int32_t i) { return table[i]; }, index);
@@ -245,18 +245,19 @@ struct ScalarLanes {
   TETRIS_FUNCTION static Numbers triangle(const Numbers& n) {
     return n * (n + 1) >> 1;
   }
-  // Returns the number of bits of two words whose bits lie in the same four rows.
+  // Returns the number of bits of two words together. The bits of both words lie in the same
+  // four rows.
   TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {
     return popcount64(first | uint64_t(second) << 32);
   }
   // Returns the number of bits of a word below 32.
   TETRIS_FUNCTION static Ints popcount_small(Bits value) { return tetris::popcount(value); }
 
-  // Returns whether a > b; a must not be below b.
+  // Returns whether a > b; a must not be less than b.
   TETRIS_FUNCTION static Mask exceeds(Ints a, Ints b) { return a > b; }
-  // Returns the mask of a number that `nonzero` made.
+  // Turns a number that `nonzero` has returned into a mask.
   TETRIS_FUNCTION static Mask flag(Ints value) { return value != 0; }
-  // Returns a & ~b: what is in the first argument and not in the second one.
+  // Returns a & ~b: the elements of `a` that are not in `b`.
   TETRIS_FUNCTION static Mask without(Mask a, Mask b) { return a & !b; }
   template <class Words>
   TETRIS_FUNCTION static Words without(const Words& a, const Words& b) {
@@ -273,7 +274,7 @@ struct ScalarLanes {
   TETRIS_FUNCTION static T select(bool condition, T a, T b) {
     return condition ? a : b;
   }
-  // Return the value, or 1, in lanes where the condition holds, and 0 in others.
+  // Return the value (or 1) in lanes where the condition is true, and 0 in the other lanes.
   TETRIS_FUNCTION static Ints ints_where(bool condition, Ints value) {
     return condition ? value : 0;
   }
@@ -283,12 +284,13 @@ struct ScalarLanes {
   TETRIS_FUNCTION static Ints one_where(bool condition) { return condition ? 1 : 0; }
   TETRIS_FUNCTION static bool any(Bits value) { return value != 0; }
   TETRIS_FUNCTION static bool any(const ColumnBits& value) { return or_all(value) != 0; }
-  // Returns 2^(TOP - 3 - row): a pattern of ShapeLanes, multiplied by it, lies at this row.
+  // Returns 2^(TOP - 3 - row). Multiplying a pattern of ShapeLanes by this number moves the
+  // pattern to row `row`.
   TETRIS_FUNCTION static Unit row_unit(Ints row) { return 0x10000000u >> (row & 31); }
   TETRIS_FUNCTION static Bits rows(const Constant& pattern, Unit unit) {
     return unit * bits(pattern);
   }
-  // Returns 1 << (step - 1) for steps from 1 to 5, and 0 for others.
+  // Returns 1 << (step - 1) for steps from 1 to 5, and 0 for other steps.
   TETRIS_FUNCTION static Bits step_flag(Ints step) {
     uint32_t shift = uint32_t(step - 1);
 #if defined(__CUDA_ARCH__)
@@ -301,14 +303,13 @@ struct ScalarLanes {
   TETRIS_FUNCTION static auto step_flag(const Columns& step) {
     return map_slots([](int32_t x) { return step_flag(x); }, step);
   }
-  // Returns all ones for columns with a cell, and 0 for others.
+  // Returns all ones for columns with a cell, and 0 for empty columns.
   TETRIS_FUNCTION static ColumnInts nonzero(const ColumnBits& columns) {
     return map_slots([](uint32_t x) { return x != 0 ? -1 : 0; }, columns);
   }
 
-  // A set of columns is a word: bit k + 1 is column k, so that bit 0 is the left wall.
-  //
-  // Returns the set of columns whose number is negative.
+  // Returns the set of columns whose number is negative. A set of columns is a word: bit c + 1
+  // is column c, and bit 0 is the left wall.
   TETRIS_FUNCTION static uint32_t negative(const ColumnInts& columns) {
     constexpr int LEFT_WALL = FIRST_COLUMN - 1;
     uint32_t set = 0;
@@ -317,8 +318,8 @@ struct ScalarLanes {
     }
     return set;
   }
-  // Returns PATTERN, a set of columns for a piece over column 0, moved to the columns of each
-  // placement.
+  // Moves a set of columns to the column of each placement. PATTERN or `pattern` is the set for
+  // a piece whose left edge is over column 0.
   template <uint32_t PATTERN, class Shapes>
   TETRIS_FUNCTION static Bits in_columns(const Shapes& shapes) {
     return PATTERN << shapes.column.value;
@@ -328,7 +329,8 @@ struct ScalarLanes {
     return bits(pattern) << shapes.column.value;
   }
 
-  // Returns for each placement the value of the column k columns right of its left edge.
+  // Returns, for each placement, the value of the column that is k columns right of its left
+  // edge.
   template <int WIDTH, class T>
   TETRIS_FUNCTION static T at_offset(
       const ColumnArray<T>& columns, const ShapeLanes<ScalarLanes, WIDTH>& shape, int k) {
@@ -375,8 +377,8 @@ struct ScalarLanes {
     return all;
   }
   TETRIS_FUNCTION static Word or_columns(const ColumnBits& columns) { return or_all(columns); }
-  // Return for each slot the union of the slots from the first one to it, or from it to the
-  // last.
+  // Return for each slot the bitwise OR of all slots from the first one up to it, or from it up
+  // to the last one.
   TETRIS_FUNCTION static ColumnBits prefix_or(const ColumnBits& columns) {
     ColumnBits result = columns;
     TETRIS_UNROLL for (int i = 1; i < SLOTS; ++i) result.slot[i] |= result.slot[i - 1];
@@ -387,12 +389,12 @@ struct ScalarLanes {
     TETRIS_UNROLL for (int i = SLOTS - 2; i >= 0; --i) result.slot[i] |= result.slot[i + 1];
     return result;
   }
-  // Counts, for every row of the board at once, the columns that have a cell in it.
+  // Counts the columns that have a cell in a row, for all rows of the board at once.
   //
   // A column is a word with one bit per row. The counts are bit-sliced: bit r of digit[d]
-  // becomes binary digit d of the count of row r. Two columns are added at a time. Together
-  // with the lowest digit they give a new lowest digit and a carry (a full adder), and the
-  // carry is added to the higher digits one after the other.
+  // becomes binary digit d of the count of row r. The loop adds two columns at a time. A full
+  // adder adds both to the lowest digit, which yields a new lowest digit and a carry. Then the
+  // carry is added to the higher digits, one after another.
   TETRIS_FUNCTION static void count_rows(const ColumnBits& columns, Bits (&digit)[ROW_DIGITS]) {
     TETRIS_UNROLL for (Bits& word : digit) word = 0;
     TETRIS_UNROLL for (int i = 0; i < SLOTS; i += 2) {
@@ -418,16 +420,16 @@ struct ScalarLanes {
     TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) slots[i] = columns.slot[i];
   }
 
-  // Returns the cells of a piece that rests with its bottom in `row` and its left edge over
-  // board column `column`, as columns of the board.
+  // Returns the cells of a piece as columns of the board. The piece rests with its bottom in
+  // `row` and its left edge over board column `column`.
   //
-  // `patterns` has four bits for each column of the piece, which say in which of its rows the
-  // column has cells. A column of the board is a word in which row r is bit TOP - r.
-  // Multiplying a pattern by row_unit(row), a power of two, shifts it to `row`. Board column c
-  // is in slot c + FIRST_COLUMN.
+  // shape.patterns has four bits for each column of the piece: the rows in which the column has
+  // cells. A column of the board is a word in which row r is bit TOP - r. Multiplying a pattern
+  // by row_unit(row), a power of two, moves it to `row`. Slot c + FIRST_COLUMN of the result is
+  // board column c.
   TETRIS_FUNCTION static ColumnBits piece_columns(
       int piece, int orientation, int column, int row) {
-    // The pattern of column c of the board is in bits 4 c to 4 c + 3.
+    // After this shift, bits 4 c to 4 c + 3 are the pattern of board column c.
     uint64_t patterns = uint64_t(shape_of(piece, orientation).patterns) << (4 * column);
     Unit unit = row_unit(row);
     ColumnBits result;
@@ -453,7 +455,7 @@ struct ScalarLanes {
 
   using Best = BestTwo;  // the best placements so far
   TETRIS_FUNCTION static bool is_worth_scoring(bool is_candidate) { return is_candidate; }
-  // Records the score of the one placement of a group if the placement is a candidate: it
+  // Records the score of the single placement of a group if the placement is a candidate. It
   // becomes one of the two best placements if it exceeds one of them.
   template <int WIDTH>
   TETRIS_FUNCTION static void record_scores(

@@ -1,9 +1,9 @@
-// Sixteen placements at a time, in the vectors of an x86-64 or ARM processor (vectors.h). The
-// names are explained in lanes_scalar.h.
+// The vector lanes: they score sixteen placements at a time, in the vectors of an x86-64 or ARM
+// processor (vectors.h). lanes_scalar.h explains the names.
 //
 // Lanes of 16 bits hold columns of 16 rows. The engine uses them while no column is higher than
-// 11: a piece adds at most four rows, and a well of 16 rows would overflow `triangle`. Lanes of
-// 32 bits hold every board.
+// 11, because a piece adds at most four rows, and a well of 16 rows would overflow `triangle`.
+// Lanes of 32 bits hold every board.
 #pragma once
 
 #if defined(__SSE4_1__) || defined(__aarch64__)
@@ -20,14 +20,14 @@
 
 namespace tetris {
 
-// Tables by a number below 16: 1 + 2 + ... + n; the high byte of row_unit(n) (a byte of 16 bits
-// is looked up by row, the other one by row + 8); step_flag(n). SWAPPED_BYTES is an index that
-// swaps the bytes of every 16 bits.
+// Tables with an entry for every n from 0 to 15. TRIANGLES: 1 + 2 + ... + n. ROW_UNITS: the low
+// byte of row_unit(n), whose high byte is entry n + 8. STEP_FLAGS: step_flag(n). SWAPPED_BYTES
+// is a list of indices, which swaps the bytes of every 16 bits.
 inline Bytes TRIANGLES = {0, 1, 3, 6, 10, 15, 21, 28, 36, 45, 55, 66, 78, 91, 105, 120};
 inline Bytes ROW_UNITS = {0, 0, 0, 0, 0, 128, 64, 32, 16, 8, 4, 2, 1, 0, 0, 0};
 inline Bytes STEP_FLAGS = {0, 1, 2, 4, 8, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 inline Bytes SWAPPED_BYTES = {1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14};
-// The numbers below 32 in every lane, and the sums 1 + 2 + ... + n.
+// For every n below 32, a vector with n in every lane, and the sum 1 + 2 + ... + n.
 struct alignas(64) SmallNumbers {
   int16_t number[32][16];
   int32_t triangle[32];
@@ -40,7 +40,7 @@ struct alignas(64) SmallNumbers {
 };
 inline SmallNumbers small_numbers;
 #if defined(__AVX2__)
-// Returns a << n, number by number, for 32-bit numbers; n may exceed 31, which gives 0.
+// Returns a << n, number by number, for 32-bit numbers. If n exceeds 31, the result is 0.
 template <class V, class C>
 TETRIS_FUNCTION V shift_left(V a, C n) {
   auto shift = [](auto x, auto count) TETRIS_INLINE {
@@ -50,10 +50,12 @@ TETRIS_FUNCTION V shift_left(V a, C n) {
   };
   return map(shift, a, n);
 }
-// Returns the triangular numbers n (n + 1) / 2 of a vector of 32-bit numbers below 32.
+// Returns the triangular number n (n + 1) / 2 of every number n of a vector. The numbers have
+// 32 bits and are less than 32.
 //
-// With AVX-512 they are looked up in a table of 32 entries, which fills two registers. With
-// AVX2 they are computed. `map` applies a function to one register after the other.
+// With AVX-512 the results are looked up in a table of 32 entries, which fills two registers.
+// With AVX2 they are computed. `map` applies a function to the registers of a vector, one after
+// another.
 template <class V>
 TETRIS_FUNCTION V triangle_of(V n) {
   auto triangle = [](auto x) TETRIS_INLINE {
@@ -63,7 +65,8 @@ TETRIS_FUNCTION V triangle_of(V n) {
       auto entries_16_to_31 = _mm512_load_si512(small_numbers.triangle + 16);
       return (R)_mm512_permutex2var_epi32(entries_0_to_15, (__m512i)x, entries_16_to_31);
     } else {
-      // madd multiplies 16-bit halves and adds their products; the upper halves are 0 here.
+      // madd multiplies the 16-bit halves of the numbers, and adds both products. The upper
+      // halves are 0, so the result is x * (x + 1).
       R product = (R)_mm256_madd_epi16((__m256i)x, (__m256i)(x + 1));
       return product >> 1;
     }
@@ -76,14 +79,13 @@ template <class Ints_, class Bits_, class Scores_>
 struct VectorLanes {
   using Ints = Ints_;
   using Bits = Bits_;
-  // Scores have 32 bits. Those of 16-bit lanes are two vectors: lanes 0-3 and 8-11, and lanes
-  // 4-7 and 12-15.
+  // Scores have 32 bits. The scores of 16-bit lanes are two vectors: of lanes 0-3 and 8-11, and
+  // of lanes 4-7 and 12-15.
   using Scores = Scores_;
   using Mask = Ints;  // all ones or all zeros a lane
-  using Unit =
-      // a power of two for words of 16 bits, the number of bits of a shift for words of 32
-      Bits;
-  // The weights of two features. Those of 16-bit lanes are the two halves of 32-bit numbers, in
+  // A power of two for words of 16 bits, or the number of bits of a shift for words of 32 bits.
+  using Unit = Bits;
+  // The weights of two features. In 16-bit lanes they are the two halves of 32-bit numbers, in
   // the order of Scores.
   struct TwoWeights {
     Ints first, second;
@@ -142,16 +144,17 @@ struct VectorLanes {
       Scores sum, Weights weights, Ints first, Ints second) {
     auto add = [](auto partial_sum, auto values, auto factors) TETRIS_INLINE {
       auto result = partial_sum + multiply_add(values, factors);
-      // The compiler must add now, not when all values have been computed and wait in memory.
+      // Make the compiler add the products now. Otherwise it would first compute all values and
+      // store them in memory.
       if constexpr (SHORT) asm("" : TETRIS_IN_REGISTER(result));
       return result;
     };
     if constexpr (SHORT) return map(add, sum, interleave(first, second), weights);
     else return map(add, map(add, sum, first, weights.first), second, weights.second);
   }
-  // Returns a weight in the form in which lanes hold it: its lower 16 bits, and 0 above them.
-  // In 32-bit lanes multiply_add adds the products of both halves of a number, and an upper
-  // half of 0 leaves only the product of the lower halves.
+  // Returns a weight in the form that lanes need: its lower 16 bits, with zeros above them. In
+  // 32-bit lanes multiply_add adds the products of both halves of a number; an upper half of 0
+  // leaves only the product of the lower halves.
   static constexpr int WEIGHT_MASK = 0xFFFF;
   TETRIS_FUNCTION static Word weight_word(int32_t weight) { return Word(weight & WEIGHT_MASK); }
   TETRIS_FUNCTION static int first_lane(Scores scores) { return scores[0]; }
@@ -162,9 +165,9 @@ struct VectorLanes {
     return repeat<Scores>(reduce(all, ADD)[0]);
   }
 
-  // Returns a vector of the entries table[index], one for each lane, reduced to their lower 16
-  // bits, which is how lanes hold weights. AVX-512 gathers the entries with one instruction; on
-  // other processors they are loaded one after the other.
+  // Returns a vector of weights, which are the entries table[index] of all lanes, reduced to
+  // their lower 16 bits (see weight_word). AVX-512 gathers the entries with one instruction. On
+  // other processors they are loaded one after another.
   TETRIS_FUNCTION static Ints weights_at(const int32_t* table, Ints index) {
 #if defined(__AVX512F__)
     if constexpr (sizeof(Ints) == 64 && !IS_PAIR<Ints>) {
@@ -190,9 +193,9 @@ struct VectorLanes {
     if constexpr (SHORT) return look_up(TRIANGLES, n);
     else return triangle_of(n);
   }
-  // Returns the number of bits of two words whose bits lie in the same four rows. The two
-  // halves of the second word change places, so that its bits do not meet those of the first
-  // word, and the bits of both are counted together.
+  // Returns the number of bits of two words together. The bits of both words lie in the same
+  // four rows. Swapping the halves of the second word moves its bits away from those of the
+  // first word, so the bits of both can be counted in one word.
   TETRIS_FUNCTION static Ints popcount_near(Bits first, Bits second) {
     if constexpr (SHORT) return popcount(first | look_up(second, SWAPPED_BYTES));
     else return popcount(first | (second << 16) | (second >> 16));
@@ -222,10 +225,10 @@ struct VectorLanes {
   }
   TETRIS_FUNCTION static Ints one_where(Mask condition) { return -condition; }
   TETRIS_FUNCTION static bool any(Bits value) { return any_bit(value); }
-  // Returns what `rows` multiplies or shifts a pattern by to move it to a row; see
-  // ScalarLanes::row_unit. In words of 16 bits, rows go from 0 to 12. A look-up finds one byte
-  // at a time: the low byte of the word is entry `row` of the table, its high byte entry row +
-  // 8.
+  // Returns the number by which `rows` multiplies or shifts a pattern to move it to a row; see
+  // ScalarLanes::row_unit. In words of 16 bits, rows are from 0 to 12. A look-up yields one
+  // byte: the low byte of the word is entry `row` of the table, and the high byte is entry `row
+  // + 8`.
   TETRIS_FUNCTION static Unit row_unit(Ints row) {
     if constexpr (SHORT) {
       Ints index = row + ((row + ints(8)) << 8);
@@ -261,14 +264,15 @@ struct VectorLanes {
     return bits(pattern);
   }
 
-  // Returns for each lane the value of the board column at offset k from its placement: k
-  // columns right of the piece's left edge, with k from -2 to 5.
+  // Returns, for each lane, the value of the board column that is k columns right of the
+  // placement's left edge. k is from -2 to 5.
   //
-  // `columns` has one value per slot, and board column c is in slot c + FIRST_COLUMN. Lane x
-  // holds the placement whose left edge is over column x, and so needs slot x + k +
-  // FIRST_COLUMN. That is `columns` moved by `first_slot` slots. Vector instructions need the
-  // distance as a constant, hence a case with a template argument for every distance. k is a
-  // constant wherever this function is inlined, and the compiler then keeps only one case.
+  // `columns` has one value per slot, and slot c + FIRST_COLUMN is board column c. Lane x is
+  // the placement whose left edge is over column x, so it needs slot x + k + FIRST_COLUMN. The
+  // result is therefore `columns` moved by first_slot = k + FIRST_COLUMN slots. The distance is
+  // an immediate operand of the vector instructions, so there is a case with a template
+  // argument for every distance. Wherever this function is inlined, k is a constant, and only
+  // one case remains.
   template <int WIDTH, class T>
   TETRIS_FUNCTION static T at_offset(T columns, const ShapeLanes<VectorLanes, WIDTH>&, int k) {
     const int first_slot = k + FIRST_COLUMN;  // the slot of lane 0
@@ -320,7 +324,7 @@ struct VectorLanes {
 
   // Returns the cells of a piece that rests with its bottom in `row` and its left edge over
   // `column`. PIECE_COLUMNS holds the piece at rest in row 0, with zeros before and after its
-  // columns. A load that begins n words before the piece's first column puts that column into
+  // columns. A load that begins n words before the piece's first column puts this column into
   // slot n. A shift to the right moves the cells up to `row`.
   TETRIS_FUNCTION static Bits piece_columns(int piece, int orientation, int column, int row) {
     const Word* first_cells =
@@ -333,12 +337,12 @@ struct VectorLanes {
     return reduce(load_four(height) - load_four(shape.first_row), MAXIMUM)[0];
   }
 
-  // The scores of all groups that have been recorded, from which first_best takes the best one.
-  // Lanes that are not candidates have the score NEVER. The two halves of a group, of eight
-  // lanes each, are numbered 2 * group and 2 * group + 1.
+  // The recorded scores of all groups. first_best determines the best one. Lanes that are not
+  // candidates have the score NEVER. A group has two halves of eight lanes; group i has halves
+  // 2 * i and 2 * i + 1.
   struct Best {
     Scores score[MAX_GROUPS];
-    const int* first_placement[MAX_GROUPS];  // of the two halves
+    const int* first_placement[MAX_GROUPS];  // the placement in lane 0 of each half
     int groups = 0;
     TETRIS_FUNCTION Best() {}  // leaves the scores unwritten
     TETRIS_FUNCTION void clear() { groups = 0; }
@@ -348,18 +352,18 @@ struct VectorLanes {
   };
   TETRIS_FUNCTION static bool is_worth_scoring(Mask) { return true; }
   // Appends the scores of a group of placements, one per lane, to `best`. Lanes that are not
-  // candidates get the score NEVER, the lowest one. The best score is not determined here:
-  // first_best does that once for all groups.
+  // candidates get the score NEVER, the lowest one. first_best later determines the best score
+  // of all groups.
   //
-  // `choose(mask, a, b)` selects number by number. `first_placement` holds the numbers of the
-  // placements in the first lane of each half of the group.
+  // choose(mask, a, b) selects a or b, number by number. group.first_placement holds two
+  // placement numbers, those of the first lane of each half of the group.
   template <int WIDTH>
   TETRIS_FUNCTION static void record_scores(
       Best& best, Scores score, Mask is_candidate, const Group<VectorLanes, WIDTH>& group) {
     if constexpr (SHORT) {
-      // In 16-bit lanes the scores have 32 bits, and the mask has 16. Interleaved with itself,
-      // a number of the mask becomes 32 bits, all ones or all zeros, in the order of the
-      // scores.
+      // In 16-bit lanes the scores have 32 bits, but the mask has 16 bits. Interleaving the
+      // mask with itself makes its numbers 32 bits wide, all ones or all zeros, and puts them
+      // in the order of the scores.
       Scores wide_mask = interleave(is_candidate, is_candidate);
       score = choose(wide_mask, score, scores(NEVER));
     } else {
@@ -369,17 +373,17 @@ struct VectorLanes {
     best.first_placement[best.groups] = group.first_placement;
     ++best.groups;
   }
-  // Returns the placement with the highest score, and of equal scores the one with the lowest
-  // number; NO_CHOICE if no lane was a candidate.
+  // Returns the placement with the highest score; of equal scores, the one with the lowest
+  // number. Returns NO_CHOICE if no lane was a candidate.
   TETRIS_FUNCTION static Choice first_best(const Best& best) {
     Scores most = scores(NEVER);
     for (int i = 0; i < best.groups; ++i) most = greater_of(best.score[i], most);
     int score = reduce(most, MAXIMUM)[0];  // the highest score of all lanes
     return score == NEVER ? NO_CHOICE : Choice{score, lowest_bit(at_least(best, score))};
   }
-  // Returns the set of placements whose score is not below `score`, a bit a placement. The
-  // placements of each half of a group are numbered consecutively, so that a shift turns the
-  // lanes of a half into placements.
+  // Returns the set of placements whose score is at least `score`, one bit per placement. The
+  // placements of each half of a group have consecutive numbers, so a shift turns the set of
+  // lanes of a half into a set of placements.
   TETRIS_FUNCTION static uint64_t at_least(const Best& best, int score) {
     uint64_t placements = 0;
     for (int i = 0; i < best.groups; ++i) {
@@ -391,16 +395,18 @@ struct VectorLanes {
     }
     return placements;
   }
-  // Returns the score that was recorded for a placement, which must have been a candidate. It
-  // looks for the half of a group that holds the placement, then for its place in the scores.
+  // Returns the recorded score of a placement, which must have been a candidate. The loop
+  // searches for the half of a group that contains the placement. A half has eight placements
+  // with consecutive numbers, and first_of_half returns the first one. Half h belongs to group
+  // h / 2.
   TETRIS_FUNCTION static int score_at(const Best& best, int placement) {
     int half = 0;
-    // A half holds eight placements; a negative difference becomes a large unsigned number.
+    // As an unsigned number, a negative difference is larger than 8.
     while (unsigned(placement - best.first_of_half(half)) >= 8) ++half;
     int lane_of_half = placement - best.first_of_half(half);
     int lane = lane_of_half + 8 * (half % 2);
-    // `interleave` puts the scores of 16-bit lanes of one register in the order of lanes 0-3,
-    // 8-11, 4-7, 12-15. So bits 2 and 3 of the lane change places in the index.
+    // If 16-bit lanes fill one register, `interleave` has stored their scores in the order of
+    // lanes 0-3, 8-11, 4-7, 12-15. So the index is the lane with bits 2 and 3 swapped.
     bool is_interleaved = SHORT && !IS_PAIR<Ints>;
     int swapped = (lane & 3) | (lane & 8) >> 1 | (lane & 4) << 1;
     int index = is_interleaved ? swapped : lane;
@@ -408,14 +414,15 @@ struct VectorLanes {
   }
 
  private:
-  // Returns for each lane the number of the slot that is FIRST slots on. For a piece of three
-  // columns both halves of a group are placements over columns 0 to 7, and read the same slots.
+  // Returns, for each lane, the value of the slot that is FIRST slots ahead. For pieces that
+  // are three columns wide, both halves of a group are placements over columns 0 to 7, and read
+  // the same slots.
   template <int WIDTH, int FIRST, class T>
   TETRIS_FUNCTION static T slots_from(T columns) {
     if constexpr (WIDTH == 3) return window_in_both_halves<FIRST>(columns);
     else return window<FIRST>(columns, T{});
   }
-  // Returns where a > b, a bit a lane.
+  // Returns the lanes in which a > b, one bit per lane.
   TETRIS_FUNCTION static unsigned where_greater(Scores a, Scores b) {
     if constexpr (SHORT) return signs(pack(a > b));
     else return signs(a > b);

@@ -1,4 +1,5 @@
-// The instructions of SSE4 that vectors.h uses, as instructions of NEON with the names of SSE4.
+// The instructions of SSE4 that vectors.h uses, implemented with instructions of NEON under
+// their SSE4 names.
 #pragma once
 
 #if defined(__aarch64__)
@@ -29,15 +30,17 @@ TETRIS_FUNCTION __m128i _mm_madd_epi16(__m128i a, __m128i b) {
   int32x4_t low = vmull_s16(vget_low_s16((int16x8_t)a), vget_low_s16((int16x8_t)b));
   return (__m128i)vpaddq_s32(low, vmull_high_s16((int16x8_t)a, (int16x8_t)b));
 }
-// A byte of the index counts by its lower four bits; above 127 it gives 0.
+// Only the lower four bits of an index count; an index above 127 yields 0.
 TETRIS_FUNCTION __m128i _mm_shuffle_epi8(__m128i table, __m128i index) {
   return (__m128i)vqtbl1q_u8((uint8x16_t)table, vandq_u8((uint8x16_t)index, vdupq_n_u8(0x8F)));
 }
-// The second operand is bytes of 1: these are the sums of neighbours.
+// The bytes of the second operand are 1 wherever vectors.h uses it, so the results are the sums
+// of neighbouring bytes.
 TETRIS_FUNCTION __m128i _mm_maddubs_epi16(__m128i a, __m128i) {
   return (__m128i)vpaddlq_u8((uint8x16_t)a);
 }
-// The second operand is 0: the sums of absolute differences are the sums of eight bytes.
+// The second operand is 0 wherever vectors.h uses it, so the sums of absolute differences are
+// the sums of eight bytes.
 TETRIS_FUNCTION __m128i _mm_sad_epu8(__m128i a, __m128i) {
   return (__m128i)vpaddlq_u32(vpaddlq_u16(vpaddlq_u8((uint8x16_t)a)));
 }
@@ -71,8 +74,8 @@ TETRIS_FUNCTION int _mm_movemask_epi8(__m128i a) {
   return vaddv_u8(vget_low_u8(bits)) | vaddv_u8(vget_high_u8(bits)) << 8;
 }
 
-// vectors.h names instructions for registers of 32 and 64 bytes in branches that are never
-// compiled here, but parsed.
+// vectors.h uses instructions for registers of 32 and 64 bytes in branches that are not
+// compiled for ARM. The compiler still parses these branches, so the names have to be declared.
 typedef __m128i __m256, __m256i, __m512i;
 #define TETRIS_ABSENT(name)    \
   template <class... Operands> \

@@ -1,4 +1,5 @@
-// Features of a user's header (tetris.feature_header), which TETRIS_FEATURE_HEADER names.
+// Features that a user defines in a header (tetris.feature_header). TETRIS_FEATURE_HEADER is
+// the name of the header.
 //
 //     TETRIS_FEATURE(EmptyColumns) {
 //         int count = 0;
@@ -6,17 +7,17 @@
 //         return count;
 //     }
 //
-// A feature is called for the after-state of every placement that does not end the game. It has
-// to return what the Python function `empty_columns` returns, an integer from -4095 to 4095. A
-// struct as in feature_definitions.h is faster, because it can follow the columns that a drop
-// touches.
+// The engine calls a feature for the board after every placement that does not end the game.
+// The feature has to return the same number as the Python function `empty_columns`, an integer
+// from -4095 to 4095. A struct as in feature_definitions.h is faster, because it can be
+// computed from the columns that a drop touches.
 #pragma once
 
 #include "feature_definitions.h"
 
 namespace tetris {
 
-// Returns a word with its bits in the opposite order. Neighbouring bits change places, then
+// Returns a word with its bits in the opposite order. The loop swaps neighbouring bits, then
 // neighbouring pairs of bits, groups of four, bytes and halves.
 TETRIS_FUNCTION uint32_t reversed_bits(uint32_t bits) {
   TETRIS_UNROLL for (int size = 1; size < 32; size *= 2) {
@@ -26,15 +27,16 @@ TETRIS_FUNCTION uint32_t reversed_bits(uint32_t bits) {
   return bits;
 }
 
-// A board in plain numbers, full rows removed.
+// A board in plain numbers, after full rows have been removed.
 struct PlainBoard {
   int width, height;         // of the board, in cells
   int twice_landing_height;  // as `landing_height` in tetris/game/features.py, times two
   int eroded_cells;          // as `eroded_cells` there
   int lines;                 // the number of rows that the placement removed
 
-  // Copies a board into plain numbers: bit r of columns_[c] becomes row r of column c, counted
-  // from the bottom. In the engine's board row r is bit L::TOP - r of a column.
+  // Copies a board of the engine into plain numbers. Bit r of columns_[c] becomes row r of
+  // column c, counted from the bottom. In the engine's board, row r of a column is bit L::TOP -
+  // r.
   template <class L>
   TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
       : width(board.geometry.width),
@@ -44,21 +46,21 @@ struct PlainBoard {
         lines(board.lines) {
     using Word = typename L::Word;
     TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-      // The columns may lie in a vector register, which cannot be indexed. So all columns but c
-      // are masked out, and the bitwise OR of all columns is column c.
+      // The columns may be in a vector register, which cannot be indexed. So the mask sets all
+      // columns except c to 0, and the bitwise OR of all columns is then column c.
       Word only_column_c[MOST_SLOTS] = {};
       only_column_c[FIRST_COLUMN + c] = Word(~Word(0));
       auto mask = board.geometry.inside & L::load(only_column_c);
       uint32_t column = L::or_columns(board.cells & mask);
-      uint32_t row_0_highest = column << (31 - L::TOP);  // row r is bit 31 - r
+      uint32_t row_0_highest = column << (31 - L::TOP);  // now row r is bit 31 - r
       columns_[c] = reversed_bits(row_0_highest);
     }
   }
 
-  // The cells of a column from the left: bit r is row r from the bottom.
+  // The cells of column c, counted from the left. Bit r is row r, counted from the bottom.
   TETRIS_FUNCTION uint32_t column(int c) const { return columns_[c]; }
   TETRIS_FUNCTION bool cell(int row, int c) const { return columns_[c] >> row & 1; }
-  // The row above the highest cell of a column.
+  // The height of a column: the row above its highest cell.
   TETRIS_FUNCTION int column_height(int c) const {
     int rows = 0;
     for (uint32_t left = columns_[c]; left != 0; left >>= 1) ++rows;

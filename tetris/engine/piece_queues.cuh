@@ -1,10 +1,12 @@
-// Seven queues of games in shared memory, one for each piece that a game may be waiting to
-// place.
+// Seven queues of streams in shared memory, one for each piece that a stream may be waiting to
+// place. A stream is a sequence of games on one board: when a game ends, the next one begins.
 //
-// Warps of a block put games in and take them out without a lock. A warp takes games of one
-// piece only, so that all its threads do the same: no lane waits while its neighbour tries the
-// placements of a piece that has more of them. The warps of a group take the same piece, too,
-// unless the group is the block's only one and too few games wait for it.
+// The warps of a block put streams into the queues and take them out without a lock. A warp
+// takes streams that wait for the same piece, so that all its threads run the same code.
+// Otherwise the threads whose piece has few placements would wait for the threads whose piece
+// has many. The warps of a group also take streams that wait for the same piece. There is one
+// exception: if the block has only one group, and too few streams wait for one piece, the warps
+// of the group may take different pieces.
 #pragma once
 
 #include "pieces.h"
@@ -16,72 +18,75 @@ constexpr int MAX_WARPS = 32;  // of a block
 constexpr int MAX_WARP_GROUPS =
     4;  // of a block; warp w is issued by scheduler w % 4 of the multiprocessor
 
-// Warps of a block that do the same at nearly the same time, so that an instruction is fetched
-// once for all of them. On their own they would wait for instructions longer than for anything
-// else.
+// A group of warps of a block that run the same code at nearly the same time, so that each
+// instruction is fetched once for all of them. Separate warps would spend most of their time
+// waiting for instructions.
 struct WarpGroup {
-  int size;    // warps of the group
-  int number;  // of the group in the block
-  int rank;    // of the warp in the group
-  // A block of `count` groups of equal size. Warp w is in group w % count, so that a group uses
-  // few schedulers.
+  int size;   // the number of warps of the group
+  int index;  // the index of the group in the block
+  int rank;   // the index of this warp in the group
+  // Divides the warps of a block into `count` groups of equal size. Warp w is in group w %
+  // count, so that the warps of a group are spread over few schedulers.
   __device__ explicit WarpGroup(int count)
       : size(int(blockDim.x / WARP) / count),
-        number(int(threadIdx.x / WARP) % count),
+        index(int(threadIdx.x / WARP) % count),
         rank(int(threadIdx.x / WARP) / count) {}
   __device__ bool is_only_one() const { return size * WARP == int(blockDim.x); }
-  __device__ void wait() const { barrier(1 + number, size * WARP); }
+  __device__ void wait() const { barrier(1 + index, size * WARP); }
 };
 
-// The queues. Each is a ring of `capacity` entries, which follow this struct in memory, queue
-// after queue. An entry is the number of a game, or EMPTY.
+// The queues. Each queue is a ring buffer of `capacity` entries. The entries follow this struct
+// in memory, queue after queue. An entry is the number of a stream, or EMPTY.
 //
-// Putting and taking reserve entries by counting up `tail` and `head`, and only then write or
-// read them. So a taker may have to wait until its entry is written, and a putter until the
-// entry of the round before has been emptied.
+// A warp first reserves entries, by increasing `tail` (to put) or `head` (to take), and then
+// writes or reads them. So a warp that takes may have to wait until its entry has been written,
+// and a warp that puts until the entry's stream of the previous round has been taken.
 struct alignas(16) PieceQueues {
   static constexpr uint16_t EMPTY = 0xFFFF;
-  uint32_t capacity;  // a power of two below 2^16, not less than the games of the block
+  uint32_t capacity;  // a power of two below 2^16, at least the number of streams of the block
   uint32_t head[PIECES],
       tail[PIECES];     // entries reserved so far for taking and for putting, modulo 2^32
-  uint32_t unfinished;  // games that still have decisions to make
+  uint32_t unfinished;  // the number of streams that still have decisions to make
   struct Batch {
     uint32_t first;  // index of the first entry, modulo 2^32
-    uint16_t count;  // games for one warp
-    uint16_t piece;
+    uint16_t count;  // the number of streams, all for one warp
+    uint16_t piece;  // the piece that all of them wait for
   } batches[2]
-           // of every warp this one and the last one, which a slow warp may not have read yet
+           // every warp's present batch and its last one, which a slow warp may still read
            [MAX_WARPS];
-  uint32_t arrivals[MAX_WARP_GROUPS];  // how often warps of the group have come to take a batch
+  uint32_t arrivals[MAX_WARP_GROUPS];  // how often warps of the group have called `take`
 
-  // Returns the bytes of the queues with their entries.
+  // Returns the size of the queues with their entries, in bytes.
   static constexpr int bytes(int capacity) {
     return int(sizeof(PieceQueues)) + PIECES * capacity * int(sizeof(uint16_t));
   }
 
-  // Empties the queues, by all threads of the block; a barrier has to follow.
-  __device__ void clear(uint32_t entries_per_queue, uint32_t games) {
+  // Empties the queues. All threads of the block call this function; a barrier has to follow.
+  __device__ void clear(uint32_t entries_per_queue, uint32_t streams) {
     for (uint32_t i = threadIdx.x; i < PIECES * entries_per_queue; i += blockDim.x) {
       entries()[i] = EMPTY;
     }
     if (threadIdx.x == 0) capacity = entries_per_queue;
     if (threadIdx.x < PIECES) head[threadIdx.x] = tail[threadIdx.x] = 0;
     if (threadIdx.x < MAX_WARP_GROUPS) arrivals[threadIdx.x] = 0;
-    if (threadIdx.x == 0) unfinished = games;
+    if (threadIdx.x == 0) unfinished = streams;
   }
 
-  // Puts games into the queues: every lane of a warp whose `is_waiting` is true adds its `game`
-  // to the queue of the `piece` that the game waits for. All lanes of the warp have to call it.
+  // Puts streams into the queues. Every lane of a warp whose `is_waiting` is true adds its
+  // `stream` to the queue of `piece`, the piece that the stream waits for. All 32 lanes of the
+  // warp have to call this function.
   //
-  // A queue is a ring of entries in shared memory. tail[piece] counts the entries reserved so
-  // far, and a reserved entry is written once it is EMPTY. The fence makes what a lane has
-  // written of its game visible to the warp that takes the game later.
-  __device__ void put(bool is_waiting, int game, int piece) {
+  // A queue is a ring buffer of entries in shared memory. tail[piece] counts the entries that
+  // have been reserved so far, and entry(piece, n) is the address of entry n, modulo the size
+  // of the ring. A lane may write its reserved entry as soon as the entry is EMPTY.
+  __device__ void put(bool is_waiting, int stream, int piece) {
+    // Another warp may take the stream. The fence makes this lane's changes to it visible
+    // first.
     __threadfence_block();
     unsigned waiting = __ballot_sync(~0u, is_waiting);
     if (!is_waiting) return;
-    // The first lane with a piece reserves consecutive entries for all lanes with the same
-    // piece.
+    // Lanes with the same piece form a set. The first lane of the set reserves consecutive
+    // entries for the set with one atomic addition, and tells the others the first index.
     int lane = threadIdx.x % 32;
     unsigned same_piece = __match_any_sync(waiting, piece);
     int leader = __ffs(same_piece) - 1;
@@ -90,46 +95,51 @@ struct alignas(16) PieceQueues {
     first_index = __shfl_sync(same_piece, first_index, leader);
     unsigned earlier_lanes = same_piece & ((1u << lane) - 1);
     uint16_t* reserved = entry(piece, first_index + __popc(earlier_lanes));
-    // The entry may still hold a game from the last round of the ring. Its taker has reserved
-    // it and empties it at once, so the wait is short.
-    while (atomicCAS(reserved, EMPTY, uint16_t(game)) != EMPTY) continue;
+    // The entry may still hold a stream from the previous round of the ring. The warp that has
+    // reserved this stream empties the entry at once, so the wait is short.
+    while (atomicCAS(reserved, EMPTY, uint16_t(stream)) != EMPTY) continue;
   }
 
-  // Takes a batch of games out of the queues for each warp of a group, and waits while there
-  // are none. All warps of the group call it together. Returns false when all games are
+  // Takes streams out of the queues for this warp, and waits while all queues are empty. All
+  // warps of a group have to call this function together. Returns false once all streams are
   // finished.
   //
-  // Sets `piece` to the piece that all games of this warp's batch wait for, and `game` to this
-  // thread's game, or -1 if there is none for it. THREADS neighbouring threads share a game.
+  // Sets `piece` to the piece that all streams of this warp wait for, and `stream` to this
+  // thread's stream, or to -1 if there is none for this thread. THREADS neighbouring threads
+  // get the same stream.
   template <int THREADS>
-  __device__ bool take(const WarpGroup& warps, int& game, int& piece) {
+  __device__ bool take(const WarpGroup& group, int& stream, int& piece) {
     const int lane = threadIdx.x % WARP;
-    // Lane 0 counts the arrivals of the group's warps. The last warp to arrive reserves batches
-    // for all of them. By then every warp of the group has put its games back, so that the
-    // group cannot wait for an entry that it has to empty itself.
-    uint32_t size = warps.size;
-    uint32_t arrival_of_lane_0 = lane == 0 ? atomicAdd(&arrivals[warps.number], 1u) : 0u;
+    // Lane 0 counts the arrival of its warp. The last warp of the group to arrive reserves a
+    // batch of streams for each warp of the group. If an earlier warp did so, it could reserve
+    // entries for a warp that is still in `put`. That warp could then wait for an entry to
+    // become empty that only the warp itself will empty, in its next `take`.
+    uint32_t size = group.size;
+    uint32_t arrival_of_lane_0 = lane == 0 ? atomicAdd(&arrivals[group.index], 1u) : 0u;
     uint32_t arrival = __shfl_sync(~0u, arrival_of_lane_0, 0);
     uint32_t round = arrival / size;
-    // There are two sets of batches: a slow warp may still read its batch of the last round.
-    Batch* group_batches = batches[round % 2] + warps.number * warps.size;
+    // Two sets of batches alternate: a slow warp may still read its batch of the last round.
+    Batch* group_batches = batches[round % 2] + group.index * group.size;
     bool is_last = arrival % size == size - 1;
-    if (is_last) reserve(warps, group_batches, WARP / THREADS);
-    warps.wait();
-    // The first lanes take one entry each, and THREADS lanes then share each game.
-    Batch batch = group_batches[warps.rank];
+    if (is_last) reserve(group, group_batches, WARP / THREADS);
+    group.wait();
+    // The first lanes take one entry each. Then THREADS neighbouring lanes share each stream.
+    Batch batch = group_batches[group.rank];
     piece = batch.piece;
-    game = -1;
-    if (lane < batch.count) game = take_entry(entry(piece, batch.first + uint32_t(lane)));
-    if (THREADS > 1) game = __shfl_sync(~0u, game, lane / THREADS);
+    stream = -1;
+    if (lane < batch.count) stream = take_entry(entry(piece, batch.first + uint32_t(lane)));
+    if (THREADS > 1) stream = __shfl_sync(~0u, stream, lane / THREADS);
+    // After the fence every lane sees what other warps have written of these streams.
     __syncwarp();
     __threadfence_block();
+    // `reserve` fills the first batch of a group, except when all streams are finished.
     return group_batches[0].count > 0;
   }
 
-  // Counts games as finished, by a whole warp.
-  __device__ void finish(int games) {
-    if (games > 0 && threadIdx.x % 32 == 0) atomicSub(&unfinished, uint32_t(games));
+  // Reduces the number of unfinished streams by `count`. All lanes of a warp call it with the
+  // same count.
+  __device__ void finish(int count) {
+    if (count > 0 && threadIdx.x % 32 == 0) atomicSub(&unfinished, uint32_t(count));
   }
 
  private:
@@ -138,56 +148,61 @@ struct alignas(16) PieceQueues {
     return entries() + piece * capacity + (index & (capacity - 1));
   }
 
-  // Waits until a reserved entry is written, which happens at once; empties it and returns its
-  // game.
+  // Takes the stream out of a reserved entry and leaves the entry EMPTY. Waits until the entry
+  // is written, which happens at once.
   __device__ static int take_entry(uint16_t* reserved) {
-    uint16_t game;
-    do game = atomicCAS(reserved, EMPTY, EMPTY);
-    while (game == EMPTY || atomicCAS(reserved, game, EMPTY) != game);
-    return game;
+    uint16_t stream;
+    do stream = atomicCAS(reserved, EMPTY, EMPTY);
+    while (stream == EMPTY || atomicCAS(reserved, stream, EMPTY) != stream);
+    return stream;
   }
 
-  // Reserves a batch of games, consecutive entries of one queue, for each warp of a group, and
-  // writes the batches to `group_batches`. A batch has at most `most` games. All lanes of one
-  // warp call it together.
+  // Reserves a batch of streams for each warp of a group, and writes the batches to
+  // `group_batches`. All lanes of one warp call this function together.
   //
-  // The games come from the longest of the seven queues. If it has too few games for all warps,
-  // the remaining warps get empty batches, except if the group is the only one of the block:
-  // they then get games of the next longest queues. While all queues are empty it waits, and
-  // when all games are finished, all batches are empty. head[p] and tail[p] count the entries
-  // of queue p reserved so far for taking and for putting.
-  __device__ void reserve(const WarpGroup& warps, Batch* group_batches, int most) {
+  // A batch is a number of consecutive entries of one queue, at most `batch_capacity`. The
+  // batches come from the longest of the seven queues. If this queue is too short for all
+  // warps, the remaining warps get empty batches, unless the group is the only one of the
+  // block: then they get batches from the next longest queues. While all queues are empty, the
+  // function waits. When all streams are finished, all batches are empty. head[p] and tail[p]
+  // count the entries of queue p that have been reserved so far for taking and for putting.
+  __device__ void reserve(const WarpGroup& group, Batch* group_batches, int batch_capacity) {
     const int lane = threadIdx.x % WARP;
     int filled = 0;  // the number of warps that have a batch
-    while (filled < warps.size && (filled == 0 || warps.is_only_one())) {
-      // Lane p < 7 looks at queue p. The maximum of 8 * length + p says which queue is longest.
-      // An atomic addition of 0 reads the newest value.
+    while (filled < group.size && (filled == 0 || group.is_only_one())) {
+      // Find the longest queue: lane p < 7 computes 8 * length + p for queue p, and the maximum
+      // over the warp says both the greatest length and its queue. An atomic addition of 0
+      // reads the newest value.
       bool has_queue = lane < PIECES;
       uint32_t first = has_queue ? atomicAdd(&head[lane], 0) : 0;
       uint32_t length = has_queue ? atomicAdd(&tail[lane], 0) - first : 0;
-      uint32_t longest = greatest_of_warp(has_queue ? length << 3 | lane : 0);
-      int piece = int(longest & 7);
-      uint32_t wanted = (warps.size - filled) * most;
-      int count = int(min(longest >> 3, wanted));
-      if (count == 0) {  // all queues are empty
+      uint32_t length_and_queue = greatest_of_warp(has_queue ? length << 3 | lane : 0);
+      int piece = int(length_and_queue & 7);
+      uint32_t wanted = (group.size - filled) * batch_capacity;
+      int count = int(min(length_and_queue >> 3, wanted));
+      bool all_are_empty = count == 0;
+      if (all_are_empty) {
+        // Stop if some warps have got a batch or if all streams are finished. Otherwise wait
+        // for other warps to put streams back.
         if (filled > 0 || !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0)) break;
         __nanosleep(100);
         continue;
       }
-      // Reserve the entries, unless another group has reserved some of this queue in the
-      // meantime.
+      // Lane `piece` reserves the entries of its queue. It fails if another group has reserved
+      // some of them in the meantime; then all lanes try again.
       bool has_reserved =
           lane == piece && atomicCAS(&head[piece], first, first + count) == first;
       if (!__any_sync(~0u, has_reserved)) continue;
       // Lane i writes the batch of the i-th warp that has none yet.
-      uint32_t first_of_batch = __shfl_sync(~0u, first, piece) + lane * most;
-      int batch_size = min(count - lane * most, most);
+      uint32_t first_of_batch = __shfl_sync(~0u, first, piece) + lane * batch_capacity;
+      int batch_size = min(count - lane * batch_capacity, batch_capacity);
       if (batch_size > 0) {
         group_batches[filled + lane] = {first_of_batch, uint16_t(batch_size), uint16_t(piece)};
       }
-      filled += (count + most - 1) / most;
+      filled += (count + batch_capacity - 1) / batch_capacity;
     }
-    if (filled + lane < warps.size) group_batches[filled + lane] = {0, 0, 0};
+    // The warps that are left get empty batches.
+    if (filled + lane < group.size) group_batches[filled + lane] = {0, 0, 0};
   }
 };
 

@@ -1,5 +1,5 @@
-// The pieces of a stream on all processors: a pure function of (seed, stream, t), as in
-// tetris/game/piece_stream.py.
+// The pieces of a stream, on all devices. A piece is a pure function of (seed, stream, t), as
+// in tetris/game/piece_stream.py.
 #pragma once
 
 #include "philox.h"
@@ -7,8 +7,9 @@
 
 namespace tetris {
 
-// The pieces that are drawn: `count` four-bit fields of `pieces`, each drawn independently, or
-// bags of all seven.
+// The source of random pieces. If `bag` is true, all seven pieces are drawn in a random order,
+// then again, and so on. Otherwise each piece is drawn independently of the others from `count`
+// pieces, which are the four-bit fields of `pieces`.
 struct PieceSource {
   uint32_t pieces;
   int count;
@@ -17,7 +18,8 @@ struct PieceSource {
   // Returns piece `index` of `pieces`.
   TETRIS_FUNCTION int at(int index) const { return nth_field(pieces, index); }
 
-  // Returns a source from the numbers of `packed_source` in tetris/game/piece_stream.py.
+  // Returns the source that `packed_source` of tetris/game/piece_stream.py has packed into
+  // numbers.
   static PieceSource of(int64_t pieces, int64_t count, bool bag) {
     return {uint32_t(pieces), int(count), bag};
   }
@@ -27,12 +29,13 @@ struct PieceStream {
   PieceSource source;
   uint64_t seed, stream;
 
-  // Returns piece t. Four pieces that are drawn independently share a block of four random
-  // words.
+  // Returns piece t of the stream. A random block has four random words, which draw four
+  // consecutive pieces.
   TETRIS_FUNCTION int piece(uint64_t t) const {
     if (source.bag) return nth_field(bag_of(t / PIECES), int(t % PIECES));
     philox::Block block = block_of(t / 4);
-    // The word is selected, not indexed, so that the block can lie in registers.
+    // Select the word without an index: an array that is indexed by a variable cannot be held
+    // in registers.
     int number = int(t % 4);
     uint32_t early = number == 0 ? block.word[0] : block.word[1];
     uint32_t late = number == 2 ? block.word[2] : block.word[3];
@@ -43,14 +46,15 @@ struct PieceStream {
   TETRIS_FUNCTION philox::Block block_of(uint64_t number) const {
     return philox::block(number, stream, seed);
   }
-  // Returns the piece that a random word draws: word / 2^32 of the count, rounded down.
+  // Returns the piece that a random word draws: piece number count * word / 2^32, rounded down.
   TETRIS_FUNCTION int drawn_by(uint32_t word) const {
     return source.at(int((uint64_t(source.count) * word) >> 32));
   }
   // Returns the order of the seven pieces in bag `number` of the stream: a random permutation
-  // of 0 to 6, as seven fields of four bits, first piece in the lowest bits.
+  // of 0 to 6. It is packed into seven fields of four bits, with the first piece in the lowest
+  // bits.
   //
-  // It is a Fisher-Yates shuffle. Step i swaps field i with a random field j from 0 to i. The
+  // This is a Fisher-Yates shuffle: step i swaps field i with a random field j from 0 to i. The
   // six random numbers are the first six words of two Philox blocks, which depend only on the
   // seed, the stream and `number`.
   TETRIS_FUNCTION uint32_t bag_of(uint64_t number) const {
@@ -58,7 +62,7 @@ struct PieceStream {
     philox::Block two = block_of(2 * number + 1);
     const uint32_t words[6] = {
         one.word[0], one.word[1], one.word[2], one.word[3], two.word[0], two.word[1]};
-    uint32_t order = 0x6543210;
+    uint32_t order = 0x6543210;  // the pieces 0 to 6 in order
     TETRIS_UNROLL for (int i = PIECES - 1; i >= 1; --i) {
       // (i + 1) * word / 2^32 is a random integer from 0 to i.
       int j = int((uint64_t(i + 1) * words[PIECES - 1 - i]) >> 32);
@@ -70,12 +74,12 @@ struct PieceStream {
   }
 };
 
-// Reads the pieces of a stream one after the other, and computes each block or bag once.
+// Reads the pieces of a stream one after another, and computes each block or bag only once.
 struct PieceReader : PieceStream {
-  uint64_t t;           // number of the next piece
-  int known;            // the next piece; at first it may be that of another stream
-  philox::Block block;  // the block of piece t
-  uint32_t order;       // the bag of piece t
+  uint64_t t;           // the number of the next piece
+  int known;            // the next piece; the first one may come from another stream
+  philox::Block block;  // the block that contains piece t
+  uint32_t order;       // the bag that contains piece t
 
   TETRIS_FUNCTION PieceReader(const PieceStream& pieces, uint64_t first_t)
       : PieceStream(pieces), t(first_t), block(), order(0) {
@@ -83,7 +87,7 @@ struct PieceReader : PieceStream {
     known = drawn();
   }
 
-  // Returns the next piece and moves on to the one after it.
+  // Returns the next piece, and advances to the piece after it.
   TETRIS_FUNCTION int next() {
     int falls = known;
     ++t;

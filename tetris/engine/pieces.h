@@ -1,7 +1,7 @@
-// The seven pieces and their orientations, in the order I O T Z S J L. tetris/game/pieces.py is
-// the source; a test compares them. A piece is described by its columns, from left to right:
-// column k holds the cells of rows bottom(k) to top(k) - 1 of its bounding box. For the T that
-// points down, with a width of 3 and a height of 2:
+// The seven pieces and their orientations, in the order I O T Z S J L. They equal those of
+// tetris/game/pieces.py; a test compares them. A piece is described by its columns, from left
+// to right: column k has cells in rows bottom(k) to top(k) - 1 of its bounding box. For
+// example, the T that points down is 3 columns wide and 2 rows high:
 //
 //     row 1   # # #     bottoms  1 0 1
 //     row 0   . # .     tops     2 2 2
@@ -15,20 +15,21 @@ constexpr int PIECES = 7;
 constexpr int MAX_ORIENTATIONS = 4;
 constexpr int MAX_PIECE_SIZE = 4;
 constexpr int NO_ROW = 127;  // above every height
-constexpr int STEP =
-    3;  // added to a step between two heights: 1 .. 5 are the steps of the feature `diversity`
+// An offset that is added to steps between heights. The steps -2 to 2, which the feature
+// `diversity` counts, become 1 to 5.
+constexpr int STEP = 3;
 constexpr int INNER_STEPS =
-    2;  // tops of neighbouring columns of a shape differ by at most this
+    2;  // the tops of neighbouring columns of a shape differ by at most this number
 
-// Returns field n of a number of four-bit fields. Unlike an array such a number can stay in a
-// register while n varies.
+// Returns field n of a number that consists of four-bit fields. Unlike an array, such a number
+// can be held in a register and read at a variable index.
 TETRIS_FUNCTION constexpr int nth_field(uint32_t fields, int n) {
   return int(fields >> (4 * n)) & 15;
 }
 
-// Returns the pattern of rows bottom to top - 1, where row j is bit 3 - j. The bits from
-// 3 - bottom down to 0 are 2^(4 - bottom) - 1, and those from 3 - top down to 0 are
-// 2^(4 - top) - 1; the difference has the bits between.
+// Returns the pattern of the rows bottom to top - 1, where row j is bit 3 - j. The rows from
+// `bottom` up are the number 2^(4 - bottom) - 1, and the rows from `top` up are 2^(4 - top) -
+// 1. The result is the difference of the two.
 constexpr uint32_t pattern_of_rows(int bottom, int top) {
   constexpr uint32_t ABOVE_ALL = 16;  // 2^4
   return (ABOVE_ALL >> bottom) - (ABOVE_ALL >> top);
@@ -36,9 +37,9 @@ constexpr uint32_t pattern_of_rows(int bottom, int top) {
 
 struct Shape {
   int width, height;
-  uint32_t bottoms, tops;            // field k is that of column k
-  uint32_t patterns;                 // field k is the rows of column k: row j is bit 3 - j
-  int8_t first_row[MAX_PIECE_SIZE];  // bottom(k); NO_ROW beyond the width
+  uint32_t bottoms, tops;  // field k belongs to column k
+  uint32_t patterns;       // field k is the set of rows of column k: row j is bit 3 - j
+  int8_t first_row[MAX_PIECE_SIZE];  // element k is bottom(k), or NO_ROW beyond the width
 
   TETRIS_FUNCTION constexpr int bottom(int k) const { return nth_field(bottoms, k); }
   TETRIS_FUNCTION constexpr int top(int k) const { return nth_field(tops, k); }
@@ -46,13 +47,14 @@ struct Shape {
 
 // Returns the shape of a piece in one orientation, from the outline of its columns.
 //
-// `bottoms` and `tops` have one hexadecimal digit per column, leftmost column first: column k
-// has cells in rows `bottom` to `top - 1` of the bounding box. A T that points up is
-// make_shape(3, 0x000, 0x121).
+// `bottoms` and `tops` have one hexadecimal digit per column, with the leftmost column first. A
+// column has cells in rows `bottom` to `top - 1` of the bounding box. For example, a T that
+// points up is make_shape(3, 0x000, 0x121).
 //
-// The fields of Shape have four bits per column instead, with column k in bits 4 k to 4 k + 3.
-// A field of `patterns` is a bit mask of the column's rows. `first_row` repeats the bottoms as
-// an array; beyond the width it is NO_ROW, above every height.
+// shape.bottoms, shape.tops and shape.patterns have four bits per column in the opposite order:
+// column k is in bits 4 k to 4 k + 3. The bits of a column in shape.patterns are the set of its
+// rows. shape.first_row repeats the bottoms as an array; beyond the width it is NO_ROW, which
+// is above every height.
 constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
   Shape shape{width, 0, 0, 0, 0, {NO_ROW, NO_ROW, NO_ROW, NO_ROW}};
   for (int k = 0; k < width; ++k) {
@@ -91,7 +93,7 @@ constexpr ShapeTable SHAPES = {{
 
 #if defined(__CUDACC__)
 __device__ const ShapeTable DEVICE_SHAPES =
-    SHAPES;  // device code cannot look a host's table up
+    SHAPES;  // a copy, because device code cannot read a table of the host
 #endif
 
 TETRIS_FUNCTION const Shape& shape_of(int piece, int orientation) {
@@ -102,17 +104,18 @@ TETRIS_FUNCTION const Shape& shape_of(int piece, int orientation) {
 #endif
 }
 
-// The shapes of WIDTH columns as a search needs them, one shape a lane.
+// Shapes that are WIDTH columns wide, as a search needs them, one shape per lane.
 //
-// A pattern is a number of four bits: bit 3 - j is row j of the piece. Times 2^(TOP - 3 - row)
-// it is these rows in a column of the board, where the bottom of the piece rests in `row`.
+// A pattern is a number of four bits, a set of rows of the piece: bit 3 - j is row j.
+// Multiplying it by 2^(TOP - 3 - row) moves it to a column of the board in which the bottom of
+// the piece is in `row`.
 template <class L, int WIDTH>
 struct ShapeLanes {
   using Constant = typename L::Constant;
-  Constant column;         // left edge of the placement
-  Constant height;         // height of the piece
-  Constant bottom[WIDTH];  // first row of column k
-  Constant cells[WIDTH];   // number of cells of column k
+  Constant column;         // the board column of the piece's left edge
+  Constant height;         // the height of the piece
+  Constant bottom[WIDTH];  // the first row of column k
+  Constant cells[WIDTH];   // the number of cells of column k
   Constant piece[WIDTH];   // pattern: the rows of column k
   Constant floor[WIDTH];   // pattern: the row below column k
   typename L::Constant
@@ -126,15 +129,16 @@ struct ShapeLanes {
       inner_sizes[WIDTH];         // size of the step from column k to the next; the last is 0
   Constant inner_sum;             // sum of these sizes
   Constant inner_classes[WIDTH];  // this step + STEP; the last is 0
-  // The columns after which the tops fall, and after which they rise, by more than n: sets as
-  // for `in_columns`, where bit k is the step from column k - 1 to column k. A word of 32 bits
-  // holds both, the rises in its upper half; with 16 bits they are two words.
+  // For every n, the steps between the tops of columns that fall by more than n, and those that
+  // rise by more than n. A set of steps is a word for `in_columns`: bit k is the step from
+  // column k - 1 to column k. A word of 32 bits holds both sets, the rises in its upper half.
+  // Otherwise there are two words of 16 bits.
   static constexpr int STEP_WORDS = sizeof(typename L::Word) > 2 ? 1 : 2;
   Constant inner_steps[INNER_STEPS][STEP_WORDS];
 
   constexpr ShapeLanes() = default;
 
-  // Makes lane `lane` the placement of `shape` with its left edge over column `left`.
+  // Sets lane `lane` to the placement of `shape` with its left edge over column `left`.
   constexpr void set(int lane, const Shape& shape, int left) {
     column.set(lane, left);
     height.set(lane, shape.height);
@@ -144,7 +148,7 @@ struct ShapeLanes {
   }
 
  private:
-  // Sets what each column of the shape is by itself.
+  // Sets the fields that describe the single columns of the shape.
   constexpr void set_columns(int lane, const Shape& shape) {
     for (int k = 0; k < WIDTH; ++k) {
       int low = shape.bottom(k);
@@ -157,15 +161,14 @@ struct ShapeLanes {
     }
   }
 
-  // Stores in lane `lane` two tables about the rows of a shape. A set of rows is a bit mask in
-  // which row j is bit 3 - j.
+  // Sets two tables in lane `lane`, which describe the rows of a shape. A set of rows is a bit
+  // mask in which row j is bit 3 - j. WIDTH is the number of columns of the shape.
   //
   //     rows[n]     the rows that have n + 1 cells
-  //     contact[k]  the rows that have an end beside column k - 1: their first cell is in
-  //                 column k or their last cell in column k - 2
+  //     contact[k]  the rows that have an end beside column k - 1: either their first cell is
+  //                 in column k, or their last cell is in column k - 2
   //
-  // The cells of a row are consecutive, from column `first` to column `last`. WIDTH is the
-  // number of columns of the shape.
+  // The cells of a row are consecutive, from column `first` to column `last`.
   constexpr void set_rows(int lane, const Shape& shape) {
     int ends_beside[WIDTH + 2] = {};  // element k + 1: the rows that end beside column k
     int with_cells[WIDTH + 1] = {};   // element n: the rows with n cells
@@ -178,7 +181,7 @@ struct ShapeLanes {
         last = k;
         ++count;
       }
-      int row_bit = 8 >> row;  // bit 3 - row
+      int row_bit = 8 >> row;  // 8 is bit 3, so this is bit 3 - row
       int left_neighbour = first - 1;
       int right_neighbour = last + 1;
       ends_beside[left_neighbour + 1] |= row_bit;
@@ -189,19 +192,20 @@ struct ShapeLanes {
     for (int n = 0; n < WIDTH; ++n) rows[n].set(lane, with_cells[n + 1]);
   }
 
-  // Stores in lane `lane` what features need of the upper surface of a shape. A step is the
+  // Sets the fields of lane `lane` that describe the upper surface of a shape. A step is the
   // difference between the tops of two neighbouring columns, the right one minus the left one.
   // `left` is the board column of the shape's left edge.
   //
-  //     inner_sizes    absolute value of the step after each column of the shape
-  //     inner_classes  this step plus STEP, which makes it an index of a table from 0 on
-  //     inner_sum      sum of the sizes
-  //     inner_flags    set of the steps that occur, with step s in bit s + 2
-  //     inner_steps    for each n two sets of columns, in which bit k is the step from column
-  //                    k - 1 to column k: the steps that fall by more than n, and those that
-  //                    rise by more than n
-  //     first_step     height of the leftmost column plus STEP
-  //     last_step      height of the rightmost column minus STEP
+  //     inner_sizes    for each column the size (absolute value) of the step to the next column
+  //     inner_classes  for each column the step to the next column plus STEP, which is an index
+  //                    of a table and not negative
+  //     inner_sum      the sum of the sizes
+  //     inner_flags    the set of the steps that occur; step s is bit s + 2
+  //     inner_steps    for each n the set of the steps that fall by more than n, and the set of
+  //                    the steps that rise by more than n; the step from column k - 1 to column
+  //                    k is bit k
+  //     first_step     the top of the leftmost column plus STEP
+  //     last_step      the top of the rightmost column minus STEP
   constexpr void set_steps(int lane, const Shape& shape, int left) {
     uint32_t flags = 0, falls[INNER_STEPS] = {}, rises[INNER_STEPS] = {};
     int sum = 0;
@@ -221,8 +225,8 @@ struct ShapeLanes {
     last_step.set(lane, shape.top(WIDTH - 1) - STEP);
     inner_flags.set(lane, int(flags));
     inner_sum.set(lane, sum);
-    // A lane of a vector is a placement over a fixed column, and its sets are moved to that
-    // column here. Scalar code has one lane for all columns, and moves the sets when it needs
+    // A lane of a vector is a placement over a fixed column, so its sets are moved to that
+    // column here. Scalar code uses one lane for all columns, and moves the sets when it needs
     // them.
     int shift = L::LANES > 1 ? left : 0;
     for (int n = 0; n < INNER_STEPS; ++n) {
@@ -239,9 +243,9 @@ struct ShapeLanes {
   }
 };
 
-// The cells of every shape at rest in row 0, as columns of words whose most significant bit is
-// row 0. A shape's columns begin at index OFFSET of a row of zeros. Read from OFFSET - n on,
-// they are the piece moved n columns right.
+// The cells of every shape at rest in row 0. A column is a word whose most significant bit is
+// row 0. The columns of a shape begin at index OFFSET of an array of zeros. An array that is
+// read from index OFFSET - n on holds the piece n columns further right.
 template <class Word>
 struct PieceColumns {
   static constexpr int OFFSET = 16;
@@ -260,7 +264,7 @@ struct PieceColumns {
   }
 
  private:
-  // Returns a column with cells in the rows bottom to top - 1.
+  // Returns a column that has cells in rows bottom to top - 1.
   static constexpr Word column_of_cells(int bottom, int top) {
     constexpr int ROWS = 8 * sizeof(Word);
     uint64_t from_bottom = uint64_t(1) << (ROWS - bottom);

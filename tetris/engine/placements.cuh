@@ -1,4 +1,4 @@
-// The placements of a piece, as the searches of the GPU go through them.
+// The placements of a piece, in the form in which the searches on a GPU visit them.
 #pragma once
 
 #include "decision.h"
@@ -7,7 +7,7 @@
 
 namespace tetris {
 
-// The shapes of WIDTH columns, over column 0.
+// The shapes that are WIDTH columns wide, with their left edges over column 0.
 template <class L, int WIDTH>
 struct ShapeConstants {
   ShapeLanes<L, WIDTH> shape[PIECES][MAX_ORIENTATIONS];
@@ -39,17 +39,18 @@ __constant__ const Widths WIDTHS = Widths();
 
 constexpr int NO_ORIENTATION = 15;
 
-// Returns a constant that says which orientations of every piece are WIDTH columns wide: byte p
-// belongs to piece p, and holds up to two orientations, four bits each, the first one in the
-// lower bits. The rest of a byte is filled with NO_ORIENTATION, which is 15.
+// Returns a constant that lists, for every piece, the orientations that are WIDTH columns wide.
+// A piece has at most two of them. Byte p belongs to piece p: its lower four bits are the first
+// orientation and its upper four bits the second one, or 15 (NO_ORIENTATION) if there is none.
 //
-// A constant in the code needs no load from memory. When a warp is alone on its multiprocessor,
-// no other warp would hide the wait for a load.
+// The list is a constant in the code, because a table would have to be loaded from memory. If a
+// warp is alone on its multiprocessor, no other warp runs while it waits for a load.
 template <int WIDTH>
 constexpr uint64_t packed_orientations() {
   uint64_t all_pieces = 0;
   for (int piece = 0; piece < PIECES; ++piece) {
     uint64_t piece_byte = 0xFF;  // NO_ORIENTATION twice
+    // The loop goes backwards, so that the first orientation ends up in the lower bits.
     for (int i = ORIENTATIONS[piece] - 1; i >= 0; --i) {
       if (SHAPES.shape[piece][i].width == WIDTH) piece_byte = (piece_byte << 4 | i) & 0xFF;
     }
@@ -57,8 +58,8 @@ constexpr uint64_t packed_orientations() {
   }
   return all_pieces;
 }
-// Returns orientation `nth`, 0 or 1, of a piece among those that are WIDTH columns wide, or
-// NO_ORIENTATION.
+// Returns the first (nth = 0) or second (nth = 1) orientation of a piece that is WIDTH columns
+// wide, or NO_ORIENTATION if there is none.
 template <int WIDTH>
 __device__ inline int nth_orientation(int piece, int nth) {
   constexpr uint64_t ALL = packed_orientations<WIDTH>();
@@ -69,12 +70,13 @@ __device__ inline bool has_width(int piece) {
   return nth_orientation<WIDTH>(piece, 0) != NO_ORIENTATION;
 }
 
-// Returns the placement that this thread of a warp has to score, as a group of one lane.
+// Returns the placement that this thread of a warp has to score. A Group is a set of placements
+// that are scored together; here it has one placement.
 //
-// A warp scores all placements of those orientations of a piece that are WIDTH columns wide, at
-// most two of them: the placements of the first orientation, column after column, are given to
-// the first threads, those of the second orientation to the next ones. A thread for which none
-// is left gets a shape that is higher than any board, so that it fits nowhere.
+// A warp scores all placements of the orientations of `piece` that are WIDTH columns wide.
+// There are at most two such orientations. The first threads get the placements of the first
+// orientation, column after column, and the next threads those of the second one. A thread
+// without a placement gets a shape that is higher than any board, so that it fits nowhere.
 template <class L, int WIDTH>
 __device__ inline Group<L, WIDTH> group_of_thread(int piece) {
   constexpr int COLUMNS = MAX_WIDTH - WIDTH + 1;  // placements of one orientation
@@ -89,7 +91,7 @@ __device__ inline Group<L, WIDTH> group_of_thread(int piece) {
   return group;
 }
 
-// Returns the number of placements of a piece on a board of any height.
+// Returns the number of placements of a piece on a board that is `width` columns wide.
 __device__ inline int count_placements(int piece, int width) {
   int count = 0;
   for (int i = 0; i < WIDTHS.orientations[piece]; ++i) {
@@ -97,7 +99,7 @@ __device__ inline int count_placements(int piece, int width) {
   }
   return count;
 }
-// Returns one of these placements, counted from 0.
+// Returns the number of placement `nth` of a piece, counted from 0 over all orientations.
 __device__ inline int nth_placement(int piece, int width, int nth) {
   int orientation = 0;
   for (; nth > width - WIDTHS.width[piece][orientation]; ++orientation) {
@@ -109,13 +111,13 @@ __device__ inline int nth_placement(int piece, int width, int nth) {
 // Returns the best of the choices of a warp's threads: the highest score, and of equal scores
 // the first placement.
 __device__ inline Choice best_of_warp(const Choice& own) {
-  // A warp finds the greatest of unsigned numbers. With the sign bit flipped scores are in the
-  // order of unsigned numbers, and NEVER is 0.
+  // greatest_of_warp compares unsigned numbers. Flipping the sign bit turns signed scores into
+  // unsigned numbers in the same order; NEVER, the lowest score, becomes 0.
   constexpr unsigned SIGN = 0x80000000u;
   unsigned score = unsigned(own.score) ^ SIGN;
   unsigned highest = greatest_of_warp(score);
   if (highest == 0) return NO_CHOICE;
-  // The least of numbers is the complement of the greatest complement.
+  // The smallest placement number is the complement of the greatest complement.
   unsigned complement = score == highest ? ~unsigned(own.placement) : 0u;
   unsigned first = ~greatest_of_warp(complement);
   return {int(highest ^ SIGN), int(first)};

@@ -1,8 +1,8 @@
-// The placements of each piece, and in which lanes they are scored.
+// The placements of each piece, and the lanes in which they are scored.
 //
-// A placement is numbered by its place in the order of the search: orientation *
-// ORIENTATION_STRIDE + column, where column is that of the piece's left edge. Numbers lie below
-// 64, so that a set of placements is a word of 64 bits.
+// The number of a placement is orientation * ORIENTATION_STRIDE + column, where `column` is the
+// board column of the piece's left edge. The search visits placements in the order of their
+// numbers. Numbers are less than 64, so a set of placements is a word of 64 bits.
 #pragma once
 
 #include "pieces.h"
@@ -21,8 +21,8 @@ TETRIS_FUNCTION constexpr int column_of(int placement) {
   return int(unsigned(placement) % ORIENTATION_STRIDE);
 }
 
-// A set of columns, written for a piece over column 0, moved to the column of every lane (see
-// Group).
+// A set of columns in every lane. PATTERN is the set for a piece over column 0; it is moved to
+// the column of each lane (see Group).
 template <class Number, uint32_t PATTERN, int WIDTH>
 struct alignas(64) ColumnSets {
   Number lane[16];
@@ -33,25 +33,26 @@ struct alignas(64) ColumnSets {
 template <class Number, uint32_t PATTERN, int WIDTH>
 inline constexpr ColumnSets<Number, PATTERN, WIDTH> COLUMN_SETS{};
 
-// Placements of shapes of one width that are scored at once, one a lane. Lanes of a vector of
-// sixteen are columns:
+// Placements that are scored at once, one per lane. All shapes of a group are WIDTH columns
+// wide. In a vector of sixteen lanes, the lane says the column of the piece's left edge:
 //
 //     WIDTH 1, 2, 4    lanes 0 .. 15: one orientation over columns 0 .. 15
 //     WIDTH 3          lanes 0 .. 7: one orientation over columns 0 .. 7
 //                      lanes 8 .. 15: another one over the same columns
 //
-// A lane beyond the board has no placement, and a shape of height NO_ROW.
+// A lane whose piece would reach beyond the board has no placement, and a shape of height
+// NO_ROW.
 template <class L, int WIDTH>
 struct Group {
   static constexpr int HALF = L::LANES > 8 ? 8 : L::LANES;
-  // The lanes of one orientation.
+  // The number of lanes for one orientation.
   static constexpr int CHUNK = WIDTH == 3 ? HALF : L::LANES;
 
   ShapeLanes<L, WIDTH> shapes;
   int first_placement[2] = {
       0, 0};  // of the first lane of each half; a half's placements are numbered consecutively
 
-  // Turns a set of lanes into a set of placements.
+  // Returns the set of the placements in a set of lanes.
   TETRIS_FUNCTION uint64_t placements_of_lanes(unsigned lanes) const {
     if constexpr (L::LANES == 1) return uint64_t(lanes) << first_placement[0];
     unsigned lower_half = lanes & ((1u << HALF) - 1);
@@ -65,29 +66,30 @@ struct Group {
   }
 };
 
-// The groups of a piece's orientations of one width.
+// The groups for the orientations of a piece that are WIDTH columns wide.
 template <class L, int WIDTH, int CAPACITY>
 struct Groups {
   Group<L, WIDTH> group[CAPACITY];
   int count = 0;
 
-  // Adds all placements of one orientation of a piece, which is WIDTH columns wide, to the
-  // groups. A group is a set of placements that are scored at once, one per lane.
+  // Adds all placements of one orientation of a piece to the groups. The orientation is WIDTH
+  // columns wide. A group is a set of placements that are scored at once, one per lane.
   //
-  // In vectors of 16 lanes one group holds all columns of an orientation. Pieces three columns
-  // wide have at most eight placements per orientation, so that two orientations share a group:
-  // the second one `joins` the group of the first one and takes the upper eight lanes. With one
-  // lane every placement is a group. CHUNK is the number of lanes for one orientation.
+  // CHUNK is the number of lanes that one orientation needs. With one lane (CHUNK = 1) every
+  // placement is a group. With 16 lanes a group holds all placements of an orientation. But an
+  // orientation that is three columns wide has at most eight placements, so two orientations
+  // share a group: the second one joins the group of the first one, and gets the upper eight
+  // lanes.
   //
-  // first_placement[h] is the number of the placement in the first lane of half h of a group; 0
-  // in [1] means that the upper half is still free.
+  // first_placement[h] is the number of the placement in the first lane of half h of a group.
+  // The number 0 in first_placement[1] means that the upper half is still free.
   constexpr void add(const Shape& shape, int orientation) {
     constexpr int CHUNK = Group<L, WIDTH>::CHUNK;
     constexpr int LAST_COLUMN = MAX_WIDTH - WIDTH;
     constexpr bool HAS_FREE_HALF = CHUNK < L::LANES;
     for (int first_column = 0; first_column <= LAST_COLUMN; first_column += CHUNK) {
       bool joins = HAS_FREE_HALF && count > 0 && group[count - 1].first_placement[1] == 0;
-      if (!joins) ++count;  // begin another group
+      if (!joins) ++count;  // begin a new group
       Group<L, WIDTH>& target = group[count - 1];
       int first_lane = joins ? CHUNK : 0;
       for (int i = 0; i < CHUNK && first_column + i <= LAST_COLUMN; ++i) {
@@ -96,6 +98,7 @@ struct Groups {
       int placement = placement_number(orientation, first_column);
       int half = joins ? 1 : 0;
       target.first_placement[half] = placement;
+      // If orientations do not share groups, the upper half continues this orientation.
       if (!HAS_FREE_HALF) target.first_placement[1] = placement + Group<L, WIDTH>::HALF;
     }
   }
@@ -104,8 +107,9 @@ struct Groups {
 // All groups of a piece, by width.
 template <class L>
 struct Plan {
-  // One lane at a time, every placement is a group of its own. In vectors an orientation is a
-  // group, and three columns wide two of them share one.
+  // Returns how many groups a width needs. With one lane every placement is a group. With
+  // vectors every orientation is a group, but two orientations that are three columns wide
+  // share a group.
   static constexpr int capacity(int width, int orientations) {
     if (L::LANES == 1) return orientations * (MAX_WIDTH - width + 1);
     return width == 3 ? 1 : orientations;

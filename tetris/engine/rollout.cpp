@@ -1,9 +1,9 @@
-// The rollout operator on the CPU: every candidate's streams, spread over torch's threads; and
-// the resampling operator.
+// The rollout operator and the resampling operator on the CPU. PyTorch's threads share the
+// streams of all candidates.
 //
-// Compiled once per feature set and lookahead: TETRIS_FEATURES is the list of feature structs
-// in their order, TETRIS_LOOKAHEAD one of `Lookahead`, TETRIS_LIBRARY the namespace under
-// torch.ops. tetris/play/engines.py calls it.
+// This file is compiled once per feature set and lookahead. TETRIS_FEATURES is the list of
+// feature structs in their order, TETRIS_LOOKAHEAD is a value of `Lookahead`, and
+// TETRIS_LIBRARY is the namespace under torch.ops. tetris/play/engines.py calls the operators.
 
 #include <torch/csrc/stable/library.h>
 
@@ -28,21 +28,24 @@ template <class List>
 using Games = StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD>;
 
 struct Cpu {
-  // Plays all streams of games, spread over torch's threads. Stream i belongs to the candidate
-  // (agent) candidate_of(i).
+  // Plays all streams with PyTorch's threads. A stream is a sequence of games on one board;
+  // stream i is played by the candidate (agent) candidate_of(i).
   template <class List>
   static void play(const RolloutArguments& all, const Tensor&) {
     std::atomic<int64_t> next_stream{0};
-    // One thread's work: plays one stream after the other until none is left. Streams take
-    // unequally long, so a thread gets its next stream only when it is ready for it;
-    // next_stream++ is atomic, so that no two threads get the same one. `games` holds a
-    // candidate's weights, prepared for play. The streams of a candidate are consecutive, so
-    // that a thread mostly prepares them once per candidate.
+    // The work of one thread: it plays one stream after another until none is left. Streams
+    // take unequal times, so a thread takes its next stream only when it has finished the last
+    // one. next_stream++ is atomic, so two threads never get the same stream.
+    //
+    // `games` holds the weights of a candidate, prepared for play. The streams of a candidate
+    // are consecutive, so a thread usually prepares the weights only once per candidate.
+    //
+    // parallel_for passes a range of threads, which is not used.
     auto play_streams = [&](int64_t, int64_t) {
       std::optional<Games<List>> games;
       int64_t prepared_candidate = -1;
       for (int64_t i = next_stream++; i < all.total; i = next_stream++) {
-        if (all.games_left(i) <= 0) continue;  // this stream may not begin another game
+        if (all.games_left(i) <= 0) continue;  // this stream has reached its limit of games
         int64_t candidate = all.candidate_of(i);
         if (candidate != prepared_candidate) {
           games.emplace(all.rules, all.weights_of<List>(i));
@@ -51,16 +54,18 @@ struct Cpu {
         play_stream<List>(all, i, *games);
       }
     };
+    // Run play_streams once on every thread.
     torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, play_streams);
   }
 
-  // Plays stream i, a sequence of games on one board, until it has made all decisions or ended
-  // as many games as it may. Writes its board back, and adds its lines, games and decisions to
-  // the tensors.
+  // Plays stream i, a sequence of games on one board, until it has made all decisions or has
+  // reached its limit of ended games. Then writes its board to the tensors, and adds its lines,
+  // ended games and decisions to them.
   //
-  // In tensors row r of a column is bit r, and in the engine it is bit 31 - r, hence
-  // reversed_bits. `t` of a PieceReader is the number of the next piece, and so of the next
-  // decision. `known_in` may name another stream whose piece falls first.
+  // In tensors row r of a column is bit r, and in the engine it is bit 31 - r; reversed_bits
+  // converts between the two. pieces.t is the number of the next piece, and so of the next
+  // decision. pieces.known is the next piece itself; the first one may come from another
+  // stream.
   template <class List>
   static void play_stream(const RolloutArguments& all, int64_t i, Games<List>& games) {
     PieceReader pieces(all.pieces_of(i), all.start);
@@ -77,8 +82,8 @@ struct Cpu {
     all.made[i] += int64_t(pieces.t - all.start);
   }
 
-  // Resamples every candidate, spread over torch's threads. A thread gets at least `grain`
-  // candidates, because waking a thread takes longer than resampling a few of them.
+  // Resamples the streams of every candidate with PyTorch's threads. A thread gets at least
+  // `grain` candidates, because waking a thread takes longer than resampling a few candidates.
   static void launch(const Tensor&, const Resampling& job, unsigned population) {
     int64_t grain = 1 + 4096 / job.streams;
     torch::stable::parallel_for(0, population, grain, [&](int64_t begin, int64_t end) {

@@ -1,5 +1,5 @@
-// The rollout operator on CUDA. Its schema is that of rollout.cpp, and its results are the same
-// bit for bit. It does not wait for the GPU.
+// The rollout operator on CUDA. It has the schema of the operator in rollout.cpp, and its
+// results are the same bit for bit. It does not wait for the GPU.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -14,10 +14,13 @@ namespace {
 using namespace tetris;
 
 struct Cuda {
-  // Plays all games of a rollout on the GPU of `boards`, with the kernel that is fastest for
-  // this number of games and width: play_few gives each game a warp, and returns false if there
-  // are too many games for that; play_side_by_side gives each game a thread. The usual width is
-  // a template argument, and 0 means any width.
+  // Plays all streams of a rollout on the GPU that holds `boards`. A stream is a sequence of
+  // games on one board.
+  //
+  // The kernel depends on the number of streams. play_few uses one warp per stream; if there
+  // are too many streams for that, it does nothing and returns false. Then play_side_by_side
+  // plays them, usually with one thread per stream. Its template argument is the width of the
+  // boards; the usual width, MAX_WIDTH, has a version of its own, and 0 means any width.
   template <class List>
   static void play(const RolloutArguments& all, const Tensor& boards) {
     constexpr int64_t LIMIT = int64_t{1} << 31;
@@ -25,6 +28,7 @@ struct Cuda {
         "expected less than 2^31 games and decisions, got ", all.total, " and ", all.decisions);
     cem_tetris::Gpu gpu{cem_tetris::Device(boards)};
     if (play_few(all, gpu)) return;
+    // Memory for the states of the streams between decisions.
     Tensor states = torch::stable::new_empty(boards, {all.total, STATE_WORDS});
     void* memory = states.mutable_data_ptr();
     if (all.rules.width == MAX_WIDTH) play_side_by_side<MAX_WIDTH>(all, memory, gpu);

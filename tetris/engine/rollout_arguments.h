@@ -1,4 +1,4 @@
-// The arguments of the rollout operator, as the engines of all devices get them.
+// The arguments of the rollout operator, in the form that the engines of all devices use.
 #pragma once
 
 #include "board.h"
@@ -6,56 +6,59 @@
 
 namespace tetris {
 
-// A rollout, or a part of one: decisions `start` to `start + decisions` - 1 of every game,
-// fewer if `last_game` games of its stream have ended. Game i belongs to candidate i / streams.
+// A rollout, or a part of one. A stream is a sequence of games on one board: when a game ends,
+// the next one begins. The rollout makes decisions `start` to `start + decisions - 1` of every
+// stream, or fewer if `last_game` games of the stream have ended. Stream i belongs to candidate
+// (agent) i / streams.
 struct RolloutArguments {
   GameRules rules;
   PieceStream pieces;      // the pieces of stream 0
   const int32_t* weights;  // the weights of each candidate, laid out as FeatureList describes
-  uint32_t* boards;        // (games, width) columns, row y is bit y; read and written
-  // (games,): rows removed, games ended and decisions made, which are added to.
+  uint32_t* boards;        // (total, width) columns, row y is bit y; read and written
+  // (total,): the rollout adds the removed rows, the ended games and the decisions it has made.
   int64_t* lines;
   int64_t* games;
   int64_t* made;
-  int64_t total;    // games
-  int64_t streams;  // games of a candidate
+  int64_t total;    // the number of streams of all candidates
+  int64_t streams;  // the number of streams of one candidate
   uint64_t first_stream;
   uint64_t start;
   int64_t decisions;
   int64_t last_game;
-  bool share_streams;  // all candidates play the same streams
+  bool share_streams;  // whether all candidates get the same pieces
   const int64_t*
-      known_in;  // (games,): the candidate's stream whose piece falls first; null means its own
+      known_in;  // (total,): which stream of the candidate provides the first piece, or null
 
-  // `Index` is a type of games' numbers. A GPU, which has fewer than 2^31 games, divides
-  // numbers of 32 bits.
+  // `Index` is the type of a stream's number. The GPU engines use 32 bits, whose division is
+  // faster; they play fewer than 2^31 streams.
   template <class Index>
-  TETRIS_FUNCTION Index candidate_of(Index game) const {
-    return game / Index(streams);
+  TETRIS_FUNCTION Index candidate_of(Index stream) const {
+    return stream / Index(streams);
   }
   template <class Index>
-  TETRIS_FUNCTION PieceStream pieces_of(Index game) const {
-    Index stream = share_streams ? game % Index(streams) : game;
-    PieceStream own = pieces;
-    own.stream = first_stream + uint64_t(stream);
-    return own;
+  TETRIS_FUNCTION PieceStream pieces_of(Index stream) const {
+    Index offset = share_streams ? stream % Index(streams) : stream;
+    PieceStream result = pieces;
+    result.stream = first_stream + uint64_t(offset);
+    return result;
   }
-  // Returns the weights of a game's candidate.
+  // Returns the weights of a stream's candidate.
   template <class List, class Index>
-  TETRIS_FUNCTION const int32_t* weights_of(Index game) const {
-    return weights + int64_t(candidate_of(game)) * List::WEIGHTS_PER_CANDIDATE;
+  TETRIS_FUNCTION const int32_t* weights_of(Index stream) const {
+    return weights + int64_t(candidate_of(stream)) * List::WEIGHTS_PER_CANDIDATE;
   }
-  // Returns the piece that falls first.
+  // Returns the piece that falls first. It comes from the stream itself, or from the stream of
+  // the same candidate that `known_in` names.
   template <class Index>
-  TETRIS_FUNCTION int first_piece(Index game) const {
-    Index first_of_candidate = game - game % Index(streams);
-    Index source = known_in == nullptr ? game : first_of_candidate + Index(known_in[game]);
+  TETRIS_FUNCTION int first_piece(Index stream) const {
+    Index first_of_candidate = stream - stream % Index(streams);
+    Index source = known_in == nullptr ? stream : first_of_candidate + Index(known_in[stream]);
     return pieces_of(source).piece(start);
   }
-  // Returns how many games may still end on a stream; none if it has stopped.
+  // Returns how many games may still end on a stream; 0 or less if the stream has stopped.
   template <class Index>
-  TETRIS_FUNCTION int64_t games_left(Index game) const {
-    return last_game - games[game];
+  TETRIS_FUNCTION int64_t games_left(Index stream) const {
+    return last_game - games[stream];
   }
 };
 

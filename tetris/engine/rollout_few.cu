@@ -1,4 +1,4 @@
-// Few games: a warp per game.
+// The launch for few streams of games, with a warp per stream.
 #include "gpu_games.cuh"
 #include "rollout_warp.cuh"
 
@@ -6,8 +6,8 @@ namespace tetris {
 
 bool play_few(const RolloutArguments& all, const Launcher& gpu) {
   using List = FeatureList<TETRIS_FEATURES>;
-  // A warp per game is faster than a thread with fewer games per multiprocessor. There is no
-  // such kernel for lookaheads.
+  // With fewer streams per multiprocessor, a warp per stream is faster than a thread per
+  // stream. There is no such kernel for lookaheads.
   constexpr int64_t FEW = List::has_columns ? 48 : 108;
   if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::none) {
     if (all.total < FEW * gpu.multiprocessors) {

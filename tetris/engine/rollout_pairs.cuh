@@ -1,6 +1,6 @@
-// Rollouts on a GPU where the next piece is known: a warp per game. Each thread has a placement
-// of the piece that falls, and scores all placements of the next piece on the board that it
-// leads to.
+// Rollouts on a GPU where the next piece is known, with a warp per stream of games. Each thread
+// takes one placement of the falling piece, and scores all placements of the next piece on the
+// board after it.
 #pragma once
 
 #include "thread_game.cuh"
@@ -22,31 +22,33 @@ struct PairsRollout {
   ThreadSearch<List, BOARD_WIDTH> search;
   const int lane = threadIdx.x % WARP;
 
-  // Plays game `index` by all threads of a warp, with the next piece known, until the game has
-  // made `decisions` decisions or as many games have ended on its board as the job allows. When
-  // a game ends, the next one begins on an empty board.
+  // Plays stream `index` with the threads of one warp. A stream is a sequence of games on one
+  // board: when a game ends, the next one begins on the empty board. The loop ends when the
+  // stream has made job.decisions decisions or has reached its limit of ended games.
   //
-  // All threads hold the same state of the game; they differ only in the placements that they
-  // score. `made` counts decisions.
+  // The next piece is known before each decision. All threads hold the same state of the
+  // stream; they differ only in the placements that they score.
   __device__ void play(uint32_t index) {
     int64_t games_left = job.games_left(index);
     if (games_left <= 0) return;
-    PieceStream stream = job.pieces_of(index);
+    PieceStream pieces = job.pieces_of(index);
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
-    GameState game = first_state(job, index);
+    StreamState state = initial_state(job, index);
     int piece = job.first_piece(index);
-    while (game.made < job.decisions && game.games < games_left) {
-      int next = stream.piece(job.start + game.made + 1);
-      Board<L> board(geometry, with_walls(geometry, game.columns), column_cache());
+    while (state.decisions < job.decisions && state.ended_games < games_left) {
+      int next = pieces.piece(job.start + state.decisions + 1);
+      Board<L> board(geometry, with_walls(geometry, state.columns), column_cache());
       Choice choice = best_pair(decision, board, piece, next);
+      // If every pair of placements ends the game, the best placement of `piece` alone is
+      // played.
       if (choice.placement == Choice::NONE) choice = search.choose(decision, board, piece);
-      ++game.made;
-      land(board, piece, choice, game);
-      end_if_next_does_not_appear(geometry, next, game);
+      ++state.decisions;
+      land(board, piece, choice, state);  // empties the board if the game ends
+      end_game_if_blocked(geometry, next, state);
       piece = next;
     }
-    if (lane == 0) write_result(job, index, game);
+    if (lane == 0) write_result(job, index, state);
   }
 
  private:
@@ -55,20 +57,21 @@ struct PairsRollout {
   }
 
   // Returns the placement of `piece` that begins the best pair of placements of `piece` and
-  // `next`, or NO_CHOICE if every pair ends the game. All threads of a warp call it and get the
-  // same result.
+  // `next`, or NO_CHOICE if every pair ends the game. All threads of a warp call this function
+  // together and get the same result.
   //
-  // Each thread takes one placement of `piece` at a time, and searches the board after it for
-  // the best placement of `next`. The score of a pair is that of the second placement plus the
-  // features that describe the first placement.
+  // Each thread takes every 32nd placement of `piece`, and searches the board after it for the
+  // best placement of `next`. The score of a pair is the score of the second placement plus the
+  // weighted features that describe the first placement.
   __device__ Choice best_pair(
       const Decision& decision, const Board<L>& board, int piece, int next) {
     const Geometry<L>& geometry = board.geometry;
     int count = count_placements(piece, geometry.width);
     Choice best = NO_CHOICE;
     for (int base = 0; base < count; base += WARP) {
-      // search.choose has to be called by the whole warp. A thread without a placement searches
-      // behind that of the first thread, and ignores the result.
+      // Every thread has its own board, but all threads have to call search.choose together,
+      // because it contains warp barriers. A thread for which no placement is left repeats the
+      // round's first placement and ignores the result.
       bool exists = base + lane < count;
       int number = exists ? base + lane : base;
       int placement = nth_placement(piece, geometry.width, number);
@@ -77,7 +80,7 @@ struct PairsRollout {
       Choice second = search.choose(decision, after, next);
       bool survives = !landing.over && !next_piece_ends_game(geometry, landing.cells, next);
       if (exists && survives && second.placement != Choice::NONE) {
-        // second.score lacks the features that describe the first placement.
+        // second.score includes only the features that describe the second placement.
         int first_value = List::placement_value(decision.weights, after);
         best.consider({second.score + first_value, placement});
       }

@@ -1,5 +1,5 @@
-// Rollouts on a GPU, many games: a thread per game, and 32 games that wait for the same piece
-// to a warp.
+// Rollouts on a GPU of many streams of games: a thread per stream. A warp takes 32 streams that
+// wait for the same piece.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 namespace tetris {
 
 struct PoolJob : RolloutArguments {
-  GameState* states;
+  StreamState* states;
   int warp_bytes;
-  int groups;    // groups of warps of a block
-  int capacity;  // games that a block has in its queues at a time, a power of two
+  int groups;    // the number of groups of warps of a block
+  int capacity;  // the number of streams that a block plays at a time, a power of two
 };
 
 constexpr int LEAST_CAPACITY = 1024;
@@ -27,16 +27,18 @@ struct PoolRollout {
   const PoolJob& job;
   PieceQueues& queues;
   const int lane = threadIdx.x % WARP;
-  const WarpGroup warps{job.groups};
-  // The number of threads of a game. For expectimax each of two threads looks behind one of the
-  // two best placements.
+  const WarpGroup group{job.groups};
+  // The number of threads of a stream. For expectimax there are two: each of them searches
+  // after one of the two best placements.
   static constexpr int THREADS = LOOKAHEAD == Lookahead::none ? 1 : 2;
 
-  __device__ int piece_of(uint32_t game, uint32_t made) const {
-    return job.pieces_of(game).piece(job.start + made);
+  // Returns the piece that falls in a stream after `decisions` decisions of this launch.
+  __device__ int piece_of(uint32_t index, uint32_t decisions) const {
+    return job.pieces_of(index).piece(job.start + decisions);
   }
 
-  // The memory of a block: its queues, then a stretch of `warp_bytes` for each warp.
+  // Returns the shared memory of this warp. The memory of a block holds the queues, and after
+  // them `warp_bytes` bytes for each warp.
   __device__ WarpMemory& warp_memory() {
     unsigned char* first =
         reinterpret_cast<unsigned char*>(&queues) + PieceQueues::bytes(job.capacity);
@@ -44,42 +46,44 @@ struct PoolRollout {
     return *reinterpret_cast<WarpMemory*>(first + warp * job.warp_bytes);
   }
 
-  // Makes one decision in game `index`: chooses a placement of the falling piece and plays it.
-  // Sets `game` to the state after it, and returns whether the placement ends the game.
+  // Makes one decision in stream `index`: chooses a placement of the falling piece and plays
+  // it. Sets `state` to the state after the decision, and returns whether the placement ends
+  // the game.
   //
-  // `piece` is the piece that the games of this warp wait for. `best_two` of a state are the
-  // two best placements of the next piece, packed in one number, if the search has computed
-  // them, and 0 otherwise. The state is read after the search, because the search needs all
-  // registers.
-  __device__ __forceinline__ bool decide(GameState& game, uint32_t index, int piece) {
+  // `piece` is the piece that the streams of this warp wait for. `state.best_two` packs the two
+  // best placements of the next piece into one number, or is 0 if the search has not computed
+  // them. The state is read again after the search, because the search needs all registers.
+  __device__ __forceinline__ bool decide(StreamState& state, uint32_t index, int piece) {
     uint32_t next_best_two = 0;
     Choice choice;
     if constexpr (LOOKAHEAD == Lookahead::none) choice = choose(index, piece);
     else choice = choose_ahead(index, piece, next_best_two);
-    game = job.states[index];
+    state = job.states[index];
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
-    Board<L> board(geometry, with_walls(geometry, game.columns));
-    ++game.made;
-    game.best_two = next_best_two;
-    // With expectimax (two threads per game) a game may have waited in the queue of another
-    // piece. Its state says which piece falls.
-    int falling_piece = THREADS > 1 ? int(game.piece) : piece;
-    return land(board, falling_piece, choice, game);
+    Board<L> board(geometry, with_walls(geometry, state.columns));
+    ++state.decisions;
+    state.best_two = next_best_two;
+    // With expectimax (two threads per stream) a stream may have waited in the queue of another
+    // piece than the one that falls. The state says which piece falls.
+    int falling_piece = THREADS > 1 ? int(state.piece) : piece;
+    return land(board, falling_piece, choice, state);
   }
 
-  // Returns the best placement of a piece, by all threads of a warp, each for its own game.
+  // Returns the best placement of a piece on the board of stream `index`. All threads of a warp
+  // call this function together, each with its own stream and all with the same piece.
   __device__ __forceinline__ Choice choose(uint32_t index, int piece) {
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
     WarpMemory& memory = warp_memory();
-    GameState game = job.states[index];  // all of it, in few reads
+    StreamState state = job.states[index];  // copied as a whole, which takes few reads
     Board<L> board(
-        geometry, with_walls(geometry, game.columns), {memory.cached_columns(), lane});
+        geometry, with_walls(geometry, state.columns), {memory.cached_columns(), lane});
     return ThreadSearch<List, BOARD_WIDTH>{job.rules, memory}.choose(decision, board, piece);
   }
 
-  // Two placements as a number that is not 0: bits 8 to 15 are the first one plus 1, bits 0 to
-  // 7 the second one plus 1.
+  // Packs two placements into a number that is not 0: bits 8 to 15 hold the first placement
+  // plus 1, and bits 0 to 7 the second placement plus 1. `unpack` returns the first placement
+  // (which = 0) or the second one (1).
   __device__ static uint32_t pack(const BestTwo& best) {
     return 1u << 16 | (best.first.placement + 1) << 8 | (best.second.placement + 1);
   }
@@ -87,49 +91,55 @@ struct PoolRollout {
     return int(best_two >> (which == 0 ? 8 : 0) & 255) - 1;
   }
 
-  // Chooses as choose_by_prospects of decision.h does, by two threads a game, lanes 2 n and 2 n
-  // + 1: each looks at all pieces that may come next behind one of the two best placements.
+  // Chooses a placement in stream `index` by expectimax, as choose_by_prospects of decision.h
+  // does, and returns it.
   //
-  // The search behind the chosen placement also yields the two best placements of the piece
-  // that does come next. They are returned in `next_best_two` and stored with the game, and the
-  // next decision begins with them. A game that has just begun has none. If the warp has such a
-  // game, all its threads first search the boards as they are, for `piece`, and then behind the
-  // two placements of each game.
+  // Two neighbouring threads, lanes 2 n and 2 n + 1, share a stream. Each of them plays one of
+  // the two best placements of the falling piece, and searches the board after it for all
+  // pieces that may come next. This search includes the piece that does come next, so it also
+  // yields the two best placements of the next decision. They are returned in `next_best_two`
+  // and stored with the stream.
+  //
+  // So the two best placements of the falling piece are usually known (best_two != 0). They are
+  // not known in a game that has just begun. If one stream of the warp has no best placements
+  // yet, all threads of the warp first search their present boards for `piece`.
   __device__ __forceinline__ Choice choose_ahead(
       uint32_t index, int piece, uint32_t& next_best_two) {
-    int next = piece_of(index, job.states[index].made + 1);
+    int next = piece_of(index, job.states[index].decisions + 1);
     uint32_t best_two = job.states[index].best_two;
     Prospect prospect{0, 0};
-    // One loop with one call, so that the code of the search exists once.
+    // Up to two searches: of the present board, and of the board after a placement. They share
+    // one call in a loop, so that the kernel contains the code of the search only once.
     bool all_have_two = !__any_sync(~0u, best_two == 0);
-    for (bool is_behind = all_have_two;; is_behind = true) {
-      if (search_once(index, piece, next, is_behind, best_two, next_best_two, prospect)) break;
+    for (bool is_after = all_have_two;; is_after = true) {
+      search_once(index, piece, next, is_after, best_two, next_best_two, prospect);
+      if (is_after) break;
     }
     return better_of_two(best_two, next_best_two, prospect);
   }
 
-  // Makes one of the two searches of an expectimax decision in game `index`, and returns
-  // `is_behind`. The first search finds the two best placements of the piece that falls; the
-  // second one looks at all pieces that may come next behind both of them. Two threads share a
-  // game, one for each of the two placements.
+  // Makes one of the two searches of an expectimax decision in stream `index`. Two threads
+  // share a stream, one for each of the two best placements of the falling piece. `best_two`
+  // holds these placements, packed into one number, or 0 if they are not known.
   //
-  // If `is_behind` is false, it searches the present board for the best placements of `piece`,
-  // and stores them in `best_two`, packed in one number, unless that is known already (not 0).
+  // If `is_after` is false, it searches the present board for the two best placements of
+  // `piece`, and stores them in `best_two` unless they are known already.
   //
-  // If `is_behind` is true, it searches the board after this thread's placement of `best_two`,
-  // for every piece that may come next, and adds the results to `prospect`. The best placements
-  // of `next`, the piece that will in fact come, become `next_best_two`, so that the next
-  // decision can skip the first search.
-  __device__ __forceinline__ bool search_once(uint32_t index, int piece, int next,
-      bool is_behind, uint32_t& best_two, uint32_t& next_best_two, Prospect& prospect) {
+  // If `is_after` is true, it plays this thread's placement of `best_two`, and searches the
+  // board after it for every piece that may come next. It adds the results to `prospect`.
+  // `next` is the piece that does come next; its two best placements become `next_best_two`, so
+  // that the next decision can skip the search with is_after = false.
+  __device__ __forceinline__ void search_once(uint32_t index, int piece, int next,
+      bool is_after, uint32_t& best_two, uint32_t& next_best_two, Prospect& prospect) {
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
     auto cells = with_walls(geometry, job.states[index].columns);
-    uint32_t ending_pieces =
-        0;                // bit p: next piece p finds no room to appear and ends the game
-    int first_value = 0;  // the features that describe the first placement, weighted
-    if (is_behind) {
+    // Bit p says that piece p cannot appear on the board after the placement. If it comes next,
+    // it ends the game.
+    uint32_t ending_pieces = 0;
+    int first_value = 0;  // the weighted features that describe the first placement
+    if (is_after) {
       // Play this thread's placement.
       Board<L> before(geometry, cells);
       int placement = Choice{0, unpack(best_two, lane % 2)}.placement_to_play();
@@ -144,27 +154,29 @@ struct PoolRollout {
     }
     Board<L> board(geometry, cells, {search.memory.cached_columns(), lane});
     typename Decision::Search board_search(decision, board);
-    int count = is_behind ? job.pieces.source.count : 1;
-    for (int k = 0; k < count; ++k) {
-      int falling_piece = is_behind ? job.pieces.source.at(k) : piece;
-      BestTwo best = search.best_two(decision, board_search, falling_piece);
-      if (!is_behind && best_two == 0) best_two = pack(best);
-      if (is_behind && falling_piece == next) next_best_two = pack(best);
-      bool can_appear = (ending_pieces >> falling_piece & 1) == 0;
+    int searched_pieces = is_after ? job.pieces.source.count : 1;
+    for (int k = 0; k < searched_pieces; ++k) {
+      int searched_piece = is_after ? job.pieces.source.at(k) : piece;
+      BestTwo best = search.best_two(decision, board_search, searched_piece);
+      if (!is_after && best_two == 0) best_two = pack(best);
+      if (is_after && searched_piece == next) next_best_two = pack(best);
+      bool can_appear = (ending_pieces >> searched_piece & 1) == 0;
       bool survives = best.first.placement != Choice::NONE && can_appear;
-      if (is_behind && survives) {
+      if (is_after && survives) {
         ++prospect.survived;
         prospect.sum += best.first.score + first_value;
       }
     }
-    return is_behind;
   }
 
-  // Returns the placement of `best_two` with the better prospect, in both threads of a game.
-  // `own` is the prospect of this thread's placement; the even thread has the first placement.
-  // In both threads `next_best_two` becomes that of the thread whose placement is chosen.
-  // choose_ahead calls this after its searches. Only the placement of the result is set, not
-  // its score.
+  // Returns the placement of `best_two` with the better prospect. Both threads of a stream call
+  // it and get the same result.
+  //
+  // The two threads of a stream are neighbours: the even lane has searched after the first
+  // placement of `best_two`, and the odd lane after the second one. `own` is the prospect of
+  // this thread's placement. `next_best_two` is what this thread's search says about the next
+  // piece; it becomes that of the thread whose placement is chosen. Only the placement of the
+  // result is set; its score is 0.
   __device__ __forceinline__ Choice better_of_two(
       uint32_t best_two, uint32_t& next_best_two, const Prospect& own) {
     int partner = lane ^ 1;
@@ -177,27 +189,27 @@ struct PoolRollout {
     return {0, unpack(best_two, chosen)};
   }
 
-  // Plays games first to first + count - 1 to their ends, by all threads of a block. Each warp
-  // takes games that wait for the same piece from the queues, makes one decision of each, and
-  // puts them back, until all games are finished.
+  // Plays the streams first to first + count - 1 with all threads of a block, until all of them
+  // are finished. Each warp repeats three steps: it takes streams that wait for the same piece
+  // out of the queues, makes one decision in each of them, and puts them back.
   __device__ void play(uint32_t first, uint32_t count) {
     __syncthreads();
     queues.clear(job.capacity, count);
     __syncthreads();
-    queue_games(first, count);
+    queue_streams(first, count);
     int slot, piece;
-    while (queues.template take<THREADS>(warps, slot, piece)) {
-      bool has_game = slot >= 0;
-      if (__any_sync(~0u, has_game)) advance(first, slot, piece, has_game);
+    while (queues.template take<THREADS>(group, slot, piece)) {
+      bool has_stream = slot >= 0;
+      if (__any_sync(~0u, has_stream)) advance(first, slot, piece, has_stream);
     }
   }
 
  private:
-  // Puts the games `first` to `first + count - 1` of the job into the queues of the pieces that
-  // they wait for, by all threads of a block. In the queues the games are numbered from 0. A
-  // game that may not be played, because its stream has reached the limit of ended games,
-  // counts as finished.
-  __device__ __forceinline__ void queue_games(uint32_t first, uint32_t count) {
+  // Puts the streams `first` to `first + count - 1` of the job into the queues of the pieces
+  // that they wait for. All threads of a block call it. In the queues the streams are numbered
+  // from 0. A stream that has reached its limit of ended games is not played and counts as
+  // finished.
+  __device__ __forceinline__ void queue_streams(uint32_t first, uint32_t count) {
     for (uint32_t base = 0; base < count; base += blockDim.x) {
       uint32_t i = base + threadIdx.x;
       bool exists = i < count;
@@ -205,7 +217,7 @@ struct PoolRollout {
       bool plays = exists && !is_stopped;
       int piece = plays ? job.first_piece(first + i) : 0;
       if (plays) {
-        job.states[first + i] = first_state(job, first + i);
+        job.states[first + i] = initial_state(job, first + i);
         if (THREADS > 1) job.states[first + i].piece = piece;
       }
       queues.put(plays, int(i), piece);
@@ -214,46 +226,51 @@ struct PoolRollout {
     }
   }
 
-  // Makes one decision in each game of a warp, and puts the games that go on back into the
-  // queues of the pieces that they now wait for. All games of the warp wait for `piece`.
+  // Makes one decision in each stream of a warp. Streams that are not finished go back into the
+  // queues of the pieces that they now wait for. All streams of the warp wait for `piece`.
   //
-  // `slot` is the number of this thread's game in the queues, which count from game `first` of
-  // the job. It is valid only if `has_game` is true. THREADS neighbouring threads share a game,
-  // and the first of them writes its state.
-  __device__ __forceinline__ void advance(uint32_t first, int slot, int piece, bool has_game) {
-    // Threads without a game compute the first game of the warp too, but write nothing.
-    int source_lane = has_game ? lane : lane % THREADS;
+  // `slot` is the number of this thread's stream in the queues, and `first + slot` is its
+  // number in the job. It is valid only if `has_stream` is true. THREADS neighbouring threads
+  // share a stream, and the first of them writes its state.
+  __device__ __forceinline__ void advance(
+      uint32_t first, int slot, int piece, bool has_stream) {
+    // The whole warp has to take part in the search. Threads without a stream compute the first
+    // stream of the warp too, but write nothing.
+    int source_lane = has_stream ? lane : lane % THREADS;
     slot = __shfl_sync(~0u, slot, source_lane);
     uint32_t index = first + slot;
-    GameState game;
-    bool over = decide(game, index, piece);
-    int next = piece_of(index, game.made);
+    StreamState state;
+    bool over = decide(state, index, piece);
+    int next = piece_of(index, state.decisions);
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
-    if (end_if_next_does_not_appear(geometry, next, game)) over = true;
-    if (over) game.best_two = 0;  // those were placements on the old board
-    // games_left is read only when a game has ended, and not before the search, where it would
-    // take a register.
-    bool is_finished = game.made == uint32_t(job.decisions) ||
-                       (over && has_game && game.games >= job.games_left(index));
-    __syncwarp();  // The threads without a game have read the state that is now overwritten.
-    bool writes = has_game && lane % THREADS == 0;
+    if (end_game_if_blocked(geometry, next, state)) over = true;
+    if (over) state.best_two = 0;  // these were placements on the board of the ended game
+    // A stream is finished when it has made all decisions or has reached its limit of ended
+    // games. The limit, games_left, is read only after a game has ended. If it were read before
+    // the search, it would occupy a register during the search.
+    bool is_finished = state.decisions == uint32_t(job.decisions) ||
+                       (over && has_stream && state.ended_games >= job.games_left(index));
+    // The barrier makes sure that the threads without a stream have read the old state, which
+    // is overwritten now.
+    __syncwarp();
+    bool writes = has_stream && lane % THREADS == 0;
     bool goes_on = writes && !is_finished;
     bool ends = writes && is_finished;
-    game.piece = next;
-    if (goes_on) job.states[index] = game;
-    if (ends) write_result(job, index, game);
-    // With expectimax, a game whose two best placements are known needs searches for all
-    // pieces, so it may wait in any queue. Other games wait in the queue of their next piece.
-    int queue = game.best_two != 0 ? 0 : next;
+    state.piece = next;
+    if (goes_on) job.states[index] = state;
+    if (ends) write_result(job, index, state);
+    // With expectimax, a stream whose two best placements are known needs searches for all
+    // pieces, so it may wait in any queue. Other streams wait in the queue of their next piece.
+    int queue = state.best_two != 0 ? 0 : next;
     queues.put(goes_on, slot, queue);
     __syncwarp();
     queues.finish(__popc(__ballot_sync(~0u, ends)));
   }
 };
 
-// Many features are much code. Fewer warps then have more registers each, and form one group,
-// so that each instruction is fetched once for all of them. With few features it costs more to
-// wait for each other.
+// Whether a list has so many features that their code is long. A block then has fewer warps
+// with more registers each, and its warps form one group, so that each instruction is fetched
+// once for all of them. With few features it costs more to make warps wait for each other.
 template <class List>
 constexpr bool LONG_CODE = List::NOT_BY_COLUMN > 16;
 template <class List, Lookahead LOOKAHEAD>
@@ -262,24 +279,26 @@ struct BlockWarps {
   int count, groups;
 };
 // Returns how many warps a block has, at most `warps`, and how many groups of equal size they
-// form. `games` is the number of games that one multiprocessor plays.
+// form. `streams` is the number of streams per multiprocessor.
 template <class List>
-BlockWarps block_warps(int warps, int64_t games) {
-  if (games < 1536)
-    warps = std::min(warps, 16);  // sixteen are then as fast as twenty, or faster
+BlockWarps block_warps(int warps, int64_t streams) {
+  if (streams < 1536)
+    warps = std::min(warps, 16);  // then sixteen warps are as fast as twenty or faster
   int groups = LONG_CODE<List> ? 1 : MAX_WARP_GROUPS;
   if (warps < groups) return {warps, warps};
   return {warps / groups * groups, groups};
 }
 
-// Returns where part `i` of `parts` of `count` begins, if all are of equal size but for one.
+// Divides `count` elements into `parts` parts, whose sizes differ by at most 1, and returns
+// where part `i` begins.
 __device__ __forceinline__ uint32_t begin_of_part(uint64_t count, uint32_t i, uint32_t parts) {
   return count * i / parts;
 }
 
-// Kernel: plays all games of a job, one block per multiprocessor. The games are divided evenly
-// among the blocks. A block plays its share in batches of nearly equal size, because its queues
-// hold at most `capacity` games.
+// Kernel: plays all streams of a job, with one block per multiprocessor. The streams are
+// divided evenly among the blocks. The queues of a block hold at most `capacity` streams, so a
+// block divides its streams into batches of nearly equal size and plays one batch after the
+// other.
 template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD>
 __global__ void __launch_bounds__(POOL_WARPS<List, LOOKAHEAD>* WARP, 1)
     rollout_pool(const __grid_constant__ PoolJob job) {

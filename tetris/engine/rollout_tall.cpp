@@ -1,4 +1,5 @@
-// The lanes that hold every stack, compiled at the same time as rollout.cpp.
+// The play of stacks of any height. It is a source file of its own, so that it is compiled at
+// the same time as rollout.cpp.
 #include "cpu_rollout.h"
 #include "fastest_lanes.h"
 

@@ -1,5 +1,5 @@
-// Rollouts on a GPU, few games: a warp per game. Each thread has a placement, and a column of
-// the board.
+// Rollouts on a GPU of few streams of games: a warp per stream. Each thread holds one placement
+// and one column of the board.
 #pragma once
 
 #include "placements.cuh"
@@ -13,10 +13,11 @@ struct WarpRollout {
   using L = WarpLanes;
   using Decision = Chooser<L, List>;
   const RolloutArguments& job;
-  int placement = 0;  // the one that this thread has scored last
+  int placement = 0;  // the placement that this thread has scored last
 
-  // Scores the placements of all orientations of one width that complete no row, one placement
-  // per thread. Returns whether this thread's placement is left for score_after_states.
+  // Scores the placements of all orientations that are WIDTH columns wide, one placement per
+  // thread. Placements that complete a row are not scored. Returns whether this thread's
+  // placement is left for score_after_states.
   template <int WIDTH>
   __device__ __forceinline__ bool score_own(
       const Decision& decision, typename Decision::Search& search, int piece) {
@@ -25,11 +26,13 @@ struct WarpRollout {
     return decision.score_drops(search, group) != 0;
   }
 
-  // Scores the placements of all threads whose `is_unscored` is true, and updates `choice` with
-  // them in every thread. They are scored one after the other: all threads of the warp compute
-  // the features of one after-state together.
+  // Scores the placements that their threads have left unscored, one placement after the other,
+  // and updates `choice` in every thread. `is_unscored` says whether this thread's placement is
+  // one of them. All threads of the warp compute the features of one after-state together.
   __device__ __forceinline__ void score_after_states(const Decision& decision,
       const Board<L>& board, bool is_unscored, int piece, Choice& choice) {
+    // The set of threads with an unscored placement, one bit per thread. Each round of the loop
+    // removes the lowest bit.
     unsigned threads = __ballot_sync(~0u, is_unscored);
     for (; threads != 0; threads &= threads - 1) {
       int thread = __ffs(threads) - 1;
@@ -39,6 +42,7 @@ struct WarpRollout {
     }
   }
 
+  // Scores all placements of the orientations that are WIDTH columns wide.
   template <int WIDTH>
   __device__ __forceinline__ void score_all(
       const Decision& decision, typename Decision::Search& search, int piece, Choice& choice) {
@@ -47,6 +51,7 @@ struct WarpRollout {
     score_after_states(decision, search.board, is_unscored, piece, choice);
   }
 
+  // Returns the best placement of a piece in every thread of the warp.
   __device__ __forceinline__ Choice choose(
       const Decision& decision, const Board<L>& board, int piece) {
     typename Decision::Search search(decision, board);
@@ -59,51 +64,54 @@ struct WarpRollout {
     return choice;
   }
 
-  // Plays game `index` by all threads of a warp, until it has made `decisions` decisions or as
-  // many games have ended on its board as the job allows. When a game ends, the next one begins
-  // on an empty board.
+  // Plays stream `index` with the threads of one warp. A stream is a sequence of games on one
+  // board: when a game ends, the next one begins on the empty board. The loop ends when the
+  // stream has made job.decisions decisions or has reached its limit of ended games.
   //
-  // The warp holds one board: thread FIRST_COLUMN + c has column c, and geometry.walls are the
-  // columns of an empty board. Everything else is the same in all threads.
+  // The threads of the warp hold one board: thread FIRST_COLUMN + c holds column c.
+  // geometry.walls is an empty board. All other variables are the same in all threads.
   __device__ void play(uint32_t index) {
     int64_t games_left = job.games_left(index);
     if (games_left <= 0) return;
-    PieceStream stream = job.pieces_of(index);
+    PieceStream pieces = job.pieces_of(index);
     Geometry<L> geometry(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
-    // Load this thread's column. In tensors row r is bit r; __brev reverses the bits.
+    // Load this thread's column. In tensors row r is bit r, and in the engine it is bit 31 - r;
+    // __brev reverses the bits.
     int column = L::lane() - FIRST_COLUMN;
     bool is_inside = column >= 0 && column < job.rules.width;
     uint32_t* stored = job.boards + int64_t(index) * job.rules.width + column;
     L::ColumnBits cells = geometry.walls;
-    if (is_inside) cells.own = __brev(*stored);
-    uint32_t made = 0, lines = 0, ended = 0;
-    int pieces = 0;  // the pieces of 32 decisions, one in each thread
-    for (; made < job.decisions && ended < games_left; ++made) {
-      // Draw the pieces of the next 32 decisions.
-      if (made % WARP == 0) {
-        pieces = stream.piece(job.start + made + L::lane());
-        if (made == 0 && L::lane() == 0) pieces = job.first_piece(index);
+    if (is_inside) cells.value = __brev(*stored);
+    uint32_t decisions = 0, lines = 0, ended_games = 0;
+    int drawn_piece = 0;  // thread i holds the piece of the i-th of 32 decisions
+    for (; decisions < job.decisions && ended_games < games_left; ++decisions) {
+      // Draw the pieces of the next 32 decisions, one in each thread. The first piece of the
+      // stream may be that of another stream.
+      if (decisions % WARP == 0) {
+        drawn_piece = pieces.piece(job.start + decisions + L::lane());
+        if (decisions == 0 && L::lane() == 0) drawn_piece = job.first_piece(index);
       }
-      int piece = __shfl_sync(~0u, pieces, int(made % WARP));
+      int piece = __shfl_sync(~0u, drawn_piece, int(decisions % WARP));
       Board<L> board(geometry, cells);
       Choice choice = choose(decision, board, piece);
       Landing<L> landing(board, piece, choice.placement_to_play());
       lines += landing.lines;
-      ended += landing.over ? 1 : 0;
+      ended_games += landing.over ? 1 : 0;
       cells = landing.over ? geometry.walls : landing.cells;
-      // Under the rule `original` a game also ends if its next piece finds no room to appear.
+      // Under the rule `original` a game also ends if its next piece cannot appear. Under other
+      // rules the next piece need not be drawn here.
       if (geometry.original &&
-          next_piece_ends_game(geometry, cells, stream.piece(job.start + made + 1))) {
-        ++ended;
+          next_piece_ends_game(geometry, cells, pieces.piece(job.start + decisions + 1))) {
+        ++ended_games;
         cells = geometry.walls;
       }
     }
-    if (is_inside) *stored = __brev(cells.own);
+    if (is_inside) *stored = __brev(cells.value);
     if (L::lane() == 0) {
       job.lines[index] += lines;
-      job.games[index] += ended;
-      job.made[index] += made;
+      job.games[index] += ended_games;
+      job.made[index] += decisions;
     }
   }
 };

@@ -1,25 +1,28 @@
-// The features of rows: the rows that hold holes, and the empty cells of rows (definitions in
-// tetris/game/features.py; see feature_definitions.h).
+// The features of rows: of the rows that contain holes, and of the empty cells of rows. Their
+// definitions are in tetris/game/features.py; see also feature_definitions.h.
 //
-// A set of rows is a word as a column is: the highest row is the lowest bit, and a shift to the
-// right moves up a row.
+// A set of rows is a word, like a column: the highest row is the lowest bit, and a shift to the
+// right moves the set up by one row.
 #pragma once
 
 #include "feature_definitions.h"
 
 namespace tetris {
 
-// The source of features of the rows that hold a hole: their set.
+// The source of the features of rows with holes. It prepares the set of the rows that contain a
+// hole.
 struct HoleRows {
   template <class L>
   TETRIS_FUNCTION static auto prepare(const Board<L>& board) {
     return L::or_all(board.holes());
   }
-  // Returns the rows that hold a hole after drops: those before, and in each column under the
-  // piece the rows between the column's topmost cell and the piece. `floor` is the row just
-  // below the piece, and `topmost - floor` sets the bits from the floor down to the row above
-  // the topmost cell. If the piece rests on the column, the two are the same row and no bit is
-  // set.
+  // Returns the rows that contain a hole after a drop that completes no row, for every
+  // placement. `rows` is the set before the drop.
+  //
+  // In each column under the piece, the rows between the column's topmost cell and the piece
+  // become holes. `floor` is the row just below the piece. Higher rows are lower bits, so
+  // `topmost - floor` sets the bits from the floor down to the row above the topmost cell. If
+  // the piece rests on the column, `floor` equals `topmost`, and no bit is set.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits rows, const Drop<L, WIDTH>& drop) {
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
@@ -31,7 +34,7 @@ struct HoleRows {
   }
 };
 
-// A number of rows that `Self::select(rows)` selects, where `rows` are those that hold holes.
+// The number of rows that Self::select(rows) selects, where `rows` are the rows with holes.
 template <class Self>
 struct HoleRowCount : FeatureBase {
   using Source = HoleRows;
@@ -59,7 +62,8 @@ struct AdjacentRowsWithHoles : HoleRowCount<AdjacentRowsWithHoles> {
   }
 };
 
-// The rows with holes among four rows: the highest one with a hole, and the three below it.
+// The rows with holes among four rows: the highest row with a hole, and the three rows below
+// it.
 struct UpperHoleRows : HoleRowCount<UpperHoleRows> {
   template <class Bits>
   TETRIS_FUNCTION static Bits select(Bits rows) {
@@ -84,15 +88,15 @@ struct HighestHole : FeatureBase {
   }
 };
 
-// The source of features of the empty cells of rows.
+// The source of the features of the empty cells of rows.
 struct RowGaps {
   static constexpr int MOST_EXACT = MAX_PIECE_SIZE + 1;
   template <class L>
   struct Prepared {
     typename L::Bits
-        exactly[MOST_EXACT + 1];  // exactly[n]: the rows with n empty cells, for n from 1
+        exactly[MOST_EXACT + 1];  // exactly[n]: the rows with n empty cells, for n >= 1
     typename L::Bits
-        digit[ROW_DIGITS];  // the numbers of empty cells, in binary (see ROW_DIGITS)
+        digit[ROW_DIGITS];  // the numbers of empty cells, bit-sliced (see ROW_DIGITS)
   };
   template <class L>
   TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
@@ -106,10 +110,11 @@ struct RowGaps {
   // Returns the number of empty cells in a set of rows after a drop, for every placement
   // (lane). `rows` is the set, one bit per row.
   //
-  // prepared.digit holds the numbers of empty cells of all rows before the drop, bit-sliced:
-  // bit r of digit[i] is binary digit i of the number of row r. The sum over the rows is
-  // therefore the sum of 2^i popcount(digit[i] & rows), computed by Horner's scheme. The cells
-  // that the piece has in these rows are subtracted.
+  // prepared.digit holds the numbers of empty cells of all rows before the drop. The numbers
+  // are bit-sliced: bit r of digit[i] is binary digit i of the number of row r. So the number
+  // of empty cells in all rows of the set is the sum of 2^i * popcount(digit[i] & rows) over i,
+  // which the first loop computes from the highest digit down. The second loop subtracts the
+  // cells that the piece has in these rows.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto count(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, typename L::Bits rows) {
@@ -130,8 +135,8 @@ struct RowGaps {
   }
 
  private:
-  // Returns the rows whose number of empty cells is n, which is above 0. It takes the rows that
-  // agree with n in each binary digit, and begins with a digit that is 1 in n.
+  // Returns the rows that have n empty cells, where n is at least 1. These rows agree with n in
+  // every binary digit. The loop begins with the rows that agree in the lowest digit that is 1.
   template <class L>
   TETRIS_FUNCTION static auto rows_with(const typename L::Bits (&digit)[ROW_DIGITS], int n) {
     auto rows = digit[lowest_bit(uint64_t(n))];
@@ -143,8 +148,8 @@ struct RowGaps {
   }
 };
 
-// The number of empty cells in rows that `Self::select(rows)` selects, where `rows` are those
-// that hold holes.
+// The number of empty cells in the rows that Self::select(rows) selects, where `rows` are the
+// rows with holes.
 template <class Self>
 struct GapsOverHoleRows : FeatureBase {
   using Source = HoleRows;
@@ -160,7 +165,7 @@ struct GapsOverHoleRows : FeatureBase {
   }
 };
 
-// In the rows above rows with holes that hold none themselves.
+// The empty cells in the rows that have no hole and lie directly above a row with holes.
 struct GapsOverHoles : GapsOverHoleRows<GapsOverHoles> {
   template <class Bits>
   TETRIS_FUNCTION static Bits select(Bits rows) {
@@ -168,7 +173,7 @@ struct GapsOverHoles : GapsOverHoleRows<GapsOverHoles> {
   }
 };
 
-// In the row above the highest row with a hole.
+// The empty cells in the row above the highest row with a hole.
 struct GapsOverHighestHole : GapsOverHoleRows<GapsOverHighestHole> {
   template <class Bits>
   TETRIS_FUNCTION static Bits select(Bits rows) {
@@ -179,19 +184,20 @@ struct GapsOverHighestHole : GapsOverHoleRows<GapsOverHighestHole> {
 // The number of rows with exactly one empty cell.
 struct NearlyFullRows : FeatureBase {
   using Source = RowGaps;
+  // A row counts if it has an empty cell, but no empty cell with another empty cell to its
+  // left.
   template <class L>
-  // Returns the number of such rows: those with an empty cell, except those in which an empty
-  // cell has another one to its left.
   TETRIS_FUNCTION static int of(const Board<L>& board) {
     auto empty = L::without(board.geometry.inside, board.cells);
     auto empty_to_the_left = L::left(L::prefix_or(empty));
     auto with_several = L::or_columns(empty & empty_to_the_left);
     return popcount(L::or_columns(empty) & ~with_several);
   }
-  // Returns the number of such rows after drops. A row that the piece does not reach must have
-  // one empty cell, and a row to which the piece adds n cells must have n + 1 empty cells
-  // before. The loop starts at n = WIDTH for the only piece that is four columns wide: it adds
-  // four cells to one row, and fewer to none.
+  // Returns the number of such rows after a drop that completes no row, for every placement. A
+  // row without cells of the piece counts if it has exactly one empty cell. A row with n cells
+  // of the piece counts if it had n + 1 empty cells before the drop; shape.rows[n - 1] is the
+  // set of these rows of the piece. The only piece that is four columns wide has four cells in
+  // its row, so the loop needs only n = 4 then.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(
       const RowGaps::Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {

@@ -1,4 +1,5 @@
-// Games side by side on a GPU: which kernel plays them, and its grid.
+// Many streams of games on a GPU, a thread or a warp for each: the choice of the kernel and of
+// its grid.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +10,16 @@
 
 namespace tetris {
 
-// Launches a warp per game. Blocks have as many warps as there is memory for; few games are
-// spread over all multiprocessors.
+// Launches the kernel that plays with a known next piece, with one warp per stream of games. A
+// block has as many warps as its shared memory allows. Few streams are spread over all
+// multiprocessors, so that their blocks have fewer warps.
 template <class List, int BOARD_WIDTH>
 void launch_pairs(const PairsJob& job, const Launcher& gpu) {
-  int64_t spread = (job.total + gpu.multiprocessors - 1) / gpu.multiprocessors;
-  int64_t room = gpu.block_memory() / job.warp_bytes;
-  int warps = int(std::min<int64_t>({MAX_PAIRS_WARPS, room, spread}));
+  int64_t streams_per_multiprocessor =
+      (job.total + gpu.multiprocessors - 1) / gpu.multiprocessors;
+  int64_t fitting_warps = gpu.block_memory() / job.warp_bytes;
+  int warps =
+      int(std::min<int64_t>({MAX_PAIRS_WARPS, fitting_warps, streams_per_multiprocessor}));
   STD_TORCH_CHECK(
       warps > 0, "expected a GPU with ", job.warp_bytes, " bytes of shared memory a block");
   unsigned blocks = unsigned((job.total + warps - 1) / warps);
@@ -23,12 +27,13 @@ void launch_pairs(const PairsJob& job, const Launcher& gpu) {
       rollout_pairs<List, BOARD_WIDTH>, blocks, warps * WARP, warps * job.warp_bytes, job);
 }
 
-// Launches the kernel that plays many games with one thread per game, in one block per
-// multiprocessor.
+// Launches the kernel that plays many streams of games, with one thread per stream (two for
+// expectimax) and one block per multiprocessor.
 //
-// The block's shared memory holds queues of games and `warp_bytes` for each warp. Smaller
-// queues leave room for more warps, but a block then plays its games in more batches. So the
-// capacity of the queues, in games, is halved as long as that gives the block more warps.
+// The shared memory of a block holds the queues of streams and `warp_bytes` bytes for each
+// warp. The capacity of the queues is the number of streams that a block plays at a time.
+// Smaller queues leave memory for more warps, but the block then plays its streams in more
+// batches. So the capacity is halved as long as this gives the block more warps.
 template <class List, int BOARD_WIDTH>
 void launch_pool(PoolJob job, const Launcher& gpu) {
   constexpr int MOST_WARPS = POOL_WARPS<List, Lookahead::TETRIS_LOOKAHEAD>;
@@ -36,18 +41,22 @@ void launch_pool(PoolJob job, const Launcher& gpu) {
   int least_memory = PieceQueues::bytes(LEAST_CAPACITY) + job.warp_bytes;
   STD_TORCH_CHECK(memory >= least_memory, "expected a GPU with ", least_memory,
       " bytes of shared memory a block");
-  // Returns how many warps a block has if its queues hold `capacity` games, and their groups.
+  // Returns how many warps a block has if its queues hold `capacity` streams, and how many
+  // groups these warps form.
   auto warps_beside_queues = [&](int capacity) {
     int bytes_for_warps = memory - PieceQueues::bytes(capacity);
     int fitting_warps = std::max(0, bytes_for_warps / job.warp_bytes);
-    int64_t games = job.total / gpu.multiprocessors;
-    return block_warps<List>(std::min(MOST_WARPS, fitting_warps), games);
+    int64_t streams = job.total / gpu.multiprocessors;
+    return block_warps<List>(std::min(MOST_WARPS, fitting_warps), streams);
   };
+  // Halve the capacity if no warp fits beside the queues, or if this gives the block more
+  // warps.
   job.capacity = MOST_CAPACITY;
   BlockWarps warps = warps_beside_queues(job.capacity);
   while (job.capacity > LEAST_CAPACITY) {
     BlockWarps with_half_capacity = warps_beside_queues(job.capacity / 2);
-    if (warps.count > 0 && with_half_capacity.count <= warps.count) break;
+    bool gains_warps = with_half_capacity.count > warps.count;
+    if (warps.count > 0 && !gains_warps) break;
     job.capacity /= 2;
     warps = with_half_capacity;
   }
@@ -60,12 +69,12 @@ void launch_pool(PoolJob job, const Launcher& gpu) {
 template <int BOARD_WIDTH>
 void play_side_by_side(const RolloutArguments& all, void* states, const Launcher& gpu) {
   using List = FeatureList<TETRIS_FEATURES>;
-  static_assert(sizeof(GameState) == STATE_WORDS * sizeof(int32_t));
+  static_assert(sizeof(StreamState) == STATE_WORDS * sizeof(int32_t));
   if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::preview) {
     launch_pairs<List, BOARD_WIDTH>({all, warp_bytes<List>()}, gpu);
   } else {
-    auto* game_states = static_cast<GameState*>(states);
-    launch_pool<List, BOARD_WIDTH>({all, game_states, warp_bytes<List>(), 0, 0}, gpu);
+    auto* stream_states = static_cast<StreamState*>(states);
+    launch_pool<List, BOARD_WIDTH>({all, stream_states, warp_bytes<List>(), 0, 0}, gpu);
   }
 }
 

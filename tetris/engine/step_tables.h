@@ -1,10 +1,11 @@
-// Features that are 1 where the step from a column to the next one is of a class, or where this
-// step and the one after it are of two classes, and 0 elsewhere.
+// Features of the steps between neighbouring columns. Such a feature is 1 if the step from a
+// certain column to the next one has a certain class, or if this step and the next one have
+// certain classes. Otherwise it is 0.
 //
-// A list has one feature for all features of one step, and one for those of two. Their weights
-// lie in tables behind those of the list (tetris/play/quantized_weights.py). The sum after a
-// drop is that of the board before it, plus the difference of two entries for every step that
-// the drop touches, however many features there are:
+// In a list of features, one feature represents all features of single steps, and another one
+// all features of pairs of steps. Their weights are in tables, which follow the weights of the
+// list (tetris/play/quantized_weights.py). The sum after a drop is the sum before it, plus the
+// difference of two entries of a table for every step that the drop changes:
 //
 //     one step     table[slot * 8 + class]
 //     two steps    table[slot * 64 + class * 8 + class of the next step]
@@ -14,23 +15,22 @@
 
 namespace tetris {
 
-constexpr int STEP_CLASSES =
-    2 * STEP + 1;  // class = step + STEP, from 0 to 2 * STEP; larger steps count as these
+constexpr int STEP_CLASSES = 2 * STEP + 1;  // class = step + STEP, limited to 0 .. 2 * STEP
 constexpr int CLASS_BITS = 3;
 constexpr int TABLE_SLOTS = 16;
 
-// Returns the class of a step to which STEP has been added: the number itself, clamped to 0 ..
-// STEP_CLASSES - 1.
+// Returns the class of a step. `step` is the step plus STEP; the class is this number, limited
+// to 0 .. STEP_CLASSES - 1.
 template <class L>
 TETRIS_FUNCTION typename L::Ints step_class(const typename L::Ints& step) {
   typename L::Ints from_zero = L::maximum(step, L::ints(0));
   return -L::maximum(-from_zero, L::ints(1 - STEP_CLASSES));
 }
 
-// The table of features of STEPS steps, 1 or 2.
+// The table of the features of STEPS consecutive steps, 1 or 2.
 template <class L, int STEPS>
 struct StepTable {
-  static constexpr int BITS = STEPS * CLASS_BITS;  // of a slot's index
+  static constexpr int BITS = STEPS * CLASS_BITS;  // a slot has 2^BITS entries
   static constexpr int SIZE = TABLE_SLOTS << BITS;
   using Ints = typename L::Ints;
   using ColumnInts = typename L::ColumnInts;
@@ -42,22 +42,24 @@ struct StepTable {
   TETRIS_FUNCTION StepTable(const Board<L>& board, const int32_t* weights)
       : table(weights), total(total_of(board, weights)) {}
 
-  // Returns `sums` plus, for every placement, the table's part of its score after the drop.
+  // Returns `sums` plus the table's part of the score after the drop, for every placement.
+  // `drop` is a piece of WIDTH columns at rest, which completes no row. Ints and Scores hold
+  // one number per placement.
   //
-  // A step is the difference between the heights of two neighbouring columns, clamped to a
-  // class from 0 to 6. `table` holds the weight of every class at every slot; slot FIRST_COLUMN
-  // + c belongs to the step from column c to column c + 1. With STEPS = 1 an entry's index is
-  // slot * 8 + class; with STEPS = 2 an entry belongs to two consecutive steps, and its index
-  // is slot * 64 + class * 8 + class of the next step.
+  // A step is the difference between the heights of two neighbouring columns. Its class is the
+  // step plus 3, limited to 0 .. 6. `table` holds a weight for every class and every column.
+  // Slot FIRST_COLUMN + c belongs to the step from column c to column c + 1:
   //
-  // `total` is the sum over the board before the drop. A drop changes only the steps at offsets
-  // -1 to WIDTH - 1 from the piece's left edge, so their old entries are subtracted and their
-  // new entries added. With STEPS = 2 the pair that begins at offset -2 changes, too. `drop` is
-  // a piece of WIDTH columns that completes no row; Ints and Scores hold one number per
-  // placement.
+  //     STEPS = 1    the index of an entry is slot * 8 + class
+  //     STEPS = 2    an entry belongs to two consecutive steps, and its index is
+  //                  slot * 64 + class * 8 + class of the next step
+  //
+  // `total` is the sum over the board before the drop. A drop changes the steps at offsets -1
+  // to WIDTH - 1 from the piece's left edge; with STEPS = 2 the pair that begins at offset -2
+  // changes, too. The old entries of these steps are subtracted, and the new entries are added.
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
-    // Element k + STEPS is the class of the step at offset k, before and after the drop.
+    // Element k + STEPS is the class of the step at offset k, before the drop and after it.
     Ints before[WIDTH + 2 * STEPS], after[WIDTH + 2 * STEPS];
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH + STEPS - 1; ++k) {
       before[k + STEPS] = step_class<L>(drop.step_before(k));
@@ -70,18 +72,19 @@ struct StepTable {
     }
     after[WIDTH - 1 + STEPS] = step_class<L>(drop.last_step());
 
-    // Subtract the old entry and add the new one; they are equal for a step that does not
-    // change.
     sums = sums + total;
+    // Add the new entries and subtract the old ones. For a step that does not change, they are
+    // equal.
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
       Ints slot = drop.column() + L::ints(k + FIRST_COLUMN);
       Ints first_of_slot = slot << BITS;
       int element = k + STEPS;
-      int next = STEPS == 2 ? element + 1 : 0;  // `join` ignores it with one step
+      int next = STEPS == 2 ? element + 1 : 0;  // with STEPS = 1 `join` ignores the next class
       Ints index_after = first_of_slot + join(after[element], after[next]);
       Ints index_before = first_of_slot + join(before[element], before[next]);
       Ints weight_after = L::weights_at(table, index_after);
       Ints weight_before = L::weights_at(table, index_before);
+      // add_products adds weight_after * 1 + weight_before * -1.
       auto entries = L::weights(weight_after, weight_before);
       sums = L::add_products(sums, entries, L::ints(1), L::ints(-1));
     }
@@ -102,7 +105,7 @@ struct StepTable {
     ColumnInts entries = L::weights_at(weights, index);
     return L::sum_of_products(entries, L::ints_everywhere(1), entries, L::ints_everywhere(0));
   }
-  // Returns the index, within a slot, of one step's class or of two.
+  // Returns the index of an entry within its slot: the class, or both classes joined.
   template <class Number>
   TETRIS_FUNCTION static Number join(const Number& step, const Number& next) {
     if constexpr (STEPS == 1) return step;

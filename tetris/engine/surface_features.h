@@ -1,5 +1,6 @@
-// The features of the surface, that is of the heights of the columns and of the steps from each
-// column to the next one (definitions in tetris/game/features.py; see feature_definitions.h).
+// The features of the surface: of the heights of the columns, and of the steps from each column
+// to the next one. Their definitions are in tetris/game/features.py; see also
+// feature_definitions.h.
 #pragma once
 
 #include "feature_definitions.h"
@@ -7,15 +8,16 @@
 
 namespace tetris {
 
-// The number of different steps, among those from -2 to 2. A set of steps is a word: bit s + 2
-// is a step by s.
+// The number of different steps among the steps from -2 to 2. A set of steps is a word: bit s +
+// 2 is the step s.
 struct Diversity : FeatureBase {
   template <class L>
   struct Prepared {
-    // For each slot the set of all steps from columns up to it, and from it on.
+    // For each slot, the set of the steps that begin at a slot up to it, and of those that
+    // begin at a slot from it on.
     typename L::template Cached<uint8_t, typename L::ColumnBits> steps_up_to, steps_from;
   };
-  // Returns for each column the step to the next one, as a set.
+  // Returns, for each column, the step to the next column as a set.
   template <class L>
   TETRIS_FUNCTION static auto step_flags(const Board<L>& board) {
     auto steps = L::right(board.heights) - board.heights;
@@ -31,9 +33,10 @@ struct Diversity : FeatureBase {
     return {
         cache<uint8_t>(board, L::prefix_or(flags)), cache<uint8_t>(board, L::suffix_or(flags))};
   }
-  // Returns the number of different steps after drops. They are the union of four sets: the
-  // steps left of the piece and right of it, which the drop does not change; the steps inside
-  // the piece, which its shape determines; and the two steps at its sides.
+  // Returns the number of different steps after a drop that completes no row, for every
+  // placement. The set of all steps is a union: of the steps left and right of the piece, which
+  // the drop does not change; of the steps inside the piece, which depend only on its shape;
+  // and of the two steps at its sides.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto at_sides = L::step_flag(drop.first_step()) | L::step_flag(drop.last_step());
@@ -47,7 +50,7 @@ struct Diversity : FeatureBase {
 
 // The sum of the sizes of all steps.
 struct Bumpiness : BitCount<Bumpiness> {
-  // The rows in which one column of a pair is filled and the other is not.
+  // The rows in which one of two neighbouring columns is filled, and the other one is not.
   template <class L>
   TETRIS_FUNCTION static auto words(const Board<L>& board) {
     return (board.filled ^ L::right(board.filled)) & board.geometry.pairs;
@@ -55,8 +58,8 @@ struct Bumpiness : BitCount<Bumpiness> {
   template <class L>
   struct Prepared {
     typename L::Ints total;
-    // The size of the step from each column, and the sizes of that step and the next one
-    // together.
+    // For each column the size of its step, and the sum of the sizes of its step and the next
+    // step.
     typename L::template Cached<uint8_t, typename L::ColumnInts> steps, pairs;
   };
   template <class L>
@@ -65,10 +68,10 @@ struct Bumpiness : BitCount<Bumpiness> {
     auto pairs = steps + L::right(steps);
     return {L::total(steps), cache<uint8_t>(board, steps), cache<uint8_t>(board, pairs)};
   }
-  // Returns the sum of sizes after drops. The steps from the columns at offsets -1 to WIDTH - 1
-  // change: the sizes of the new ones are added, and the former sizes are subtracted, two
-  // neighbouring steps at a time. They are WIDTH + 1 steps, so that one is left if WIDTH is
-  // even.
+  // Returns the sum of the sizes after a drop that completes no row, for every placement. The
+  // steps at offsets -1 to WIDTH - 1 from the piece's left edge change. The new sizes are
+  // added, and the old sizes are subtracted, two neighbouring steps at a time. There are WIDTH
+  // + 1 such steps, so one step is left if WIDTH is even.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto sum = prepared.total + L::ints(drop.shape.inner_sum);
@@ -81,8 +84,8 @@ struct Bumpiness : BitCount<Bumpiness> {
   }
 
  private:
-  // Returns the size of a step to which STEP has been added. A step to a side wall, larger than
-  // any other, counts 0.
+  // Returns the size of a step to which STEP has been added. A step to a side wall, which is
+  // larger than all other steps, counts 0.
   template <class L>
   TETRIS_FUNCTION static auto size(typename L::Ints step_plus_offset) {
     auto step = step_plus_offset - L::ints(STEP);
@@ -97,8 +100,8 @@ struct TotalHeight : BitCount<TotalHeight> {
   TETRIS_FUNCTION static auto words(const Board<L>& board) {
     return board.filled & board.geometry.inside;
   }
-  // Returns the sum after drops: each column under the piece grows by the piece's cells in it,
-  // and by the gap below them.
+  // Returns the sum after drops that complete no row. Each column under the piece grows by the
+  // piece's cells in it, and by the gap below them.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
     constexpr int CELLS_OF_PIECE = 4;
@@ -107,8 +110,8 @@ struct TotalHeight : BitCount<TotalHeight> {
   }
 };
 
-// Two sets of columns (see ScalarLanes::negative): the columns from which the surface falls to
-// the next one, and those from which it rises.
+// Two sets of columns (see ScalarLanes::negative): the columns whose next column is lower
+// (falls), and the columns whose next column is higher (rises).
 //
 //     words of 32 bits    word[0]: bits 0 .. 15 falls, bits 16 .. 31 rises
 //     words of 16 bits    word[0]: falls; word[1]: rises
@@ -129,7 +132,7 @@ struct FallsAndRises {
     return WORDS == 1 ? word[0] & L::bits(Word(0xFFFFu)) : word[0];
   }
   TETRIS_FUNCTION Bits rises() const { return WORDS == 1 ? word[0] >> 16 : word[WORDS - 1]; }
-  // A bit for every column of either set, in any place.
+  // Returns a word with one bit for every column of either set, at any position.
   TETRIS_FUNCTION Bits all() const { return WORDS == 1 ? word[0] : word[0] | word[WORDS - 1]; }
   TETRIS_FUNCTION FallsAndRises without(const FallsAndRises& other) const {
     FallsAndRises result;
@@ -140,14 +143,14 @@ struct FallsAndRises {
   }
 };
 
-// The step at one side of the piece. COLUMN is the set of the column that it begins at, for a
-// piece over column 0.
+// The step at one side of the piece. COLUMN is the set that contains the column at which the
+// step begins, for a piece over column 0.
 template <class L, uint32_t COLUMN, int WIDTH>
 struct SideStep {
   using Sets = FallsAndRises<L>;
   typename L::Ints step, size;  // the step plus STEP, and its size
-  // The bits of the step in word[0] and word[1]. If there is one word, `bit` is in the half
-  // that fits the direction.
+  // The bits of the step in word[0] and word[1]. If there is only one word, `bit` is in the
+  // lower half for a step that falls, and in the upper half for a step that rises.
   typename L::Bits bit, rise_bit;
 
   TETRIS_FUNCTION SideStep(
@@ -158,8 +161,8 @@ struct SideStep {
     bit = rise_bit = L::template in_columns<COLUMN>(shape);
     if constexpr (Sets::WORDS == 1) bit = L::select(step < L::ints(STEP), bit, bit << 16);
   }
-  // Adds the step to `sets` if its size is at least n. A step that falls is added to the set of
-  // falls, one that rises to the set of rises. `step` has the value STEP for a step of size 0.
+  // Adds the step to `sets` if its size is at least n: to the set of falls or to the set of
+  // rises. `step` is the step plus STEP, so it equals STEP for a step of size 0.
   TETRIS_FUNCTION void add(Sets& sets, int n) const {
     if constexpr (Sets::WORDS == 1) {
       sets.word[0] = sets.word[0] | L::bits_where(size > L::ints(n - 1), bit);
@@ -180,7 +183,7 @@ struct Steps {
   using Bits = typename L::Bits;
   using Ints = typename L::Ints;
   FallsAndRises<L> at_least[SIZES];  // at_least[n]: the steps of size n + 1 or more
-  Bits pairs;                        // the columns with a column of the board to their right
+  Bits pairs;                        // the columns that have a right neighbour on the board
 
   TETRIS_FUNCTION Bits flat() const {
     return L::without(pairs, at_least[0].falls() | at_least[0].rises());
@@ -189,38 +192,39 @@ struct Steps {
   TETRIS_FUNCTION FallsAndRises<L> of_size(int n) const {
     return at_least[n - 1].without(at_least[n]);
   }
-  // The columns of `first` whose right neighbour is in `second`.
+  // Returns the columns of `first` whose right neighbour is in `second`.
   TETRIS_FUNCTION static Bits followed(Bits first, Bits second) {
     return first & (second >> 1);
   }
   TETRIS_FUNCTION Bits flat_pairs() const { return followed(flat(), flat()); }
   TETRIS_FUNCTION Bits rising_pairs() const { return followed(flat(), of_size(1).rises()); }
   TETRIS_FUNCTION Bits falling_pairs() const { return followed(of_size(1).falls(), flat()); }
-  // Where a piece rests on every column below it, by the bottoms of its orientations.
+  // Return the columns over which a piece can rest on every column below it, in some
+  // orientation.
   TETRIS_FUNCTION Bits fits_o() const { return flat(); }
   TETRIS_FUNCTION Bits fits_t() const { return of_size(1).all() | flat_pairs(); }
   TETRIS_FUNCTION Bits fits_z() const { return of_size(1).rises() | falling_pairs(); }
   TETRIS_FUNCTION Bits fits_s() const { return of_size(1).falls() | rising_pairs(); }
   TETRIS_FUNCTION Bits fits_j() const { return flat() | of_size(2).rises(); }
   TETRIS_FUNCTION Bits fits_l() const { return flat() | of_size(2).falls(); }
-  // The columns with a higher column to their right, from which the surface falls again. A fall
-  // from the right wall does not count.
+  // Returns the columns whose right neighbour is a peak: it is higher than both columns beside
+  // it. The right wall does not count as a peak.
   TETRIS_FUNCTION Bits peaks() const {
     return followed(at_least[0].rises(), at_least[0].falls() & pairs);
   }
   TETRIS_FUNCTION static Ints count(Bits set) { return L::popcount(set); }
-  // Return 1 if a set is empty, or if it is not, else 0.
+  // Return 1 if a set is empty (none) or not empty (some), and 0 otherwise.
   TETRIS_FUNCTION static Ints none(Bits set) { return L::one_where(set == L::bits(0)); }
   TETRIS_FUNCTION static Ints some(Bits set) { return L::ints(1) - none(set); }
-  // Returns 1 if a set has at most MOST columns, else 0. MOST is 0 or 1. set & (set - 1) is the
-  // set without its lowest bit, which is empty if the set has one column or none.
+  // Returns 1 if a set has at most MOST columns, and 0 otherwise. MOST is 0 or 1. set & (set -
+  // 1) is the set without its lowest bit; it is empty if the set has at most one column.
   template <int MOST>
   TETRIS_FUNCTION static Ints at_most(Bits set) {
     if constexpr (MOST == 1) return none(set & (set - L::bits(1)));
     else return none(set);
   }
-  // Returns the number of pieces that fit in more than MOST places, where MOST is 0 or 1. The I
-  // is never among the pieces that do not, because upright it rests on any column.
+  // Returns the number of pieces that can rest in more than MOST places, where MOST is 0 or 1.
+  // The I always counts, because upright it can rest on any column.
   template <int MOST>
   TETRIS_FUNCTION Ints fitting() const {
     Ints unfitting = at_most<MOST>(fits_o()) + at_most<MOST>(fits_t()) +
@@ -230,7 +234,7 @@ struct Steps {
   }
 };
 
-// The source of features of steps.
+// The source of the features of steps.
 struct StepSets {
   template <class L>
   TETRIS_FUNCTION static Steps<L> prepare(const Board<L>& board) {
@@ -238,17 +242,18 @@ struct StepSets {
   }
   // Returns the steps of the surface after a drop that completes no row, for every placement.
   //
-  // A step leads from the top of a column to the top of the next one. `at_least[n]` is the set
-  // of the columns at which a step of size n + 1 or more begins, one set for falling steps and
-  // one for rising steps. A set is a bit mask, in one word of 32 bits or two words of 16
-  // (Sets::WORDS). Written for a piece over column 0, bit 0 is the column left of the piece and
-  // bit k + 1 the piece's column k; in_columns moves such a set to the columns of every
-  // placement.
+  // A step leads from the top of a column to the top of the next one. at_least[n] contains the
+  // columns at which a step of size n + 1 or more begins: one set for falling steps, and one
+  // for rising steps. The two sets are bit masks, in one word of 32 bits or in two words of 16
+  // bits (Sets::WORDS). In the sets for a piece over column 0, bit 0 is the column left of the
+  // piece, and bit k + 1 is column k of the piece. in_columns moves such a set to the column of
+  // every placement.
   //
-  // A drop replaces the steps that begin left of the piece, inside it, and at its last column.
-  // So every new set is the old one without these columns, plus the steps inside the piece,
-  // which its shape says, plus the steps at its two sides, which depend on the row in which it
-  // rests.
+  // A drop replaces the steps that begin in the column left of the piece and in the columns
+  // under it. So every new set is the old set without these columns, plus the steps inside the
+  // piece, which depend only on its shape, plus the steps at its two sides, which depend on the
+  // row in which it rests. SideStep::add adds a step at a side to a set if the step is large
+  // enough.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static Steps<L> after(const Steps<L>& before, const Drop<L, WIDTH>& drop) {
     using Sets = FallsAndRises<L>;
@@ -264,7 +269,7 @@ struct StepSets {
     Steps<L> steps;
     TETRIS_UNROLL for (int n = 0; n < Steps<L>::SIZES; ++n) {
       Sets sets = before.at_least[n].without(replaced);
-      // The steps inside a piece have at most the size INNER_STEPS.
+      // Steps inside a piece have at most the size INNER_STEPS = 2.
       if (WIDTH > 1 && n < INNER_STEPS) {
         TETRIS_UNROLL for (int i = 0; i < Sets::WORDS; ++i) {
           auto inside_piece = L::in_columns(drop.shape.inner_steps[n][i], drop.shape);
@@ -278,14 +283,16 @@ struct StepSets {
     steps.pairs = before.pairs;
     return steps;
   }
-  // Returns the steps of a board's surface as sets of columns, in lane type `To`.
+  // Returns the steps of a board's surface as sets of columns.
   //
-  // A step is the height of a column's right neighbour minus its own height. For n = 0, 1, 2,
-  // at_least[n] holds the columns whose step falls by more than n and those whose step rises by
-  // more than n. `pairs` holds the columns that have a right neighbour on the board. A set is a
-  // bit mask, which L::negative makes of the columns whose number is negative. The board may be
-  // in other lanes L than the result, because features are also computed as one scalar from a
-  // board in vectors.
+  // A step is the height of a column's right neighbour minus the column's own height. For n =
+  // 0, 1, 2, at_least[n] contains the columns whose step falls by more than n, and the columns
+  // whose step rises by more than n. `pairs` contains the columns that have a right neighbour
+  // on the board. A set is a bit mask; L::negative returns the set of the columns whose number
+  // is negative.
+  //
+  // The result is in lanes `To`, the board in lanes L. They differ if one scalar is computed
+  // from a board in vectors.
   template <class To, class L>
   TETRIS_FUNCTION static Steps<To> make(const Board<L>& board) {
     auto step = L::right(board.heights) - board.heights;
@@ -386,7 +393,8 @@ struct HeightDifference : FeatureBase {
   }
 };
 
-// 1 if the step from a column is of a class (step_tables.h), else 0.
+// 1 if the step from column COLUMN to the next one has the class CLASS (step_tables.h),
+// otherwise 0.
 template <int COLUMN, int CLASS>
 struct Step : FeatureBase {
   template <class L>
@@ -406,7 +414,8 @@ struct Step : FeatureBase {
   }
 };
 
-// 1 if the step from a column is of a class and the step after it of class NEXT, else 0.
+// 1 if the step from column COLUMN has the class CLASS and the next step has the class NEXT,
+// otherwise 0.
 template <int COLUMN, int CLASS, int NEXT>
 struct StepPair : FeatureBase {
   using First = Step<COLUMN, CLASS>;
@@ -421,7 +430,8 @@ struct StepPair : FeatureBase {
   }
 };
 
-// Stands for all features of one step, or of two, in a rollout: see step_tables.h.
+// Represents all features of single steps, or of pairs of steps, in a rollout: see
+// step_tables.h.
 template <int STEPS>
 struct StepFeatures : FeatureBase {
   static constexpr int table_steps = STEPS;

@@ -1,4 +1,4 @@
-// A game as a thread plays it.
+// The state of a stream of games, as one thread plays it.
 #pragma once
 
 #include "rollout_arguments.h"
@@ -6,20 +6,20 @@
 
 namespace tetris {
 
-// What a game carries from one decision to the next. Its 64 bytes are read and written in four
-// accesses of 16.
-struct alignas(16) GameState {
-  uint32_t columns[MAX_WIDTH];
-  uint32_t made;  // decisions, in this launch
-  uint32_t lines, games;
-  // Only for expectimax: the piece that falls, and its two best placements (PoolRollout::pack),
-  // 0 if not known.
+// The state of a stream between two decisions. A stream is a sequence of games on one board.
+// The 64 bytes of the struct are read and written in four accesses of 16 bytes.
+struct alignas(16) StreamState {
+  uint32_t columns[MAX_WIDTH];  // row r is bit 31 - r
+  uint32_t decisions;           // decisions, lines and ended games since the launch began
+  uint32_t lines, ended_games;
+  // Only for expectimax: the piece that falls, and its two best placements, packed by
+  // PoolRollout::pack. `best_two` is 0 if they are not known.
   uint32_t piece, best_two;
   uint32_t unused;
 };
 
-// Returns the geometry of a board. If its width is a constant, the compiler drops the columns
-// beside it.
+// Returns the geometry of a board. If its width is a template argument, the compiler removes
+// the computations for columns that the board does not have. BOARD_WIDTH = 0 means any width.
 template <int BOARD_WIDTH>
 __device__ inline Geometry<ThreadLanes> geometry_of(const GameRules& rules) {
   GameRules own = rules;
@@ -27,7 +27,7 @@ __device__ inline Geometry<ThreadLanes> geometry_of(const GameRules& rules) {
   return Geometry<ThreadLanes>(own);
 }
 
-// Returns a game's columns with side walls.
+// Returns the columns of a stream's board with side walls.
 __device__ inline ThreadLanes::ColumnBits with_walls(
     const Geometry<ThreadLanes>& geometry, const uint32_t (&columns)[MAX_WIDTH]) {
   ThreadLanes::ColumnBits cells = geometry.walls;
@@ -35,51 +35,53 @@ __device__ inline ThreadLanes::ColumnBits with_walls(
   return cells;
 }
 
-// Places a piece as `choice` says, and updates the game's lines, its number of ended games and
-// its columns. Returns whether the placement ends the game; then the columns become empty.
+// Places a piece as `choice` says, and updates the stream's board, its lines and its number of
+// ended games. Returns whether the placement ends the game. If it does, the board becomes
+// empty, and the next game begins on it.
 __device__ inline bool land(
-    const Board<ThreadLanes>& board, int piece, const Choice& choice, GameState& game) {
+    const Board<ThreadLanes>& board, int piece, const Choice& choice, StreamState& state) {
   Landing<ThreadLanes> landing(board, piece, choice.placement_to_play());
-  game.lines += landing.lines;
-  game.games += landing.over ? 1 : 0;
+  state.lines += landing.lines;
+  state.ended_games += landing.over ? 1 : 0;
   TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) {
     uint32_t inside = board.geometry.inside.slot[FIRST_COLUMN + i];
-    game.columns[i] = landing.over ? 0 : landing.cells.slot[FIRST_COLUMN + i] & inside;
+    state.columns[i] = landing.over ? 0 : landing.cells.slot[FIRST_COLUMN + i] & inside;
   }
   return landing.over;
 }
 
-// Ends the game if its next piece cannot appear, which empties the board. Returns whether the
-// game has ended so.
-__device__ inline bool end_if_next_does_not_appear(
-    const Geometry<ThreadLanes>& geometry, int next, GameState& game) {
-  if (!next_piece_ends_game(geometry, with_walls(geometry, game.columns), next)) return false;
-  ++game.games;
-  TETRIS_UNROLL for (uint32_t& column : game.columns) column = 0;
+// Ends the game if its next piece cannot appear, which can only happen under the rule
+// `original`. The board then becomes empty. Returns whether the game has ended.
+__device__ inline bool end_game_if_blocked(
+    const Geometry<ThreadLanes>& geometry, int next, StreamState& state) {
+  if (!next_piece_ends_game(geometry, with_walls(geometry, state.columns), next)) return false;
+  ++state.ended_games;
+  TETRIS_UNROLL for (uint32_t& column : state.columns) column = 0;
   return true;
 }
 
-// Returns the state of game i when the launch begins. A column of `boards` has row r in bit r,
-// and __brev turns it round.
-__device__ inline GameState first_state(const RolloutArguments& job, uint32_t i) {
+// Returns the state of stream i at the beginning of the launch. In `boards` row r of a column
+// is bit r, and in the state it is bit 31 - r; __brev reverses the bits.
+__device__ inline StreamState initial_state(const RolloutArguments& job, uint32_t i) {
   int64_t first = int64_t(i) * job.rules.width;
-  GameState game{};
+  StreamState state{};
   TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-    if (c < job.rules.width) game.columns[c] = __brev(job.boards[first + c]);
+    if (c < job.rules.width) state.columns[c] = __brev(job.boards[first + c]);
   }
-  return game;
+  return state;
 }
 
-// Writes what became of game i.
+// Writes the board of stream i to the tensors, and adds its lines, ended games and decisions to
+// them.
 __device__ inline void write_result(
-    const RolloutArguments& job, uint32_t i, const GameState& game) {
+    const RolloutArguments& job, uint32_t i, const StreamState& state) {
   int64_t first = int64_t(i) * job.rules.width;
   TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-    if (c < job.rules.width) job.boards[first + c] = __brev(game.columns[c]);
+    if (c < job.rules.width) job.boards[first + c] = __brev(state.columns[c]);
   }
-  job.lines[i] += game.lines;
-  job.games[i] += game.games;
-  job.made[i] += game.made;
+  job.lines[i] += state.lines;
+  job.games[i] += state.ended_games;
+  job.made[i] += state.decisions;
 }
 
 }  // namespace tetris

@@ -1,4 +1,4 @@
-// The lanes of a CUDA thread: one placement at a time, in the order of the search.
+// The lanes of a CUDA thread: it scores one placement at a time, in the order of the search.
 #pragma once
 
 #include "decision.h"
@@ -6,29 +6,29 @@
 namespace tetris {
 
 struct ThreadLanes : ScalarLanes {
-  // A row of columns in shared memory. An array that is indexed by a variable cannot lie in
-  // registers, and the compiler would put it into the thread's local memory, which is far away.
-  // The numbers of the threads of a warp for one slot lie side by side:
+  // An array of columns in shared memory. An array that is indexed by a variable cannot be held
+  // in registers; the compiler would put it into the thread's local memory, which is slow. The
+  // numbers of the threads of a warp for one slot are adjacent:
   //
   //     slot 0: lane 0, lane 1, ... lane 31; slot 1: lane 0, ...
   template <class T>
   struct CachedColumns {
     static constexpr int STRIDE = 32;
-    T* data;  // this thread's number of slot 0
+    T* data;  // the address of this thread's number for slot 0
     TETRIS_FUNCTION T operator[](int slot) const { return data[slot * STRIDE]; }
     TETRIS_FUNCTION void set(int slot, T value) { data[slot * STRIDE] = value; }
-    // Returns the columns of the thread `distance` lanes on.
+    // Returns the columns of the thread whose lane is greater by `distance`.
     TETRIS_FUNCTION CachedColumns of_neighbour(int distance) const { return {data + distance}; }
   };
   template <class T, class Columns>
   using Cached = CachedColumns<T>;
 
-  // Hands out shared memory, one row of columns after the other. Without memory it counts how
-  // much it would need.
+  // Allocates shared memory for one array of columns after another. If `memory` is null, it
+  // only counts the bytes that it would need.
   struct ColumnCache {
-    unsigned char* memory = nullptr;  // the warp's
+    unsigned char* memory = nullptr;  // the memory of the warp
     int lane = 0;
-    int used = 0;  // bytes, by all lanes
+    int used = 0;  // the bytes that all lanes use together
 
     template <class T, class Columns>
     TETRIS_FUNCTION CachedColumns<T> cache(const Columns& columns) {
@@ -46,8 +46,8 @@ struct ThreadLanes : ScalarLanes {
       const CachedColumns<T>& columns, const ShapeLanes<ThreadLanes, WIDTH>& shape, int k) {
     return columns[shape.column.value + k + FIRST_COLUMN];
   }
-  // Masks of comparisons are numbers here, 1 or 0: to add and multiply them costs no more than
-  // to set predicates.
+  // The result of a comparison is the number 1 or 0 here. Adding and multiplying such numbers
+  // costs no more than setting predicates.
   TETRIS_FUNCTION static int exceeds(Ints a, Ints b) { return minimum(a - b, 1); }
   TETRIS_FUNCTION static int flag(Ints value) { return value; }
   template <class Columns>
@@ -64,16 +64,18 @@ struct ThreadLanes : ScalarLanes {
     return row < 32 ? 0x10000000u >> row : 0u;
 #endif
   }
-  // Threads that branch apart wait for each other, so that all of them score.
+  // Threads that take different branches wait for each other, so skipping the score of one
+  // thread saves no time.
   TETRIS_FUNCTION static bool is_worth_scoring(bool) { return true; }
   // Returns the row in which the bottom of a shape comes to rest if it is dropped with its left
-  // edge over column x: the maximum, over its columns k, of the height of the board column
-  // below minus the bottom of column k.
+  // edge over column x. Column k of the shape stops it at the row `height - first_row[k]`,
+  // where `height` is the height of the board column below and first_row[k] the shape's lowest
+  // row in column k. The result is the maximum over k.
   //
-  // The heights are first packed into one 64-bit number, six bits per column, and shifted by x
-  // columns. A variable index into an array would force it out of the registers of the GPU, and
-  // a shift does not. Beyond the width of the shape first_row is so large that the difference
-  // is negative.
+  // heights[FIRST_COLUMN + x + k] would be an array with a variable index, which the GPU cannot
+  // hold in registers. So the heights are packed into one 64-bit number, six bits per column,
+  // which is shifted by x columns. Beyond the width of the shape, first_row is greater than
+  // every height, so the difference is negative and does not count.
   TETRIS_FUNCTION static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
     constexpr int BITS = 6;
     constexpr int MASK = (1 << BITS) - 1;
@@ -81,7 +83,7 @@ struct ThreadLanes : ScalarLanes {
     TETRIS_UNROLL for (int i = 0; i < MAX_WIDTH; ++i) {
       packed |= uint64_t(heights.slot[FIRST_COLUMN + i] & MASK) << (BITS * i);
     }
-    packed >>= BITS * x;  // the height below column k of the shape now begins at bit BITS * k
+    packed >>= BITS * x;  // now the height below column k of the shape begins at bit BITS * k
     int row = 0;
     TETRIS_UNROLL for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
       int height = int(packed >> (BITS * k) & MASK);
@@ -90,7 +92,8 @@ struct ThreadLanes : ScalarLanes {
     return row;
   }
   // Records the score of this thread's placement if the placement is a candidate. Of equal
-  // scores the first one that is recorded stays: placements come in the order of the search.
+  // scores the one that was recorded first wins, because placements come in the order of the
+  // search.
   template <class Group>
   TETRIS_FUNCTION static void record_scores(
       Best& best, Scores score, bool is_candidate, const Group& group) {

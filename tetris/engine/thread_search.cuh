@@ -1,4 +1,5 @@
-// How the threads of a warp search: each has a board, and the same piece falls on all of them.
+// The search by the threads of a warp: each thread has a board of its own, and the same piece
+// falls on all boards.
 #pragma once
 
 #include "placements.cuh"
@@ -7,18 +8,18 @@
 
 namespace tetris {
 
-// The shared memory of a warp: a batch of placements that its threads score for each other, and
-// behind this struct the columns that they cache of their boards.
+// The shared memory of a warp: a batch of placements that its threads score for each other. The
+// columns that the threads cache of their boards follow this struct in memory.
 struct alignas(16) WarpMemory {
   uint16_t task[WARP];  // lane * 256 + placement
-  int score[WARP];      // of the task with the same index
+  int score[WARP];      // the score of the task with the same index
   __device__ unsigned char* cached_columns() {
     return reinterpret_cast<unsigned char*>(this + 1);
   }
 };
 
-// Returns the size of a warp's shared memory. A search without memory counts what it would
-// cache.
+// Returns the size of a warp's shared memory in bytes. A search whose column cache has no
+// memory only counts the bytes that it would cache.
 template <class List>
 int warp_bytes() {
   Geometry<ThreadLanes> geometry({MAX_WIDTH, MAX_HEIGHT, false});
@@ -47,14 +48,15 @@ struct ThreadSearch {
   // Returns the two best placements of a piece on the board of this thread's search. All
   // threads of a warp call it together: each has its own board, and all have the same piece.
   //
-  // A thread scores the placements that complete no row on its own. The others are collected in
-  // `unscored`, a bit mask of placement numbers, and are then scored by all threads of the warp
-  // together, because threads have unequal numbers of them.
+  // First a thread scores by itself the placements that complete no row. The other placements
+  // are collected in `unscored`, a bit mask of placement numbers. The threads have unequal
+  // numbers of them, so all threads of the warp score them together. score_orientation<WIDTH>
+  // scores the placements of one orientation, which is WIDTH columns wide.
   __device__ __forceinline__ BestTwo best_two(
       const Decision& decision, typename Decision::Search& search, int piece) {
-    // The compiler does not know that the piece is the same in all threads, and would keep the
-    // constants of its shape in every thread's registers. It does know this of the result of a
-    // reduction over the warp, and the bitwise OR of equal numbers is that number.
+    // This does not change the piece: the bitwise OR of equal numbers is the number itself. But
+    // the compiler knows that the result of a reduction over the warp is the same in all
+    // threads, so it does not keep the constants of the shape in every thread's registers.
     piece = int(union_of_warp(unsigned(piece)));
     search.best.clear();
     uint64_t unscored = 0;
@@ -72,12 +74,12 @@ struct ThreadSearch {
   }
 
  private:
-  // Scores the placements of one orientation of a piece that complete no row, column after
-  // column, and records them in search.best. `WIDTH` is the width of the orientation.
+  // Scores the placements of one orientation of a piece, which is WIDTH columns wide, and
+  // records the scores in search.best. Placements that complete a row are not scored here.
   //
-  // Returns the set of the placements that complete a row and may let the game go on, which
-  // score_together has to score: a bit mask of placement numbers. score_drops returns 0 if
-  // nothing is left to be scored.
+  // Returns the placements that are left for score_together, as a bit mask of placement
+  // numbers: those that complete a row and may let the game go on. score_drops scores a group
+  // of placements, here one placement, and returns a nonzero number if it is left.
   template <int WIDTH>
   __device__ __forceinline__ uint64_t score_orientation(
       const Decision& decision, typename Decision::Search& search, int piece, int orientation) {
@@ -86,8 +88,8 @@ struct ThreadSearch {
     group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];
     uint32_t unscored_columns = 0;
     uint32_t column_bit = 1;
-    // The loop is not unrolled: a copy of its body for every column would be more code than the
-    // instruction cache holds.
+    // The loop must not be unrolled: a copy of its body for every column would be more code
+    // than the instruction cache holds.
 #pragma unroll 1
     for (int column = 0; column <= LAST_COLUMN; ++column, column_bit *= 2) {
       group.shapes.column.value = column;
@@ -98,51 +100,53 @@ struct ThreadSearch {
     return uint64_t(unscored_columns) << placement_number(orientation, 0);
   }
 
-  // Scores the placements in `unscored` by the features of the board after them, and updates
+  // Scores the placements in `unscored` by the features of the boards after them, and updates
   // `best`, this lane's two best placements.
   //
-  // Every lane has a set `unscored` of its own, a bit mask, and the sets have unequal sizes. So
-  // that no lane idles, the placements of all lanes form one list, lane after lane, and the
-  // warp scores them in batches of 32, one per lane. A lane thus also scores placements of
-  // other lanes. Lanes exchange placements and scores in shared memory, hence the barriers.
+  // Every lane has its own set `unscored`, a bit mask of placement numbers, and the sets have
+  // unequal sizes. So that no lane is idle, the placements of all lanes form one list, lane
+  // after lane. The warp scores the list in batches of 32 placements, one per lane, so a lane
+  // also scores placements of other lanes. The lanes exchange placements and scores in shared
+  // memory; a barrier follows every step that writes or reads it.
   __device__ __forceinline__ void score_together(const Ground<L>& ground,
       const int32_t* weights, uint64_t unscored, int piece, BestTwo& best) {
     int count = __popcll(unscored);
     int end = inclusive_sum_of_warp(count);
     int total = __shfl_sync(~0u, end, WARP - 1);
-    int next = end - count;  // the index in the list of this lane's next placement
-    for (int batch = 0; batch < total; batch += WARP) {
-      write_tasks(unscored, next - batch);
+    int next = end - count;  // the index in the list of this lane's next unscored placement
+    for (int first_of_batch = 0; first_of_batch < total; first_of_batch += WARP) {
+      write_tasks(unscored, next - first_of_batch);
       __syncwarp();
-      score_task(ground, weights, piece, batch + lane < total);
+      score_task(ground, weights, piece, first_of_batch + lane < total);
       __syncwarp();
-      next = batch + read_scores(unscored, next - batch, best);
+      next = first_of_batch + read_scores(unscored, next - first_of_batch, best);
       __syncwarp();
     }
   }
 
-  // Writes those placements of this lane that belong to the current batch into its list of
-  // tasks. `index` is the place of the first one in the batch, which may be beyond its end.
-  // `unscored` is a copy: read_scores removes the placements once their scores have been read.
+  // Writes this lane's placements that belong to the current batch to memory.task, from `index`
+  // on. An index of WARP or more means that they belong to later batches. The set `unscored` is
+  // passed by value; read_scores removes the placements from the caller's set later.
   __device__ __forceinline__ void write_tasks(uint64_t unscored, int index) {
     for (; unscored != 0 && index < WARP; unscored &= unscored - 1, ++index) {
       memory.task[index] = uint16_t(lane << 8 | lowest_bit(unscored));
     }
   }
 
-  // Scores one placement of the warp's current batch, task number `lane`, if it exists, and
-  // writes the score to memory.score[lane]. NEVER means that the placement ends the game.
+  // Scores task number `lane` of the warp's current batch, and writes the score to
+  // memory.score[lane]. The score NEVER means that the placement ends the game. `exists` is
+  // false in the lanes beyond the last task.
   //
-  // A task is 256 * owner + placement. `owner` is the lane whose placement it is: the board is
-  // read from the columns that the owner has cached in shared memory, and the weights are the
-  // owner's.
+  // A task is the number 256 * owner + placement. `owner` is the lane on whose board the
+  // placement is scored, with the weights of that lane. The owner has cached the columns of its
+  // board in shared memory, where this lane reads them.
   __device__ __forceinline__ void score_task(
       const Ground<L>& ground, const int32_t* weights, int piece, bool exists) {
-    int task = exists ? memory.task[lane] : lane << 8;
+    int task = exists ? memory.task[lane] : lane << 8;  // without a task, a lane owns itself
     int owner = task >> 8;
     int placement = task & 255;
-    // All lanes have to take part in the shuffle, which gets the address of the owner's
-    // weights.
+    // Get the address of the owner's weights. All lanes have to take part in the shuffle, so
+    // lanes without a task return only afterwards.
     auto own_address = reinterpret_cast<unsigned long long>(weights);
     auto address = __shfl_sync(~0u, own_address, owner);
     if (!exists) return;
@@ -155,9 +159,9 @@ struct ThreadSearch {
     memory.score[lane] = after_state_score<List>(board, owner_weights, piece, placement).score;
   }
 
-  // Reads the scores of this lane's placements in the batch, the first of which is at `index`,
-  // updates `best` with them, and removes these placements from `unscored`. A score of NEVER
-  // means that the placement ends the game. Returns the place in the batch after the last one.
+  // Reads the scores of this lane's placements in the current batch, from `index` on, and
+  // updates `best` with them. Removes these placements from `unscored`. The score NEVER means
+  // that a placement ends the game. Returns the index after the last score that it has read.
   __device__ __forceinline__ int read_scores(uint64_t& unscored, int index, BestTwo& best) {
     for (; unscored != 0 && index < WARP; unscored &= unscored - 1, ++index) {
       int score = memory.score[index];

@@ -1,10 +1,11 @@
-// Vectors of numbers: the compiler's own, of one register each, and pairs of them (Pair) for
-// what one register cannot hold.
+// Vectors of numbers: vector types of the compiler, which fill one register each, and pairs of
+// them (Pair) for vectors that one register cannot hold.
 //
-// What has an operator in the language has no other name here, and the compiler chooses the
-// instruction. The rest is written with the instructions of SSE4, AVX2 and AVX-512, for
-// registers R of 16, 32 and 64 bytes; neon.h has those of SSE4 for ARM. Vectors are passed by
-// value: what a reference refers to the compiler copies in pieces, and waits for them.
+// Where the language has an operator, it is used, and the compiler chooses the instruction. The
+// other operations are written with the instructions of SSE4, AVX2 and AVX-512, for registers R
+// of 16, 32 and 64 bytes. neon.h implements the instructions of SSE4 for ARM. Vectors are
+// passed by value, because the compiler copies a vector that is passed by reference in pieces,
+// and then waits for them.
 #pragma once
 
 #if defined(__aarch64__)
@@ -50,7 +51,7 @@ using NumberOf = std::decay_t<decltype(std::declval<const V&>()[0])>;
 template <class V>
 constexpr int NUMBERS = sizeof(V) / sizeof(NumberOf<V>);
 
-// Applies a function to the registers of vectors, one after the other.
+// Applies a function to the registers of vectors, one after another.
 template <class Function, class V, class... More>
 TETRIS_FUNCTION auto map(const Function& function, V a, More... more) {
   return function(a, more...);
@@ -111,7 +112,7 @@ TETRIS_FUNCTION void store(V a, NumberOf<V>* p) {
     *reinterpret_cast<typename RegisterOf<NumberOf<V>, NUMBERS<V>>::unaligned*>(p) = a;
   }
 }
-// Returns a vector that has the same number in every place.
+// Returns a vector in which every number is `value`.
 template <class V>
 TETRIS_FUNCTION V repeat(NumberOf<V> value) {
   if constexpr (IS_PAIR<V>) {
@@ -121,9 +122,9 @@ TETRIS_FUNCTION V repeat(NumberOf<V> value) {
     return value - V{};
   }
 }
-// Broadcasts: returns a vector in which every number is the first number of `a`, a register of
-// sixteen bytes. The numbers have 16 or 32 bits. A vector V is one register of 16, 32 or 64
-// bytes, or a Pair of two registers.
+// Broadcasts the first number of `a`: returns a vector in which every number is this number.
+// `a` is a register of sixteen bytes, and its numbers have 16 or 32 bits. The vector type V is
+// one register of 16, 32 or 64 bytes, or a Pair of two registers.
 template <class V, class Bytes16>
 TETRIS_FUNCTION V repeat_first(Bytes16 a) {
   if constexpr (IS_PAIR<V>) {
@@ -136,7 +137,8 @@ TETRIS_FUNCTION V repeat_first(Bytes16 a) {
     if constexpr (IS_16_BIT) return (V)_mm256_broadcastw_epi16((__m128i)a);
     else return (V)_mm256_broadcastd_epi32((__m128i)a);
   } else {
-    // SSE has no broadcast, but a shuffle by byte indices: here 0, 1, 0, 1, ...
+    // SSE has no broadcast instruction. A shuffle with the byte indices 0, 1, 0, 1, ... does
+    // the same for numbers of 16 bits.
     auto bytes_0_and_1 = _mm_set1_epi16(0x0100);
     return (V)_mm_shuffle_epi8((__m128i)a, bytes_0_and_1);
   }
@@ -146,8 +148,8 @@ template <class To, class V>
 TETRIS_FUNCTION auto as(V a) {
   return map([](auto x) TETRIS_INLINE { return (Register<To, sizeof(x) / sizeof(To)>)x; }, a);
 }
-// Returns a or b, number by number. A condition is the result of a comparison: all ones or all
-// zeros.
+// Returns a or b, number by number. `condition` is the result of a comparison: its numbers are
+// all ones (choose a) or all zeros (choose b).
 template <class C, class V>
 TETRIS_FUNCTION V choose(C condition, V a, V b) {
   return map([](auto c, auto x, auto y) TETRIS_INLINE { return c ? x : y; }, condition, a, b);
@@ -156,8 +158,8 @@ template <class V>
 TETRIS_FUNCTION V greater_of(V a, V b) {
   return map([](auto x, auto y) TETRIS_INLINE { return x > y ? x : y; }, a, b);
 }
-// Returns a & ~b in one instruction. By itself the compiler would compute ~b apart, for all its
-// uses.
+// Returns a & ~b. Each branch is one instruction; with operators, the compiler would compute ~b
+// separately.
 template <class V>
 TETRIS_FUNCTION V and_not(V a, V b) {
   auto without = [](auto x, auto y) TETRIS_INLINE {
@@ -169,12 +171,13 @@ TETRIS_FUNCTION V and_not(V a, V b) {
   return map(without, a, b);
 }
 
-// Returns as many consecutive numbers as one register holds, from number N on of the
-// concatenation of `low` and `high`. For registers of eight numbers, window<3> is low[3] ...
-// low[7], high[0], high[1], high[2].
+// Returns one register of consecutive numbers of the concatenation of `low` and `high`,
+// beginning with number N. For registers of eight numbers, window<3> returns low[3] ... low[7],
+// high[0], high[1], high[2].
 //
-// A register has 16, 32 or 64 bytes. `alignr` shifts the concatenation of two registers to the
-// right by a constant number of bytes, or of 32-bit numbers with AVX-512.
+// A register has 16, 32 or 64 bytes. The instruction `alignr` shifts the concatenation of two
+// registers to the right by a constant number of bytes; with AVX-512 this is a number of 32-bit
+// numbers.
 template <int N, class R>
 TETRIS_FUNCTION R window(R low, R high) {
   constexpr int BYTES = N * sizeof(NumberOf<R>);
@@ -183,9 +186,9 @@ TETRIS_FUNCTION R window(R low, R high) {
   } else if constexpr (sizeof(R) == 64) {
     return (R)_mm512_alignr_epi32((__m512i)high, (__m512i)low, BYTES / 4);
   } else if constexpr (sizeof(R) == 32) {
-    // With AVX2 the instruction joins the lower halves of its arguments, and the upper halves,
-    // each of sixteen bytes. `middle` brings the half that follows to each half: it is the
-    // upper half of `low` and then the lower half of `high`.
+    // With AVX2 the instruction works on both halves of a register separately, sixteen bytes
+    // each. It needs the half that follows in each of them. `middle` provides these: the upper
+    // half of `low`, and then the lower half of `high`.
     constexpr int UPPER_OF_LOW_THEN_LOWER_OF_HIGH = 0x21;
     auto middle =
         _mm256_permute2x128_si256((__m256i)low, (__m256i)high, UPPER_OF_LOW_THEN_LOWER_OF_HIGH);
@@ -202,7 +205,7 @@ TETRIS_FUNCTION Pair<V> window(Pair<V> low, Pair<V> high) {
   else return {window<N - HALF>(low.high, high.low), window<N - HALF>(high.low, high.high)};
 }
 
-// The indices of numbers n to n + 7 of sixteen, twice.
+// For every n, the indices n to n + 7, twice.
 struct alignas(64) WindowIndices {
   int32_t from[8][16];
   constexpr WindowIndices() : from() {
@@ -213,24 +216,25 @@ struct alignas(64) WindowIndices {
 };
 inline constexpr WindowIndices WINDOW_INDICES;
 
-// Returns the numbers N to N + 7 of a vector of sixteen numbers, twice: in the lower half of
-// the result and again in the upper half. N is from 0 to 7.
+// Returns the numbers N to N + 7 of a vector of sixteen numbers twice: in the lower half of the
+// result, and again in the upper half. N is from 0 to 7.
 //
-// A vector of placements of a piece three columns wide holds two orientations, both over
-// columns 0 to 7, and so reads the same eight columns in both halves.
+// For a piece that is three columns wide, a vector of placements holds two orientations, both
+// over columns 0 to 7. So it needs the same eight columns in both halves.
 template <int N, class R>
 TETRIS_FUNCTION R window_in_both_halves(R a) {
   if constexpr (sizeof(R) == 64) {
     auto indices = _mm512_load_si512(WINDOW_INDICES.from[N]);
     return (R)_mm512_permutexvar_epi32(indices, (__m512i)a);
   } else if constexpr (sizeof(R) == 32) {
-    // Copy the lower eight 16-bit numbers to both halves, and the upper eight. The shift by N
-    // numbers of two bytes works on both halves at once.
+    // Copy the lower eight 16-bit numbers to both halves of one register, and the upper eight
+    // to both halves of another one. In each half, alignr then selects eight numbers of the
+    // sixteen, beginning with number N; a number has two bytes.
     auto lower_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x00);
     auto upper_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x11);
     return (R)_mm256_alignr_epi8(upper_twice, lower_twice, 2 * N);
   } else {
-    return a;
+    return a;  // not used: sixteen numbers do not fit a register of 16 bytes
   }
 }
 template <int N, class V>
@@ -247,17 +251,17 @@ TETRIS_FUNCTION auto half(R a) {
   else if constexpr (sizeof(R) == 64) return (Half)_mm512_extracti64x4_epi64((__m512i)a, WHICH);
   else return (Half)_mm256_extracti128_si256((__m256i)a, WHICH);
 }
-// Joins the numbers of a vector by an operation on vectors: numbers that are a multiple of
-// sixteen bytes apart, until sixteen bytes are left.
+// Combines the lower half of a vector with its upper half by an operation, and repeats this
+// until sixteen bytes are left.
 template <class V, class Operation>
 TETRIS_FUNCTION auto fold_to_16_bytes(V a, const Operation& operation) {
   if constexpr (sizeof(V) > 16)
     return fold_to_16_bytes(operation(half<0>(a), half<1>(a)), operation);
   else return a;
 }
-// Joins all numbers of a vector by an operation, as ADD or MAXIMUM. The result is in the first
-// number; the others mean nothing. Each step joins the numbers that are 8 bytes apart, then 4,
-// and for numbers of 16 bits 2.
+// Combines all numbers of a vector by an operation such as ADD or MAXIMUM. The first number of
+// the returned register is the result; the other numbers have no meaning. The steps combine
+// numbers that are 8 bytes apart, then 4 bytes, and for numbers of 16 bits also 2 bytes.
 template <class V, class Operation>
 TETRIS_FUNCTION auto reduce(V all, const Operation& operation) {
   auto a = fold_to_16_bytes(all, operation);
@@ -270,8 +274,8 @@ constexpr auto ADD = [](auto a, auto b) TETRIS_INLINE { return a + b; };
 constexpr auto BITWISE_OR = [](auto a, auto b) TETRIS_INLINE { return a | b; };
 constexpr auto MAXIMUM = [](auto a, auto b) TETRIS_INLINE { return greater_of(a, b); };
 
-// A table of sixteen bytes, in both halves of 32. Tables here are not const: the compiler would
-// build them from immediate numbers at every use.
+// A table of sixteen bytes, stored twice. Tables are not const, because the compiler would
+// otherwise build them from immediate numbers wherever they are used.
 struct alignas(32) Bytes {
   uint8_t byte[32];
   constexpr Bytes(std::initializer_list<uint8_t> values) : byte() {
@@ -289,8 +293,8 @@ struct alignas(32) Bytes {
 inline Bytes BIT_COUNTS = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
 inline Bytes NIBBLES = {15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15};
 inline Bytes ONES = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-// Returns, for every byte of `index`, the byte of a table of sixteen bytes at that index. Only
-// the lower four bits of the index count; an index above 127 gives 0.
+// Looks up every byte of `index` in a table of sixteen bytes. Only the lower four bits of an
+// index count; an index above 127 yields 0.
 template <class R>
 TETRIS_FUNCTION R bytes_at(R table, R index) {
   if constexpr (sizeof(R) == 32) {
@@ -315,9 +319,9 @@ constexpr bool HAS_POPCOUNT = sizeof(NumberOf<V>) == 4 && !IS_PAIR<V>;
 template <class V>
 constexpr bool HAS_POPCOUNT = false;
 #endif
-// Returns how many bits of each number are set, if the processor has an instruction for it. If
-// it has none, returns how many bits of each byte are set, which a table says for four bits at
-// a time; count_bits_in then adds up the bytes of a number.
+// Returns the number of set bits of each number, if the processor has an instruction for this.
+// Otherwise returns the number of set bits of each byte, by looking up four bits at a time in a
+// table; count_bits_in then adds up the bytes of a number.
 template <class R>
 TETRIS_FUNCTION R bit_counts(R words) {
 #if defined(__AVX512VPOPCNTDQ__)
@@ -329,27 +333,29 @@ TETRIS_FUNCTION R bit_counts(R words) {
     return look_up(BIT_COUNTS, map(lower, words)) + look_up(BIT_COUNTS, map(lower, words >> 4));
   }
 }
-// Indices for look_up that repeat the last 16-bit number of sixteen bytes, or the first one.
+// Indices with which look_up repeats the last (or first) 16-bit number of sixteen bytes.
 inline Bytes LAST_SHORT = {14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15};
 inline Bytes FIRST_SHORT = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
 
-// Returns for each of the sixteen numbers of a vector the bitwise OR of it and all numbers
-// before it: a prefix scan, in four steps that OR each number with the one 1, 2, 4 and 8 places
-// before.
+// Returns the prefix scan of a vector of sixteen numbers by bitwise OR: number i of the result
+// is the OR of numbers 0 to i. There are four steps. They combine each number with the number
+// that is 1, 2, 4 and 8 positions before it.
 //
-// One AVX2 register holds sixteen 16-bit numbers, but its shifts move bytes only within each
-// half of sixteen bytes. The first three steps then scan both halves separately. The last
-// number of the lower half, which is the OR of that half, is finally ORed with every number of
-// the upper half. For other vectors window<N>(V{}, a) returns `a` moved by 16 - N places, with
-// zeros in front.
+// A register of AVX2 holds sixteen 16-bit numbers, but its shifts move bytes only within each
+// half of sixteen bytes. So the first three steps scan the halves separately. The last number
+// of the lower half is then the OR of this half, and the last step combines it with every
+// number of the upper half. For other vectors, window<N>(V{}, a) is `a` moved up by 16 - N
+// positions, with zeros before it.
 template <class V>
 TETRIS_FUNCTION V prefix_union(V a) {
   if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
     a = a | (V)_mm256_slli_si256((__m256i)a, 2);
     a = a | (V)_mm256_slli_si256((__m256i)a, 4);
     a = a | (V)_mm256_slli_si256((__m256i)a, 8);
-    auto or_of_half = (__m256i)look_up(a, LAST_SHORT);  // in every number of the half
-    constexpr int LOWER_TO_UPPER_HALF = 0x08;           // and zeros to the lower half
+    // Repeat the OR of each half in all numbers of this half. Then move the lower half to the
+    // upper half, and zeros to the lower half.
+    auto or_of_half = (__m256i)look_up(a, LAST_SHORT);
+    constexpr int LOWER_TO_UPPER_HALF = 0x08;
     return a | (V)_mm256_permute2x128_si256(or_of_half, or_of_half, LOWER_TO_UPPER_HALF);
   } else {
     a = a | window<15>(V{}, a);
@@ -358,23 +364,25 @@ TETRIS_FUNCTION V prefix_union(V a) {
     return a | window<8>(V{}, a);
   }
 }
-// Returns for each of the sixteen numbers of a vector the bitwise OR of it and all numbers
-// after it: a suffix scan, in four steps that OR each number with the one 1, 2, 4 and 8 places
-// after.
+// Returns the suffix scan of a vector of sixteen numbers by bitwise OR: number i of the result
+// is the OR of numbers i to 15. There are four steps. They combine each number with the number
+// that is 1, 2, 4 and 8 positions after it.
 //
-// One AVX2 register holds sixteen 16-bit numbers, but its shifts move bytes only within each
-// half of sixteen bytes. The first three steps then scan both halves separately. The first
-// number of the upper half, which is the OR of that half, is finally ORed with every number of
-// the lower half. For other vectors window<N>(a, V{}) returns `a` moved by N places, with zeros
-// at the end.
+// A register of AVX2 holds sixteen 16-bit numbers, but its shifts move bytes only within each
+// half of sixteen bytes. So the first three steps scan the halves separately. The first number
+// of the upper half is then the OR of this half, and the last step combines it with every
+// number of the lower half. For other vectors, window<N>(a, V{}) is `a` moved down by N
+// positions, with zeros after it.
 template <class V>
 TETRIS_FUNCTION V suffix_union(V a) {
   if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
     a = a | (V)_mm256_srli_si256((__m256i)a, 2);
     a = a | (V)_mm256_srli_si256((__m256i)a, 4);
     a = a | (V)_mm256_srli_si256((__m256i)a, 8);
-    auto or_of_half = (__m256i)look_up(a, FIRST_SHORT);  // in every number of the half
-    constexpr int UPPER_TO_LOWER_HALF = 0x81;            // and zeros to the upper half
+    // Repeat the OR of each half in all numbers of this half. Then move the upper half to the
+    // lower half, and zeros to the upper half.
+    auto or_of_half = (__m256i)look_up(a, FIRST_SHORT);
+    constexpr int UPPER_TO_LOWER_HALF = 0x81;
     return a | (V)_mm256_permute2x128_si256(or_of_half, or_of_half, UPPER_TO_LOWER_HALF);
   } else {
     a = a | window<1>(a, V{});
@@ -384,8 +392,8 @@ TETRIS_FUNCTION V suffix_union(V a) {
   }
 }
 
-// Returns, for every 32-bit number of a and b, the product of their lower halves plus the
-// product of their upper halves, as signed numbers of 16 bits.
+// Returns, for every 32-bit number of `a` and `b`, the product of their lower halves plus the
+// product of their upper halves. The halves are signed 16-bit numbers.
 template <class R>
 TETRIS_FUNCTION R multiply_add(R a, R b) {
   if constexpr (sizeof(R) == 64) return (R)_mm512_madd_epi16((__m512i)a, (__m512i)b);
@@ -393,8 +401,8 @@ TETRIS_FUNCTION R multiply_add(R a, R b) {
   else return (R)_mm_madd_epi16((__m128i)a, (__m128i)b);
 }
 
-// Returns for every number the sum of its bytes. Numbers have 16 bits, or in registers of 32
-// bytes also 32 bits.
+// Returns the sum of the bytes of every number. Numbers have 16 bits; in registers of 32 bytes
+// they may also have 32 bits.
 template <class R>
 TETRIS_FUNCTION R add_bytes(R bytes) {
   if constexpr (sizeof(R) == 32) {
@@ -405,9 +413,9 @@ TETRIS_FUNCTION R add_bytes(R bytes) {
     return (R)_mm_maddubs_epi16((__m128i)bytes, ONES.in<__m128i>());
   }
 }
-// Returns, for every place, how many bits are set in the numbers of all COUNT vectors at this
-// place. Where bits are counted per byte, the counts of the vectors are added first, and the
-// bytes of a number only once at the end.
+// Counts bits over several vectors: number i of the result is the number of set bits of number
+// i of all COUNT vectors together. If bits are counted per byte, the counts of the vectors are
+// added first, and the bytes of a number are added up once at the end.
 template <class V, int COUNT>
 TETRIS_FUNCTION auto count_bits_in(const V (&words)[COUNT]) {
   V counts = bit_counts(words[0]);
@@ -418,8 +426,8 @@ TETRIS_FUNCTION auto count_bits_in(const V (&words)[COUNT]) {
   };
   return as<std::make_signed_t<NumberOf<V>>>(map(of_numbers, counts));
 }
-// Returns how many bits of a vector are set. The count is in the first number of the result;
-// the others mean nothing.
+// Returns the number of set bits of a vector. The first number of the result is this count; the
+// other numbers have no meaning.
 template <class V>
 TETRIS_FUNCTION auto count_all_bits(V words) {
   using Counts = Register<std::make_signed_t<NumberOf<V>>, 16 / sizeof(NumberOf<V>)>;
@@ -435,9 +443,10 @@ TETRIS_FUNCTION auto count_all_bits(V words) {
 // Returns the signs of the sixteen numbers of a vector as a bit mask: bit i is 1 if number i is
 // negative.
 //
-// Sixteen 16-bit numbers are first packed into bytes, which keeps their signs, because movemask
-// exists for bytes but not for 16-bit numbers. Sixteen 32-bit numbers lie in one register of 64
-// bytes, or in a Pair of registers of 32 bytes, of which each gives eight bits.
+// Sixteen 16-bit numbers are first packed into bytes, which preserves their signs, because
+// movemask exists for bytes but not for 16-bit numbers. Sixteen 32-bit numbers fill one
+// register of 64 bytes, or a Pair of registers of 32 bytes. For a Pair the function calls
+// itself for each register, and the last branch returns the eight signs of one of them.
 template <class R>
 TETRIS_FUNCTION unsigned signs(R a) {
   if constexpr (sizeof(a[0]) == 2) {
@@ -462,7 +471,7 @@ TETRIS_FUNCTION bool any_bit(R a) {
   else return !_mm_testz_si128((__m128i)a, (__m128i)a);
 }
 
-// Load four numbers as numbers of 32 bits.
+// Load four numbers and convert them to 32 bits.
 TETRIS_FUNCTION Register<int32_t, 4> load_four(const int8_t* p) {
   int32_t four;
   __builtin_memcpy(&four, p, sizeof(four));
@@ -476,19 +485,21 @@ TETRIS_FUNCTION Register<int32_t, 4> load_four(const int32_t* p) {
   return load<Register<int32_t, 4>>(p);
 }
 
-// Returns 32-bit numbers whose lower halves are the 16-bit numbers of the vector `a` and whose
-// upper halves are the 16-bit numbers of `b`: a0 + 2^16 b0, a1 + 2^16 b1, and so on.
+// Combines two vectors of 16-bit numbers into 32-bit numbers. The lower half of a result is a
+// number of `a`, and its upper half the number of `b` at the same position: a0 + 2^16 b0, a1 +
+// 2^16 b1, and so on.
 //
-// The result is twice as long as `a`, so it is a Pair of two registers for each register of
-// `a`, which `map` goes through. The order is that of the x86 unpack instructions, which work
-// on sixteen bytes at a time: first the numbers from the lower eight bytes of every sixteen,
-// then the others. `pack` restores the original order.
+// The result is twice as long as `a`, so each register of `a` becomes a Pair of two registers.
+// The order of the results is that of the x86 unpack instructions. They work on sixteen bytes
+// at a time: the first register of a Pair gets the numbers from the lower eight bytes of every
+// sixteen, and the second one the numbers from the upper eight bytes. `pack` restores the
+// original order. `map` calls the lambda for one register after another.
 template <class V>
 TETRIS_FUNCTION auto interleave(V a, V b) {
-  // Interleaves the 16-bit numbers x0 x1 ... of one register with y0 y1 ... of another one, and
-  // returns 32-bit numbers x0 + 2^16 y0, x1 + 2^16 y1, ... in two registers. `unpacklo` takes
-  // the numbers from the lower eight bytes of every sixteen, `unpackhi` those from the upper
-  // eight.
+  // Combines the 16-bit numbers x0, x1, ... of one register with y0, y1, ... of another one
+  // into 32-bit numbers x0 + 2^16 y0, x1 + 2^16 y1, ... in two registers. `unpacklo` combines
+  // the numbers from the lower eight bytes of every sixteen, and `unpackhi` those from the
+  // upper eight bytes.
   auto interleave_registers = [](auto x, auto y) TETRIS_INLINE {
     using Wide = Register<int32_t, sizeof(x) / 4>;
     if constexpr (sizeof(x) == 32) {
@@ -503,8 +514,8 @@ TETRIS_FUNCTION auto interleave(V a, V b) {
   };
   return map(interleave_registers, a, b);
 }
-// Returns the 32-bit numbers of a pair that `interleave` ordered as 16-bit numbers, in the
-// order that they had before.
+// Converts 32-bit numbers in the order of `interleave` to 16-bit numbers in their original
+// order.
 template <class R>
 TETRIS_FUNCTION auto pack(Pair<R> a) {
   using Narrow = Register<int16_t, sizeof(R) / 2>;

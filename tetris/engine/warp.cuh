@@ -1,4 +1,4 @@
-// What all threads of a warp, or of several warps, do together.
+// Operations that all threads of a warp, or of several warps, carry out together.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@ namespace tetris {
 
 constexpr int WARP = 32;
 
-// Return, in every thread, the sum, the union of bits, or the greatest of the numbers of all
-// threads of a warp.
+// Combine the numbers of all threads of a warp, and return the result in every thread: the sum,
+// the bitwise OR, or the greatest number.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 __device__ inline int sum_of_warp(int value) { return __reduce_add_sync(~0u, value); }
 __device__ inline unsigned union_of_warp(unsigned bits) { return __reduce_or_sync(~0u, bits); }
 __device__ inline unsigned greatest_of_warp(unsigned value) {
   return __reduce_max_sync(~0u, value);
 }
-#else  // These GPUs have no instruction for it.
+#else  // These GPUs have no instruction for such a reduction.
 template <class T, class Combine>
 __device__ inline T combine_warp(T value, Combine combine) {
 #pragma unroll
@@ -35,7 +35,7 @@ __device__ inline unsigned greatest_of_warp(unsigned value) {
 }
 #endif
 
-// Returns the sum of the numbers of all lanes up to this one.
+// Returns the sum of the numbers of all lanes up to and including this one.
 template <class T>
 __device__ __forceinline__ T inclusive_sum_of_warp(T value) {
   int lane = int(threadIdx.x % WARP);
@@ -54,7 +54,7 @@ __device__ inline void* shared_memory() {
   return bytes;
 }
 
-// Waits until so many threads of the block have come to the barrier of this number.
+// Waits until `threads` threads of the block have arrived at barrier `number`.
 __device__ inline void barrier(int number, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }

@@ -1,5 +1,5 @@
-// A CUDA warp as one vector: each thread has a placement of its own, and one slot of every row
-// of columns. All threads of the warp have to take part in functions of columns.
+// A CUDA warp as one vector: each thread holds one placement, and one slot of every array of
+// columns. All threads of the warp have to call the functions of columns together.
 #pragma once
 
 #include "thread_lanes.h"
@@ -7,17 +7,17 @@
 
 namespace tetris {
 
-// One number a slot: thread i has that of slot i. Threads beyond the slots have 0 where it
-// matters.
+// An array of columns: `value` in thread i is the number of slot i. Threads beyond the last
+// slot hold 0 where it matters.
 template <class T>
 struct WarpColumns {
   using Number = T;
-  T own;
-  __device__ T operator[](int slot) const { return __shfl_sync(~0u, own, slot); }
+  T value;
+  __device__ T operator[](int slot) const { return __shfl_sync(~0u, value, slot); }
 };
 template <class F, class T, class... More>
 TETRIS_FUNCTION auto map_slots(const F& f, const WarpColumns<T>& a, const More&... more) {
-  return WarpColumns<decltype(f(a.own, more.own...))>{f(a.own, more.own...)};
+  return WarpColumns<decltype(f(a.value, more.value...))>{f(a.value, more.value...)};
 }
 
 struct WarpLanes : ThreadLanes {
@@ -32,11 +32,11 @@ struct WarpLanes : ThreadLanes {
   using ScalarLanes::any;
   __device__ static ColumnBits bits_everywhere(Word value) { return {value}; }
   __device__ static ColumnInts ints_everywhere(int value) { return {value}; }
-  __device__ static bool any(const ColumnBits& value) {
-    return __any_sync(~0u, value.own != 0);
+  __device__ static bool any(const ColumnBits& columns) {
+    return __any_sync(~0u, columns.value != 0);
   }
   __device__ static uint32_t negative(const ColumnInts& columns) {
-    return __ballot_sync(~0u, columns.own < 0) >> (FIRST_COLUMN - 1);
+    return __ballot_sync(~0u, columns.value < 0) >> (FIRST_COLUMN - 1);
   }
 
   template <int WIDTH, class T>
@@ -44,17 +44,18 @@ struct WarpLanes : ThreadLanes {
       const WarpColumns<T>& columns, const ShapeLanes<WarpLanes, WIDTH>& shape, int k) {
     return columns[shape.column.value + k + FIRST_COLUMN];
   }
-  // The first and the last thread keep their own number: no feature asks for columns beyond the
+  // Return for each slot the value of the slot to its left, or to its right. The first thread
+  // of `left`, and the last thread of `right`, keep their own number. No feature reads these
   // slots.
   template <class T>
   __device__ static WarpColumns<T> left(const WarpColumns<T>& columns) {
-    return {__shfl_up_sync(~0u, columns.own, 1)};
+    return {__shfl_up_sync(~0u, columns.value, 1)};
   }
   template <class T>
   __device__ static WarpColumns<T> right(const WarpColumns<T>& columns) {
-    return {__shfl_down_sync(~0u, columns.own, 1)};
+    return {__shfl_down_sync(~0u, columns.value, 1)};
   }
-  __device__ static int sum(const ColumnInts& columns) { return sum_of_warp(columns.own); }
+  __device__ static int sum(const ColumnInts& columns) { return sum_of_warp(columns.value); }
   __device__ static Scores sum_of_products(const ColumnInts& weights, const ColumnInts& values,
       const ColumnInts& more_weights, const ColumnInts& more_values) {
     return sum(weights * values + more_weights * more_values);
@@ -65,32 +66,32 @@ struct WarpLanes : ThreadLanes {
     return count_bits(columns);
   }
   __device__ static Bits or_all(const ColumnBits& columns) {
-    return union_of_warp(columns.own);
+    return union_of_warp(columns.value);
   }
   __device__ static Word or_columns(const ColumnBits& columns) { return or_all(columns); }
   __device__ static ColumnBits prefix_or(ColumnBits columns) {
     TETRIS_UNROLL for (int step = 1; step < SLOTS; step *= 2) {
-      columns.own |= __shfl_up_sync(~0u, columns.own, step);
+      columns.value |= __shfl_up_sync(~0u, columns.value, step);
     }
     return columns;
   }
   __device__ static ColumnBits suffix_or(ColumnBits columns) {
     TETRIS_UNROLL for (int step = 1; step < SLOTS; step *= 2) {
-      columns.own |= __shfl_down_sync(~0u, columns.own, step);
+      columns.value |= __shfl_down_sync(~0u, columns.value, step);
     }
     return columns;
   }
   __device__ static void count_rows(const ColumnBits& columns, Bits (&digit)[ROW_DIGITS]) {
     // The sixteen slots are in the lower half of the warp. The upper half gets a copy of them,
     // so that both halves add up the same counts.
-    Bits from_other_half = __shfl_sync(~0u, columns.own, lane() ^ 16);
-    digit[0] = columns.own | from_other_half;
+    Bits from_other_half = __shfl_sync(~0u, columns.value, lane() ^ 16);
+    digit[0] = columns.value | from_other_half;
     add_lanes(digit, [](int step, Bits word) { return __shfl_sync(~0u, word, lane() ^ step); });
   }
   __device__ static ColumnBits load(const Word* slots) {
-    Word own = 0;
-    TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) own = lane() == i ? slots[i] : own;
-    return {own};
+    Word word = 0;
+    TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) word = lane() == i ? slots[i] : word;
+    return {word};
   }
 
   // Records the score of this thread's placement if the placement is a candidate. Of equal
@@ -102,8 +103,8 @@ struct WarpLanes : ThreadLanes {
     if (is_candidate) best.consider({score, group.first_placement[0]});
   }
 
-  // Returns which column of a piece lies in this thread's slot, if its left edge is over
-  // `column`; it may be none.
+  // Returns which column of a piece lies in this thread's slot if the piece's left edge is over
+  // `column`. is_in_piece says whether the piece can have this column.
   __device__ static int column_of_piece(int column) { return lane() - FIRST_COLUMN - column; }
   __device__ static bool is_in_piece(int k) { return k >= 0 && k < MAX_PIECE_SIZE; }
   // Returns the cells of a piece in this thread's column. The piece rests with its bottom in
@@ -115,10 +116,10 @@ struct WarpLanes : ThreadLanes {
     return {row_unit(row) * pattern};
   }
   // Returns the row in which the bottom of a shape comes to rest with its left edge over column
-  // x: the greatest of the rows in which single columns would hold it.
+  // x: the maximum of the rows in which the single columns would stop it.
   __device__ static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
     int k = column_of_piece(x);
-    int row = is_in_piece(k) ? heights.own - shape.first_row[k & 3] : 0;
+    int row = is_in_piece(k) ? heights.value - shape.first_row[k & 3] : 0;
     return int(greatest_of_warp(unsigned(maximum(row, 0))));
   }
 };

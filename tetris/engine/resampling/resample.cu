@@ -1,4 +1,4 @@
-// The resampling operator on CUDA. It waits for nothing.
+// The resampling operator on CUDA. It does not wait for the GPU.
 
 #include <torch/csrc/stable/library.h>
 

@@ -1,5 +1,5 @@
-// The arguments of the resampling operator: its schema, what it asks of them, and what the
-// kernel gets.
+// The resampling operator: its schema, the checks of its arguments, and the arguments of its
+// kernel.
 #pragma once
 
 #include <torch/csrc/stable/ops.h>
@@ -17,15 +17,16 @@ namespace tetris {
   "Tensor(d!) unit, Tensor(e!) ended, int count, bool counts, int bits, int offset) -> "     \
   "(Tensor, Tensor)"
 
-// Checks the tensors; `Device::launch(weight, job, population)` resamples.
+// The resampling operator: checks the tensors, and calls `Device::launch(weight, job,
+// population)`, which resamples.
 //
 //   columns  (population, streams, width) int32
 //   games, before  (population, streams) int64
 //   weight  (population, streams), held  (population, LEVELS) float64
 //   unit  (population, 1), ended  (population,) float64
 //
-// Returns the stream that each stream goes on from, shaped as `games`, and its board, shaped as
-// `columns`.
+// Returns the stream that each stream continues, in the shape of `games`, and the board of that
+// stream, in the shape of `columns`.
 template <class Device>
 std::tuple<Tensor, Tensor> resample(const Tensor& columns, const Tensor& games, Tensor before,
     Tensor weight, Tensor held, Tensor unit, Tensor ended, int64_t count, bool counts,

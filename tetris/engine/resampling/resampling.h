@@ -1,13 +1,13 @@
 // The resampling of importance splitting: `StreamWeights.resample` of tetris/play/splitting.py,
 // one candidate at a time.
 //
-// Streams of games carry weights. Each stream is on a level, which tells how high its stack is.
-// Resampling copies streams and divides their weights, so that every level that has ever had
-// weight keeps about as many streams.
+// Streams of games have weights. Each stream is on a level, according to the height of its
+// stack. Resampling copies streams and divides their weights, so that all levels that have ever
+// had weight have about the same number of streams.
 //
-// All engines resample the same bit for bit. Weights are multiples of a unit, 1 or 2^-40,
-// and sums are made of integers, whole parts and fractional parts separately. Other
-// operations are done number by number, in the order of the Python.
+// The results of all engines are the same bit for bit. Weights are multiples of a unit, 1 or
+// 2^-40. They are summed as integers, whole parts and fractional parts separately. The other
+// operations are applied to single numbers, in the same order as in Python.
 #pragma once
 
 #include <cmath>
@@ -26,36 +26,38 @@ constexpr double COPIES =
     1048576.0;  // 2^20 copies of a stream that holds all the weight of its level
 constexpr int RANDOM_BITS = 12;
 
-// The streams of all candidates, or of one. Shapes are (population, streams) if not said
-// otherwise.
+// The streams of all candidates, or of one candidate. The shape of an array is (population,
+// streams) unless a comment says otherwise.
 struct Resampling {
   int streams, width;
   const uint32_t* columns;  // (population, streams, width): row y is bit y
   const int64_t* games;     // games that have ended on each stream
-  // State, carried on from one resampling to the next.
+  // The state, which is passed on from one resampling to the next.
   int64_t* games_before;  // `games` at the last resampling
   double* weight;
   double*
       level_sums;  // (population, LEVELS): weight of each level, summed over the resamplings
   double* unit;    // (population,): unit of the weights
-  double* ended;   // (population,): share of the weight that ended, summed over the resamplings
+  double* ended;   // (population,): share of weight on ended games, summed over resamplings
   double resamplings;    // the number of resamplings, this one included
   bool measures_rate;    // whether `ended` is summed
-  int64_t bits, offset;  // random numbers: bits + offset * candidate
-  // Results.
-  int64_t* source;   // the stream that each stream goes on from
+  int64_t bits, offset;  // the random number of a candidate is bits + offset * candidate
+  // The results.
+  int64_t* source;   // the stream that each stream continues
   uint32_t* boards;  // (population, streams, width): the columns of that stream
-  // Scratch.
+  // Scratch memory.
   int64_t* level;
   int64_t* order;         // streams in the order of their levels
   int64_t* copies_up_to;  // running sum of the streams' copies in this order
   double* new_weight;     // new weights, before they are scaled
 
-  // Returns a copy of this struct for one candidate: every pointer is moved from the first
-  // candidate's data to the data of `candidate`. The arrays hold one candidate after the other,
-  // with `streams` numbers per candidate, or `streams * width` for boards, LEVELS for
-  // `level_sums`, and one for `unit` and `ended`. `bits` is a random number, and increases by
-  // `offset` from one candidate to the next.
+  // Returns a copy of this struct for one candidate, in which every pointer is the address of
+  // the data of `candidate`.
+  //
+  // The arrays hold one candidate after another. A candidate has `streams` numbers in most
+  // arrays, streams * width numbers in `columns` and `boards`, LEVELS numbers in `level_sums`,
+  // and one number in `unit` and `ended`. `bits` is a random number; the next candidate's is
+  // greater by `offset`.
   TETRIS_FUNCTION Resampling of_candidate(int64_t candidate) const {
     Resampling one = *this;
     int64_t first_stream = candidate * streams;
@@ -77,8 +79,8 @@ struct Resampling {
     return one;
   }
 
-  // Returns where the first copy is taken, at random within the first of `streams` equal parts
-  // of all copies. Positions are multiples of 1 / streams.
+  // Returns the position of the first copy that is chosen: a random position within the first
+  // of `streams` equal parts of all `total` copies. Positions are in units of 1 / streams.
   TETRIS_FUNCTION int64_t first_position(int64_t total) const {
     return total * (bits & ((1 << RANDOM_BITS) - 1)) >> RANDOM_BITS;
   }
@@ -92,8 +94,9 @@ TETRIS_FUNCTION int column_height(uint32_t column) {
 #endif
 }
 
-// Returns the level of a stack: 0.6 times its highest column + 0.9 times its mean column - 6,
-// rounded down and limited to the levels.
+// Returns the level of a stack: 0.6 times the height of its highest column, plus 0.9 times the
+// mean height of its columns, minus 6. The result is rounded down and limited to 0 .. LEVELS -
+// 1.
 TETRIS_FUNCTION int stack_level(const uint32_t* columns, int width) {
   int highest = 0, sum = 0;
   for (int c = 0; c < width; ++c) {
@@ -117,93 +120,92 @@ TETRIS_FUNCTION double join_weight(int64_t whole, int64_t fraction) {
   return double(whole) + double(fraction) / FRACTION_SCALE;
 }
 
-// Returns how many copies of a stream there are to choose from: COPIES times its share of
-// `level_weight`, but at least one.
+// Returns the number of copies of a stream: COPIES times the stream's share of the weight of
+// its level, but at least one. Resampling chooses among the copies of all streams.
 TETRIS_FUNCTION int64_t copies_of(double weight, double level_weight) {
   int64_t copies = int64_t(weight / level_weight * COPIES);
   return copies > 1 ? copies : 1;
 }
 
-// Returns the new weight of a stream that has `copies` of the `total` copies. Among `streams`
-// choices it is taken copies / total * streams times in the mean, and its weight is divided by
-// this number.
+// Returns the new weight of a stream that has `copies` of all `total` copies. Resampling
+// chooses `streams` copies. The stream is therefore chosen copies / total * streams times on
+// average, and its weight is divided by this number.
 TETRIS_FUNCTION double divided_weight(
     double weight, int64_t total, int64_t copies, int streams) {
   return weight * double(total) / double(copies * streams);
 }
 
-// Resamples the streams of one candidate on the CPU. `own` are the tensors of this candidate,
-// as of_candidate returns them. ResamplingBlock in resample.cuh does the same with a block of
+// Resamples the streams of one candidate on the CPU. `data` holds pointers to the data of this
+// candidate, see of_candidate. ResamplingBlock in resample.cuh does the same with a block of
 // threads.
-inline void resample_candidate(const Resampling& own) {
+inline void resample_candidate(const Resampling& data) {
   // Add up the weight of each level, and the weight of the games that have ended since the last
-  // resampling. Whole parts and fractional parts of weights are added on their own, as
-  // integers.
+  // resampling. Whole parts and fractional parts of weights are added separately, as integers.
   int64_t whole[LEVELS] = {}, fraction[LEVELS] = {};
   int64_t all = 0, ended = 0, ended_fraction = 0;
   // Element level + 1 first counts the streams of `level`. The running sum then makes element
   // `level` the index in `order` of the first stream of that level.
   int first_of_level[LEVELS + 1] = {};
-  for (int i = 0; i < own.streams; ++i) {
-    int level = stack_level(own.columns + int64_t{i} * own.width, own.width);
-    SplitWeight weight(own.weight[i]);
-    int64_t ended_games = own.games[i] - own.games_before[i];
-    own.level[i] = level;
+  for (int i = 0; i < data.streams; ++i) {
+    int level = stack_level(data.columns + int64_t{i} * data.width, data.width);
+    SplitWeight weight(data.weight[i]);
+    int64_t ended_games = data.games[i] - data.games_before[i];
+    data.level[i] = level;
     whole[level] += weight.whole;
     fraction[level] += weight.fraction;
     ++first_of_level[level + 1];
     all += weight.whole;
     ended += weight.whole * ended_games;
     ended_fraction += weight.fraction * ended_games;
-    own.games_before[i] = own.games[i];
+    data.games_before[i] = data.games[i];
   }
-  if (own.measures_rate) *own.ended += join_weight(ended, ended_fraction) / double(all);
+  if (data.measures_rate) *data.ended += join_weight(ended, ended_fraction) / double(all);
   double level_weight[LEVELS];
   for (int level = 0; level < LEVELS; ++level) {
     double now = join_weight(whole[level], fraction[level]);
-    own.level_sums[level] += now;
-    level_weight[level] = std::fmax(own.level_sums[level] / own.resamplings, now);
+    data.level_sums[level] += now;
+    level_weight[level] = std::fmax(data.level_sums[level] / data.resamplings, now);
     first_of_level[level + 1] += first_of_level[level];
   }
 
-  // Put the streams in the order of their levels, and sum up their copies.
-  for (int i = 0; i < own.streams; ++i) own.order[first_of_level[own.level[i]]++] = i;
+  // Sort the streams by level, and compute the running sum of their copies.
+  for (int i = 0; i < data.streams; ++i) data.order[first_of_level[data.level[i]]++] = i;
   int64_t total = 0;
-  for (int k = 0; k < own.streams; ++k) {
-    int64_t i = own.order[k];
-    total += copies_of(own.weight[i], level_weight[own.level[i]]);
-    own.copies_up_to[k] = total;
+  for (int k = 0; k < data.streams; ++k) {
+    int64_t i = data.order[k];
+    total += copies_of(data.weight[i], level_weight[data.level[i]]);
+    data.copies_up_to[k] = total;
   }
 
-  // All copies of all streams lie on a line, in the order of the levels. Take as many of them
-  // as there are streams, at equal distances, and divide the weight of each stream by how often
-  // it is taken in the mean. Positions are multiplied by `streams`, to stay integers. k is the
-  // index in `order` of the stream whose copies cover the position.
-  int64_t first_position = own.first_position(total);
-  for (int i = 0, k = 0; i < own.streams; ++i) {
+  // The copies of all streams lie on a line, sorted by level. Choose as many of them as there
+  // are streams, at equal distances, and divide the weight of a stream by how often it is
+  // chosen on average. Positions are multiplied by `streams`, so that they are integers. k is
+  // the index in `order` of the stream whose copies cover the position.
+  int64_t first_position = data.first_position(total);
+  for (int i = 0, k = 0; i < data.streams; ++i) {
     int64_t position = i * total + first_position;
-    while (own.copies_up_to[k] * own.streams <= position) ++k;
-    int64_t copies = own.copies_up_to[k] - (k > 0 ? own.copies_up_to[k - 1] : 0);
-    int64_t source = own.order[k];
-    own.source[i] = source;
-    for (int c = 0; c < own.width; ++c) {
-      own.boards[int64_t{i} * own.width + c] = own.columns[source * own.width + c];
+    while (data.copies_up_to[k] * data.streams <= position) ++k;
+    int64_t copies = data.copies_up_to[k] - (k > 0 ? data.copies_up_to[k - 1] : 0);
+    int64_t source = data.order[k];
+    data.source[i] = source;
+    for (int c = 0; c < data.width; ++c) {
+      data.boards[int64_t{i} * data.width + c] = data.columns[source * data.width + c];
     }
-    own.new_weight[i] = divided_weight(own.weight[source], total, copies, own.streams);
-    if (own.new_weight[i] < 1) *own.unit = 1 / FRACTION_SCALE;
+    data.new_weight[i] = divided_weight(data.weight[source], total, copies, data.streams);
+    if (data.new_weight[i] < 1) *data.unit = 1 / FRACTION_SCALE;
   }
 
-  // Scale the weights so that their sum is about ALL_WEIGHT, and round them down to whole
-  // units.
-  double unit = *own.unit;
+  // Scale the weights so that their sum is about ALL_WEIGHT, and round them down to multiples
+  // of the unit.
+  double unit = *data.unit;
   int64_t all_after = 0;
-  for (int i = 0; i < own.streams; ++i) {
-    own.new_weight[i] = std::floor(own.new_weight[i] / unit) * unit;
-    all_after += int64_t(own.new_weight[i]);
+  for (int i = 0; i < data.streams; ++i) {
+    data.new_weight[i] = std::floor(data.new_weight[i] / unit) * unit;
+    all_after += int64_t(data.new_weight[i]);
   }
   double scale = ALL_WEIGHT / double(all_after);
-  for (int i = 0; i < own.streams; ++i) {
-    own.weight[i] = std::fmax(std::floor(own.new_weight[i] * scale / unit) * unit, unit);
+  for (int i = 0; i < data.streams; ++i) {
+    data.weight[i] = std::fmax(std::floor(data.new_weight[i] * scale / unit) * unit, unit);
   }
 }
 

@@ -1,8 +1,8 @@
-// The operator of the placements' features on the CPU: environments spread over torch's
-// threads.
+// The operator that computes the features of all placements, on the CPU. PyTorch's threads
+// share the environments.
 //
-// Compiled once per feature set, as tetris/engine/rollout.cpp is. See tetris/envs/native.py,
-// which calls it.
+// This file is compiled once per feature set, like tetris/engine/rollout.cpp.
+// tetris/envs/native.py calls the operator.
 
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
@@ -17,23 +17,24 @@ namespace {
 using namespace tetris;
 using L = TallLanes;
 
-// A thread has at least so many environments, as in step.cpp: threads that wait for each other
-// suffer most on a busy machine.
+// The least number of environments per thread, as in step.cpp. On a busy machine, threads that
+// wait for each other lose the most time.
 constexpr int64_t GRAIN = 1024;
 
-// Writes the features of one environment's placements: a row for each action. Actions that are
-// no placement of their own have features of 0, and so have placements that end the game.
+// Writes the features of all placements in one environment, one row per action. The features
+// are 0 for placements that end the game, and for actions that are not placements.
 template <class List>
 class Writer {
  public:
-  // Loads the board of environment i, and initialises its results in the tensors: all features
-  // are 0, and ends_game is 1 for every placement of the piece, which `write` changes to 0 for
-  // placements that do not end the game.
+  // Loads the board of environment i, and initialises its results in the tensors. All features
+  // become 0. `ends_game` becomes 1 for every placement of the piece; `write` changes it to 0
+  // for the placements that do not end the game.
   //
-  // An action is orientation * width + column. `mask` has a bit for every action that is a
-  // placement; other actions, and all actions of a game that is over, get ends_game = 0. The
-  // columns of all environments lie in one array (width, count), column c of environment i at c
-  // * count + i.
+  // An action is the number orientation * width + column. Some actions are not placements,
+  // because the piece has no such orientation or would reach beyond the board. mask_bits
+  // returns the set of the actions that are placements, one bit per action. The other actions,
+  // and all actions of a game that is over, get ends_game = 0. `all.columns` is an array of
+  // shape (width, count): column c of environment i is at index c * count + i.
   Writer(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i)
       : rules_(all.rules),
         piece_(all.piece[i]),
@@ -69,21 +70,22 @@ class Writer {
     for (int i = 0; i < groups.count; ++i) write_group(ground, prepared, groups.group[i]);
   }
 
-  // Writes the features of the placements in a group, one per lane, except those that end the
-  // game.
+  // Writes the features of the placements in a group, one per lane, except for those that end
+  // the game.
   //
-  // The placements that lie inside the board and complete no row are computed together, from
-  // what their drops change. The others that may let the game go on are computed one by one,
-  // from the board after the placement. A set of lanes is a bit mask, which L::lanes makes of a
-  // comparison, and `m & (m - 1)` removes its lowest bit.
+  // The features of placements that lie inside the board and complete no row are computed
+  // together, from the changes that their drops make. For the other placements that may let the
+  // game go on, they are computed one by one, from the board after the placement. A set of
+  // lanes is a bit mask: L::lanes converts a comparison of all lanes to a set, and `m & (m -
+  // 1)` removes its lowest bit.
   template <int WIDTH>
   void write_group(
       const Ground<L>& ground, const Prepared& prepared, const Group<L, WIDTH>& group) {
     Drop<L, WIDTH> drop(ground, group.shapes);
     auto top = drop.top();
-    // A piece whose top is below fitting_limit lies inside the board. One whose top is not
-    // below survival_limit ends the game: full rows that are removed cannot bring it back
-    // inside.
+    // A piece whose top is below fitting_limit lies inside the board. A piece whose top is not
+    // below survival_limit ends the game, because even the removal of full rows cannot bring it
+    // back inside.
     int fitting_limit = rules_.height + 1;
     int rows_above_top = rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0;
     int survival_limit = fitting_limit + rows_above_top;
@@ -93,7 +95,8 @@ class Writer {
       auto fits = top < L::ints(fitting_limit);
       unsigned computed_together = L::lanes(completes_no_row & fits);
       if (computed_together != 0) {
-        // Number f * LANES + lane is the numerator of feature f in a lane.
+        // The numerator of a feature is an integer: the feature times a constant. Element
+        // f * LANES + lane of `numbers` is the numerator of feature f in a lane.
         typename L::Ints numerators[List::COUNT];
         List::numerators(prepared, drop, numerators);
         const auto* numbers = reinterpret_cast<const int32_t*>(numerators);
@@ -104,6 +107,7 @@ class Writer {
       }
       unwritten &= ~computed_together;
     }
+    // The lanes that are left are computed one by one.
     for (; unwritten != 0; unwritten &= unwritten - 1) {
       int placement = placement_of(group, lowest_bit(unwritten));
       visit_after_state<List>(board_, piece_, placement,
@@ -116,9 +120,9 @@ class Writer {
     return lowest_bit(group.placements_of_lanes(1u << lane));
   }
 
-  // Writes the features of a placement, and marks it as one that does not end the game. Feature
-  // f is numerators[f * stride] times the reciprocal of its denominator; `stride` is the number
-  // of lanes that the numerators were computed in.
+  // Writes the features of a placement, and marks that it does not end the game. Feature f is
+  // numerators[f * stride] divided by the denominator of the feature. `stride` is the number of
+  // lanes in which the numerators have been computed.
   void store(int placement, const int32_t* numerators, int stride) {
     int action = orientation_of(placement) * rules_.width + column_of(placement);
     float* row = features_ + action * List::COUNT;

@@ -1,6 +1,6 @@
-// The operator of the placements' features on CUDA: the schema is placement_features.cpp's, the
-// results are bit for bit its own. It waits for nothing, so that it can be captured in a CUDA
-// graph.
+// The operator that computes the features of all placements, on CUDA. It has the schema of the
+// operator in placement_features.cpp, and its results are the same bit for bit. It does not
+// wait for the GPU, so it can be captured in a CUDA graph.
 
 #include <torch/csrc/stable/library.h>
 

@@ -1,9 +1,9 @@
-// The kernel of the placements' features: a warp per environment. As in rollout_warp.cuh each
-// thread has a placement, and a column of the board.
+// The kernel that computes the features of all placements, with a warp per environment. As in
+// rollout_warp.cuh, each thread holds one placement and one column of the board.
 //
-// With the nine features of `dt` on a board of 10 x 20 a warp writes 1,480 bytes per
-// environment and reads 42. The rows of features are made in shared memory, from where the warp
-// writes them one after the other.
+// With the nine features of `dt` on a board of 10 x 20, a warp reads 42 bytes per environment
+// and writes 1,480 bytes. The warp computes the rows of features in shared memory, and then
+// copies them in order.
 #pragma once
 
 #include "placement_features.h"
@@ -18,21 +18,21 @@ struct PlacementMemory {
   int8_t ends_game[MAX_ORIENTATIONS * MAX_WIDTH];
 };
 
-// Writes the features of one environment's placements, as `Writer` of placement_features.cpp
-// does.
+// Writes the features of all placements in one environment, like `Writer` of
+// placement_features.cpp.
 template <class List>
 struct PlacementWarp {
   using L = WarpLanes;
   using Prepared = typename List::template Prepared<L>;
-  const FeatureTensors& all;
+  const FeatureTensors& tensors;
   PlacementMemory<List>& memory;
-  int64_t index;
+  int64_t environment;
   int piece;
 
-  __device__ int actions() const { return MAX_ORIENTATIONS * all.rules.width; }
+  __device__ int actions() const { return MAX_ORIENTATIONS * tensors.rules.width; }
 
   __device__ void store(int placement, const int (&numerators)[List::COUNT]) {
-    int action = orientation_of(placement) * all.rules.width + column_of(placement);
+    int action = orientation_of(placement) * tensors.rules.width + column_of(placement);
     float* row = memory.features + action * List::COUNT;
     TETRIS_UNROLL for (int f = 0; f < List::COUNT; ++f) {
       row[f] = float(numerators[f]) * List::reciprocal(f);
@@ -40,24 +40,29 @@ struct PlacementWarp {
     memory.ends_game[action] = 0;
   }
 
-  // Stores the features of the placements of all orientations that are WIDTH columns wide, one
-  // placement per thread of a warp, except those that end the game.
+  // Stores the features of the placements of all orientations of the piece that are WIDTH
+  // columns wide, except for placements that end the game. Each thread of the warp has one
+  // placement.
   //
-  // The placements that lie inside the board and complete no row are computed at the same time,
-  // from what their drops change. The others that may let the game go on follow one after the
-  // other: all threads compute the features of one board after a placement together, and thread
-  // 0 stores them.
+  // The features of placements that lie inside the board and complete no row are computed at
+  // the same time, from the changes that their drops make. The other placements that may let
+  // the game go on are handled one after another: all threads together compute the features of
+  // the board after one placement, and thread 0 stores them.
+  //
+  // `ground` is the surface on which the piece lands. `prepared` is the data that the features
+  // have computed from the board before the drop.
   template <int WIDTH>
-  __device__ void write_width(
+  __device__ void write_orientations(
       const Board<L>& board, const Ground<L>& ground, const Prepared& prepared) {
     if (!has_width<WIDTH>(piece)) return;
     auto group = group_of_thread<L, WIDTH>(piece);
     int placement = group.first_placement[0];
     Drop<L, WIDTH> drop(ground, group.shapes);
-    int height = all.rules.height;
-    int top = drop.top();
-    // Under the rule clear_on_overflow removed rows may bring a piece back inside the board.
-    int rows_above_top = all.rules.clear_on_overflow ? MAX_PIECE_SIZE : 0;
+    int height = tensors.rules.height;
+    int top = drop.top();  // the row above the piece's uppermost cells
+    // Under the rule clear_on_overflow, the removal of full rows may bring a piece back inside
+    // the board.
+    int rows_above_top = tensors.rules.clear_on_overflow ? MAX_PIECE_SIZE : 0;
     bool is_unwritten = top <= height + rows_above_top;
     if constexpr (List::computable_from_drops) {
       bool completes_no_row = drop.completed() == 0;
@@ -67,7 +72,8 @@ struct PlacementWarp {
       if (is_computed_by_drop) store(placement, numerators);
       is_unwritten = is_unwritten && !is_computed_by_drop;
     }
-    // The set of threads whose placement is left, a bit per thread.
+    // The set of threads whose placement is left, one bit per thread. `threads & (threads - 1)`
+    // removes the lowest bit.
     unsigned threads = __ballot_sync(~0u, is_unwritten);
     for (; threads != 0; threads &= threads - 1) {
       int thread = __ffs(threads) - 1;
@@ -78,30 +84,32 @@ struct PlacementWarp {
     }
   }
 
-  // Writes, for one environment, the features of all placements of its piece, a row of
-  // List::COUNT floats per action, and whether each placement ends the game. All threads of a
-  // warp call it. They make the results in shared memory, and then copy them to the tensors in
+  // Writes the results of one environment to the tensors: for every action a row of List::COUNT
+  // features, and whether the placement ends the game. All threads of a warp call this
+  // function.
+  //
+  // The threads first store the results in shared memory. Then they copy them to the tensors in
   // order, so that neighbouring threads write neighbouring numbers.
   __device__ void write() {
-    bool is_over = all.is_over(index);
+    bool is_over = tensors.is_over(environment);
     clear(is_over);
     __syncwarp();
     if (!is_over) write_placements();
     __syncwarp();
-    float* features = all.features + index * actions() * List::COUNT;
+    float* features = tensors.features + environment * actions() * List::COUNT;
     for (int i = L::lane(); i < actions() * List::COUNT; i += WARP) {
       features[i] = memory.features[i];
     }
-    int8_t* ends_game = all.ends_game + index * actions();
+    int8_t* ends_game = tensors.ends_game + environment * actions();
     for (int i = L::lane(); i < actions(); i += WARP) ends_game[i] = memory.ends_game[i];
   }
 
  private:
-  // Prepares the results in shared memory: all features become 0, and every placement is marked
-  // as ending the game, which `store` changes. Actions that are no placement of their own, and
-  // all actions of a game that is over, are not marked.
+  // Initialises the results in shared memory. All features become 0, and every placement is
+  // marked as ending the game; `store` changes this. Actions that are not placements, and all
+  // actions of a game that is over, are not marked.
   __device__ __forceinline__ void clear(bool is_over) {
-    uint64_t mask = is_over ? 0 : mask_bits(piece, all.rules.width);
+    uint64_t mask = is_over ? 0 : mask_bits(piece, tensors.rules.width);
     for (int i = L::lane(); i < actions() * List::COUNT; i += WARP) memory.features[i] = 0.0f;
     for (int i = L::lane(); i < actions(); i += WARP) {
       memory.ends_game[i] = int8_t(mask >> i & 1u);
@@ -109,31 +117,34 @@ struct PlacementWarp {
   }
 
   // Computes the features of all placements that do not end the game, and stores them in shared
-  // memory, with all threads of a warp. The warp holds one board: thread FIRST_COLUMN + c has
-  // column c, and the other threads have the side walls or nothing. `columns` holds the boards
-  // of all environments, column c of environment `index` at c * count + index.
+  // memory. All threads of a warp call this function.
+  //
+  // The threads hold one board together: thread FIRST_COLUMN + c holds column c, and the other
+  // threads hold the side walls or 0. tensors.columns has the shape (width, count): column c of
+  // an environment is at index c * count + environment.
   __device__ __forceinline__ void write_placements() {
-    Geometry<L> geometry(all.rules);
+    Geometry<L> geometry(tensors.rules);
     int column = L::lane() - FIRST_COLUMN;
-    bool is_inside = column >= 0 && column < all.rules.width;
+    bool is_inside = column >= 0 && column < tensors.rules.width;
     L::ColumnBits cells = geometry.walls;
-    if (is_inside) cells.own = all.columns[column * all.count + index];
+    if (is_inside) cells.value = tensors.columns[column * tensors.count + environment];
     Board<L> board(geometry, cells);
-    Ground<L> ground(board);
-    Prepared prepared(board);
-    write_width<1>(board, ground, prepared);
-    write_width<2>(board, ground, prepared);
-    write_width<3>(board, ground, prepared);
-    write_width<4>(board, ground, prepared);
+    Ground<L> ground(board);   // the surface on which the piece lands
+    Prepared prepared(board);  // what the features need of the board before a placement
+    // Write the placements of the orientations that are 1, 2, 3 and 4 columns wide.
+    write_orientations<1>(board, ground, prepared);
+    write_orientations<2>(board, ground, prepared);
+    write_orientations<3>(board, ground, prepared);
+    write_orientations<4>(board, ground, prepared);
   }
 };
 
 template <class List>
 __global__ void __launch_bounds__(WARP)
-    placements_kernel(const __grid_constant__ FeatureTensors all) {
-  int64_t index = blockIdx.x;
+    placements_kernel(const __grid_constant__ FeatureTensors tensors) {
+  int64_t environment = blockIdx.x;
   auto& memory = *static_cast<PlacementMemory<List>*>(shared_memory());
-  PlacementWarp<List>{all, memory, index, all.piece[index]}.write();
+  PlacementWarp<List>{tensors, memory, environment, tensors.piece[environment]}.write();
 }
 
 }  // namespace tetris

@@ -1,5 +1,6 @@
-// The features of every placement of a piece, and which placements end the game, on any device;
-// the reference is in tetris/envs/wrappers.py.
+// The operator that computes the features of every placement of a piece, and whether a
+// placement ends the game, on any device. The reference implementation is in
+// tetris/envs/wrappers.py.
 #pragma once
 
 #include "decision.h"
@@ -11,12 +12,12 @@ namespace tetris {
   "placements(Tensor columns, Tensor piece, Tensor ended, Tensor(a!) features, " \
   "Tensor(b!) ends_game, int height, bool clear_on_overflow) -> ()"
 
-// The tensors of the operator, for `count` environments.
+// The data of the operator's tensors, for `count` environments.
 struct FeatureTensors {
   int64_t count;
   const uint32_t* columns;  // (width, count), as in the engine: row r is bit 31 - r
-  const uint8_t* piece;     // (count,): the piece to be placed
-  const uint8_t* ended;     // (count,): a sum of `Ended`; games that are over have no features
+  const uint8_t* piece;     // (count,): the piece to place
+  const uint8_t* ended;     // (count,): a sum of `Ended`; a game that is over has no features
   float* features;          // (count, 4 * width, features)
   int8_t* ends_game;        // (count, 4 * width)
   GameRules rules;
@@ -24,8 +25,8 @@ struct FeatureTensors {
   TETRIS_FUNCTION bool is_over(int64_t i) const { return (ended[i] & TERMINATED) != 0; }
 };
 
-// Calls visit(numerators) with the features of the board after a placement, unless the
-// placement ends the game.
+// Calls visit(numerators) with the numerators of the features of the board after a placement.
+// Does nothing if the placement ends the game.
 template <class List, class L, class Visit>
 TETRIS_FUNCTION void visit_after_state(
     const Board<L>& board, int piece, int placement, const Visit& visit) {
@@ -37,15 +38,15 @@ TETRIS_FUNCTION void visit_after_state(
   visit(numerators);
 }
 
-// Computes the features of every placement of the current piece in a batch of `count`
-// environments, and which placements end the game. Checks the tensors, and lets
-// `Device::write<List>(columns, tensors)` do the work.
+// The operator that computes the features of every placement of the current piece, and whether
+// the placement ends the game, in a batch of `count` environments. It checks the tensors, and
+// calls Device::write<List>(columns, tensors), which computes the results.
 //
-//     columns    (width, count) int32: the boards, row r of a column in bit 31 - r
-//     piece      (count,) uint8: the piece to be placed
-//     ended      (count,) uint8: not 0 if an episode is over
+//     columns    (width, count) int32: the columns of the boards; bit 31 - r is row r
+//     piece      (count,) uint8: the piece to place
+//     ended      (count,) uint8: not 0 if the episode is over
 //     features   (count, 4 * width, List::COUNT) float32, written; there are 4 * width actions
-//     ends_game  (count, 4 * width) int8, written
+//     ends_game  (count, 4 * width) int8, written: 1 if the placement ends the game
 template <class List, class Device>
 void placements(const Tensor& columns, const Tensor& piece, const Tensor& ended,
     Tensor features, Tensor ends_game, int64_t height, bool clear_on_overflow) {

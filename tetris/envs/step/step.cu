@@ -1,5 +1,6 @@
-// The step operators of the vector environment on CUDA: the schemas are step.cpp's, the results
-// bit for bit its own. They wait for nothing, so that they can be captured in a CUDA graph.
+// The step operators of the vector environment on CUDA. They have the schemas of the operators
+// in step.cpp, and their results are the same bit for bit. They do not wait for the GPU, so
+// they can be captured in a CUDA graph.
 
 #include <torch/csrc/stable/library.h>
 

@@ -1,12 +1,12 @@
-// The step kernels: a thread per environment, a block of threads per stretch of neighbouring
+// The step kernels, with a thread per environment. A block of threads handles neighbouring
 // environments.
 //
 // A step is bound by memory: on a board of 10 x 20 it reads 82 bytes per environment and writes
-// 312, 248 of them the observation. The numbers of an environment's state lie as many numbers
-// apart as there are environments, so that a warp reads and writes whole lines. Observations
-// lie environment after environment, as PyTorch wants them. So each thread leaves its board in
-// shared memory, a bit per cell, and the threads of the block write the bytes of all boards
-// together, four each at a time.
+// 312 bytes, 248 of them for the observation. In the tensors of the state, the last dimension
+// is the environment, so a warp reads and writes full cache lines. In the tensors of the
+// observations, it is the first dimension. So each thread stores its board in shared memory,
+// one bit per cell. Then the threads of the block write the bytes of all boards together, four
+// bytes per thread at a time.
 #pragma once
 
 #include "step.h"
@@ -18,8 +18,8 @@ constexpr int STEP_THREADS = 128;
 
 // The shared memory of a block.
 struct StepMemory {
-  // A board is a string of bits, row after row from the bottom, in STRIDE words. There is one
-  // word more than it needs, so that any four cells lie in two words that exist. The number is
+  // A board is a string of bits in STRIDE words, row after row from the bottom. It has one more
+  // word than it needs, so that any four cells lie in two words of the same board. STRIDE is
   // odd, so that the threads of a warp write to different banks.
   static constexpr int STRIDE = (MAX_WIDTH * MAX_HEIGHT + 31) / 32 + 1;
   uint32_t board[STEP_THREADS * STRIDE];
@@ -46,22 +46,24 @@ struct StepBlock {
   using L = ThreadLanes;
   const StepJob& job;
   StepMemory& memory;
-  int64_t first;
-  int count, thread;
+  int64_t first_environment;  // the first environment of the block
+  int count;                  // the number of environments of the block
+  int thread;                 // the thread of environment first_environment + thread
 
   __device__ StepBlock(const StepJob& step_job, StepMemory& block_memory)
       : job(step_job),
         memory(block_memory),
-        first(int64_t{blockIdx.x} * STEP_THREADS),
+        first_environment(int64_t{blockIdx.x} * STEP_THREADS),
         thread(int(threadIdx.x)) {
-    int64_t rest = job.all.count - first;
+    int64_t rest = job.all.count - first_environment;
     count = rest < STEP_THREADS ? int(rest) : STEP_THREADS;
     if (thread < PIECES) memory.mask[thread] = mask_bits(thread, job.task.rules.width);
   }
 
-  // Writes the board of this thread's environment to shared memory as a string of bits, one bit
-  // per cell, row after row from the bottom without gaps. The bits of a row are appended to
-  // `pending`, whose lowest 32 bits are written as a word when they are complete.
+  // Writes the board of this thread's environment to shared memory as a string of bits: one bit
+  // per cell, row after row from the bottom, without gaps between rows. The loop appends the
+  // bits of a row to `pending`, and writes the lowest 32 bits of `pending` as a word as soon as
+  // they are complete.
   __device__ void stage_board(const L::ColumnBits& cells) {
     int width = job.task.rules.width;
     uint32_t* word = memory.board + thread * StepMemory::STRIDE;
@@ -70,63 +72,70 @@ struct StepBlock {
     for (int row = 0; row < job.task.rules.height; ++row) {
       pending |= uint64_t(row_bits<L>(cells, row, width)) << pending_bits;
       pending_bits += width;
-      if (pending_bits < 32) continue;
+      if (pending_bits < 32) continue;  // the word is not complete yet
       *word++ = uint32_t(pending);
       pending >>= 32;
       pending_bits -= 32;
     }
-    *word = uint32_t(pending);
+    *word = uint32_t(pending);  // the rest of the last row
   }
 
-  // Writes this thread's piece, and leaves it in shared memory.
+  // Writes the piece of this thread's environment to the tensors and to shared memory.
   __device__ void stage_piece(int piece) {
-    job.all.current[first + thread] = uint8_t(piece);
-    job.all.piece[first + thread] = piece;
+    job.all.current[first_environment + thread] = uint8_t(piece);
+    job.all.piece[first_environment + thread] = piece;
     memory.piece[thread] = uint8_t(piece);
   }
 
-  // Returns 32 cells of the board of the block's environment number `environment`, from a cell
-  // on, one bit each. Bits beyond the end of the board mean nothing.
+  // Returns 32 cells of a board, beginning with `cell`, one bit per cell. `environment` is
+  // counted from the first environment of the block. Bits after the end of the board have no
+  // meaning.
   __device__ uint32_t bits_from(int environment, int cell) const {
     const uint32_t* words = memory.board + environment * StepMemory::STRIDE + cell / 32;
     uint64_t both = uint64_t(words[1]) << 32 | words[0];
     return uint32_t(both >> (cell % 32));
   }
 
-  // Copies the boards of all environments of the block from shared memory, where a cell is a
-  // bit, to a tensor, where a cell is a byte, 0 or 1.
+  // Copies the boards of all environments of the block from shared memory to a tensor. In
+  // shared memory a cell is a bit, and in the tensor it is a byte, 0 or 1. All threads of the
+  // block call this function.
   //
   // A thread writes four bytes as one word, even if they belong to two boards. The words are
-  // aligned, because a block begins at a multiple of 128 environments. Only the last bytes of
-  // the last block may be fewer than four, and are written one by one. bits_from(environment,
-  // cell) returns the bits of a board from a cell on.
+  // aligned, because the first environment of a block is a multiple of 128. At the end of the
+  // last block fewer than four bytes may be left; they are written one by one.
+  //
+  // bits_from(environment, cell) returns the bits of a board, beginning with `cell`. bytes_of
+  // spreads the lowest four bits of a number over the four bytes of a word.
   __device__ void write_boards(int8_t* boards) const {
-    int cells = job.task.rules.width * job.task.rules.height;  // of one board
-    int bytes = count * cells;                                 // of the boards of this block
-    int8_t* out = boards + first * cells;
-    for (int byte = 4 * thread; byte < bytes; byte += 4 * STEP_THREADS) {
-      int environment = byte / cells;
-      int cell = byte - environment * cells;
-      int cells_left = cells - cell;
+    int board_cells = job.task.rules.width * job.task.rules.height;
+    int block_bytes = count * board_cells;  // of the boards of this block
+    int8_t* out = boards + first_environment * board_cells;
+    for (int byte = 4 * thread; byte < block_bytes; byte += 4 * STEP_THREADS) {
+      int environment = byte / board_cells;
+      int cell = byte - environment * board_cells;
+      int cells_left = board_cells - cell;
       uint32_t bits = bits_from(environment, cell);
       if (cells_left < 4 && environment + 1 < count) {
         // The four bytes reach into the next environment's board.
-        uint32_t own_bits = bits & ((1u << cells_left) - 1);
-        bits = own_bits | bits_from(environment + 1, 0) << cells_left;
+        uint32_t bits_of_board = bits & ((1u << cells_left) - 1);
+        bits = bits_of_board | bits_from(environment + 1, 0) << cells_left;
       }
-      if (bytes - byte >= 4) {
+      if (block_bytes - byte >= 4) {
         *reinterpret_cast<uint32_t*>(out + byte) = bytes_of(bits);
       } else {
-        for (int i = 0; i < bytes - byte; ++i) out[byte + i] = int8_t(bits >> i & 1u);
+        for (int i = 0; i < block_bytes - byte; ++i) out[byte + i] = int8_t(bits >> i & 1u);
       }
     }
   }
 
-  // Writes the masks of all environments of the block, one byte per action, four bytes at a
-  // time. An environment has 4 * width actions, which are `width` words of four bytes.
+  // Writes the action masks of all environments of the block, one byte per action, 0 or 1. A
+  // thread writes four bytes as one word. An environment has 4 * width actions, which are
+  // `width` words. bytes_of spreads the lowest four bits of a number over the four bytes of a
+  // word.
   __device__ void write_masks() const {
     int words = job.task.rules.width;
-    auto* out = reinterpret_cast<uint32_t*>(job.all.mask + first * MAX_ORIENTATIONS * words);
+    auto* out = reinterpret_cast<uint32_t*>(
+        job.all.mask + first_environment * MAX_ORIENTATIONS * words);
     for (int i = thread; i < count * words; i += STEP_THREADS) {
       int environment = i / words;
       int word = i - environment * words;
@@ -136,13 +145,13 @@ struct StepBlock {
   }
 };
 
-// Kernel: makes one step of every environment and writes its observation, a thread per
-// environment. With OBSERVES it makes no step, and only writes the observations.
+// Kernel: makes one step of every environment and writes its observation, with a thread per
+// environment. If OBSERVES is true, it makes no step, and only writes the observations.
 //
-// A thread computes its environment and writes the board to shared memory, one bit per cell.
-// After a barrier all threads of the block write the boards to the tensors together, one byte
-// per cell. final_board gets the boards that the placements led to, even where the next episode
-// has begun.
+// A thread computes the step of its environment, and writes the board to shared memory, one bit
+// per cell. After a barrier, all threads of the block write the boards to the tensors together,
+// one byte per cell. `final_board` receives the boards after the placements; `board` receives
+// an empty board instead if the step has ended an episode and begun the next one.
 template <bool OBSERVES>
 __global__ void __launch_bounds__(STEP_THREADS)
     step_kernel(const __grid_constant__ StepJob job) {
@@ -152,12 +161,12 @@ __global__ void __launch_bounds__(STEP_THREADS)
   StepBlock block(job, step_memory());
   Geometry<L> geometry(job.task.rules);
   bool has_environment = block.thread < block.count;
-  L::ColumnBits shown = geometry.walls;
+  L::ColumnBits final_cells = geometry.walls;
   if (has_environment) {
-    int64_t i = block.first + block.thread;
+    int64_t i = block.first_environment + block.thread;
     Observed<L> observed = OBSERVES ? observe_one(all, job.task, geometry, i)
                                     : step_one(all, tensors, job.task, geometry, i);
-    shown = observed.shown;
+    final_cells = observed.final_cells;
     block.stage_board(observed.cells);
     block.stage_piece(observed.piece);
   }
@@ -165,10 +174,10 @@ __global__ void __launch_bounds__(STEP_THREADS)
   block.write_boards(all.board);
   block.write_masks();
   if (OBSERVES || tensors.final_board == nullptr) return;
-  // After this barrier all threads have read the boards in shared memory, and the boards that
-  // the placements led to replace them.
+  // After this barrier all threads have read the boards from shared memory. The final boards
+  // replace them there, and are written to their tensor in the same way.
   __syncthreads();
-  if (has_environment) block.stage_board(shown);
+  if (has_environment) block.stage_board(final_cells);
   __syncthreads();
   block.write_boards(tensors.final_board);
 }

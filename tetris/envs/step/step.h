@@ -1,6 +1,6 @@
-// One step of each environment, and what is observed of it, on any device;
-// tetris/envs/tetris_env.py says what a step is. The operators' schemas, and their tensors as
-// plain pointers, checked.
+// One step of every environment, and its observation, on any device. tetris/envs/tetris_env.py
+// defines a step. This file also has the schemas of the operators and the checks of their
+// tensors.
 #pragma once
 
 #include "board.h"
@@ -9,8 +9,8 @@
 
 namespace tetris {
 
-// Tensors that are marked as written are the state of the environments, up to `ended`, and the
-// results.
+// The tensors that are marked as written are the state of the environments (up to `ended`) and
+// the results.
 #define TETRIS_STEP_SCHEMA                                                                    \
   "step(Tensor actions, Tensor seed, Tensor stream, Tensor(a!) columns, Tensor(b!) time, "    \
   "Tensor(c!) length, Tensor(d!) current, Tensor(e!) ended, Tensor(f!) board, "               \
@@ -23,22 +23,23 @@ namespace tetris {
   "Tensor(b!) board, Tensor(c!) piece, Tensor(d!) mask, Tensor(e!) next, int pieces, "    \
   "int piece_count, bool bag) -> ()"
 
-// What becomes of an environment whose episode has ended (gymnasium.vector.AutoresetMode).
+// When an environment whose episode has ended is reset (gymnasium.vector.AutoresetMode).
 enum class Autoreset {
-  NEXT_STEP,  // the next step begins an episode and places nothing
-  SAME_STEP,  // the step that ends an episode begins the next one
-  DISABLED,   // nothing, until it is reset
+  NEXT_STEP,  // by the next step, which places no piece
+  SAME_STEP,  // by the step that ends the episode
+  DISABLED,   // not automatically
 };
 
-// How an environment's last step left its episode: a sum of flags, 0 while the episode goes on.
+// How the last step of an environment ended its episode: a sum of flags, 0 if the episode goes
+// on.
 enum Ended : uint8_t { TERMINATED = 1, TRUNCATED = 2 };
 
-// What a placement is rewarded for (Rewards of TetrisEnv).
+// The reward of a placement (Rewards of TetrisEnv).
 enum class Reward {
-  LINES,     // the lines that it removes
+  LINES,     // the number of lines that it removes
   POINTS,    // the points of the guideline for these lines
-  PIECES,    // 1, and 0 if it ends the game
-  SURVIVAL,  // 0, and -1 if it ends the game
+  PIECES,    // 1, or 0 if it ends the game
+  SURVIVAL,  // 0, or -1 if it ends the game
 };
 
 TETRIS_FUNCTION float points_of(int lines) {
@@ -70,30 +71,31 @@ struct Task {
   }
 };
 
-// The tensors of both operators, for `count` environments. Shapes are (count,) if not said
-// otherwise.
+// The data of the tensors of both operators, for `count` environments. Shapes are (count,)
+// unless a comment says otherwise.
 struct Environments {
   int64_t count;
   const int64_t* seed;
   const int64_t* stream;
   uint32_t* columns;  // (width, count), as in the engine: row r is bit 31 - r
   int64_t* time;
-  uint8_t* current;  // the piece to be placed
+  uint8_t* current;  // the piece to place
   int8_t* board;     // (count, height, width)
   int64_t* piece;
   int8_t* mask;   // (count, 4 * width)
-  int64_t* next;  // (count, ahead): the pieces that follow
+  int64_t* next;  // (count, ahead): the `ahead` pieces after the current one
   int64_t ahead;
 
+  // Writes the pieces that follow the current piece of environment i.
   TETRIS_FUNCTION void write_next(const Task& task, int64_t i) const {
     for (int64_t k = 0; k < ahead; ++k)
       next[i * ahead + k] = task.piece(seed[i], stream[i], time[i] + 1 + k);
   }
 };
 
-// The other tensors of a step, of shape (count,) if not said otherwise.
+// The data of the other tensors of a step. Shapes are (count,) unless a comment says otherwise.
 struct StepTensors {
-  const int64_t* actions;  // null if nothing is placed, and the environments are only observed
+  const int64_t* actions;  // null if no step is made, and only observations are written
   int64_t* length;
   uint8_t* ended;
   float* reward;
@@ -102,13 +104,14 @@ struct StepTensors {
   int8_t* final_board;  // (count, height, width), or null
 };
 
-// Returns ORIENTATIONS[piece], from four bits a piece: device code cannot index a host's array.
+// Returns ORIENTATIONS[piece]. Device code cannot read an array of the host, so the numbers are
+// packed into a constant, four bits per piece.
 TETRIS_FUNCTION int orientations_of(int piece) { return nth_field(0x4422412, piece); }
 
-// Returns the placement of an action (tetris/envs/tetris_env.py): action = orientation * width
-// + column, where an orientation that the piece does not have stands for one that it has, and a
-// column too far right for the last one. An action outside the action space stands for the
-// nearest one in it.
+// Returns the placement of an action (see tetris/envs/tetris_env.py). An action is the number
+// orientation * width + column. Every action is valid: an action outside the action space means
+// the nearest action inside it, an orientation is taken modulo the number of the piece's
+// orientations, and a column too far right means the last possible column.
 TETRIS_FUNCTION int placement_of(int64_t action, int piece, int width) {
   int64_t last_action = MAX_ORIENTATIONS * width - 1;
   int number = int(action < 0 ? 0 : action > last_action ? last_action : action);
@@ -118,8 +121,9 @@ TETRIS_FUNCTION int placement_of(int64_t action, int piece, int width) {
   return placement_number(orientation, column < last_column ? column : last_column);
 }
 
-// Returns the set of actions that are a placement of their own; action a is bit a. The other
-// actions name an orientation that the piece does not have, or a column too far right.
+// Returns the set of the actions that are placements, where bit a is action a. The other
+// actions have an orientation that the piece does not have, or a column too far right; they
+// repeat other placements.
 TETRIS_FUNCTION uint64_t mask_bits(int piece, int width) {
   uint64_t bits = 0;
   for (int orientation = 0; orientation < orientations_of(piece); ++orientation) {
@@ -129,8 +133,8 @@ TETRIS_FUNCTION uint64_t mask_bits(int piece, int width) {
   return bits;
 }
 
-// Returns the cells of a row of the board: bit c is column c. The loop also reads the slots
-// right of the board, which hold a side wall, and the mask at the end removes them.
+// Returns the cells of a row of the board, where bit c is column c. The loop also reads the
+// slots right of the board, which hold a side wall. The mask at the end removes them.
 template <class L>
 TETRIS_FUNCTION uint32_t row_bits(const typename L::ColumnBits& cells, int row, int width) {
   uint32_t bits = 0;
@@ -141,18 +145,18 @@ TETRIS_FUNCTION uint32_t row_bits(const typename L::ColumnBits& cells, int row, 
   return bits & ((1u << width) - 1);
 }
 
-// Returns four bytes with the value 0 or 1 in one word: byte i, in the order of memory, is bit
-// i of `bits`. Bits from 4 on are ignored. The product is the sum of copies of the four bits
-// that are shifted by 0, 7, 14 and 21, so that bit i of copy i is bit 8 * i; the copies do not
-// overlap.
+// Spreads the lowest four bits of a number over four bytes: byte i of the result, in the order
+// of memory, is bit i of `bits`, 0 or 1. Higher bits are ignored. The multiplication makes four
+// copies of the bits, shifted by 0, 7, 14 and 21, which do not overlap. Bit i of copy i is then
+// bit 8 * i, the lowest bit of byte i.
 TETRIS_FUNCTION uint32_t bytes_of(uint32_t bits) {
   constexpr uint32_t SHIFTED_BY_0_7_14_21 = 0x00204081u;
   constexpr uint32_t LOWEST_BIT_OF_BYTES = 0x01010101u;
   return (bits & 15u) * SHIFTED_BY_0_7_14_21 & LOWEST_BIT_OF_BYTES;
 }
 
-// Returns an environment's columns with side walls. `columns` is the address of its column 0;
-// the next columns lie `count` numbers apart each, so that neighbouring threads, which have
+// Returns the columns of an environment with side walls. `columns` is the address of its column
+// 0, and column c is `c * count` numbers further. So neighbouring threads, which have
 // neighbouring environments, read neighbouring numbers.
 template <class L>
 TETRIS_FUNCTION auto load_columns(
@@ -164,16 +168,17 @@ TETRIS_FUNCTION auto load_columns(
   return cells;
 }
 
-// The columns of an environment, and its piece.
+// The state of an environment that is observed. It has two boards: if a step ends an episode
+// and begins the next one, `final_cells` is the last board of the old episode, and `cells` is
+// the empty board of the new episode. Otherwise the two are equal.
 template <class L>
 struct Observed {
   typename L::ColumnBits cells;
-  typename L::ColumnBits
-      shown;  // the board that a placement led to, even if the next episode has begun
-  int piece;  // to be placed next
+  typename L::ColumnBits final_cells;
+  int piece;  // the piece to place next
 };
 
-// Writes an environment's columns where load_columns finds them.
+// Writes the columns of an environment to the place from which load_columns reads them.
 template <class L>
 TETRIS_FUNCTION void store_columns(const Geometry<L>& geometry, uint32_t* columns,
     int64_t count, const typename L::ColumnBits& cells) {
@@ -182,15 +187,18 @@ TETRIS_FUNCTION void store_columns(const Geometry<L>& geometry, uint32_t* column
   }
 }
 
-// Makes one step of environment i: writes its new state, reward and flags to the tensors, and
-// returns the board and the piece to be observed.
+// Makes one step of environment i: writes its new state, its reward and its flags to the
+// tensors, and returns the state to observe. There are three cases:
 //
-// There are three cases. If the episode has ended and environments are not reset automatically,
-// nothing changes. If it has ended and this step begins the next one, the board becomes empty
-// and no piece is placed. Otherwise the action places the current piece. `geometry.walls` are
-// the columns of an empty board. `ended` is a sum of the flags TERMINATED and TRUNCATED.
-// `observed.shown` is the board that the placement led to, even if the next episode has begun
-// on `observed.cells`.
+//   - The episode has ended, and environments are not reset automatically. Nothing changes.
+//   - The episode has ended, and this step resets the environment. The board becomes empty, and
+//     no piece is placed.
+//   - The episode goes on. The action places the current piece. If this ends the episode and
+//     `autoreset` is SAME_STEP, the board becomes empty after that.
+//
+// `ended` is a sum of the flags TERMINATED and TRUNCATED, 0 if the episode goes on.
+// `geometry.walls` is an empty board. observed.final_cells is the board after the placement;
+// observed.cells is the board with which the next step begins, so it is empty after a reset.
 template <class L>
 TETRIS_FUNCTION Observed<L> step_one(const Environments& all, const StepTensors& tensors,
     const Task& task, const Geometry<L>& geometry, int64_t i) {
@@ -203,21 +211,21 @@ TETRIS_FUNCTION Observed<L> step_one(const Environments& all, const StepTensors&
   float reward = 0.0f;
   if (ended_before != 0 && task.autoreset == Autoreset::DISABLED) {
     ended = ended_before;
-  } else if (ended_before != 0) {
-    observed.shown = geometry.walls;
-    observed.cells = observed.shown;
+  } else if (ended_before != 0) {  // reset the environment
+    observed.final_cells = geometry.walls;
+    observed.cells = observed.final_cells;
     length = 0;
-  } else {
+  } else {  // place the current piece
     int placement = placement_of(tensors.actions[i], observed.piece, geometry.width);
     Landing<L> landing(Board<L>(geometry, before), observed.piece, placement);
-    observed.shown = landing.cells;
+    observed.final_cells = landing.cells;
     if (landing.over && !task.rules.clear_on_overflow) {
-      // landing.cells lack a piece that ends the game, but the observation shows it.
+      // landing.cells does not contain a piece that ends the game, but the observation does.
       auto dropped = L::piece_columns(
           observed.piece, orientation_of(placement), column_of(placement), landing.row);
-      observed.shown = observed.shown | dropped;
+      observed.final_cells = observed.final_cells | dropped;
     }
-    observed.cells = observed.shown;
+    observed.cells = observed.final_cells;
     ++time;
     observed.piece = task.piece(all.seed[i], all.stream[i], time);
     reward = reward_of(task.reward, landing.lines, landing.over);
@@ -240,7 +248,7 @@ TETRIS_FUNCTION Observed<L> step_one(const Environments& all, const StepTensors&
   return observed;
 }
 
-// Returns what there is to observe of environment i if nothing is placed.
+// Returns the state of environment i to observe, without a step.
 template <class L>
 TETRIS_FUNCTION Observed<L> observe_one(
     const Environments& all, const Task& task, const Geometry<L>& geometry, int64_t i) {
@@ -249,19 +257,29 @@ TETRIS_FUNCTION Observed<L> observe_one(
   return {cells, cells, task.piece(all.seed[i], all.stream[i], all.time[i])};
 }
 
-// Checks tensors of one type and number of elements, on the device of `like`.
+// Checks that all tensors have this type and number of elements, and are on the device of
+// `like`.
 template <class... Tensors>
 void check_tensors(
     const Tensor& like, ScalarType type, int64_t numbers, const Tensors&... tensors) {
   (check_tensor(tensors, type, numbers, like, "tensors"), ...);
 }
 
-// Checks the tensors of a batch of `count` environments, and returns them as pointers.
+// Checks the tensors of a batch of `count` environments, and returns pointers to their data.
 //
-// `columns` (width, count) are the boards as the engine holds them, a word of bits per column.
-// `time` counts the pieces, `current` is the piece to be placed. The observation consists of
-// `board` (count, height, width), `piece`, the action mask `mask` (count, 4 * width) and the
-// pieces that follow, `next` (count, pieces). All others have one number per environment.
+// The state of the environments:
+//
+//     columns       (width, count): the boards, one word of bits per column
+//     seed, stream  (count,): they determine the pieces
+//     time          (count,): the number of pieces that have been placed
+//     current       (count,): the piece to place
+//
+// The observations:
+//
+//     board         (count, height, width): the cells, 0 or 1
+//     piece         (count,): the piece to place
+//     mask          (count, 4 * width): 1 for every action that is a placement
+//     next          (count, ahead): the pieces after the current one
 inline Environments environments_of(const Tensor& seed, const Tensor& stream,
     const Tensor& columns, const Tensor& time, const Tensor& current, const Tensor& board,
     const Tensor& piece, const Tensor& mask, const Tensor& next) {
@@ -293,9 +311,9 @@ inline Environments environments_of(const Tensor& seed, const Tensor& stream,
   };
 }
 
-// Checks the settings that all environments share, and returns them. `board` only says the size
-// of the board; `pieces`, `piece_count` and `bag` are those of PieceSource, and `reward_kind`
-// is a number of `Reward`.
+// Checks the settings that all environments share, and returns them. Only the shape of `board`
+// is used: the size of the boards. `pieces`, `piece_count` and `bag` describe a PieceSource.
+// `autoreset` and `reward_kind` are numbers of the enums Autoreset and Reward.
 inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
     int64_t piece_count, bool bag, int64_t autoreset, int64_t limit, int64_t reward_kind) {
   STD_TORCH_CHECK(
@@ -307,16 +325,17 @@ inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
       Reward(reward_kind)};
 }
 
-// The operators of a device: `Device::step(board, environments, tensors, task)` does the work.
+// The operators of a device. Device::step(board, environments, tensors, task) implements them.
 template <class Device>
 struct Operators {
   // The operator that makes one step of a batch of environments: checks its arguments, packs
-  // them into structs, and lets `Device::step` do the work.
+  // them into structs, and calls Device::step.
   //
-  // environments_of checks the state and the observations, and task_of the settings that all
-  // environments share. The other tensors have one number per environment. `final_board` is the
-  // last board of an ended episode; it is written only if a step that ends an episode also
-  // begins the next one (Autoreset::SAME_STEP), and has no elements otherwise.
+  // environments_of checks the tensors of the state and of the observations. task_of checks the
+  // settings that all environments share. The remaining tensors have one number per
+  // environment, except for `final_board`: it receives the last board of every episode that
+  // ends. It is written only if the step that ends an episode also begins the next one
+  // (Autoreset::SAME_STEP); otherwise it has no elements.
   static void step(const Tensor& actions, const Tensor& seed, const Tensor& stream,
       Tensor columns, Tensor time, Tensor length, Tensor current, Tensor ended, Tensor board,
       Tensor piece, Tensor mask, Tensor next, Tensor reward, Tensor terminated,
@@ -344,14 +363,15 @@ struct Operators {
     if (all.count > 0) Device::step(board, all, tensors, task);
   }
 
-  // Writes the observations of all environments without a step, after a reset. The settings of
-  // steps do not matter here, and get any values.
+  // The operator that writes the observations of all environments without a step, after a
+  // reset. The settings that only steps use are 0 here.
   static void observe(const Tensor& seed, const Tensor& stream, const Tensor& columns,
       const Tensor& time, Tensor current, Tensor board, Tensor piece, Tensor mask, Tensor next,
       int64_t pieces, int64_t piece_count, bool bag) {
     Environments all =
         environments_of(seed, stream, columns, time, current, board, piece, mask, next);
-    Task task = task_of(board, false, pieces, piece_count, bag, 0, 0, 0);
+    Task task = task_of(board, /*clear_on_overflow=*/false, pieces, piece_count, bag,
+        /*autoreset=*/0, /*limit=*/0, /*reward_kind=*/0);
     if (all.count > 0) Device::step(board, all, {}, task);
   }
 };

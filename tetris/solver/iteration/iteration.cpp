@@ -1,4 +1,4 @@
-// Value iteration on the CPU: boards spread over torch's threads. TETRIS_LIBRARY is the
+// Value iteration on the CPU. PyTorch's threads share the boards. TETRIS_LIBRARY is the
 // namespace under torch.ops.
 
 #include <torch/csrc/stable/library.h>

@@ -1,6 +1,6 @@
-// Value iteration on CUDA: a thread per board, or per game. A sweep reads a sector of 32 bytes
-// for nearly every placement, so it is bound by the bandwidth of the memory, and of the L2
-// cache where the values fit.
+// Value iteration on CUDA, with a thread per board or per game. A sweep reads a sector of 32
+// bytes for nearly every placement. So it is bound by the bandwidth of the memory, or of the L2
+// cache if the values fit it.
 
 #include <torch/csrc/stable/library.h>
 

@@ -1,8 +1,8 @@
-// Value iteration over all boards, on any device: one board of a sweep, one board of the search
-// for boards that can be reached, and one game.
+// Value iteration over all boards, on any device. The functors below handle one board of a
+// sweep, one board of the search for reachable boards, or one game.
 //
-// A board is a number: row r, column c is bit r * width + c. It has at most 32 cells, or 64
-// with the rows above the top.
+// A board is a number in which cell (row r, column c) is bit r * width + c. It has at most 32
+// cells, or 64 with the rows above the top.
 #pragma once
 
 #include "board.h"
@@ -13,42 +13,45 @@ namespace tetris {
 constexpr int MOST_CELLS = 32;
 constexpr int MOST_COLUMNS = 8;
 constexpr int MOST_PLACEMENTS = 128;
-// A board has one value if only the falling piece is known. If the next one is known, too, it
-// has a value for each next piece, and an unused one, so that they are 64 bytes.
+// The number of values of a board if the next piece is known: one value per falling piece, and
+// an unused one, which together are 64 bytes. If only the falling piece is known, a board has
+// one value.
 constexpr int KNOWN_PIECES = 8;
 
 struct SmallPlacement {
-  static constexpr int NO_COLUMN = 3;  // in place of a bottom: the piece has no such column
-  uint32_t cells;                      // the cells of the piece, with its bottom in row 0
-  uint8_t number;                      // as in plan.h
-  uint8_t height;
-  uint8_t column;
-  uint8_t bottoms;  // two bits per column of the piece
+  static constexpr int NO_COLUMN = 3;  // a bottom that means that the piece has no such column
+  uint32_t cells;                      // the cells of the piece if its bottom is in row 0
+  uint8_t number;                      // the number of the placement, as in plan.h
+  uint8_t height;                      // the height of the piece
+  uint8_t column;                      // the board column of its left edge
+  uint8_t bottoms;                     // its lowest row in each column, two bits per column
 
   TETRIS_FUNCTION int bottom(int k) const { return bottoms >> (2 * k) & 3; }
 };
 
-// What is the same for all boards. It is a parameter of kernels, which may have 4 KB.
+// The data that all boards share. It is a parameter of the kernels, whose size is limited to 4
+// KB.
 struct Problem {
   GameRules rules;
   uint32_t pieces;  // the set of pieces that are drawn
-  int count;        // how many these are
-  int begin[PIECES +
-            // placements begin[p] to begin[p + 1] - 1 are those of piece p; none if it is not
-            // drawn
-            1];
-  uint8_t mirror[PIECES];  // the piece seen in a mirror
-  bool symmetric;          // whether the set of pieces is the same in a mirror
-  uint32_t first_column;   // the cells of column 0
+  int count;        // the number of these pieces
+  // Placements begin[p] to begin[p + 1] - 1 are those of piece p. There are none if it is not
+  // drawn.
+  int begin[PIECES + 1];
+  uint8_t mirror[PIECES];  // the mirror image of each piece
+  bool symmetric;          // whether the set of pieces contains the mirror image of each piece
+  uint32_t first_column;   // the cells of column 0, as a board
   SmallPlacement placements[MOST_PLACEMENTS];
 
-  // Lists the placements of all pieces that may fall, piece after piece, for boards of the
-  // rules' size: placements begin[p] to begin[p + 1] - 1 are those of piece p. `drawn` is the
-  // set of pieces that may fall; bit p is piece p.
+  // Makes the data for boards of the size game.width x game.height. `drawn` is the set of
+  // pieces that may fall; bit p is piece p. Cell (row r, column c) of a board is bit r * width
+  // + c. Sets these fields:
   //
-  // Also sets `count`, the number of pieces in the set, `symmetric`, whether the set contains
-  // the mirror image of each of its pieces, and `first_column`, the bit mask of a board's
-  // column 0. Cell (row r, column c) of a board is bit r * width + c.
+  //     placements    the placements of all pieces of the set, piece after piece
+  //     begin         placements begin[p] to begin[p + 1] - 1 are those of piece p
+  //     count         the number of pieces in the set
+  //     symmetric     whether the set contains the mirror image of each of its pieces
+  //     first_column  the cells of a board's column 0
   Problem(const GameRules& game, uint32_t drawn)
       : rules(game),
         pieces(drawn),
@@ -56,7 +59,7 @@ struct Problem {
         begin{},
         mirror{0, 1, 2, 4, 3, 6, 5},  // Z and S, and J and L, are mirror images
         symmetric(true) {
-    int listed = 0;  // the number of placements so far
+    int listed = 0;  // the number of placements that have been listed so far
     for (int piece = 0; piece < PIECES; ++piece) {
       begin[piece] = listed;
       symmetric = symmetric && draws(piece) == draws(mirror[piece]);
@@ -78,10 +81,13 @@ struct Problem {
   TETRIS_FUNCTION bool draws(int piece) const { return pieces >> piece & 1u; }
 
  private:
-  // Returns the placement of a shape with its left edge over a column, as small bit fields:
-  // `cells` are the cells that the piece takes if its bottom is in row 0, with cell (row r,
-  // column c) in bit r * width + c, and `bottoms` holds for each column of the piece the row of
-  // its lowest cell, two bits each; NO_COLUMN = 3 marks a column that the piece does not have.
+  // Returns the placement of a shape with its left edge over a board column. Its fields are
+  // small numbers:
+  //
+  //     cells    the cells of the piece if its bottom is in row 0; cell (row r, column c) of
+  //              the board is bit r * width + c
+  //     bottoms  the row of the lowest cell in each column of the piece, two bits per column.
+  //              NO_COLUMN = 3 marks a column that the piece does not have.
   SmallPlacement make_placement(const Shape& shape, int orientation, int column) const {
     SmallPlacement result{};
     result.number = uint8_t(placement_number(orientation, column));
@@ -100,9 +106,9 @@ struct Problem {
   }
 };
 
-// Returns the heights of the columns of a board in one number, four bits each, column 0 lowest.
-// First every cell is extended downwards to the floor, in steps of 1, 2, 4, ... rows; then the
-// height of a column is the number of its cells.
+// Returns the heights of the columns of a board in one number. Bits 4 * c to 4 * c + 3 are the
+// height of column c. First the loop extends every cell downwards to the floor, by 1, 2, 4, ...
+// rows. The height of a column is then the number of its cells.
 TETRIS_FUNCTION uint64_t heights_of(const Problem& problem, uint32_t board) {
   int width = problem.rules.width;
   uint32_t filled = board;
@@ -125,22 +131,22 @@ TETRIS_FUNCTION uint32_t mirrored(const Problem& problem, uint32_t board) {
   return result;
 }
 
-// The result of a placement: the board without full rows. `heights` are those of the board
-// before.
+// The result of a placement: the board after full rows have been removed.
 struct SmallLanding {
   uint32_t board;
   int lines;
   bool over;
 
-  // Drops a piece on the board `before` and removes full rows, topmost first. Sets `board`, the
-  // board after it, `lines`, the number of removed rows, and `over`, whether the game has
-  // ended.
+  // Drops a piece on the board `before` and removes full rows. Sets `board` (the board after
+  // this), `lines` (the number of removed rows) and `over` (whether the game has ended).
   //
-  // A board is a number in which cell (row r, column c) is bit r * width + c; 64 bits hold the
-  // rows above the top as well. A piece that reaches above the top ends the game at once, and
-  // `board` is then 0. Under the rule clear_on_overflow the game ends only if cells are above
-  // the top after the removal. `heights` holds the heights of the columns of `before`, four
-  // bits each.
+  // A board is a number in which cell (row r, column c) is bit r * width + c. In 64 bits it
+  // also has the rows above the top. `heights` packs the heights of the columns of `before`,
+  // four bits per column.
+  //
+  // A piece that reaches above the top ends the game, and `board` is then 0. The rule
+  // clear_on_overflow is different: full rows are removed first, and the game ends only if a
+  // cell is left above the top.
   TETRIS_FUNCTION SmallLanding(const Problem& problem, uint32_t before, uint64_t heights,
       const SmallPlacement& placement)
       : board(0), lines(0) {
@@ -152,7 +158,8 @@ struct SmallLanding {
     if (exceeds && !problem.rules.clear_on_overflow) return;
     uint64_t cells = before | uint64_t(placement.cells) << (row * width);
     uint64_t full_row = (uint64_t{1} << width) - 1;
-    // Only the rows of the piece can have become full.
+    // Only the rows of the piece can be full now. Remove the topmost one first, so that the
+    // rows below keep their numbers.
     for (int r = row + placement.height - 1; r >= row; --r) {
       int first_bit = r * width;
       if ((cells >> first_bit & full_row) != full_row) continue;
@@ -167,8 +174,8 @@ struct SmallLanding {
   }
 
  private:
-  // Returns the row of the piece's bottom, from the heights of the columns under it, four bits
-  // each.
+  // Returns the row in which the bottom of the piece comes to rest. Bits 4 * k to 4 * k + 3 of
+  // `heights` are the height of the board column under column k of the piece.
   TETRIS_FUNCTION static int landing_row(uint64_t heights, const SmallPlacement& placement) {
     int row = 0;
     TETRIS_UNROLL for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
@@ -180,12 +187,12 @@ struct SmallLanding {
   }
 };
 
-// The functors below are what a sweep or a search does for board boards[i], or for game i.
-// `known` is 1 if only the falling piece is known, 2 if the next one is known, too.
+// The functors below handle board boards[i] of a sweep or a search, or game i. `known` is 1 if
+// only the falling piece is known when it is placed, and 2 if the next piece is known as well.
 
-// Computes the new value of a board, the lines to come, before its piece is known; with known =
-// 2, its values before its next piece is known, one for each falling piece. A board in the
-// mirror has the same values, and they are written, too.
+// One step of value iteration. It computes the new value of a board, which is the expected
+// number of further lines; with known = 2 a board has one value for each falling piece. The
+// mirror image of a board has the same values, which are written, too.
 struct Sweep {
   Problem problem;
   int known;
@@ -194,14 +201,16 @@ struct Sweep {
   double* to;
 
   // One step of value iteration: computes the new value of board i from the old values, and
-  // writes it to the array `to` for the board and for its mirror image. The value of a board is
-  // the expected number of lines that are still removed.
+  // writes it to the array `to`, for the board and for its mirror image. The value of a board
+  // is the expected number of lines that are removed from now on.
   //
-  // With known = 1 only the falling piece is known when it is placed, and the value is the
-  // mean, over all pieces, of the value of the best placement. With known = 2 the next piece is
-  // known as well, and there is one value for each falling piece: the mean, over all next
-  // pieces, of the value of the best placement. If the set of pieces is not symmetric, `mirror`
-  // is the board itself.
+  // With known = 1 only the falling piece is known when it is placed. The value of a board is
+  // the mean, over all falling pieces, of the value of the best placement. With known = 2 the
+  // next piece is known as well. A board has one value for each falling piece: the mean, over
+  // all next pieces, of the value of the best placement.
+  //
+  // If the set of pieces is not symmetric, a mirror image has other values, and only the board
+  // itself is written (mirror = board).
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint64_t heights = heights_of(problem, board);
@@ -222,13 +231,14 @@ struct Sweep {
   }
 
  private:
-  // Computes the value of the best placement of `piece`: the maximum, over its placements, of
-  // the lines that a placement removes plus the value of the board after it. The value of a
-  // board is the expected number of further lines, 0 if the game has ended.
+  // Computes the value of the best placement of `piece`. The value of a placement is the number
+  // of lines that it removes plus the value of the board after it. The value of a board is the
+  // expected number of further lines, or 0 if the game has ended.
   //
-  // With known = 1 the maximum is written to best[0]. With known = 2 boards have one value per
-  // next piece, and best[next] becomes the maximum if `next` comes next. `best` has to be 0 on
-  // entry. `heights` holds the heights of the board's columns, four bits each.
+  // With known = 1 the result is best[0]. With known = 2 a board has one value per piece that
+  // falls on it, and best[next] is the value of the best placement if `next` is the next piece.
+  // All elements of `best` have to be 0 on entry. `heights` packs the heights of the board's
+  // columns, four bits per column.
   TETRIS_FUNCTION void find_best(
       uint32_t board, uint64_t heights, int piece, double (&best)[KNOWN_PIECES]) const {
     for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
@@ -247,9 +257,8 @@ struct Sweep {
     }
   }
 
-  // Writes the value of a board with a falling piece: the mean of best[next] over all next
-  // pieces. The mirror image of the board with the mirror image of the piece gets the same
-  // value.
+  // Writes the value of a board for a falling piece: the mean of best[next] over all next
+  // pieces. The mirror image of the board has the same value for the mirror image of the piece.
   TETRIS_FUNCTION void write_mean(
       uint32_t board, uint32_t mirror, int piece, const double (&best)[KNOWN_PIECES]) const {
     double sum = 0.0;
@@ -263,7 +272,8 @@ struct Sweep {
   }
 };
 
-// Read and write a board's mark. Several threads may do so at once; the order does not matter.
+// Read and write the mark of a board. Several threads may do this at the same time; their order
+// does not matter.
 TETRIS_FUNCTION uint8_t read(const uint8_t* mark) {
 #if defined(__CUDA_ARCH__)
   return *mark;
@@ -279,15 +289,16 @@ TETRIS_FUNCTION void write(uint8_t* mark, uint32_t value) {
 #endif
 }
 
-// Marks the boards that a board leads to, unless they are marked. Of two boards that are mirror
-// images the one with the lesser number is marked.
+// Marks the boards that can be reached from a board. Of a board and its mirror image, only the
+// one with the smaller number is marked.
 struct Expand {
   Problem problem;
   const uint32_t* boards;
   uint8_t* marks;
 
-  // Marks the boards that one placement of any piece on board i leads to. A board and its
-  // mirror image share one mark, that of the lesser number.
+  // Marks the boards that can be reached from board i by one placement of any piece. A board
+  // and its mirror image share one mark, at the smaller of the two numbers. Other threads may
+  // write marks at the same time; `read` and `write` access a mark safely.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint64_t heights = heights_of(problem, board);
@@ -295,15 +306,16 @@ struct Expand {
       SmallLanding landing(problem, board, heights, problem.placements[p]);
       if (landing.over) continue;
       uint32_t mirror = problem.symmetric ? mirrored(problem, landing.board) : landing.board;
-      uint32_t lesser = mirror < landing.board ? mirror : landing.board;
-      if (read(marks + lesser) == 0) write(marks + lesser, 1);
+      uint32_t smaller = mirror < landing.board ? mirror : landing.board;
+      if (read(marks + smaller) == 0) write(marks + smaller, 1);
     }
   }
 };
 
-// Removes pieces from a board's mark with which the player can be made to lose. A mark is the
-// set of falling pieces with which a board is thought to be safe, at first all. Done for all
-// boards until nothing changes, this leaves the pieces with which the player need never lose.
+// Computes with which falling pieces the player can survive forever, whatever pieces follow.
+// The mark of a board is a set of falling pieces, at first all of them. One call removes the
+// pieces from a mark with which the player cannot survive according to the present marks. This
+// is repeated for all boards until no mark changes.
 struct Survive {
   Problem problem;
   int known;
@@ -311,18 +323,19 @@ struct Survive {
   uint8_t* marks;
   uint8_t* changed;
 
-  // Updates the mark of board i: the set of falling pieces, one bit each, with which the player
-  // can survive on this board as far as is known. Marks only shrink; *changed becomes 1 if this
-  // one does.
+  // Updates the mark of board i. A mark is a set of pieces, one bit per piece: the falling
+  // pieces with which the board counts as safe, that is, with which the player can survive
+  // according to the marks of other boards. A mark only loses pieces; *changed becomes 1 if
+  // this one does.
   //
   // With known = 1 a falling piece is safe if one placement leads to a board that is safe with
-  // all pieces. With known = 2 the next piece is known before the placement, so a falling piece
-  // is safe if for every next piece some placement leads to a board that is safe with it.
-  // `read` and `write` access a mark that other threads may write at the same time.
+  // all pieces. With known = 2 the next piece is known before the placement. So a falling piece
+  // is safe if, for every next piece, some placement leads to a board that is safe with this
+  // next piece. `read` and `write` access a mark that other threads may write at the same time.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint32_t before = read(marks + board);
-    if (before == 0) return;
+    if (before == 0) return;  // the mark cannot lose any more pieces
     uint64_t heights = heights_of(problem, board);
     uint32_t safe = 0, safe_in_mirror = 0;
     for (int piece = 0; piece < PIECES; ++piece) {
@@ -347,8 +360,8 @@ struct Survive {
   }
 };
 
-// Plays a game by the rules of the engines, with the best placements by `values`, and writes
-// its lines.
+// Plays a game by the rules of the engine, choosing the best placements according to `values`,
+// and writes the number of removed lines.
 struct Play {
   Problem problem;
   int known;
@@ -357,12 +370,13 @@ struct Play {
   const double* values;
   int64_t* lines;
 
-  // Plays game i to its end with the best placements by `values`, and writes the number of
-  // removed lines to lines[i]. The pieces are those of stream i.
+  // Plays game i to its end, and writes the number of removed lines to lines[i]. Its pieces are
+  // those of stream i. Every placement is the best one according to `values`, the expected
+  // numbers of further lines.
   //
-  // The game is played by the rules of the engine, on columns of bits. board_of returns the
-  // same board as one number, by which `choose` finds its values. With known = 2 the next piece
-  // is known before the placement.
+  // The game is played by the rules of the engine, on `cells`, which are columns of bits.
+  // board_of converts them to one number, which `choose` uses as an index of `values`. With
+  // known = 2 the next piece is known before the placement.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     using L = ScalarLanes;
     PieceStream pieces{source, uint64_t(seed), uint64_t(i)};
@@ -383,8 +397,8 @@ struct Play {
   }
 
  private:
-  // Returns the number of a board that is held as columns of the engines: cell (row, c) is bit
-  // row * width + c.
+  // Returns the number of a board from its columns: cell (row, c) is bit row * width + c. In a
+  // column of the engine, row r is bit L::TOP - r.
   TETRIS_FUNCTION uint32_t board_of(const ScalarLanes::ColumnBits& cells) const {
     uint32_t board = 0;
     for (int c = 0; c < problem.rules.width; ++c) {
@@ -397,12 +411,14 @@ struct Play {
     return board;
   }
 
-  // Returns the number of the best placement of `piece`: the one with the greatest sum of the
-  // lines that it removes and the value of the board after it. Of equal sums the first
-  // placement wins. Returns 0 if all placements end the game without a line.
+  // Returns the number of the best placement of `piece`. The value of a placement is the number
+  // of lines that it removes plus the value of the board after it, which is 0 if the game has
+  // ended. Of equal values, the first placement is chosen. Returns 0 if all placements end the
+  // game without a line.
   //
-  // `values` are the expected numbers of further lines. With known = 1 there is one per board.
-  // With known = 2 the next piece, `next`, is known, and values[8 * board + next] is used.
+  // `values` holds the expected numbers of further lines. With known = 1 there is one value per
+  // board. With known = 2 there are 8 per board, and values[8 * board + next] is the value if
+  // `next` falls on the board.
   TETRIS_FUNCTION int choose(uint32_t board, int piece, int next) const {
     uint64_t heights = heights_of(problem, board);
     double best = -1.0;

@@ -1,4 +1,4 @@
-// The operators of value iteration on any device: their tensors, checked.
+// The operators of value iteration on any device, and the checks of their tensors.
 #pragma once
 
 #include "check_tensor.h"
@@ -14,7 +14,7 @@ inline Problem problem_of(
   return Problem({int(width), int(height), clear_on_overflow}, uint32_t(pieces));
 }
 
-// Returns the number of known pieces, from the number of values.
+// Returns the number of known pieces, 1 or 2, which follows from the number of values.
 inline int known_of(const Tensor& values, const Problem& problem) {
   int64_t boards = int64_t{1} << (problem.rules.width * problem.rules.height);
   STD_TORCH_CHECK(values.numel() == boards || values.numel() == boards * KNOWN_PIECES,
@@ -33,8 +33,9 @@ inline uint8_t* marks_of(const Tensor& marks, const Problem& problem, const Tens
   return marks.mutable_data_ptr<uint8_t>();
 }
 
-// The operators: each calls a functor of iteration.h for every board, or for every game.
-// `Device::each(like, count, f)` calls f(i) for i < count.
+// The operators. Each of them calls a functor of iteration.h for every board, or for every
+// game. Device::each(like, count, f) calls f(i) for every i from 0 to count - 1, on the device
+// of `like`.
 template <class Device>
 struct Iteration {
   static void sweep(const Tensor& boards, const Tensor& values, const Tensor& to, int64_t width,
