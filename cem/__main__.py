@@ -16,7 +16,8 @@ with one_line_interrupts():
 
 _UPPER_LEFT = torch.tensor([-2.1, 3.2])
 _LOWER_RIGHT = torch.tensor([2.1, -1.0])
-_SHADES = (16, 17, 18, 19, 20, 26, 32, 38, 44, 50)  # of 256 colours, from high to low
+# The terminal's colours (of 256) for heights, from the greatest height to the lowest.
+_SHADES = (16, 17, 18, 19, 20, 26, 32, 38, 44, 50)
 OPTIMUM = "\x1b[97m★"
 CANDIDATE = "\x1b[97m·"
 ELITE = "\x1b[93m●"
@@ -24,47 +25,49 @@ MEAN = "\x1b[91m✚"
 
 
 def valley(points: torch.Tensor) -> torch.Tensor:
-    """Return a flatter Rosenbrock function of points, shape (..., 2)."""
+    """Return the values of a flattened Rosenbrock function at points, shape (..., 2)."""
     x, y = points.unbind(-1)
     return (1 - x).square() + 10 * (y - x.square()).square()
 
 
 def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
-    """Return a picture of the valley, brighter where it is lower, with points on it.
+    """Return a picture of the valley with points on it, as text for a terminal.
 
-    It is text for a terminal: every character is a mark or a blank on a coloured background.
+    Every character is a mark or a blank. The background is brighter where the valley is lower.
 
     Args:
-        marks: Points, shape (..., 2), by the mark that shows them; the last ones are in front.
-        columns: The width of the picture in characters.
-        rows: Its height.
+        marks: The points to show, tensors of shape (..., 2). The key is the mark that shows
+            them. Later marks cover earlier ones.
+        columns: The width of the picture, in characters.
+        rows: The height of the picture, in characters.
     """
     size = _LOWER_RIGHT - _UPPER_LEFT
     last_cell = torch.tensor([columns - 1, rows - 1])
     mark_of_cell = {}
     for mark, points in marks.items():
-        marked = ((points - _UPPER_LEFT) / size * last_cell).round().int()
-        for column, row in marked.reshape(-1, 2).tolist():
+        marked_cells = ((points - _UPPER_LEFT) / size * last_cell).round().int()
+        for column, row in marked_cells.reshape(-1, 2).tolist():
             mark_of_cell[column, row] = mark
-    # All cells as (column, row), row after row from the top.
+    # All cells as (column, row), row by row from the top.
     cells = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
-    heights = valley(_UPPER_LEFT + size * cells / last_cell).log10()
-    # Shades are even between the heights 10^2.4 and 10^-1.9.
-    depth = (2.4 - heights).clamp(0.0, 4.3)
+    log_heights = valley(_UPPER_LEFT + size * cells / last_cell).log10()
+    # The shades are evenly spaced between the heights 10^2.4 and 10^-1.9.
+    depth = (2.4 - log_heights).clamp(0.0, 4.3)
+    # Division by slightly more than 4.3 keeps the index below the number of shades.
     shades = (depth / 4.4 * len(_SHADES)).int().tolist()
     parts = []
     for shade, (column, row) in zip(shades, cells.tolist(), strict=True):
         mark = mark_of_cell.get((column, row), " ")
         parts.append(f"\x1b[48;5;{_SHADES[shade]}m{mark}")
         if column == columns - 1:
-            parts.append("\x1b[0m\n")  # ends the colours and the line
+            parts.append("\x1b[0m\n")  # resets the colours and ends the line
     return "".join(parts)
 
 
 def main() -> None:
     """Show a search for the minimum of the valley, generation by generation.
 
-    A terminal with colours shows a picture that moves; elsewhere a generation is a line.
+    A terminal with colours shows an animated picture; otherwise each generation prints a line.
     """
     mean = torch.tensor([-1.6, 2.8])
     search = CrossEntropyMethod(mean, 0.2, 24, maximize=False, backend="torch", seed=1)
@@ -82,7 +85,8 @@ def main() -> None:
         if has_picture:
             marks = {OPTIMUM: torch.ones(2), CANDIDATE: candidates, ELITE: elites, MEAN: mean}
             valley_picture = picture(marks, min(columns, 78), min(lines - 3, 21))
-            print(f"\x1b[H{valley_picture}", end="")  # drawn over the last picture
+            # This escape sequence moves the cursor to the top, over the last picture.
+            print(f"\x1b[H{valley_picture}", end="")
             time.sleep(0.1)
         line = "generation {:2}: best {:.1e}, mean ({:5.2f}, {:5.2f})"
         print(line.format(generation, fitness.min(), *mean.tolist()), flush=True)

@@ -20,21 +20,21 @@ from cem.core.backend import mix_seed
 from cem.optimizer import CrossEntropyMethod
 from cem.space import Choice, Float, Int, Space
 
-_PART = 2_000  # characters of an attribute; some storages accept no more than 2,045
+_PART = 2_000  # characters per attribute; some storages accept at most 2,045
 
 
 class CemSampler(BaseSampler):
     """Samples parameters like ``cem.minimize``, without restarts.
 
-    The search has the parameters that all completed trials have. As soon as a population of
-    trials has ended, in any order, the next trial moves the distribution. A pruned trial counts
-    by its last intermediate value; a trial without a value has failed. A trial that ended
-    before it had all its parameters does not count. A candidate is a function of the
+    The search covers the parameters that all completed trials have. As soon as a population of
+    trials has ended, in any order, the next trial updates the distribution. The value of a
+    pruned trial is its last intermediate value. A trial without a value has failed. A trial
+    that ended before it had all its parameters does not count. A candidate is a function of the
     distribution, the seed and the number of the trial.
 
-    The search is stored in attributes of the trials: workers share it, and a process that loads
-    the study continues it. Other parameters, ranges, direction or population are another
-    search.
+    The search is stored in attributes of the trials. So workers share it, and a process that
+    loads the study continues it. With other parameters, ranges, direction or population size a
+    new search begins.
     """
 
     def __init__(
@@ -45,15 +45,15 @@ class CemSampler(BaseSampler):
         population_size: int | None = None,
         seed: int | None = None,
     ) -> None:
-        """Set up.
+        """Make a sampler.
 
         Args:
-            n_startup_trials: How many trials are completed before the search begins.
-            independent_sampler: The sampler of these trials, and of parameters that not all
-                trials have. None: it draws at random.
-            population_size: The number of trials that move the distribution once, ``>= 2``.
+            n_startup_trials: The number of completed trials before the search begins.
+            independent_sampler: The sampler for these trials, and for parameters that not all
+                trials have. None: a ``RandomSampler``.
+            population_size: The number of trials per update of the distribution, ``>= 2``.
                 None: the default of ``cem.minimize``.
-            seed: ``0 <= seed < 2**32``. None: a random one.
+            seed: ``0 <= seed < 2**32``. None: a random seed.
         """
         self._n_startup_trials = n_startup_trials
         self._population_size = population_size
@@ -62,7 +62,7 @@ class CemSampler(BaseSampler):
         self._shared = IntersectionSearchSpace()
 
     def reseed_rng(self) -> None:
-        """Reseed the independent sampler; the search takes the trial's number into its seed."""
+        """Reseed the independent sampler. The search has a different seed in every trial."""
         self._independent_sampler.reseed_rng()
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
@@ -84,7 +84,7 @@ class CemSampler(BaseSampler):
         study: Study,
         trial: FrozenTrial,
     ) -> dict[str, BaseDistribution]:
-        """Return the parameters of all completed trials, except those of a single value."""
+        """Return the parameters that all completed trials have, and that can vary."""
         shared = self._shared.calculate(study)
         return {name: kind for name, kind in shared.items() if not kind.single()}
 
@@ -95,7 +95,7 @@ class CemSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Return a value of a parameter that is not searched."""
+        """Return a value for a parameter that is not searched."""
         self._raise_error_if_multi_objective(study)
         sampler = self._independent_sampler
         return sampler.sample_independent(study, trial, param_name, param_distribution)
@@ -108,9 +108,9 @@ class CemSampler(BaseSampler):
     ) -> dict[str, Any]:
         """Return the values of the parameters for a new trial.
 
-        Trials that have ended since the last call move the search first, a population at a
-        time, and the new trial stores the state. Before the search begins the result is empty:
-        Optuna then samples the parameters independently.
+        First the search is updated by the trials that have ended since the last update, one
+        population at a time. The new trial stores the updated search. Before the search begins
+        the result is empty; then Optuna samples the parameters independently.
 
         Args:
             study: The study, with all trials so far.
@@ -132,15 +132,17 @@ class CemSampler(BaseSampler):
         )
         key = _storage_key(search, kinds)
         pending, num_known = _load(search, key, trials)
+        # The stored search does not include these trials yet.
+        new_trials = [trials[number] for number in pending] + trials[num_known:]
         ended: list[FrozenTrial] = []
         running: list[int] = []
-        # These trials have not moved the stored search yet.
-        new_trials = [trials[number] for number in pending] + trials[num_known:]
         for other in new_trials:
             if not other.state.is_finished():
                 running.append(other.number)
+            # Only a trial that this search has sampled has the attribute ``key``.
             elif key in other.system_attrs and other.params.keys() >= kinds.keys():
                 ended.append(other)
+        # The updated search as JSON; empty if it is not updated.
         text = ""
         size = search.population_size
         while len(ended) >= size:
@@ -155,10 +157,10 @@ class CemSampler(BaseSampler):
 
 
 def _storage_key(search: CrossEntropyMethod, kinds: Mapping[str, Any]) -> str:
-    """Return the attribute of trials that stores a search, a digest of all its settings.
+    """Return the name of the trials' attribute that stores a search.
 
-    Seed and backend do not count: every trial has another seed, and workers on machines with
-    another backend share the search.
+    The name is a digest of the search's settings, without the seed and the backend: every trial
+    has another seed, and workers with different backends share the search.
     """
     settings = {**search.state_dict()["settings"], "seed": None, "backend": None}
     identity = repr((kinds, search.population_size, settings))
@@ -172,13 +174,14 @@ def _tell(
     kinds: Mapping[str, Any],
     trials: Sequence[FrozenTrial],
 ) -> None:
-    """Move a search by a population of trials that have ended.
+    """Update a search by a population of trials that have ended.
 
     Args:
-        search: The search, of which a generation ends.
-        space: The parameters of the search by name.
+        search: The search.
+        space: The parameters of the search, by name.
         kinds: Optuna's distributions of the same parameters.
-        trials: As many trials as a population has candidates. One without a value has failed.
+        trials: As many trials as a population has candidates. A trial without a value has
+            failed.
     """
     candidates = []
     for trial in trials:
@@ -189,10 +192,11 @@ def _tell(
 
 
 def _store(study: Study, trial: FrozenTrial, key: str, generation: int, text: str) -> None:
-    """Store a search in attributes of a trial, in parts that every storage accepts.
+    """Store a search in attributes of a trial.
 
-    The attributes are ``key``, which is [generation, number of parts], and ``key:0``,
-    ``key:1`` and so on, the parts of the text. An empty text has no parts.
+    The attribute ``key`` is [generation, number of parts]. The parts of the text are in the
+    attributes ``key:0``, ``key:1`` and so on, and each is short enough for every storage. An
+    empty text has no parts.
     """
     set_attribute: Any = partial(study._storage.set_trial_system_attr, trial._trial_id)
     parts = [text[first : first + _PART] for first in range(0, len(text), _PART)]
@@ -208,13 +212,12 @@ def _load(
 ) -> tuple[list[int], int]:
     """Load the latest state of a search that trials have stored, if there is one.
 
-    A trial that has moved the search has stored [generation, number of parts] as its attribute
-    ``key``, and the parts of a JSON text as ``key:0``, ``key:1`` and so on. A trial that has
-    not moved it has stored 0 parts.
+    ``_store`` describes the attributes. A trial that has not updated the search has 0 parts.
 
     Returns:
-        The numbers of the trials before the state that it does not include, and the number of
-        trials when it was stored.
+        pending: The numbers of the trials that existed when the state was stored, but that it
+            does not include yet.
+        num_known: The number of trials when the state was stored.
     """
     stored: list[dict[str, Any]] = []
     for trial in trials:
@@ -223,10 +226,12 @@ def _load(
             stored.append(trial.system_attrs)
     if not stored:
         return [], 0
+    # The attribute begins with the generation, so the latest state has the greatest one.
     latest = max(stored, key=lambda attributes: attributes[key])
     _, num_parts = latest[key]
     text = "".join(latest[f"{key}:{number}"] for number in range(num_parts))
     saved, pending, num_known = json.loads(text)
+    # JSON has lists in place of tensors; the new search knows their dtypes.
     state = search.state_dict()
     for name, value in state.items():
         if isinstance(value, Tensor):
@@ -238,7 +243,8 @@ def _load(
 def _parameter(kind: Any) -> Float | Int | Choice:
     """Return the parameter of a space for a distribution of Optuna.
 
-    It is the index of a choice, or the number of steps.
+    The parameter is an index for categorical distributions, and the number of steps for
+    distributions with steps.
     """
     if isinstance(kind, CategoricalDistribution):
         return Choice(*range(len(kind.choices)))
@@ -253,7 +259,7 @@ def _has_steps(kind: Any) -> bool:
 
 
 def _to_optuna(kind: Any, value: Any) -> Any:
-    """Return the value of Optuna's distribution for the value of a parameter."""
+    """Convert the value of a parameter of the space to Optuna's value."""
     if isinstance(kind, CategoricalDistribution):
         return kind.choices[value]
     if _has_steps(kind):
@@ -262,7 +268,7 @@ def _to_optuna(kind: Any, value: Any) -> Any:
 
 
 def _from_optuna(kind: Any, value: Any) -> Any:
-    """Return the value of a parameter for the nearest value of Optuna's distribution."""
+    """Convert Optuna's value, clamped to its range, to the value of the space's parameter."""
     if isinstance(kind, CategoricalDistribution):
         return kind.to_internal_repr(value)
     value = min(max(value, kind.low), kind.high)
