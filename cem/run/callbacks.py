@@ -236,7 +236,7 @@ class MetricsWriter(Callback):
         self._file: Any = None
 
     def restore(self, generation: int) -> list[dict[str, Any]]:
-        """Truncate the file after a generation, and return the remaining lines as dicts.
+        """Remove the lines of later generations, and return the remaining lines as dicts.
 
         An incomplete last line is removed, too. A file that does not exist is created.
 

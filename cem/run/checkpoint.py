@@ -178,8 +178,9 @@ def check_same_run(path: Path, own: Mapping[str, Any], saved: Mapping[str, Any])
     Args:
         path: The file.
         own: The fingerprint of this run, a dict of everything that identifies it.
-        saved: The fingerprint in the file. The item "code" may be missing in both. It is a text
-            of two words: the version of Python's bytecode and the digest of the run's code.
+        saved: The fingerprint in the file. The item "code" may be missing in either. It is
+            a text of two words: the version of Python's bytecode and the digest of the run's
+            code.
     """
     names = own.keys() | saved.keys()
     for name in sorted(names - {"code"}):

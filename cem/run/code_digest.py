@@ -62,6 +62,7 @@ def _expand(value: Any) -> Iterable[Any]:
     if isinstance(value, FunctionType):
         return _expand_function(value)
     if isinstance(value, type):
+        # A class consists of its own and its inherited members.
         members: list[Any] = []
         for base in value.__mro__:
             members += _code_among(vars(base), vars(base))

@@ -154,7 +154,7 @@ def _read_constraint(
     """
     if isinstance(constraint, Mapping):
         constraint = _read_scipy_dict(constraint)
-    # SciPy's constraints have limits lb and ub. The values of a plain function are at most 0.
+    # SciPy's constraints have limits lb and ub. A plain function must be at most 0.
     low = np.asarray(getattr(constraint, "lb", -math.inf), dtype=np.float64)
     high = np.asarray(getattr(constraint, "ub", 0.0), dtype=np.float64)
     if hasattr(constraint, "A"):
@@ -167,7 +167,8 @@ def _read_constraint(
         matrix = constraint.A
         return _Interval(lambda x: (matrix @ _numbers(x).T).T, low, high, str(matrix))
     if hasattr(constraint, "fun"):
-        # SciPy's NonlinearConstraint: its function takes one candidate, as an array.
+        # SciPy's NonlinearConstraint: its function takes one candidate, as an array, whatever
+        # ``by_one`` and ``vmap`` say.
         name = describe_callable(constraint.fun)
         scipy_function = constraint.fun
         if named is not None:
@@ -299,6 +300,7 @@ class Constrained(CrossEntropyMethod):
         self.within_tolerance = True
         self._best_value = math.inf
         self._max_std = self._find_max_std(options.get("bounds"))
+        # The weights of the elites, the best first.
         self._weights = np.ones(self.num_elites)
         if self._state.weights is not None:
             self._weights = _numbers(self._state.weights[: self.num_elites])
@@ -343,6 +345,7 @@ class Constrained(CrossEntropyMethod):
         lagrangian = self._augmented(
             values, g, is_equality, violations, is_feasible, is_typical
         )
+        # The Lagrangian is minimised. With its sign it is the fitness for the base class.
         super().tell(candidates, self._sign * lagrangian, _are_asked=_are_asked)
 
         # ``lexsort`` sorts by its last argument first.
@@ -457,8 +460,10 @@ class Constrained(CrossEntropyMethod):
             is_feasible: Which candidates satisfy all constraints, shape (N,).
             is_typical: Which candidates have the most likely discrete parameters, shape (N,).
         """
+        # The indices of the candidates that have a value and have not failed.
         known = np.flatnonzero(np.isfinite(values) & np.isfinite(violations))
         if not len(known):
+            # Without values, candidates are ranked by their violation.
             return violations
         if not len(self._multipliers):
             self._multipliers = np.zeros(g.shape[1])

@@ -56,6 +56,7 @@ def connect_dask(client: Any = None) -> Engine:
     if type(client.cluster).__name__ == "LocalCluster":
         dask = importlib.import_module("dask")
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1000 days"})
+    # ``pure=False`` says that a second call with equal arguments may have another result.
     executor = client.get_executor(pure=False)
     workers = sum(client.nthreads().values())
     return Engine(executor.submit, workers, close, runs_again=True)

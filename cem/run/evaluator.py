@@ -279,8 +279,8 @@ class Evaluator:
             total = sum(values)
         else:
             total = fitness.sum()
-        # A finite sum has only finite terms, so that no value means a failure. To add them up
-        # is faster than to test each.
+        # If the sum is finite, so is every value, and none means a failure. A sum is faster
+        # than a test of each value.
         if math.isfinite(total):
             return 0
         if values is None:
@@ -290,9 +290,9 @@ class Evaluator:
     def in_any_order(self, ask: Callable[[int], Any]) -> Objective:
         """Return an objective for an asynchronous search, which keeps all workers busy.
 
-        The objective returns the N candidates whose evaluations end first. While the last ones
-        of a generation are evaluated, free workers start further candidates, which count for a
-        later generation.
+        In place of the N candidates of a population, the objective returns the N candidates
+        whose evaluations end first. While the last candidates of a generation are evaluated,
+        free workers start further candidates, which count for a later generation.
 
         Args:
             ask: Draws candidates: ``ask(n)`` returns n of them, shape (n, dim).
@@ -309,12 +309,12 @@ class Evaluator:
                 "expected workers, or an engine and how many are running=, for "
                 "asynchronous=True"
             )
-        # After a restart the pool still has candidates of the search before. This object marks
-        # the candidates of the new search.
+        # After a restart the pool still evaluates candidates of the previous search. This
+        # object marks the candidates of the new search.
         self._owner = owner = object()
 
         def evaluate(population: Any, generation: int) -> Evaluation:
-            """Return other candidates in place of a population: those that are done first.
+            """Return the candidates whose evaluations end first, in place of a population.
 
             Only the size, type and dtype of ``population`` count.
             """
@@ -434,8 +434,8 @@ class Evaluator:
             first_index: The number of candidates of this generation in earlier parts.
 
         Raises:
-            Exception: The error of the first candidate that has one, which ends the search.
-                The other candidates are recorded before.
+            Exception: The error of the first candidate that has one. It ends the search, after
+                all candidates without an error are recorded.
         """
         for candidate in settled:
             if candidate.error is not None:

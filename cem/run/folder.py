@@ -51,8 +51,7 @@ def agree(folder: Path, seed: int | None, population_size: int) -> dict[str, Any
         folder: The folder.
         seed: The seed of this call. None: the seed in the folder, or in a new folder a random
             one.
-        population_size: The candidates per generation of this call, which only count in a new
-            folder.
+        population_size: The population size of this call, which is only used in a new folder.
 
     Returns:
         A dict with the items "seed" and "population_size".

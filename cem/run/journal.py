@@ -74,6 +74,7 @@ class Journal:
         if ranks.rank() > 0:
             path = path.with_stem(f"{path.stem}-{ranks.rank()}")
         self._path = path
+        # The first line of this rank's file, empty if the file is new.
         header = self._remove_torn_end()
         # The records in the files of all ranks.
         self._records = [self._read(file) for file in sorted(path.parent.glob(pattern))]

@@ -199,6 +199,8 @@ class Trainer:
         ranks.broadcast(self._check_free)
         with ExitStack() as stack:
             if self._owns_stop:
+                # When the block ends, the signal handlers are restored, then the request is
+                # forgotten.
                 stack.callback(self.stop.forget)
                 stack.enter_context(self.stop)
             if self._time_limit_s is not None:
@@ -271,6 +273,7 @@ class Trainer:
                 continue
             to_record = queued
             if self._defers_sync:
+                # The new generations are recorded in the next round.
                 copy_to_host([snapshot for snapshot, _ in queued])
                 to_record = pending
                 pending = queued
@@ -333,7 +336,7 @@ class Trainer:
     def _record(self, queued: Sequence[_Queued]) -> None:
         """Record generations in order.
 
-        Generations on a GPU overlap, so only their total time is known. It is divided equally.
+        On a GPU only their total time is measured, and each gets an equal share of it.
         """
         if not queued:
             return
@@ -348,7 +351,7 @@ class Trainer:
         generations = last.generation - self._recorded.generation
         self._adapt_batch_size(len(queued), seconds)
         for snapshot, _ in queued:
-            # ``_record_one`` makes the snapshot the recorded one.
+            # ``_record_one`` then sets ``_recorded`` to this snapshot.
             share = (snapshot.generation - self._recorded.generation) / generations
             self._record_one(snapshot, seconds * share)
 

@@ -196,7 +196,7 @@ class Pool:
         """Queue a lost candidate again or, after its last retry, settle it as lost.
 
         ``error`` is the engine's exception. After the last retry it ends the search, unless it
-        says that a local process has ended or is one of ``catch``.
+        is a WorkerLostError or one of the exceptions ``catch``.
         """
         candidate.losses += 1
         if candidate.losses > self._retries:
@@ -308,7 +308,8 @@ class LocalProcesses:
         worker.is_busy = True
         try:
             worker.connection.send(item)
-            if not worker.connection.poll(self._timeout_s):
+            has_answered = worker.connection.poll(self._timeout_s)
+            if not has_answered:
                 self._remove(worker)
                 return Fate.TIMED_OUT.name, None
             answer = worker.connection.recv()
