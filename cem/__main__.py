@@ -80,6 +80,7 @@ def main() -> None:
         candidates = search.ask()
         mean = search.mean
         fitness = valley(candidates)
+        # The picture shows the best quarter of the candidates as elites.
         elites = candidates[fitness.argsort()[:6]]
         search.tell(candidates, fitness)
         if has_picture:

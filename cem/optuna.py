@@ -130,6 +130,7 @@ class CemSampler(BaseSampler):
             maximize=study.direction is StudyDirection.MAXIMIZE,
             seed=mix_seed(self._seed, trial.number),
         )
+        # The new search is replaced by the latest one that a trial has stored.
         key = _storage_key(search, kinds)
         pending, num_known = _load(search, key, trials)
         # The stored search does not include these trials yet.

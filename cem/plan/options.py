@@ -79,6 +79,7 @@ class Options:
             check_integer("num_elites", self.num_elites, 2, self._most_elites)
         check_real("keep", self.keep, 0.0, 1.0)
         check_real("shrink", self.shrink, 1.0)
+        # A momentum of 1 is not valid: the distribution would never move.
         check_real("1 - momentum", 1.0 - self.momentum, 0.0, 1.0, open_low=True)
         if self.temperature is not None:
             check_real("temperature", self.temperature, 0.0, open_low=True)

@@ -300,7 +300,7 @@ class Planner:
                 raise ValueError("expected a planner with num_envs for envs, got one without")
             env_ids = self._read_envs(envs)
             num_envs = len(env_ids)
-        # The leading dimensions of init; those of proposals have the number of proposals, too.
+        # The leading dimensions of ``init``; ``proposals`` have one more, their number.
         leading = [] if num_envs is None else [num_envs]
         if init is not None:
             init = self._read_plans("init", init, leading)
@@ -321,7 +321,7 @@ class Planner:
         is_mask = ids.dtype == torch.bool and ids.shape == (num_envs,)
         if is_mask:
             ids = ids.nonzero().squeeze(-1)
-        # The dtype of an empty list is a floating-point one.
+        # An empty list becomes a tensor of floats.
         is_integer = ids.numel() == 0 or ids.dtype not in (torch.bool, *_FLOATS)
         is_inside = (ids >= 0) & (ids < num_envs)
         if (
@@ -378,7 +378,7 @@ class Planner:
         if self.num_envs is not None:
             failed_envs = has_failed.nonzero().flatten()
             if self._planned_envs is not None:
-                # The step planned for some environments only: row i is of planned_envs[i].
+                # Row i of the results belongs to environment _planned_envs[i].
                 failed_envs = self._planned_envs[failed_envs]
             where = f" in environments {failed_envs.tolist()}"
         warnings.warn(

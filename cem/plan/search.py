@@ -137,7 +137,7 @@ class Search:
         # The four rows of a distribution: mean, standard deviation, mean and best vector.
         rows = [*mean, std, *mean, *mean]
         distribution: Tensor = torch.cat(rows, dim=1).unflatten(1, (4, -1))
-        # NaN means that there is no best cost yet.
+        # The record contains the best cost; NaN means that there is none yet.
         record_shape = (len(std), FAILED + 1)
         record = std.new_full(record_shape, math.nan, dtype=torch.float64)
         no_ranking = std.new_empty((len(std), 0), dtype=torch.int64)
@@ -196,7 +196,7 @@ class Search:
         executed = mean if self.options.execute == "mean" else best
         if self.options.execute == "sample":
             chosen = self._choose(elites, elite_costs, key)
-            # If the cost of the best elite is not finite, there is none to choose from.
+            # If the cost of the best elite is not finite, no elite is usable.
             executed = torch.where(elite_costs[:, :1].isfinite(), chosen, best)
         decode = self.space.decode
         result = Result(

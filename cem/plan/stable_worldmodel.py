@@ -119,7 +119,7 @@ class CemSolver:
         return mean, space.first_std[: self.action_dim].cpu().expand(mean.shape)
 
     def solve(self, info_dict: Info, init_action: Tensor | None = None) -> Info:
-        """Return plans for B environments, all or some of those of ``configure``.
+        """Return plans for B environments, at most the ``n_envs`` of ``configure``.
 
         Args:
             info_dict: Tensors and arrays with a row for each of the B environments. Values that

@@ -174,21 +174,21 @@ class GymObjective:
         self._make = partial(_make_env, env, max_steps)
         self._envs: Any = None  # a vector of environments; ``_prepare_envs`` makes it
         with self._make() as example:
-            observations = example.observation_space
-            actions = example.action_space
-        kinds = (type(observations).__name__, type(actions).__name__)
+            observation_space = example.observation_space
+            action_space = example.action_space
+        kinds = (type(observation_space).__name__, type(action_space).__name__)
         if kinds not in (("Box", "Box"), ("Box", "Discrete")):
             expected = "observations of Box and actions of Box or Discrete"
             raise TypeError(f"expected {expected}, got {kinds}")
         self.parameters = ParameterVector(module)
         self._policy = EnvironmentPolicy(
-            module, observations, actions, like=self.parameters.vector
+            module, observation_space, action_space, like=self.parameters.vector
         )
         self._population = ParameterVector(self._policy).population
         self._generation = -1  # the last generation that was evaluated
         # The statistics of observations are their count, sum and sum of squares: those before
         # the last generation, and those including it.
-        self._statistics_before = np.zeros((3, *observations.shape))
+        self._statistics_before = np.zeros((3, *observation_space.shape))
         self._statistics = self._statistics_before
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
@@ -353,11 +353,8 @@ class GymObjective:
                 is_new = np.zeros(num_envs, dtype=bool)
                 is_new[free_envs] = True
                 is_playing |= is_new
-                env_seeds = [int(seeds[episode % num_seeds]) for episode in episode_of_env]
-                # Environments outside the mask continue their episodes.
-                options = {"reset_mask": is_new}
-                observations, _ = self._envs.reset(seed=env_seeds, options=options)
-                # Each environment has the policy of its episode's candidate.
+                observations = self._reset_envs(is_new, episode_of_env, seeds)
+                # Each environment gets the policy of its episode's candidate.
                 policies = self._population(candidates[episode_of_env // num_seeds], in_dims=0)
             current_episodes = episode_of_env[is_playing]
             if self._normalizes:
@@ -375,6 +372,16 @@ class GymObjective:
             free_envs = np.flatnonzero(has_ended)[:num_left]
         returns_by_candidate = torch.from_numpy(returns).view(len(candidates), num_seeds)
         return returns_by_candidate, statistics.sum(0), steps
+
+    def _reset_envs(self, is_new: Any, episode_of_env: Any, seeds: Sequence[int]) -> Any:
+        """Start new episodes in the environments of a mask; return all observations.
+
+        The other environments continue their episodes.
+        """
+        env_seeds = [int(seeds[episode % len(seeds)]) for episode in episode_of_env]
+        options = {"reset_mask": is_new}
+        observations, _ = self._envs.reset(seed=env_seeds, options=options)
+        return observations
 
     def _prepare_envs(self, count: int) -> None:
         """Make a vector of at least ``count`` environments, unless one exists already."""
@@ -415,8 +422,7 @@ def _make_waiting_env(make: Any) -> Any:
             seed: int | None = None,
             options: Any = None,
         ) -> tuple[Any, dict[str, Any]]:
-            # When an episode ends, the vector environment resets its environment without a
-            # seed.
+            # After the end of an episode the vector environment calls ``reset`` without a seed.
             self.is_waiting = seed is None
             if self.observation is None or not self.is_waiting:
                 self.observation, _ = self.env.reset(seed=seed)

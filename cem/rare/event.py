@@ -248,7 +248,7 @@ def _doubts(
     if levels[-1] < level:
         reason = f"none of {population_size * _MOST_POPULATIONS:,} is above"
         if len(levels) > _MOST_LEVELS:
-            reason = f"{_MOST_LEVELS} are the most"
+            reason = f"{_MOST_LEVELS} levels are the maximum"
         yield f"the level is not reached: the last one is {levels[-1]:.6g}, {reason}"
     if nan_count:
         yield f"{nan_count:,} scores were NaN"
@@ -289,6 +289,7 @@ def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> 
         ascending = scores.sort().values
         above_last = ascending[ascending > last_level]
         if len(above_last) == 0:
+            # Another population may have a score above the last level.
             continue
         quantile_index = math.ceil((1 - _ELITE_SHARE) * len(ascending)) - 1
         quantile = ascending[quantile_index]
