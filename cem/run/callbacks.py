@@ -81,7 +81,7 @@ _ignore_closed_output = contextlib.suppress(OSError, ValueError)
 
 
 class ProgressBar(Callback):
-    """Shows the generation, its best fitness, its elites' mean fitness and the time left.
+    """Shows the generation, best fitness, elites' mean fitness, metrics and the time left.
 
     On a terminal it is a tqdm bar. In a log or on a dumb terminal it prints plain lines: one
     for the first generation, then one every ``interval_s`` seconds, and one for the last
