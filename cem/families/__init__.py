@@ -1,4 +1,4 @@
-"""Distributions of discrete parameters. Begin with `family.py`."""
+"""Distributions of discrete parameters. Start with `family.py`."""
 
 from cem.families.categorical import Bernoulli, Categorical
 from cem.families.family import Family, move_table, uniforms

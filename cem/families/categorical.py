@@ -1,4 +1,4 @@
-"""Categorical distributions of independent parameters; Bernoulli ones have two values."""
+"""Categorical distributions of independent parameters, and the special case of two values."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from kernels.ops.discrete.reference import sample_categorical_reference
 
 @dataclass(frozen=True)
 class Categorical(OperatorFamily):
-    """Parameters with the values 0 .. size - 1, a column each, and a probability per value.
+    """Parameters with the values 0 .. size - 1, one column each, and a probability per value.
 
     Examples:
         >>> import torch
@@ -30,7 +30,7 @@ class Categorical(OperatorFamily):
     Attributes:
         sizes: The number of values of each parameter, shape (V,).
         smoothing: beta in (0, 1], the weight of a generation; see ``kernels.ops.discrete``.
-            None: it depends on the size of the population.
+            None: the weight depends on the size of the population.
     """
 
     sizes: tuple[int, ...]
@@ -55,19 +55,19 @@ class Categorical(OperatorFamily):
         return len(self.sizes), max(self.sizes)
 
     def start(self) -> Tensor:
-        """Return the first table, on the CPU: all values of a parameter are as probable."""
+        """Return the initial table, on the CPU: all values are equally probable."""
         sizes = torch.tensor(self.sizes).unsqueeze(-1)
         is_value = torch.arange(self.rows[1]) < sizes
         return torch.where(is_value, 1.0 / sizes.double(), 0.0).reshape(-1)
 
     def mode(self, table: Tensor) -> Tensor:
-        """Return the likeliest candidate, shape (..., columns)."""
+        """Return the most probable candidate, shape (..., columns)."""
         likeliest: Tensor = table.unflatten(-1, self.rows).argmax(-1)
         return likeliest
 
 
 def Bernoulli(count: int, smoothing: float | None = None) -> Categorical:  # noqa: N802
-    """Return the family of ``count`` parameters that are 0 or 1.
+    """Return a family of ``count`` parameters with the values 0 and 1.
 
     Examples:
         >>> from cem.families import Bernoulli

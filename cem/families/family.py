@@ -1,8 +1,8 @@
-"""A family of discrete distributions: how it draws columns of a candidate, and how it moves.
+"""A family of discrete distributions: how it draws columns of candidates, and its update.
 
 The parameters of a distribution are a table of numbers in rows. ``Categorical`` and
-``Permutation`` draw and move by the operators of `kernels/ops/discrete`, which has their
-equations. A family of your own need not hold probabilities: only the size of its table is
+``Permutation`` use the operators of `kernels/ops/discrete`, where their equations are. The
+numbers in the table of your own family need not be probabilities: only the size of the table is
 fixed. ``Family`` has an example.
 """
 
@@ -18,15 +18,15 @@ from kernels.ops.discrete.tables import move_table as move_table
 
 @runtime_checkable
 class Family(Protocol):
-    """A family of distributions, a frozen value: its first table, and functions of a table.
+    """A family of distributions: its initial table, and functions of a table.
 
-    A table has shape (..., rows * values), float64; leading dimensions are problems side by
-    side. The methods use PyTorch on any device. In a CUDA graph, or under ``torch.compile``,
-    they must not branch on values.
+    A family does not change. A table has shape (..., rows * values), float64; leading
+    dimensions are independent problems. The methods use PyTorch on any device. In a CUDA graph
+    or under ``torch.compile`` they must not branch on the values of tensors.
 
     Examples:
-        A Markov chain, in which each state depends on the one before. It updates its table by
-        ``move_table``; any other function of table, candidates and weights would do as well:
+        A Markov chain, in which each state depends on the state before. ``move_table`` updates
+        the table here, but any function of table, candidates and weights may do so:
 
         >>> import math, torch
         >>> from dataclasses import dataclass
@@ -83,16 +83,16 @@ class Family(Protocol):
 
     @property
     def rows(self) -> tuple[int, int]:
-        """The shape of the table: the number of rows, and of numbers in a row."""
+        """The shape of the table: the number of rows, and the number of values in a row."""
 
     def start(self) -> Tensor:
-        """Return the first table, shape (rows * values,), on the CPU."""
+        """Return the initial table, shape (rows * values,), on the CPU."""
 
     def mode(self, table: Tensor) -> Tensor:
-        """Return the likeliest candidate, shape (..., columns)."""
+        """Return the most probable candidate, shape (..., columns)."""
 
     def spread(self, table: Tensor) -> Tensor:
-        """Return how uncertain each column is, shape (..., columns); 0 for a certain one."""
+        """Return how uncertain each column is, shape (..., columns); 0 means certain."""
 
     def sample(
         self,
@@ -104,10 +104,10 @@ class Family(Protocol):
         dtype: torch.dtype,
         backend: str,
     ) -> Tensor:
-        """Return candidates, whole numbers of any dtype, shape (..., size, columns).
+        """Return candidates, integers in any dtype, shape (..., size, columns).
 
-        They are a function of seed and generation, as ``uniforms`` is, and the first ones do
-        not depend on the size.
+        They are a function of seed and generation, as ``uniforms`` is. The first candidates do
+        not depend on ``size``.
 
         Args:
             table: The table, shape (..., rows * values).
@@ -115,38 +115,38 @@ class Family(Protocol):
             seed: The seeds of the problems, shape (...), int64.
             generation: The generation, shape (), int64.
             dtype: The dtype of the search.
-            backend: The backend of the search; with "torch" no operator is to be used.
+            backend: The backend of the search; "torch" means that no operator may be used.
         """
 
     def update(self, table: Tensor, candidates: Tensor, weights: Tensor) -> Tensor:
         """Return the next table.
 
-        If every candidate has failed, the old table stays, whatever this returns.
+        If every candidate has failed, the search keeps the old table and ignores the result.
 
         Args:
             table: The table, shape (..., rows * values).
             candidates: The candidates, shape (..., N, columns), int64.
             weights: Their weights by rank, shape (..., N), float64. The weights of the better
-                half sum to 1, and those of the worse half are the same with the other sign.
-                Together they sum to 0: ``table + beta * (weights * f(x)).sum()`` moves towards
-                the better half and away from the worse one.
+                half sum to 1. Those of the worse half are the same with the opposite sign. So
+                ``table + beta * (weights * f(x)).sum()`` moves the table towards the better
+                half and away from the worse half.
         """
 
 
 def uniforms(seed: Tensor, generation: Tensor, size: int, count: int) -> Tensor:
     """Return uniform numbers in [0, 1) for a generation, shape (..., size, count), float64.
 
-    They are the same on every processor. A number depends neither on the size nor on the count.
+    They are the same on every processor. A number depends neither on ``size`` nor on ``count``.
     """
     words = random_words(seed, generation, size, count, is_permutation=False)
     return (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
 
 
 class OperatorFamily:
-    """What ``Categorical`` and ``Permutation`` share: operators draw, and update the table.
+    """What ``Categorical`` and ``Permutation`` share: operators draw and update the table.
 
     Attributes:
-        operators: The operator that draws, and its reference.
+        operators: The operator that draws, and its reference in PyTorch.
         more_rows: The number of rows of the table beyond one per column: 1 if the rows are
             transitions from one column to the next, otherwise 0.
     """
@@ -155,7 +155,7 @@ class OperatorFamily:
     more_rows: ClassVar[int]
 
     def spread(self: Any, table: Tensor) -> Tensor:
-        """Return the probability that a row's value is not its likeliest, (..., columns)."""
+        """Return the probability of all values but the most probable, shape (..., columns)."""
         greatest: Tensor = table.unflatten(-1, self.rows).amax(-1)
         return 1 - greatest[..., self.more_rows :]
 

@@ -1,4 +1,4 @@
-"""Permutations, by the probability that one item follows another."""
+"""Permutations, described by the probabilities that one item follows another."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +18,9 @@ from kernels.support.checks import check_integer
 class Permutation(OperatorFamily):
     """Orders of the items 0 .. n - 1, in n columns.
 
-    The table has n + 1 rows: the probabilities of the first item, and of the next item after
-    each item. Every step draws among the remaining items: the node transitions of de Boer et
-    al. (2005), section 4.
+    The table has n + 1 rows of probabilities: one row for the first item, and for each item a
+    row for the item that follows it. Every step draws one of the remaining items. These are the
+    node transitions of de Boer et al. (2005), section 4.
 
     Examples:
         >>> import torch
@@ -37,8 +37,8 @@ class Permutation(OperatorFamily):
     Attributes:
         items: n, the number of items.
         smoothing: beta in (0, 1], the weight of a generation; see ``kernels.ops.discrete``.
-            None: it depends on the size of the population. A smaller weight, with more
-            generations, finds shorter routes.
+            With a smaller weight the search needs more generations and finds shorter routes.
+            None: the weight depends on the size of the population.
     """
 
     items: int
@@ -57,7 +57,7 @@ class Permutation(OperatorFamily):
 
     @property
     def rows(self) -> tuple[int, int]:
-        """The number of rows of the table, and of values in a row."""
+        """The number of rows of the table, and the number of values in a row."""
         return self.items + 1, self.items
 
     def value_of(self, numbers: list[float]) -> list[int]:
@@ -69,14 +69,14 @@ class Permutation(OperatorFamily):
         return as_int64(columns)
 
     def number_of(self, name: str, order: Any) -> Any:
-        """Return the columns for an order, the parameter of that name."""
+        """Return the columns of an order; ``name`` is the name of the parameter in errors."""
         if sorted(order) != list(range(self.items)):
             expected = f"{name} as an order of 0 .. {self.items - 1}"
             raise ValueError(f"expected {expected}, got {order!r}")
         return order
 
     def start(self) -> Tensor:
-        """Return the first table, on the CPU, in which all items are as probable.
+        """Return the initial table, on the CPU: all items are equally probable.
 
         No item follows itself.
         """
@@ -86,20 +86,25 @@ class Permutation(OperatorFamily):
         return table.reshape(-1)
 
     def mode(self, table: Tensor) -> Tensor:
-        """Return the order that takes the likeliest remaining item in every step, (..., n).
+        """Return the order that takes the most probable remaining item in every step.
 
-        Waits for the device.
+        This waits for the device.
 
         Args:
-            table: The probabilities, shape (..., (n + 1) * n). Row 0 is for the first item, and
-                row i + 1 for the item that follows item i. Leading dimensions are problems.
+            table: The probabilities, shape (..., (n + 1) * n): n + 1 rows of n items. Row 0 is
+                for the first item, and row i + 1 for the item that follows item i. Leading
+                dimensions are independent problems.
+
+        Returns:
+            The order of each problem, shape (..., n), int64.
         """
-        # For so many small steps NumPy takes a tenth of torch's time.
+        # For many small steps NumPy is ten times as fast as torch.
         tables = table.reshape(-1, *self.rows).cpu().numpy()
         num_problems = len(tables)
         problems = np.arange(num_problems)
         is_left = np.ones((num_problems, self.items), dtype=bool)
         orders = np.empty((num_problems, self.items), dtype=np.int64)
+        # One row of each problem: the probabilities of its next item.
         row = tables[:, 0]
         for step in range(self.items):
             # An item that has been taken gets -1, less than any probability.

@@ -1,7 +1,13 @@
-"""Planning with a model. Begin with `planner.py`, the public class, then `search.py`, one step.
+"""Planning with a model.
 
-`options.py` has the options and the methods, `spaces.py` and `spline.py` the vectors that are
-searched, `noise.py` what they are drawn with, `costs.py` and `states.py` how a cost is called,
-`update.py` how the distribution moves. `memory.py` is what a step leaves to the next one, and
-`replay.py` takes steps by CUDA graphs.
+Read `planner.py` first, the public class, and then `search.py`, one step. The other files:
+
+- `options.py`: the options and the published methods;
+- `spaces.py`, `spline.py`: the vectors that are searched;
+- `noise.py`: the noise from which they are drawn;
+- `costs.py`, `states.py`: how a cost is called;
+- `update.py`: how the distribution is updated;
+- `memory.py`: what a step passes to the next one;
+- `replay.py`: steps as CUDA graphs;
+- `stable_worldmodel.py`, `torchrl.py`: adapters for these libraries.
 """

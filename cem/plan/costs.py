@@ -1,4 +1,4 @@
-"""The cost of plans: how a user's function is called, and one that is made from a model."""
+"""The cost of plans: how a user's function is called, and a cost made from a model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,14 +22,14 @@ Model = Callable[[Any, Tensor], tuple[Any, Tensor]]
 
 @dataclass(frozen=True)
 class PlanCost:
-    """A user's cost, called for some environments and some plans at a time.
+    """A user's cost, which may be called for a part of the environments and plans at a time.
 
     Attributes:
         cost: The user's function.
         has_envs: Whether its arguments have a leading dimension of environments.
         expands_state: Whether it gets a state for every plan.
-        batch_size: The most environments of a call; None: all.
-        chunk: The most plans of an environment in a call; None: all.
+        batch_size: The maximum number of environments per call. None: all.
+        chunk: The maximum number of plans of an environment per call. None: all.
     """
 
     cost: Cost
@@ -51,7 +51,7 @@ class PlanCost:
         return torch.cat(costs)
 
     def _evaluate_chunks(self, state: State, plans: Tensor) -> Tensor:
-        """Return the costs of plans (B, N, horizon, A), some plans a call, shape (B, N)."""
+        """Return the costs of plans (B, N, horizon, A) in calls of at most ``chunk`` plans."""
         size = plans.shape[1]
         chunk = self.chunk or size
         if chunk >= size:
@@ -76,15 +76,21 @@ class PlanCost:
 
 
 def expand_state(state: Any, plans: Tensor) -> Any:
-    """Return a state ([B,] ...) for every plan ([B,] N, horizon, A), shape ([B,] N, ...).
+    """Repeat a state for every plan, without a copy.
 
-    All plans share the memory of the state, which may be any nesting of tensors.
+    Args:
+        state: The state, shape ([B,] ...), or any nesting of tensors of such shapes.
+        plans: The plans, shape ([B,] N, horizon, A).
+
+    Returns:
+        The state, shape ([B,] N, ...). All plans share its memory.
     """
-    num_dims = plans.dim() - 3
-    leading = plans.shape[: num_dims + 1]
+    # 1 if there is a dimension of environments, otherwise 0.
+    num_env_dims = plans.dim() - 3
+    leading = plans.shape[: num_env_dims + 1]
 
     def expand(leaf: Tensor) -> Tensor:
-        return leaf.unsqueeze(num_dims).expand(*leading, *leaf.shape[num_dims:])
+        return leaf.unsqueeze(num_env_dims).expand(*leading, *leaf.shape[num_env_dims:])
 
     return pytree.tree_map(expand, state)
 
@@ -96,8 +102,8 @@ def rollout_cost(model: Model, final: Callable[[Any], Tensor] | None = None) -> 
         model: ``model(state, action) -> (next state, cost)`` for states of shape ([B,] N, ...),
             actions ([B,] N, A) and costs ([B,] N). It is called once per action of the plans.
             States may be any nesting of tensors.
-        final: The cost of the last state, shape ([B,] N), which is added at the end. None:
-            nothing.
+        final: A function that returns the cost of the last state, shape ([B,] N), which is
+            added at the end. None: nothing is added.
     """
 
     def cost(state: Any, plans: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a planner remembers from one step to the next."""
+"""The memory of a planner: what a step passes to the next one."""
 
 import math
 from typing import NamedTuple
@@ -12,10 +12,11 @@ class Memory(NamedTuple):
 
     Attributes:
         mean: The mean of the last distribution, shape (B, d); at the start of an episode the
-            first.
-        elites: The best vectors of the last iteration, shape (B, reused, d); at the start NaN.
-        generation: The iterations that each environment has had, shape (B,), int64, which
-            number its noise.
+            initial mean.
+        elites: The best vectors of the last iteration, shape (B, num_reused, d); at the start
+            of an episode NaN.
+        generation: The number of iterations that each environment has had, shape (B,), int64.
+            Each iteration draws the noise of its number.
     """
 
     mean: Tensor
@@ -23,13 +24,16 @@ class Memory(NamedTuple):
     generation: Tensor
 
     def select(self, envs: Tensor | None) -> "Memory":
-        """Return the memory of some environments, all for None."""
+        """Return the memory of the environments with the indices ``envs``; None: of all."""
         if envs is None:
             return self
         return Memory(*(part[envs] for part in self))
 
     def replace_rows(self, envs: Tensor | None, rows: "Memory") -> "Memory":
-        """Return the memory with that of some environments, all for None, replaced by rows."""
+        """Return a memory in which ``rows`` replace those of the environments ``envs``.
+
+        With None they replace all rows.
+        """
         if envs is None:
             return rows
         return Memory(
@@ -37,15 +41,16 @@ class Memory(NamedTuple):
         )
 
     def overwrite(self, new: "Memory") -> None:
-        """Copy another memory into the tensors of this one, which a CUDA graph reads."""
+        """Copy another memory into the tensors of this one, to which CUDA graphs refer."""
         for old_part, new_part in zip(self, new, strict=True):
             old_part.copy_(new_part)
 
 
 def make_memory(first_mean: Tensor, num_envs: int, num_reused: int) -> Memory:
-    """Return the memory at the start of an episode."""
+    """Return the memory of all environments at the start of an episode."""
     dim = len(first_mean)
-    # With a CUDA graph these tensors change in place later.
+    # With a CUDA graph these tensors are modified in place later, which tensors made in
+    # inference mode do not allow.
     with torch.inference_mode(False):
         return Memory(
             mean=first_mean.expand(num_envs, dim).clone(),

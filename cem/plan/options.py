@@ -1,4 +1,4 @@
-"""The options of a planner that say how it searches, and the methods that set them."""
+"""The search options of a planner, and the published methods that set them."""
 
 import math
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "num_samples": 512,
         "iterations": 6,
         "num_elites": 0.125,
-        # TD-MPC2 multiplies values by 0.5, where others divide costs by a temperature.
+        # TD-MPC2 multiplies values by 0.5. A temperature of 2 divides costs by 2.
         "temperature": 2.0,
         "std": 2.0,
         "min_std": 0.05,
@@ -32,7 +32,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "execute": "sample",
     },
 }
-"""The options of published methods, where they differ from the defaults.
+"""The options of published methods that differ from the defaults.
 
 "cem"     P.-T. de Boer, D. Kroese, S. Mannor and R. Rubinstein, A Tutorial on the Cross-Entropy
           Method, Annals of Operations Research 134, 2005.
@@ -51,7 +51,7 @@ BOUND_HANDLINGS = ("clamp", "resample")
 
 @dataclass(frozen=True)
 class Options:
-    """How a planner searches; ``Planner`` explains the options."""
+    """The search options of a planner, which ``Planner`` explains."""
 
     num_samples: int = 100
     iterations: int = 4
@@ -79,6 +79,7 @@ class Options:
             check_integer("num_elites", self.num_elites, 2, self._most_elites)
         check_real("keep", self.keep, 0.0, 1.0)
         check_real("shrink", self.shrink, 1.0)
+        # A momentum of 1 is not valid: the distribution would never move.
         check_real("1 - momentum", 1.0 - self.momentum, 0.0, 1.0, open_low=True)
         if self.temperature is not None:
             check_real("temperature", self.temperature, 0.0, open_low=True)
@@ -98,13 +99,13 @@ class Options:
 
     @property
     def _most_elites(self) -> int:
-        """The greatest number of elites: with equal weights half of the plans."""
+        """The maximum number of elites: with equal weights half of the plans, else all."""
         return int(self.num_samples) // (2 if self.temperature is None else 1)
 
     @property
     def num_reused(self) -> int:
-        """The number of elites that are candidates again."""
-        # An iteration also has the mean, and at least one vector that is drawn.
+        """The number of elites that are candidates again in the next iteration."""
+        # An iteration also needs room for the mean and at least one drawn vector.
         return min(math.ceil(self.keep * self.elite_count), min(self.sizes) - 2)
 
     @property
@@ -116,11 +117,15 @@ class Options:
 
 
 def choose_options(method: str | None, options: dict[str, Any]) -> Options:
-    """Return the options of a method, or the defaults for None, with others in their place.
+    """Return the options of a planner.
+
+    Args:
+        method: The name of a published method whose options are used; None: the defaults.
+        options: Options by name, which replace those of the method.
 
     Raises:
-        TypeError: If there is an option of another name.
-        ValueError: If the method is unknown, or an option has a wrong value.
+        TypeError: If an option is unknown.
+        ValueError: If the method is unknown or the value of an option is invalid.
     """
     if method is not None and method not in METHODS:
         raise unknown_name("method", str(method), METHODS)

@@ -1,8 +1,8 @@
 """Model-predictive control by the cross-entropy method.
 
-A plan is a sequence of ``horizon`` actions. In each step of an environment a distribution over
-plans is refined in a few iterations, and the first action of the best plan is executed.
-`search.py` has the iterations, `options.py` the methods that they can be.
+A plan is a sequence of ``horizon`` actions. In each step of an environment, a few iterations
+refine a distribution over plans. Then the first action of the best plan is executed. The
+iterations are in `search.py`, the methods in `options.py`.
 """
 
 import math
@@ -29,7 +29,7 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 class Planner:
-    """A controller that plans some actions ahead in every step and executes the first one.
+    """A controller that plans several actions ahead in every step and executes the first one.
 
     Examples:
         >>> import torch
@@ -44,12 +44,13 @@ class Planner:
         True
 
     With ``num_envs=B`` it plans for B environments at once: states and plans have a leading
-    dimension of B. Its actions are a function of its seed and of all states so far. Every step
+    dimension of B. The actions are a function of the seed and of all states so far. Every step
     and every environment has different noise.
 
-    On a CUDA device the first ``plan()`` captures all iterations in a CUDA graph, which later
-    calls replay. The cost must be capturable: no copies to the host, no branches on values. The
-    tensors it uses are read at every replay; Python numbers stay as they were at the capture.
+    On a CUDA device the first ``plan()`` captures all iterations in a CUDA graph, and later
+    calls replay it. The cost must be capturable: it must not copy to the host, nor branch on
+    the values of tensors. Every replay reads the tensors that the cost uses, but Python numbers
+    keep the values that they had at the capture.
     """
 
     def __init__(  # noqa: PLR0913 - an option for each setting
@@ -78,31 +79,32 @@ class Planner:
 
         Args:
             cost: ``cost(state, plans)`` returns the cost of every plan, shape (N,), any real
-                dtype. The state is that of ``plan()``, and plans have shape (N, horizon,
-                action_dim). With ``num_envs`` states are (B, ...), plans (B, N, horizon,
-                action_dim) and costs (B, N). A plan whose cost is NaN is never chosen.
+                dtype. ``state`` is the argument of ``plan()``, and plans have shape (N,
+                horizon, action_dim). With ``num_envs`` states are (B, ...), plans (B, N,
+                horizon, action_dim) and costs (B, N). A plan whose cost is NaN is never chosen.
                 ``rollout_cost`` makes a cost from a model of single steps.
-            horizon: Actions per plan, ``>= 1``.
-            action_dim: A, numbers per action, ``>= 1``.
+            horizon: The number of actions per plan, ``>= 1``.
+            action_dim: A, the number of numbers per action, ``>= 1``.
             bounds: The bounds (low, high) of actions, each a number or of shape (A,), low <
-                high; or a Box of Gymnasium, ``scipy.optimize.Bounds`` or ``cem.Bounds``. None,
-                or an infinite end: no bound; the search then begins at 0, or at the end nearest
-                to it, and ``std`` is required. Discrete actions have a ``Discrete`` or
-                ``MultiDiscrete`` of Gymnasium or a ``cem.families.Categorical`` here; their
-                plans are int64.
-            method: ``"cem"``, ``"icem"``, ``"mppi"`` or ``"tdmpc2"``: the options of a
-                published method, in place of the defaults below; options that are passed as
-                arguments count. None: the defaults.
-            num_envs: B, the environments planned for side by side. None: one, without a leading
-                dimension.
-            action_block: How many successive actions of the environment, k, make one action of
-                a plan. Plans then have shape (..., horizon, k A), and ``plan()`` returns k
-                actions, shape (..., k, A).
-            expand_state: Whether the cost gets a state for every plan, (N, ...) or (B, N, ...),
-                which share memory.
-            batch_size: The most environments in one call of the cost; None: all.
-            chunk: The most plans of an environment in one call of the cost; None: all. The plan
-                is the same if the cost of a plan does not depend on the others.
+                high; or a Box of Gymnasium, ``scipy.optimize.Bounds`` or ``cem.Bounds``. None
+                or an infinite end means no bound. Then ``std`` is required, and the search
+                begins at 0 or at the end nearest to 0. For discrete actions pass a ``Discrete``
+                or ``MultiDiscrete`` of Gymnasium or a ``cem.families.Categorical``; their plans
+                are int64.
+            method: ``"cem"``, ``"icem"``, ``"mppi"`` or ``"tdmpc2"``: use the options of a
+                published method in place of the defaults below. Options that are passed as
+                arguments take precedence. None: the defaults.
+            num_envs: B, the number of environments that are planned for at once. None: one
+                environment, without a leading dimension.
+            action_block: k, the number of successive actions of the environment that make one
+                action of a plan. Plans then have shape (..., horizon, k A), and ``plan()``
+                returns k actions, shape (..., k, A).
+            expand_state: Whether the cost gets a state for every plan, shape (N, ...) or (B, N,
+                ...). These states share memory.
+            batch_size: The maximum number of environments per call of the cost. None: all.
+            chunk: The maximum number of plans of an environment per call of the cost. None:
+                all. It does not change the result if the cost of a plan does not depend on the
+                other plans.
             maximize: True if a greater ``cost`` is better, such as a sum of rewards.
             backend: As for ``CrossEntropyMethod``; backends draw different noise for the same
                 seed.
@@ -110,47 +112,50 @@ class Planner:
                 that draws it. None: torch's global generator.
             device: The device of plans, and of the states that the cost gets.
             dtype: The dtype of plans: ``torch.float32`` or ``torch.float64``.
-            graph: Whether to capture and replay a CUDA graph. Default: with backend ``"cuda"``.
+            graph: Whether to capture and replay a CUDA graph. Default: True with backend
+                ``"cuda"``.
             compile: Whether to compile the cost by ``torch.compile``, which makes a model of
                 many small operations several times as fast. The first ``plan()`` waits for the
                 compiler.
-            **options: How to search:
+            **options: The options of the search:
 
-                num_samples: N, plans evaluated in the first iteration for each environment,
-                    ``>= 4``. Default: 100.
-                iterations: Iterations per step, ``>= 1``. Default: 4.
-                num_elites: How many plans of an iteration the distribution moves to, 2 to
-                    num_samples / 2, or with a temperature to num_samples. A number up to 1 is
-                    their share of num_samples, rounded to at least 3. Default: 0.05.
-                keep: The share of the elites that are candidates again, in [0, 1]; rounded up.
-                    Default: 0.5.
+                num_samples: N, the number of plans evaluated in the first iteration for each
+                    environment, ``>= 4``. Default: 100.
+                iterations: The number of iterations per step, ``>= 1``. Default: 4.
+                num_elites: The number of elites, the plans of an iteration towards which the
+                    distribution moves: 2 to num_samples / 2, or with a temperature to
+                    num_samples. A number up to 1 is a share of num_samples, rounded to at least
+                    3 elites. Default: 0.05.
+                keep: The share of the elites that are candidates again in the next iteration,
+                    in [0, 1]; rounded up. Default: 0.5.
                 shrink: Iteration i evaluates ``num_samples / shrink^i`` plans, rounded, but at
-                    least twice the elites; ``>= 1``. Default: 1.
+                    least twice the number of elites; ``>= 1``. Default: 1.
                 momentum: The share of the old mean and standard deviation in the new ones, in
                     [0, 1). Default: 0.
                 temperature: The elites have weights of ``exp(-cost / temperature)``. Default:
                     None, equal weights.
                 std: The standard deviation of an action at the beginning of each step, a number
-                    or of shape (A,), ``>= 0``; with 0 it stays in the middle of its bounds.
-                    Default: a third of ``high - low``. Discrete actions: the share of the
-                    uniform distribution at the beginning of each step, in [0, 1]. Default: 0.5.
+                    or of shape (A,), ``>= 0``. An action with 0 stays in the middle of its
+                    bounds. Default: a third of ``high - low``. For discrete actions: the share
+                    of the uniform distribution at the beginning of each step, in [0, 1].
+                    Default: 0.5.
                 min_std, max_std: The limits of standard deviations after an iteration. Default:
-                    none.
-                adapt_std: False: the standard deviation stays as it is. Default: True.
+                    no limits.
+                adapt_std: False: the standard deviation does not change. Default: True.
                 beta: The exponent of the noise's power spectrum ``1 / f^beta``, finite, ``>=
                     0``; 0 is white noise. If an action only has an effect after many steps, try
                     1 to 4. Default: 0.
-                knots: The number of knots of a spline through the actions, which are searched
-                    instead of the actions. Default: None, no spline.
+                knots: The number of knots of a spline through the actions. The knots are
+                    searched instead of the actions. Default: None, no spline.
                 spline: ``"zero"``, ``"linear"`` or ``"cubic"``; see
                     ``cem.plan.spline.spline_matrix``. Default: ``"cubic"``.
-                bound_handling: ``"clamp"``: an action outside of its bounds becomes the bound.
+                bound_handling: ``"clamp"``: an action outside its bounds is clamped to them.
                     ``"resample"``: it is drawn again, from the truncated normal distribution.
                     Default: ``"clamp"``.
-                execute: ``"best"``: the first action of the best plan evaluated in this step.
-                    ``"mean"``: that of the last mean, which is better if the cost is noisy.
-                    ``"sample"``: that of an elite of the last iteration, drawn by the weights.
-                    Default: ``"best"``.
+                execute: The plan whose first action is executed. ``"best"``: the best plan
+                    evaluated in this step. ``"mean"``: the last mean, which is better if the
+                    cost is noisy. ``"sample"``: an elite of the last iteration, drawn with
+                    probabilities proportional to the weights. Default: ``"best"``.
         """
         self.options = choose_options(method, options)
         self.device = check_device(device)
@@ -191,8 +196,8 @@ class Planner:
     def best_plan(self) -> Tensor:
         """A copy of the best plan of the last step, shape ([B,] horizon, A).
 
-        B are the environments of that step. Raises RuntimeError before the first step, as do
-        the properties below.
+        B is the number of environments in that step. Before the first step this property and
+        those below raise RuntimeError.
         """
         return self._copy(self._last_result().best)
 
@@ -200,9 +205,9 @@ class Planner:
     def best_cost(self) -> Tensor:
         """The cost of the best plan, shape ([B]), float64; NaN if no cost was usable.
 
-        Waits for the device.
+        Reading it waits for the device.
         """
-        if self.device.type != "cpu":  # on the CPU plan() has warned
+        if self.device.type != "cpu":  # on the CPU plan() has warned already
             self._warn_of_failure()
         return self._copy(self._last_result().cost)
 
@@ -213,7 +218,7 @@ class Planner:
 
     @property
     def elite_plans(self) -> Tensor:
-        """The elites of the last iteration from the best on, shape ([B,] K, horizon, A)."""
+        """The elites of the last iteration, the best first, shape ([B,] K, horizon, A)."""
         return self._copy(self._last_result().elites)
 
     @property
@@ -222,10 +227,10 @@ class Planner:
         return self._copy(self._last_result().elite_costs)
 
     def reset(self, env_ids: Any = None) -> None:
-        """Forget the last plans, because an episode begins. The noise is not repeated.
+        """Forget the last plans at the beginning of an episode. The noise does not repeat.
 
         Args:
-            env_ids: The environments, as indices or a mask of bools of shape (B,). None: all.
+            env_ids: The environments, as indices or a boolean mask of shape (B,). None: all.
         """
         mean = self._memory.mean.clone()
         elites = self._memory.elites.clone()
@@ -246,27 +251,29 @@ class Planner:
         init: Any = None,
         proposals: Any = None,
     ) -> Any:
-        """Search the best plan from a state and return its first action.
+        """Search for the best plan from a state and return its first action.
+
+        If no plan has a usable cost (all are NaN or infinite on the bad side), return the
+        action of the shifted mean, with a RuntimeWarning. On the CPU ``plan`` warns at once. On
+        other devices nothing waits for the costs, so the warning comes when ``best_cost`` is
+        read.
 
         Args:
-            state: The state or observation of any shape, with ``num_envs`` (B, ...): a tensor,
-                array or sequence of any real dtype; or a dict or another nesting of them, all
-                with the leading dimension.
-            envs: The environments to plan for, as indices or a mask of bools of shape (B,);
-                states have a row for each, and so have the results, in the same order. Others
-                keep their last plans and their noise. None: all.
-            shift: The number of actions of a plan that were executed since the last call, ``>=
-                0``. 0 plans again for the same step.
-            init: Plans to begin with in place of the last mean, shape ([B,] horizon, A).
-            proposals: Plans that are among the candidates of every iteration, such as those of
-                a policy, shape ([B,] P, horizon, A).
+            state: The state or observation, of any shape, with ``num_envs`` (B, ...). It is a
+                tensor, array or sequence of any real dtype; or a dict or another nesting of
+                them, all with the leading dimension.
+            envs: The environments to plan for, as indices or a boolean mask of shape (B,). The
+                state has one row per environment, in this order, and so has the result. Other
+                environments keep their last plans and their noise. None: all environments.
+            shift: The number of actions of the last plan that were executed since the last
+                call, ``>= 0``. 0 plans again for the same step.
+            init: Plans that replace the last mean as the start, shape ([B,] horizon, A).
+            proposals: Plans that are candidates in every iteration, such as the plans of a
+                policy, shape ([B,] P, horizon, A).
 
         Returns:
-            The action, a new tensor of shape ([B,] A) on the device of the planner, or a NumPy
-            array if the state is one. If no plan has a usable cost, because all are NaN or
-            infinite on the bad side, it is that of the shifted mean. A RuntimeWarning says so:
-            on the CPU at once; on other devices, for which nothing waits, when ``best_cost`` is
-            read.
+            The action, a new tensor of shape ([B,] A) on the planner's device, or a NumPy array
+            if the state is one.
         """
         task = self._make_task(state, envs, init, proposals)
         shift = check_integer("shift", shift, 0)
@@ -274,16 +281,18 @@ class Planner:
         if self._replayer is None:
             self._memory, self._result = self._search.step(task, self._memory, shift)
         else:
+            # This updates the memory in place.
             self._result = self._replayer.take_step(task, self._memory, shift)
         if self.device.type == "cpu":
             self._warn_of_failure()
         action = self._copy(self._result.executed[:, 0])
         if self.action_block is not None:
+            # An action of a plan consists of several actions of the environment.
             action = action.unflatten(-1, (self.action_block, self.action_dim))
         return action.cpu().numpy() if is_of_numpy(state) else action
 
     def _make_task(self, state: Any, envs: Any, init: Any, proposals: Any) -> Task:
-        """Return the task of a step for the arguments of ``plan()``."""
+        """Check and convert the arguments of ``plan()``; see there."""
         env_ids = None
         num_envs = self.num_envs
         if envs is not None:
@@ -291,6 +300,7 @@ class Planner:
                 raise ValueError("expected a planner with num_envs for envs, got one without")
             env_ids = self._read_envs(envs)
             num_envs = len(env_ids)
+        # The leading dimensions of ``init``; ``proposals`` have one more, their number.
         leading = [] if num_envs is None else [num_envs]
         if init is not None:
             init = self._read_plans("init", init, leading)
@@ -300,64 +310,79 @@ class Planner:
         return Task(read_state(state, num_envs, self.device), env_ids, init, proposals)
 
     def _read_envs(self, envs: Any) -> Tensor:
-        """Return indices or a mask of environments as indices, int64, on the device."""
+        """Return environments, indices or a boolean mask, as int64 indices on the device.
+
+        Raises:
+            ValueError: If an index is out of range or occurs twice, or the mask has another
+                shape.
+        """
         ids = torch.as_tensor(envs)
-        count = self.num_envs or 1
-        if ids.dtype == torch.bool and ids.shape == (count,):
+        num_envs = self.num_envs or 1
+        is_mask = ids.dtype == torch.bool and ids.shape == (num_envs,)
+        if is_mask:
             ids = ids.nonzero().squeeze(-1)
+        # An empty list becomes a tensor of floats.
         is_integer = ids.numel() == 0 or ids.dtype not in (torch.bool, *_FLOATS)
-        is_inside = (ids >= 0) & (ids < count)
+        is_inside = (ids >= 0) & (ids < num_envs)
         if (
             ids.dim() != 1
             or not is_integer
             or not is_inside.all()
             or len(ids.unique()) < len(ids)
         ):
-            expected = f"a mask of shape ({count},), or different environments below {count}"
+            expected = (
+                f"a mask of shape ({num_envs},), or different environments below {num_envs}"
+            )
             raise ValueError(f"expected {expected}, got {ids.tolist()}")
         return ids.to(self.device, torch.int64)
 
     def _count_proposals(self, proposals: Any) -> int:
-        """Return the number of proposals for an environment, after a check that it fits."""
+        """Return the number of proposals per environment; raise ValueError if it is too large.
+
+        ``proposals`` has shape ([B,] P, horizon, A).
+        """
         shape = as_real("proposals", proposals).shape
+        # With fewer dimensions the shape is wrong, which a later check reports.
         count = shape[-3] if len(shape) > 2 else 1
-        # An iteration also has the elites of the one before, the mean, and a vector drawn.
+        # An iteration also needs room for the reused elites, the mean, and one drawn vector.
         most = min(self.options.sizes) - self.options.num_reused - 2
         return check_integer("the number of proposals", count, 1, most)
 
     def _read_plans(self, name: str, plans: Any, leading: list[int]) -> Tensor:
-        """Return plans of shape (*leading, horizon, A), with a dimension of environments."""
+        """Return plans of shape (*leading, horizon, A) as a tensor on the device.
+
+        The result always has a dimension of environments, even if the planner has only one.
+        """
         action_size = self.action_dim * (self.action_block or 1)
         shape = (*leading, self.horizon, action_size)
         tensor = check_shape(name, plans, shape)
-        if tensor.device.type == "cpu":  # nothing waits for other devices
+        if tensor.device.type == "cpu":  # a check on another device would wait for it
             self.space.check_plans(name, tensor)
         tensor = tensor.to(self.device)
         return tensor.unsqueeze(0) if self.num_envs is None else tensor
 
     def _remember(self, memory: Memory) -> None:
-        """Store a memory; a CUDA graph reads it from the same tensors."""
+        """Store a memory. With a CUDA graph, which reads it, its tensors are overwritten."""
         if self._replayer is None:
             self._memory = memory
         else:
             self._memory.overwrite(memory)
 
     def _warn_of_failure(self) -> None:
-        """Warn if the last step had no plan with a usable cost, and in which environments.
-
-        The cost of the best plan, one per environment, is then NaN.
-        """
+        """Warn if, in some environment, no plan of the last step had a usable cost."""
+        # The cost of the best plan of each environment; NaN if no cost was usable.
         has_failed = self._last_result().cost.isnan()
         if not has_failed.any():
             return
-        envs = ""
+        where = ""
         if self.num_envs is not None:
-            failed = has_failed.nonzero().flatten()
+            failed_envs = has_failed.nonzero().flatten()
             if self._planned_envs is not None:
-                failed = self._planned_envs[failed]
-            envs = f" in environments {failed.tolist()}"
+                # Row i of the results belongs to environment _planned_envs[i].
+                failed_envs = self._planned_envs[failed_envs]
+            where = f" in environments {failed_envs.tolist()}"
         warnings.warn(
-            f"no plan has a usable cost{envs}: all are NaN or infinite on the bad side, and "
+            f"no plan has a usable cost{where}: all are NaN or infinite on the bad side, and "
             "the action is that of the mean before",
             RuntimeWarning,
             stacklevel=outside(),
@@ -369,10 +394,10 @@ class Planner:
         return self._result
 
     def _copy(self, batch: Tensor) -> Tensor:
-        """Return a copy, without the dimension of environments if there is a single one."""
+        """Return a copy of a tensor (B, ...), or without num_envs of its only row."""
         return (batch[0] if self.num_envs is None else batch).clone()
 
 
 def _check_optional(name: str, value: int | None) -> int | None:
-    """Return None, or an integer that is at least 1."""
+    """Return ``value``, which has to be None or an integer that is at least 1."""
     return None if value is None else check_integer(name, value, 1)

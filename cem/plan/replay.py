@@ -1,4 +1,4 @@
-"""The steps of a planner as CUDA graphs: captured once for each kind of task, then replayed."""
+"""Steps of a planner as CUDA graphs, captured once for each kind of task and then replayed."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 from cem.plan.memory import Memory
 from cem.plan.search import Result, Task
 
-_WARM_UP = 3  # calls on a side stream before a capture, as torch.cuda.graph requires
+_WARM_UP = 3  # the calls on a side stream that torch.cuda.graph requires before a capture
 _MOST_CAPTURES = 8
 
 Step = Callable[[Task, Memory, int], tuple[Memory, Result]]
@@ -21,10 +21,11 @@ class Capture(NamedTuple):
     """A step that was captured in a CUDA graph.
 
     Attributes:
-        kind: The kind of task, by which it is found again.
-        leaves: The parts of the task; a replay reads the tensors among them.
+        kind: The shift, the structure of the task and the shapes and dtypes of its tensors. A
+            step of the same kind can replay the graph.
+        leaves: The parts of the task; the graph reads the tensors among them.
         graph: The graph.
-        result: The result, which a replay overwrites.
+        result: The result, which every replay overwrites.
     """
 
     kind: list[Any]
@@ -34,36 +35,39 @@ class Capture(NamedTuple):
 
 
 class Replayer:
-    """Takes the steps of a planner by CUDA graphs, the last few of which it keeps."""
+    """Takes the steps of a planner by CUDA graphs, and keeps the last few graphs."""
 
     def __init__(self, step: Step, device: torch.device) -> None:
-        """Make a replayer that has captured nothing yet."""
+        """Make a replayer without graphs."""
         self._step = step
         self._device = device
         self._captures: list[Capture] = []
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without the CUDA graphs, which a copy captures again."""
+        """Return the attributes without the CUDA graphs; a copy has to capture its own."""
         return {**self.__dict__, "_captures": []}
 
     def take_step(self, task: Task, memory: Memory, shift: int) -> Result:
-        """Take a step, which overwrites the memory; return the result.
+        """Take a step: update the memory in place, and return the result.
 
-        The memory must be the same tensors in every call.
+        Graphs refer to the tensors of the memory, so every call has to pass the same tensors.
         """
         leaves, structure = pytree.tree_flatten(task)
         kind = [shift, structure, *map(_describe, leaves)]
         with torch.cuda.device(self._device):
             capture = self._find(kind)
             if capture is None:
+                # The graph reads its own copies of the task's tensors.
                 static_leaves = [_copy(leaf) for leaf in leaves]
                 static_task = pytree.tree_unflatten(static_leaves, structure)
                 graph, result = self._capture(static_task, memory, shift)
                 capture = Capture(kind, static_leaves, graph, result)
+                # If there are too many captures, the oldest one is dropped.
                 self._captures = [*self._captures[1 - _MOST_CAPTURES :], capture]
-            for static, leaf in zip(capture.leaves, leaves, strict=True):
+            # The replay reads the new task from the static tensors.
+            for static_leaf, leaf in zip(capture.leaves, leaves, strict=True):
                 if isinstance(leaf, Tensor):
-                    static.copy_(leaf)
+                    static_leaf.copy_(leaf)
             capture.graph.replay()
         return capture.result
 
@@ -73,8 +77,12 @@ class Replayer:
     def _capture(
         self, task: Task, memory: Memory, shift: int
     ) -> tuple[torch.cuda.CUDAGraph, Result]:
-        """Return the CUDA graph of a step, which is not taken, and its result."""
-        # torch.cuda.graph requires that the work has run on a side stream before.
+        """Capture a step without changing the memory.
+
+        Returns:
+            The CUDA graph and the result, which a replay fills.
+        """
+        # Before a capture torch.cuda.graph requires that the same work runs on a side stream.
         current_stream = torch.cuda.current_stream()
         side_stream = torch.cuda.Stream()
         side_stream.wait_stream(current_stream)
@@ -83,6 +91,7 @@ class Replayer:
                 self._step(task, memory, shift)
         current_stream.wait_stream(side_stream)
 
+        # A capture only records the work, so ``overwrite`` first runs in a replay.
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             next_memory, result = self._step(task, memory, shift)
@@ -91,7 +100,7 @@ class Replayer:
 
 
 def _describe(leaf: Any) -> Any:
-    """Return the shape and dtype of a tensor, and anything else as it is."""
+    """Return the shape and dtype of a tensor; return anything else unchanged."""
     return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf
 
 

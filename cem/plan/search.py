@@ -1,6 +1,6 @@
 """The search of one step: iterations that draw plans, evaluate them, and move a distribution.
 
-The next step begins with the mean and the best plans of the last one, moved forward by one
+The next step starts from the mean and the best plans of this step, shifted forward by one
 action. The last iteration also evaluates the mean. This is iCEM of C. Pinneri, S. Sawant, S.
 Blaes, J. Achterhold, J. Stueckler, M. Rolinek and G. Martius, Sample-efficient Cross-Entropy
 Method for Real-time Planning, CoRL 2020, https://arxiv.org/abs/2008.06389.
@@ -24,13 +24,13 @@ from cem.plan.update import Fit, Update
 
 
 class Task(NamedTuple):
-    """What a step plans for.
+    """The input of a step.
 
     Attributes:
         state: The states of B environments.
-        envs: The numbers of these environments, shape (B,), int64; None: all.
-        init: Plans that are the first mean, shape (B, horizon, A); None: the mean of the last
-            step, moved forward.
+        envs: The indices of these environments, shape (B,), int64. None: all environments.
+        init: Plans to use as the first mean, shape (B, horizon, A). None: the shifted mean of
+            the previous step.
         proposals: Plans that are candidates in every iteration, shape (B, P, horizon, A), or
             None.
     """
@@ -47,11 +47,11 @@ class Result(NamedTuple):
     Attributes:
         executed: The plan whose first action is to be executed, shape (B, horizon, A).
         best: The best plan, shape (B, horizon, A).
-        mean: The plan that the last mean stands for, shape (B, horizon, A).
+        mean: The last mean as a plan, shape (B, horizon, A).
         cost: The cost of the best plan, shape (B,), float64.
-        elites: The elites of the last iteration from the best to the worst, shape (B, K,
+        elites: The elites of the last iteration, from the best to the worst, shape (B, K,
             horizon, A).
-        elite_costs: Their costs, shape (B, K).
+        elite_costs: The costs of the elites, shape (B, K).
     """
 
     executed: Tensor
@@ -77,71 +77,83 @@ class Search:
     options: Options
 
     def step(self, task: Task, memory: Memory, shift: int) -> tuple[Memory, Result]:
-        """Return the next memory of all environments, and the result of a step for some."""
+        """Plan for the environments of a task.
+
+        Returns:
+            The next memory of all environments, and the result for the environments planned.
+        """
         rows, result = self.run(task, memory.select(task.envs), shift)
         return memory.replace_rows(task.envs, rows), result
 
     def run(self, task: Task, memory: Memory, shift: int) -> tuple[Memory, Result]:
         """Return the next memory and the result of a step, both for B environments.
 
-        Every iteration draws vectors from a normal distribution, evaluates the plans that they
-        stand for, and moves the distribution towards the elites, those of least cost. The best
-        ones are evaluated again in the next iteration, in which they replace the first of the
-        vectors drawn; the proposals replace the next ones.
+        Every iteration draws vectors from a normal distribution, evaluates the plans that the
+        vectors represent, and moves the distribution towards the elites, the plans of lowest
+        cost. The vectors of an iteration are, in this order: the best of the previous iteration
+        again, the proposals, and newly drawn ones.
 
         Args:
-            task: What the step plans for.
+            task: The input of the step.
             memory: The memory of the B environments.
-            shift: The number of actions since the last step.
+            shift: The number of actions executed since the previous step.
         """
         sizes = self.options.sizes
-        reused = slice(self.options.num_reused)
+        num_reused = self.options.num_reused
         fit = self._start(memory, task.init, shift)
         key = self.noise.make_key(task.envs, memory.generation)
         proposals = self._encode_proposals(task.proposals)
         vectors = self._draw(fit, sizes[0], key, proposals)
-        self.space.shift_elites(memory.elites, shift, out=vectors[:, reused])
+        # The first iteration reuses the elites of the previous step.
+        self.space.shift_elites(memory.elites, shift, out=vectors[:, :num_reused])
         for next_size in sizes[1:]:
             costs = self._evaluate(task.state, vectors)
             fit = self.update(costs, vectors, fit)
             key = key.advance()
             next_vectors = self._draw(fit, next_size, key, proposals)
-            self._copy_best(vectors, fit.ranking, out=next_vectors[:, reused])
+            self._copy_best(vectors, fit.ranking, out=next_vectors[:, :num_reused])
             vectors = next_vectors
-        # The last iteration also evaluates the mean, in place of the first vector drawn.
+        # In the last iteration the mean replaces the first newly drawn vector.
         mean = self.space.as_candidate(fit.distribution[:, MEAN])
-        vectors[:, self.options.num_reused + proposals.shape[1]] = mean
+        vectors[:, num_reused + proposals.shape[1]] = mean
         costs = self._evaluate(task.state, vectors)
         fit = self.update(costs, vectors, fit)
         return self._finish(vectors, costs, fit, key.advance())
 
     def _start(self, memory: Memory, init: Tensor | None, shift: int) -> Fit:
-        """Return the first distribution of a step.
+        """Return the initial distribution of a step.
 
-        Its mean is also the best plan until a plan has a usable cost. Only the mean is that of
-        the step before: every step begins with the first standard deviation.
+        Its mean comes from ``init``, or from the memory, shifted by ``shift`` actions. Its
+        standard deviation is the same in every step. Its best vector is the mean, until a plan
+        has a usable cost.
         """
+        # A mean is a list of parts, which one ``cat`` below joins.
         if init is None:
             mean = self.space.shift_mean(memory.mean, shift)
         else:
             mean = [self.space.encode(init)]
         mean = self.space.widen(mean)
         std = self.space.first_std.expand_as(memory.mean)
+        # The four rows of a distribution: mean, standard deviation, mean and best vector.
         rows = [*mean, std, *mean, *mean]
         distribution: Tensor = torch.cat(rows, dim=1).unflatten(1, (4, -1))
-        shape = (len(std), FAILED + 1)
-        record = std.new_full(shape, math.nan, dtype=torch.float64)
+        # The record contains the best cost; NaN means that there is none yet.
+        record_shape = (len(std), FAILED + 1)
+        record = std.new_full(record_shape, math.nan, dtype=torch.float64)
         no_ranking = std.new_empty((len(std), 0), dtype=torch.int64)
         return Fit(distribution, record, no_ranking)
 
     def _encode_proposals(self, proposals: Tensor | None) -> Tensor:
-        """Return the vectors of proposals, shape (B or 1, P, d)."""
+        """Return the vectors of proposals, shape (B, P, d); without proposals P is 0."""
         if proposals is None:
             return self.space.first_mean.new_empty((1, 0, 0))
         return self.space.encode(proposals)
 
     def _draw(self, fit: Fit, size: int, key: NoiseKey, proposals: Tensor) -> Tensor:
-        """Return the vectors of an iteration, shape (B, size, d): proposals among others."""
+        """Draw the vectors of an iteration, shape (B, size, d), and insert the proposals.
+
+        The first vectors are left for those of the previous iteration.
+        """
         vectors = self.space.draw(fit.distribution, size, key)
         num_proposals = proposals.shape[1]
         if num_proposals:
@@ -150,11 +162,14 @@ class Search:
         return vectors
 
     def _evaluate(self, state: State, vectors: Tensor) -> Tensor:
-        """Return the costs of the plans of vectors (B, N, d), shape (B, N)."""
+        """Return the costs of the plans that vectors (B, N, d) represent, shape (B, N)."""
         return self.cost.evaluate(state, self.space.decode(vectors))
 
     def _copy_best(self, vectors: Tensor, ranking: Tensor, out: Tensor) -> None:
-        """Copy the first K vectors (B, N, d) of a ranking (B, ...) to ``out``, (B, K, d)."""
+        """Copy the best K of the vectors (B, N, d) to ``out``, shape (B, K, d).
+
+        ``ranking``, shape (B, K or more), has the indices of the vectors, the best first.
+        """
         best = ranking[:, : out.shape[1]]
         if len(vectors) == 1:  # gather takes twice as long on a GPU
             torch.index_select(vectors[0], 0, best[0], out=out[0])
@@ -164,7 +179,14 @@ class Search:
     def _finish(
         self, vectors: Tensor, costs: Tensor, fit: Fit, key: NoiseKey
     ) -> tuple[Memory, Result]:
-        """Return the next memory and the result, from the last vectors and their costs."""
+        """Return the next memory and the result of a step.
+
+        Args:
+            vectors: The vectors of the last iteration, shape (B, N, d).
+            costs: Their costs, shape (B, N).
+            fit: The distribution after the last iteration.
+            key: The key of the next iteration's noise.
+        """
         num_elites = fit.ranking.shape[1]
         elites = vectors.new_empty((len(vectors), num_elites, vectors.shape[-1]))
         self._copy_best(vectors, fit.ranking, out=elites)
@@ -174,6 +196,7 @@ class Search:
         executed = mean if self.options.execute == "mean" else best
         if self.options.execute == "sample":
             chosen = self._choose(elites, elite_costs, key)
+            # If the cost of the best elite is not finite, no elite is usable.
             executed = torch.where(elite_costs[:, :1].isfinite(), chosen, best)
         decode = self.space.decode
         result = Result(
@@ -187,11 +210,13 @@ class Search:
         return Memory(mean, elites[:, : self.options.num_reused], key.generation), result
 
     def _choose(self, elites: Tensor, costs: Tensor, key: NoiseKey) -> Tensor:
-        """Return one of the elites (B, K, d), drawn by their weights, shape (B, d).
+        """Draw one of the elites (B, K, d) for each environment, shape (B, d).
 
-        The largest sum of a logarithm and noise of the Gumbel distribution is at each elite
-        with its weight as the probability.
+        The probabilities are proportional to the elites' weights. This is the Gumbel-max trick:
+        add independent Gumbel noise to the logarithms of the weights, and take the elite with
+        the largest sum.
         """
+        # The noise is normal. Its logarithmic distribution function turns it into Gumbel noise.
         noise = self.noise.draw_choice(costs.shape[1], key)
         gumbel = -torch.log(-torch.special.log_ndtr(noise))
         chosen = (self.update.weigh(costs).log() + gumbel).argmax(-1)

@@ -1,12 +1,12 @@
-"""Spaces of plans: which vectors a search moves, and which plans they stand for.
+"""Spaces of plans: the vectors that a search uses, and the plans that they represent.
 
-A plan is a sequence of ``horizon`` actions. The search sees it as a vector of d numbers, in
-``length`` steps of ``width`` numbers:
+A plan is a sequence of ``horizon`` actions. The search represents it by a vector of d numbers,
+which consists of ``length`` steps of ``width`` numbers:
 
     BoxSpace            the actions, one after another
     SplineSpace         the knots of a spline through the actions, one after another
-    CategoricalSpace    an indicator for each value of each number of an action; where the
-                        vector is the mean, the probabilities of the values
+    CategoricalSpace    a one-hot vector for each number of an action; the mean of a
+                        distribution has the probabilities of the values in its place
 """
 
 import math
@@ -31,8 +31,8 @@ class BoxSpace:
     """Plans of real numbers between bounds.
 
     Attributes:
-        length: The steps of a vector.
-        width: The numbers of a step.
+        length: The number of steps of a vector.
+        width: The number of numbers per step.
         first_mean: The mean at the start of an episode, shape (d,).
         first_std: The standard deviation at the start of a step, shape (d,).
     """
@@ -41,15 +41,18 @@ class BoxSpace:
         """Make a space.
 
         Args:
-            length: The steps of a vector.
-            bounds: The bounds of a step, each of shape (width,).
-            std: The first standard deviation of a step, shape (width,), or None.
+            length: The number of steps of a vector.
+            bounds: The bounds (low, high) of a step, each of shape (width,).
+            std: The initial standard deviation of a step, shape (width,). None: a third of the
+                distance of the bounds, which must be finite.
         """
         low, high = bounds
         is_finite = low.isfinite() & high.isfinite()
         if std is None and not is_finite.all():
             got = low.tolist(), high.tolist()
             raise ValueError(f"expected std, or finite bounds, got {got}")
+        # The search starts in the middle of the bounds; if one of them is infinite, as near to
+        # 0 as they allow.
         middle = (low + high) / 2
         nearest_to_zero = torch.zeros_like(middle).clamp(low, high)
         mean = torch.where(is_finite, middle, nearest_to_zero)
@@ -64,16 +67,27 @@ class BoxSpace:
         self._coloring: Tensor | None = None
 
     def set_noise(self, noise: Noise, beta: float, bound_handling: str) -> None:
-        """Set what plans are drawn from, the color of the noise, and how plans stay inside."""
+        """Set the source of noise, its spectrum ``1 / f^beta``, and the bound handling."""
         self._noise = noise
         self._resamples = bound_handling == "resample"
         if beta > 0:
             self._coloring = coloring_matrix(self.length, beta).to(self.first_mean)
 
     def draw(self, distribution: Tensor, size: int, key: NoiseKey) -> Tensor:
-        """Return vectors drawn from a distribution (B, 4, d), shape (B, size, d)."""
-        is_plain = self._coloring is None and not self._resamples
-        if is_plain and self._noise.backend != "torch":
+        """Draw ``size`` vectors from the distribution of each environment.
+
+        Args:
+            distribution: The distributions, shape (B, 4, d); the first two rows are the mean
+                and the standard deviation.
+            size: The number of vectors.
+            key: The key of the noise.
+
+        Returns:
+            The vectors, shape (B, size, d), inside the bounds.
+        """
+        # A fused operator draws white noise, scales it and clamps the result.
+        fits_operator = self._coloring is None and not self._resamples
+        if fits_operator and self._noise.backend != "torch":
             return sample_normal_rows(
                 distribution,
                 size,
@@ -90,7 +104,10 @@ class BoxSpace:
         return vectors.clamp(*self.bounds)
 
     def _draw_noise(self, like: Tensor, size: int, key: NoiseKey) -> Tensor:
-        """Return noise of the spectrum ``1 / f^beta`` for ``like`` (B, d), (B, size, d)."""
+        """Return noise with the spectrum ``1 / f^beta``, shape (B, size, d).
+
+        ``like``, shape (B, d), sets the dtype and the device.
+        """
         noise = self._noise.draw(like, size, key)
         return noise if self._coloring is None else color(noise, self._coloring)
 
@@ -103,53 +120,68 @@ class BoxSpace:
         return plans.flatten(-2).to(self.first_mean.dtype).clamp(*self.bounds)
 
     def check_plans(self, name: str, plans: Tensor) -> None:
-        """Raise ValueError if plans (..., horizon, A) from outside cannot be encoded."""
+        """Raise ValueError if a user's plans (..., horizon, A) cannot be encoded."""
         if plans.isnan().any():
             raise ValueError(f"expected {name} without NaN, got {plans.tolist()}")
 
     def as_candidate(self, mean: Tensor) -> Tensor:
-        """Return the vector of the plan that a mean stands for; both have shape (..., d)."""
+        """Return the vector of the plan that a mean represents; both have shape (..., d)."""
         return mean
 
     def widen(self, mean: list[Tensor]) -> list[Tensor]:
-        """Return the mean of the first iteration, in parts, for the mean of a step before."""
+        """Return the mean of the first iteration for the shifted mean of the previous step.
+
+        Both are lists of parts, which are joined along the last dimension.
+        """
         return mean
 
     def shift_mean(self, mean: Tensor, steps: int) -> list[Tensor]:
-        """Return a mean (B, d) in parts, moved forward by a number of actions.
+        """Return a mean (B, d), shifted forward by a number of actions.
 
-        The last action is repeated.
+        The last action is repeated at the end. The result is a list of parts, which are joined
+        along the last dimension.
         """
         steps = min(steps, self.length)
         last = mean[:, -self.width :]
         return [mean[:, steps * self.width :], *[last] * steps]
 
     def shift_elites(self, elites: Tensor, steps: int, out: Tensor) -> None:
-        """Write elites (B, K, d), moved forward by some actions, over vectors that were drawn.
+        """Replace drawn vectors by elites that are shifted forward by a number of actions.
 
-        The actions that enter the horizon stay the ones that were drawn. At the start of an
-        episode there are no elites, their numbers are NaN, and all vectors stay as they were.
+        At the end, where a shifted elite has no actions, those of the drawn vector remain. At
+        the start of an episode there are no elites: their numbers are NaN, and the drawn
+        vectors remain.
+
+        Args:
+            elites: The elites, shape (B, K, d).
+            steps: The number of actions.
+            out: The drawn vectors, shape (B, K, d), modified in place.
         """
         shifted = elites[..., min(steps, self.length) * self.width :]
-        # This is a view: what is written to it is written to the vectors.
+        # ``replaced`` is a view of the vectors.
         replaced = out[..., : shifted.shape[-1]]
         torch.where(shifted.isnan(), replaced, shifted, out=replaced)
 
 
 class SplineSpace(BoxSpace):
-    """Plans that are splines through a few knots, which lie between the bounds."""
+    """Plans that are splines through a few knots. The knots are inside the bounds."""
 
     def __init__(
         self, length: int, bounds: Box, std: Tensor | None, horizon: int, kind: str
     ) -> None:
-        """Make a space of ``length`` knots; ``spline_matrix`` explains the kinds."""
+        """Make a space of ``length`` knots for plans of ``horizon`` actions.
+
+        ``kind`` is an argument of ``spline_matrix``. For the others see ``BoxSpace``.
+        """
         super().__init__(length, bounds, std)
         self._horizon = horizon
         self._kind = kind
         self._action_bounds = bounds
+        # This matrix maps knots to actions.
         self._basis = self._make_matrix(torch.arange(horizon))
-        # The least squares fit of the knots to actions.
+        # This matrix maps actions to the knots of the nearest spline, by least squares.
         self._fit = torch.linalg.pinv(self._basis.double()).to(self._basis)
+        # The matrices that shift knots forward, by the number of actions.
         self._shifts: dict[int, Tensor] = {}
 
     def decode(self, vectors: Tensor) -> Tensor:
@@ -162,18 +194,20 @@ class SplineSpace(BoxSpace):
         return super().encode(_multiply(self._fit, plans.to(self._fit)))
 
     def shift_mean(self, mean: Tensor, steps: int) -> list[Tensor]:
-        """Return the knots of the same spline, ``steps`` actions later, (B, d), in a list."""
+        """Return the knots of the same spline, ``steps`` actions later: a list of one part."""
         return [self._shift(mean, steps)]
 
     def shift_elites(self, elites: Tensor, steps: int, out: Tensor) -> None:
-        """Write elites (B, K, d), moved forward by some actions, over vectors that were drawn.
+        """Replace drawn vectors by elites that are shifted forward by a number of actions.
 
-        At the start of an episode the elites are NaN, and the vectors stay as they were.
+        At the start of an episode the elites are NaN, and the drawn vectors remain. Both have
+        shape (B, K, d).
         """
         shifted = self._shift(elites, steps)
         torch.where(shifted.isnan(), out, shifted, out=out)
 
     def _shift(self, vectors: Tensor, steps: int) -> Tensor:
+        """Return the knots (..., d) of the same splines, ``steps`` actions later."""
         if steps not in self._shifts:
             actions_per_knot = (self._horizon - 1) / (self.length - 1)
             times = torch.arange(self.length) * actions_per_knot + steps
@@ -181,7 +215,7 @@ class SplineSpace(BoxSpace):
         return _multiply(self._shifts[steps], super().decode(vectors)).flatten(-2)
 
     def _make_matrix(self, times: Tensor) -> Tensor:
-        """Return the matrix that evaluates a spline at times, counted in actions."""
+        """Return the matrix that maps knots to the spline's values at times, in actions."""
         knots_per_action = (self.length - 1) / max(1, self._horizon - 1)
         return spline_matrix(times * knots_per_action, self.length, self._kind).to(
             self.first_mean
@@ -189,40 +223,46 @@ class SplineSpace(BoxSpace):
 
 
 class CategoricalSpace(BoxSpace):
-    """Plans of whole numbers from 0, each with a number of values of its own.
+    """Plans of integers. Each number of an action has the values 0, 1, ... up to its own limit.
 
-    The mean of the distribution has their probabilities. Its standard deviations are not used.
+    The mean of the distribution is the probability of each value. The standard deviations of
+    the distribution are not used.
     """
 
     def __init__(self, length: int, sizes: list[int], spread: float, like: Tensor) -> None:
         """Make a space.
 
         Args:
-            length: The actions of a plan.
+            length: The number of actions per plan.
             sizes: The number of values of each number of an action.
-            spread: The share of the uniform distribution in the first one of a step.
-            like: A tensor of the dtype and device of vectors.
+            spread: The share of the uniform distribution in the initial distribution of a step.
+            like: A tensor with the dtype and device of vectors.
         """
         counts = torch.tensor(sizes, device=like.device)
+        # All numbers have equally long one-hot vectors; is_value marks the values that exist.
         self._values = torch.arange(max(sizes), device=like.device)
         is_value = self._values < counts[:, None]
         uniform = (is_value / counts[:, None]).to(like.dtype).flatten()
-        super().__init__(length, (uniform * 0, uniform * 0 + 1), None)
+        zero_to_one = (uniform * 0, uniform * 0 + 1)
+        super().__init__(length, zero_to_one, None)
         self.first_mean = uniform.repeat(length)
         self._largest = (counts - 1).repeat(length)
         self._spread = spread
 
     def draw(self, distribution: Tensor, size: int, key: NoiseKey) -> Tensor:
-        """Return vectors drawn from a distribution (B, 4, d), shape (B, size, d)."""
-        mean = distribution[:, MEAN].unflatten(-1, (-1, len(self._values)))
-        uniform = torch.special.ndtr(self._draw_noise(mean[..., 0], size, key))
-        sums = mean.cumsum(-1).unsqueeze(1)
-        values = (uniform.unsqueeze(-1) >= sums).sum(-1)
-        # Rounding may leave the last sum below 1.
+        """Draw one-hot vectors, shape (B, size, d), from distributions, shape (B, 4, d)."""
+        probabilities = distribution[:, MEAN].unflatten(-1, (-1, len(self._values)))
+        # The distribution function maps normal to uniform noise, and by its inverse each
+        # number's cumulative probabilities map uniform noise to values.
+        normal = self._draw_noise(probabilities[..., 0], size, key)
+        uniform = torch.special.ndtr(normal)
+        cumulative = probabilities.cumsum(-1).unsqueeze(1)
+        values = (uniform.unsqueeze(-1) >= cumulative).sum(-1)
+        # By rounding the last cumulative probability may be less than 1.
         return self._indicate(torch.minimum(values, self._largest))
 
     def _indicate(self, values: Tensor) -> Tensor:
-        """Return the vectors (..., d) for values (..., length * A)."""
+        """Return the one-hot vectors (..., d) of values (..., length * A)."""
         return (values.unsqueeze(-1) == self._values).to(self.first_mean.dtype).flatten(-2)
 
     def decode(self, vectors: Tensor) -> Tensor:
@@ -236,18 +276,18 @@ class CategoricalSpace(BoxSpace):
         return self._indicate(plans.flatten(-2).long())
 
     def check_plans(self, name: str, plans: Tensor) -> None:
-        """Raise ValueError if plans (..., horizon, A) have numbers that are no values."""
+        """Raise ValueError if a number in plans (..., horizon, A) is not one of its values."""
         values = plans.flatten(-2)
         is_value = (values == values.round()) & (values >= 0)
         if not (is_value & (values <= self._largest.cpu())).all():
             raise ValueError(f"expected {name} of the values from 0 on, got {plans.tolist()}")
 
     def as_candidate(self, mean: Tensor) -> Tensor:
-        """Return the vector of the likeliest plan."""
+        """Return the vector of the most likely plan."""
         return self.encode(self.decode(mean))
 
     def widen(self, mean: list[Tensor]) -> list[Tensor]:
-        """Return the mean of the first iteration, in which every value is possible."""
+        """Return the mean of the first iteration, which makes every value possible again."""
         probabilities = torch.cat(mean, dim=-1)
         return [torch.lerp(probabilities, self.first_mean, self._spread)]
 
@@ -255,22 +295,24 @@ class CategoricalSpace(BoxSpace):
 def make_space(
     horizon: int, action_dim: int, block: int, bounds: Any, options: Options, like: Tensor
 ) -> BoxSpace:
-    """Return the space of plans with the bounds, or the values, of an action.
+    """Return the space of plans for the bounds, or the discrete values, of actions.
 
     Args:
-        horizon: The actions of a plan.
-        action_dim: The numbers of an action of the environment.
-        block: How many of these make one action of a plan.
-        bounds: The bounds or the values, as ``Planner`` takes them.
+        horizon: The number of actions per plan.
+        action_dim: The number of numbers per action of the environment.
+        block: The number of these actions that make one action of a plan.
+        bounds: The bounds or the discrete space of actions, as for ``Planner``.
         options: The options of the planner.
-        like: A tensor of the dtype and device of plans.
+        like: A tensor with the dtype and device of plans.
     """
     sizes = _find_sizes(bounds)
     if sizes is not None:
+        # The actions are discrete.
         if len(sizes) != action_dim:
             raise ValueError(
                 f"expected action_dim {len(sizes)} for {bounds!r}, got {action_dim}"
             )
+        # For discrete actions the option std is a share of the uniform distribution.
         spread = 0.5 if options.std is None else options.std
         check_real("std of discrete actions", spread, 0.0, 1.0)
         return CategoricalSpace(horizon, sizes * block, spread, like)
@@ -286,11 +328,16 @@ def make_space(
 
 
 def _find_sizes(space: Any) -> list[int] | None:
-    """Return how many values each number of a discrete action has; None: it is not discrete."""
+    """Return the number of values of each number of a discrete action.
+
+    Args:
+        space: A Categorical, or a Discrete or MultiDiscrete of Gymnasium. For anything else,
+            such as bounds, return None.
+    """
     if isinstance(space, Categorical):
         return list(space.sizes)
     counts = getattr(space, "nvec", getattr(space, "n", None))
-    # MultiBinary has an n, but no start.
+    # A MultiBinary has an n as well, but no start.
     if counts is None or not hasattr(space, "start"):
         return None
     if np.any(space.start):
@@ -299,13 +346,13 @@ def _find_sizes(space: Any) -> list[int] | None:
 
 
 def _check_bounds(bounds: Any, shape: torch.Size, like: Tensor) -> Box:
-    """Return the lower and upper bounds of an action, each of a shape.
+    """Return the lower and upper bounds of an action as two tensors.
 
     Args:
         bounds: A pair (low, high) of numbers or vectors; a Box of Gymnasium, which has ``low``
             and ``high``; SciPy's Bounds, which has ``lb`` and ``ub``; or None for no bounds.
-        shape: The shape (A,).
-        like: A tensor of the dtype and device of plans.
+        shape: The shape of each tensor, (A,).
+        like: A tensor with the dtype and device of plans.
     """
     if bounds is None:
         bounds = (-math.inf, math.inf)
@@ -322,6 +369,6 @@ def _check_bounds(bounds: Any, shape: torch.Size, like: Tensor) -> Box:
 
 
 def _multiply(matrix: Tensor, series: Tensor) -> Tensor:
-    """Return a matrix (T, S) times series (..., S, A), under autocast in full precision."""
+    """Return a matrix (T, S) times series (..., S, A), in full precision under autocast."""
     with torch.autocast(series.device.type, enabled=False):
         return matrix @ series

@@ -1,4 +1,4 @@
-"""Splines through equidistant knots as matrices: they are linear in the knots."""
+"""Splines through equidistant knots, as matrices: the values are linear in the knots."""
 
 import torch
 from torch import Tensor
@@ -7,24 +7,26 @@ _ROUNDING = 1e-4  # the error of a time that was computed in float32
 
 
 def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
-    """Return the matrix that maps the knots of a spline to its values at some times.
+    """Return the matrix that maps the knots of a spline to its values at given times.
 
     Args:
-        times: The times, shape (T,), in units of the distance of two knots; knot k is at time
-            k. Before the first and after the last knot the spline is constant.
+        times: The times, shape (T,). Knot k is at time k. Before the first and after the last
+            knot the spline is constant.
         knots: The number of knots, ``>= 2``.
-        kind: ``"zero"``: the knot before; ``"linear"``: straight lines between the knots;
-            ``"cubic"``: cubic Hermite polynomials whose slopes at the knots are central
-            differences, at the ends one-sided ones.
+        kind: ``"zero"``: constant after each knot; ``"linear"``: straight lines between the
+            knots; ``"cubic"``: cubic Hermite polynomials, whose slopes at the knots are central
+            differences, and one-sided differences at the ends.
 
     Returns:
         The matrix, shape (T, knots), float64.
     """
     times = times.double().clamp(0, knots - 1)
+    # Row k of the identity is the value of knot k, as a function of all knots.
     identity = torch.eye(knots, dtype=torch.float64)
     if kind == "zero":
-        # A time that rounding has put just before a knot is that of the knot.
+        # Rounding may have put a time just before its knot.
         return identity[(times + _ROUNDING).long().clamp(max=knots - 1)]
+    # ``left`` is the knot before each time, and ``share`` the distance from it, in [0, 1].
     left = times.long().clamp(max=knots - 2)
     share = (times - left).unsqueeze(-1)
     start = identity[left]
@@ -33,8 +35,9 @@ def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
         return torch.lerp(start, end, share)
     (slopes,) = torch.gradient(identity, dim=0)
     change = end - start
+    # The straight line has the slope ``change``. The term with ``bend`` is 0 at both knots, and
+    # adds what their slopes differ from that of the line.
     start_excess = slopes[left] - change
     end_excess = change - slopes[left + 1]
-    # The cubic is the line between the knots plus what its slopes at both ends differ.
     bend = torch.lerp(start_excess, end_excess, share)
     return start + share * change + share * (1 - share) * bend

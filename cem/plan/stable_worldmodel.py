@@ -1,7 +1,7 @@
 """A solver of stable-worldmodel that plans by `cem.Planner`.
 
-`WorldModelPolicy` of https://github.com/galilai-group/stable-worldmodel takes it in place of
-`CEMSolver`: pip install "cem-tetris[worldmodel]".
+`WorldModelPolicy` of https://github.com/galilai-group/stable-worldmodel accepts it in place of
+its own `CEMSolver`. Install it by pip install "cem-tetris[worldmodel]".
 """
 
 import math
@@ -13,14 +13,14 @@ from torch import Tensor
 
 from cem.plan.planner import Planner
 
-# The options of Planner under the names of stable-worldmodel.
+# The names of stable-worldmodel for options, and the names of Planner.
 OWN_NAMES = {"topk": "num_elites", "var_scale": "std"}
 
 Info = dict[str, Any]
 
 
 class CemSolver:
-    """Searches plans of lowest cost in a world model; a ``Solver`` of stable-worldmodel."""
+    """A ``Solver`` of stable-worldmodel: it searches a world model for plans of lowest cost."""
 
     def __init__(
         self,
@@ -33,21 +33,22 @@ class CemSolver:
         bounds: Any = None,
         **options: Any,
     ) -> None:
-        """Make a solver, which ``configure`` makes ready.
+        """Make a solver. Call ``configure`` before ``solve``.
 
         Args:
-            model: The world model. ``model.get_cost(info, plans)`` maps plans of shape (B, N,
-                horizon, action_dim) to costs (B, N); every tensor of ``info`` has a row for
-                every plan. Discrete actions are one-hot vectors.
-            batch_size: The most environments in one call of the model; None: all.
-            num_samples: The plans of an iteration.
-            n_steps: The iterations.
-            cost: The model, as versions of stable-worldmodel after 0.1.1 name it.
+            model: The world model. ``model.get_cost(info, plans)`` returns the costs of plans,
+                shape (B, N). The plans have shape (B, N, horizon, action_dim), and every tensor
+                of ``info`` has a row for every plan. Discrete actions are one-hot vectors.
+            batch_size: The maximum number of environments per call of the model. None: all.
+            num_samples: The number of plans per iteration.
+            n_steps: The number of iterations.
+            cost: The same as ``model``; its name in versions of stable-worldmodel after 0.1.1.
             bounds: The bounds (low, high) of actions as the model sees them, numbers or of the
-                shape of an action. None: those of the action space. Pass them if actions are
-                normalised.
-            **options: More arguments of ``Planner``, such as ``device`` and ``seed``, by
-                default 1234. ``topk`` is ``num_elites``, and ``var_scale`` is ``std``.
+                shape of an action. Pass them if actions are normalised. None: the bounds of the
+                action space.
+            **options: More arguments of ``Planner``, such as ``device`` and ``seed``; the
+                default of ``seed`` is 1234. ``num_elites`` may also be called ``topk``, and
+                ``std`` may be called ``var_scale``.
         """
         self.model = model if cost is None else cost
         self.cost = self.model
@@ -55,31 +56,35 @@ class CemSolver:
         self.n_steps = n_steps
         self.dtype = torch.float32
         if hasattr(self.model, "parameters"):
+            # Plans have the dtype of the model's first weight.
             weights = self.model.parameters()
             self.dtype = next((weight.dtype for weight in weights), self.dtype)
-        # All solvers of stable-worldmodel have this attribute.
+        # stable-worldmodel reads this attribute of every solver.
         self._configured = False
         self._bounds = bounds
-        # Models may copy to the host, which a CUDA graph can not capture.
+        # A model may copy to the host, which a CUDA graph cannot capture.
         self._options: Info = {"graph": False, "seed": 1234, "batch_size": batch_size}
         self._options |= {OWN_NAMES.get(name, name): value for name, value in options.items()}
 
     def configure(self, *, action_space: Any, n_envs: int, config: Any) -> None:
-        """Make the planner of ``n_envs`` environments.
+        """Make the planner for ``n_envs`` environments.
 
         Args:
-            action_space: A Box or a MultiDiscrete with a row for every environment, or the
+            action_space: A Box or MultiDiscrete with a row for every environment, or the
                 Discrete of one environment.
             n_envs: The number of environments.
-            config: A ``PlanConfig``, of which ``horizon`` and ``action_block`` are read.
+            config: A ``PlanConfig`` of stable-worldmodel. Its ``horizon`` and ``action_block``
+                are used.
         """
         self.n_envs = n_envs
         self.horizon = config.horizon
+        # The first dimension of the action space is that of environments.
         dim = math.prod(action_space.shape[1:])
         self.action_dim = dim * config.action_block
         bounds = _find_bounds(action_space, self._bounds, dim)
         options = {"dtype": self.dtype, **self._options}
         if isinstance(bounds, tuple) and not np.isfinite(bounds).all():
+            # The planner cannot derive a standard deviation from infinite bounds.
             options.setdefault("std", 1.0)
         self._planner = Planner(
             self._cost,
@@ -96,16 +101,16 @@ class CemSolver:
         self._configured = True
 
     def init_action_distrib(self, n_envs: int, actions: Any = None) -> tuple[Tensor, Tensor]:
-        """Return the mean and the standard deviation with which a search of reals begins.
+        """Return the initial mean and standard deviation of a search, for real actions.
 
         Args:
             n_envs: The number of environments, B.
             actions: The first actions of the mean, a tensor of shape (B, horizon or fewer,
-                action_dim), or None.
+                action_dim). None: all actions are those of the planner's initial mean.
 
         Returns:
-            Two tensors of shape (B, horizon, action_dim). The mean is on the device of
-            ``actions``.
+            The mean and the standard deviation, each of shape (B, horizon, action_dim). The
+            mean is on the device of ``actions``.
         """
         space = self._planner.space
         mean = space.decode(space.first_mean).cpu().repeat(n_envs, 1, 1)
@@ -114,25 +119,31 @@ class CemSolver:
         return mean, space.first_std[: self.action_dim].cpu().expand(mean.shape)
 
     def solve(self, info_dict: Info, init_action: Tensor | None = None) -> Info:
-        """Return plans for the environments whose information is passed.
+        """Return plans for B environments, at most the ``n_envs`` of ``configure``.
 
         Args:
-            info_dict: Tensors and arrays with a row per environment, for some or all. What is
-                not numeric does not reach the model.
-            init_action: Plans to begin with, shape (B, horizon or fewer, action_dim). Missing
-                actions are those of the model's actor, or in the middle of their bounds.
+            info_dict: Tensors and arrays with a row for each of the B environments. Values that
+                are not numeric are not passed to the model.
+            init_action: Plans from which the search starts, shape (B, horizon or fewer,
+                action_dim). The model's actor adds the missing actions. Without an actor they
+                are in the middle of their bounds.
 
         Returns:
-            "actions", the best plans, shape (B, horizon, action_dim); "costs", their costs;
-            "mean" and "var", lists of the means and the standard deviations of the elites as
-            the model sees them.
+            A dict with the items
+
+            - "actions": the best plans, shape (B, horizon, action_dim);
+            - "costs": the costs of the best plans, a list;
+            - "mean", "var": lists of one tensor, the mean and the standard deviation of the
+              elites as the model sees them.
         """
         state = self._read_info(info_dict)
-        count = len(next(iter(state.values())))
+        num_envs = len(next(iter(state.values())))
         planner = self._planner
-        planner.reset()  # The caller alone knows which rows are whose, and keeps the plans.
-        init = self._complete_plans(info_dict, init_action, count)
-        planner.plan(state, envs=range(count), init=init)
+        # Rows may belong to other environments than in the last call, so the planner must not
+        # reuse its last plans. The caller passes them as ``init_action``.
+        planner.reset()
+        init = self._complete_plans(info_dict, init_action, num_envs)
+        planner.plan(state, envs=range(num_envs), init=init)
         elites = self._encode(planner.elite_plans).cpu()
         return {
             "actions": planner.best_plan.cpu(),
@@ -147,27 +158,37 @@ class CemSolver:
         return self.model.get_cost(info, self._encode(plans))
 
     def _encode(self, plans: Tensor) -> Tensor:
-        """Return plans as the model sees them, discrete actions as one-hot vectors."""
+        """Return plans as the model sees them: discrete actions become one-hot vectors."""
         if plans.is_floating_point():
             return plans
         return self._planner.space.encode(plans).view(*plans.shape[:-1], -1)
 
-    def _complete_plans(self, info: Info, init: Tensor | None, count: int) -> Tensor | None:
-        """Return plans of ``horizon`` actions that begin with ``init``, or None.
+    def _complete_plans(self, info: Info, init: Tensor | None, num_envs: int) -> Tensor | None:
+        """Return plans of ``horizon`` actions that begin with ``init``.
+
+        The model's actor adds the missing actions. Without an actor they are those of the
+        planner's initial mean.
 
         Args:
-            info: The information of the environments.
-            init: The first actions, shape (count, horizon or fewer, action_dim), or None.
-            count: The number of environments.
+            info: The information about the environments.
+            init: The first actions, shape (num_envs, horizon or fewer, action_dim), or None.
+            num_envs: The number of environments.
+
+        Returns:
+            The plans; None if there are no actions to begin with.
         """
-        missing = self.horizon - (0 if init is None else init.shape[1])
-        if missing > 0 and hasattr(self.model, "get_action"):
-            rest: Tensor = self.model.get_action(info, horizon=missing, prefix_actions=init)
+        num_missing = self.horizon - (0 if init is None else init.shape[1])
+        has_actor = hasattr(self.model, "get_action")
+        if num_missing > 0 and has_actor:
+            rest: Tensor = self.model.get_action(info, horizon=num_missing, prefix_actions=init)
             return rest if init is None else torch.cat([init.to(rest.device), rest], dim=1)
-        return None if init is None else self.init_action_distrib(count, init)[0]
+        if init is None:
+            return None
+        plans, _ = self.init_action_distrib(num_envs, init)
+        return plans
 
     def _read_info(self, info: Info) -> dict[str, Tensor]:
-        """Return the numeric values as tensors, floating-point ones in the model's dtype."""
+        """Return the numeric values as tensors; real ones get the dtype of the model."""
         state = {}
         for name, value in info.items():
             if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
@@ -178,14 +199,16 @@ class CemSolver:
 
 
 def _find_bounds(space: Any, bounds: Any, dim: int) -> Any:
-    """Return the bounds of an action, or its discrete space, as ``Planner`` takes them.
+    """Return the bounds of an action, or its discrete space, in a form for ``Planner``.
 
     Args:
-        space: The action space, as ``CemSolver.configure`` takes it.
-        bounds: The bounds (low, high) in place of those of a Box, or None.
-        dim: The numbers of an action.
+        space: The action space, as for ``CemSolver.configure``.
+        bounds: The bounds (low, high) that replace those of a Box, or None.
+        dim: The number of numbers per action.
     """
-    if not hasattr(space, "low"):
+    is_discrete = not hasattr(space, "low")
+    if is_discrete:
+        # A MultiDiscrete has a row for every environment, and all rows are the same.
         return space[0] if hasattr(space, "nvec") else space
     low, high = bounds or (space.low[0], space.high[0])
     return np.broadcast_to(np.ravel(low), dim), np.broadcast_to(np.ravel(high), dim)

@@ -1,4 +1,4 @@
-"""States of environments: tensors, or any nesting of tensors that PyTorch knows as a pytree."""
+"""States of environments: tensors, or any nesting of tensors that is a pytree of PyTorch."""
 
 from typing import Any, NamedTuple
 
@@ -22,23 +22,22 @@ class State(NamedTuple):
     structure: Any
 
     def select(self, envs: slice) -> "State":
-        """Return the state of some environments."""
+        """Return the state of a slice of the environments."""
         return State([leaf[envs] for leaf in self.leaves], self.structure)
 
 
 def read_state(state: Any, num_envs: int | None, device: torch.device) -> State:
-    """Return a state whose leaves are tensors on a device.
-
-    Leaves are tensors, arrays, numbers, or lists of numbers, as for ``torch.as_tensor``.
+    """Convert the leaves of a user's state to tensors on a device.
 
     Args:
-        state: The state.
-        num_envs: The size of the leading dimension of all leaves; None: they have none.
+        state: The state. Its leaves are tensors, arrays, numbers or lists of numbers, as for
+            ``torch.as_tensor``.
+        num_envs: The size of the leading dimension of all leaves. None: it may be any.
         device: The device.
 
     Raises:
-        TypeError: If a leaf is no tensor and cannot become one.
-        ValueError: If a leaf has another leading dimension.
+        TypeError: If a leaf cannot be converted to a tensor.
+        ValueError: If the leading dimension of a leaf has another size.
     """
     paths_and_leaves, structure = pytree.tree_flatten_with_path(state, is_leaf=_is_leaf)
     leaves = []
@@ -53,14 +52,14 @@ def read_state(state: Any, num_envs: int | None, device: torch.device) -> State:
 
 
 def is_of_numpy(state: Any) -> bool:
-    """Return whether a state has arrays of NumPy and no tensors."""
+    """Return whether a state contains NumPy arrays, and no tensors."""
     leaves = pytree.tree_leaves(state)
     has_arrays = any(isinstance(leaf, np.ndarray) for leaf in leaves)
     return has_arrays and not any(isinstance(leaf, Tensor) for leaf in leaves)
 
 
 def _is_leaf(node: Any) -> bool:
-    """Return whether a part of a state is a single tensor, such as a list of numbers."""
+    """Return whether a part of a state becomes one tensor, such as a list of numbers."""
     if isinstance(node, list):
         return True
     has_numbers = type(node) is tuple and all(isinstance(x, (int, float)) for x in node)

@@ -1,7 +1,7 @@
 """A planner of TorchRL that plans by `cem.Planner`.
 
-It takes the place of `torchrl.modules.CEMPlanner`, the actor of an environment of which a model
-is known: pip install "cem-tetris[worldmodel]".
+It replaces `torchrl.modules.CEMPlanner`, the actor for an environment with a known model.
+Install it by pip install "cem-tetris[worldmodel]".
 """
 
 import math
@@ -19,8 +19,8 @@ from cem.plan.planner import Planner
 class CemPlanner(MPCPlannerBase):
     """Plans in an environment of TorchRL and writes the first action of the best plan.
 
-    It remembers the last plan. An episode begins where "is_init" is true, which TorchRL's
-    ``InitTracker`` sets, and where the batch size changes.
+    Each step starts from the last plan. A new episode begins where "is_init" is true, which
+    TorchRL's ``InitTracker`` sets, and when the batch size changes.
     """
 
     def __init__(
@@ -35,10 +35,10 @@ class CemPlanner(MPCPlannerBase):
         """Make a planner.
 
         Args:
-            env: The model, an environment that takes any batch size.
-            planning_horizon: The number of actions of a plan.
-            reward_key: The entry of the reward.
-            action_key: The entry of the action.
+            env: The model, an environment that accepts any batch size.
+            planning_horizon: The number of actions per plan.
+            reward_key: The key of the reward in a tensordict.
+            action_key: The key of the action in a tensordict.
             **options: More arguments of ``Planner``, such as ``num_samples`` and
                 ``iterations``.
         """
@@ -51,18 +51,23 @@ class CemPlanner(MPCPlannerBase):
         self._batch_size = torch.Size()
 
     def planning(self, tensordict: TensorDictBase) -> Tensor:
-        """Return the first action of the best plan, shape (*batch, A)."""
+        """Return the first action of the best plan, shape (*batch_size, *action_shape).
+
+        ``tensordict`` is the state of a batch of environments.
+        """
         planner = self._planner
         if planner is None or self._batch_size != tensordict.batch_size:
             planner = self._make_planner(tensordict)
         elif "is_init" in tensordict:
+            # A mask of the environments in which an episode begins.
             planner.reset(tensordict["is_init"].flatten())
+        # The planner has a single dimension of environments.
         state = tensordict.reshape(-1).to_dict()
         action: Tensor = planner.plan(state)
         return action.reshape(*tensordict.batch_size, *self.action_spec.shape)
 
     def _make_planner(self, tensordict: TensorDictBase) -> Planner:
-        """Make, keep and return a planner for the batch size of a state."""
+        """Make a planner for the batch size of a state, store it and return it."""
         space = self.action_spec.space
         options: dict[str, Any] = {
             "graph": False,
@@ -72,6 +77,7 @@ class CemPlanner(MPCPlannerBase):
         bounds = None
         if space is not None and space.low.isfinite().all() and space.high.isfinite().all():
             bounds = (space.low.flatten(), space.high.flatten())
+            # With finite bounds the planner chooses the standard deviation itself.
             del options["std"]
         self._batch_size = tensordict.batch_size
         self._planner = Planner(
@@ -87,7 +93,14 @@ class CemPlanner(MPCPlannerBase):
         return self._planner
 
     def _cost(self, state: dict[str, Any], plans: Tensor) -> Tensor:
-        """Return the sums of rewards until an episode ends, shape (B, N)."""
+        """Return the sum of rewards of each plan, shape (B, N).
+
+        Rewards after the end of an episode do not count.
+
+        Args:
+            state: The state of each plan, tensors of shape (B, N, ...).
+            plans: The plans, shape (B, N, horizon, A).
+        """
         tensordict = TensorDict(state, batch_size=plans.shape[:2])
         total = plans.new_zeros(plans.shape[:2])
         is_running = torch.ones_like(total, dtype=torch.bool)

@@ -1,13 +1,13 @@
-"""How the distribution of plans moves after an iteration, by the costs of the plans.
+"""The update of the distribution of plans after an iteration, from the costs of the plans.
 
-Without a temperature the elites have equal weights: the cross-entropy method of de Boer et al.
-2005. With a temperature they have the weights
+Without a temperature the elites have equal weights, as in the cross-entropy method of de Boer
+et al. 2005. With a temperature elite k with the cost c_k has the weight
 
     w_k = exp(-(c_k - c_1) / temperature) / sum_j exp(-(c_j - c_1) / temperature)
 
-where c_1 is the least cost: MPPI of G. Williams et al., Information Theoretic MPC for
-Model-Based Reinforcement Learning, ICRA 2017, if all plans are elites, and the planner of
-TD-MPC2 if a part of them is.
+where c_1 is the lowest cost. If all plans are elites, this is MPPI of G. Williams et al.,
+Information Theoretic MPC for Model-Based Reinforcement Learning, ICRA 2017. If only some plans
+are elites, it is the planner of TD-MPC2.
 """
 
 from functools import partial
@@ -26,11 +26,11 @@ class Fit(NamedTuple):
     """The distribution of B environments after an iteration.
 
     Attributes:
-        distribution: The rows of ``State.distribution``: mean, standard deviation, the mean
-            once more, and the best vector so far, shape (B, 4, d).
-        record: The columns of ``State.record``, of which only the least cost so far is used,
-            shape (B, 5), float64.
-        ranking: The numbers of the elites from the best to the worst, shape (B, K).
+        distribution: The mean, the standard deviation, the mean again, and the best vector so
+            far, shape (B, 4, d); the rows of ``State.distribution``.
+        record: The columns of ``State.record``, shape (B, 5), float64. Only the lowest cost so
+            far is used.
+        ranking: The indices of the elites, the best first, shape (B, K).
     """
 
     distribution: Tensor
@@ -48,15 +48,16 @@ class Update:
 
         Args:
             options: The options of the planner.
-            first_std: The first standard deviation, shape (d,).
+            first_std: The initial standard deviation, shape (d,).
             maximize: Whether a greater cost is better.
-            backend: The backend, whose operator computes the update with equal weights.
+            backend: The backend of the operator for equal weights.
         """
         self._options = options
         self._first_std = first_std
         self._maximize = maximize
+        # The share of the new moments; the share of the old ones is the momentum.
         self._smoothing = 1.0 - options.momentum
-        self._equal_weights = partial(
+        self._update_by_equal_weights = partial(
             cem_update_reference if backend == "torch" else cem_update,
             num_elites=options.elite_count,
             maximize=maximize,
@@ -64,16 +65,22 @@ class Update:
             smoothing=self._smoothing,
             std_smoothing=self._smoothing,
         )
+        # The operator counts generations, which are not used here.
         self._generation = torch.zeros((), dtype=torch.int64, device=first_std.device)
 
     def __call__(self, costs: Tensor, vectors: Tensor, old: Fit) -> Fit:
-        """Return the next distribution, for costs (B, N) of vectors (B, N, d).
+        """Return the distribution after an iteration.
 
-        A vector whose cost is NaN, or infinite on the bad side, is never an elite. If there is
-        no other, the distribution stays as it is.
+        A vector whose cost is NaN, or infinite on the bad side, is never an elite. If all costs
+        are like that, the distribution does not change.
+
+        Args:
+            costs: The costs, shape (B, N).
+            vectors: The vectors with these costs, shape (B, N, d).
+            old: The distribution before the iteration.
         """
         if self._options.temperature is None:
-            distribution, record, _, ranking = self._equal_weights(
+            distribution, record, _, ranking = self._update_by_equal_weights(
                 costs, vectors, old.distribution, old.record, self._generation
             )
             new = Fit(distribution, record, ranking)
@@ -83,7 +90,10 @@ class Update:
         return new
 
     def _limit_std(self, std: Tensor) -> None:
-        """Bring standard deviations (B, d) between their limits, in place."""
+        """Clamp standard deviations (B, d) to their limits, in place.
+
+        Without ``adapt_std`` restore the initial ones.
+        """
         options = self._options
         if not options.adapt_std:
             std.copy_(self._first_std)
@@ -91,10 +101,13 @@ class Update:
             std.clamp_(options.min_std, options.max_std)
 
     def weigh(self, costs: Tensor) -> Tensor:
-        """Return the weights of elites, shape (B, K), for their costs from the best on.
+        """Return the weights of elites, shape (B, K).
 
-        They sum to 1 with a temperature. Elites whose cost is not finite have the weight 0;
-        where none is finite, the weights are NaN or 0.
+        With a temperature they sum to 1, without they are 1. An elite whose cost is not finite
+        has the weight 0. If no cost of an environment is finite, its weights are NaN or 0.
+
+        Args:
+            costs: The costs of the elites, the best first, shape (B, K).
         """
         costs = costs.double()
         gaps = (costs - costs[:, :1]).abs().nan_to_num(torch.inf)
@@ -103,35 +116,43 @@ class Update:
         return torch.softmax(-gaps / self._options.temperature, dim=-1)
 
     def _update_by_weights(self, costs: Tensor, vectors: Tensor, old: Fit) -> Fit:
-        """Return the next distribution by the weights of ``weigh``."""
-        scores, order = rank_candidates(costs, self._maximize)
+        """Return the distribution after an iteration, with the weights of ``weigh``.
+
+        The arguments are those of ``__call__``.
+        """
+        sorted_costs, order = rank_candidates(costs, self._maximize)
         num_elites = self._options.elite_count
         ranking = order[:, :num_elites]
         elites = select_rows(vectors, ranking)
-        weights = self.weigh(scores[:, :num_elites]).to(vectors.dtype).unsqueeze(-1)
+        weights = self.weigh(sorted_costs[:, :num_elites]).to(vectors.dtype).unsqueeze(-1)
         mean = (weights * elites).sum(1)
         variance = (weights * (elites - mean.unsqueeze(1)).square()).sum(1)
-        moments = torch.stack([mean, variance.sqrt()], dim=1)
+        # The moments are two rows: the mean and the standard deviation.
+        elite_moments = torch.stack([mean, variance.sqrt()], dim=1)
         old_moments = old.distribution[:, : STD + 1]
-        moments = torch.lerp(old_moments, moments, self._smoothing)
-        # The weights are NaN where every plan has failed.
+        moments = torch.lerp(old_moments, elite_moments, self._smoothing)
+        # If every plan has failed, the weights are NaN, and the old moments remain.
         moments = torch.where(moments.isnan(), old_moments, moments)
 
-        best, record = self._keep_best(scores[:, 0].double(), elites[:, 0], old)
-        rows = [moments, moments[:, MEAN : MEAN + 1], best.unsqueeze(1)]
+        best, record = self._keep_best(sorted_costs[:, 0].double(), elites[:, 0], old)
+        new_mean = moments[:, MEAN : MEAN + 1]
+        rows = [moments, new_mean, best.unsqueeze(1)]
         return Fit(torch.cat(rows, dim=1), record, ranking)
 
-    def _keep_best(self, score: Tensor, vector: Tensor, old: Fit) -> tuple[Tensor, Tensor]:
+    def _keep_best(self, cost: Tensor, vector: Tensor, old: Fit) -> tuple[Tensor, Tensor]:
         """Return the best vector so far, shape (B, d), and the record with its cost.
 
-        ``score`` is the best cost of this iteration, shape (B,), infinite if all plans failed;
-        ``vector`` is its vector, shape (B, d).
+        Args:
+            cost: The best cost of this iteration, shape (B,); infinite if all plans failed.
+            vector: The vector with this cost, shape (B, d).
+            old: The distribution before the iteration.
         """
-        old_score = old.record[:, BEST_FITNESS]
+        old_cost = old.record[:, BEST_FITNESS]
         better_of = torch.fmax if self._maximize else torch.fmin
-        new_score = better_of(old_score, torch.where(score.isinf(), torch.nan, score))
-        has_improved = (new_score == score) & (new_score != old_score)
+        # If one of the two costs is NaN, ``better_of`` returns the other.
+        new_cost = better_of(old_cost, torch.where(cost.isinf(), torch.nan, cost))
+        has_improved = (new_cost == cost) & (new_cost != old_cost)
         best = torch.where(has_improved.unsqueeze(1), vector, old.distribution[:, BEST])
         record = old.record.clone()
-        record[:, BEST_FITNESS] = new_score
+        record[:, BEST_FITNESS] = new_cost
         return best, record

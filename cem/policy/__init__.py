@@ -1,1 +1,1 @@
-"""Modules of PyTorch as candidates and as policies. Begin with `parameter_vector.py`."""
+"""Modules of PyTorch as candidates and as policies. Start with `parameter_vector.py`."""

@@ -16,12 +16,12 @@ from cem.policy.parameter_vector import ParameterVector
 from kernels.support.checks import check_flags, check_integer
 
 # As in the evolution strategies of Salimans et al. (2017).
-_LEAST_VARIANCE = 1e-2  # of an observation
-_LIMIT = 5.0  # of a normalised observation
+_LEAST_VARIANCE = 1e-2  # observations with a lower variance are divided by its root
+_LIMIT = 5.0  # normalised observations are clipped to this absolute value
 
 
 class EnvironmentPolicy(nn.Module):
-    """A module that gets normalised observations, and whose outputs become actions."""
+    """Normalises observations, calls a module, and converts its outputs to actions."""
 
     mean: Tensor
     std: Tensor
@@ -36,14 +36,14 @@ class EnvironmentPolicy(nn.Module):
         actions: Any,
         like: Tensor,
     ) -> None:
-        """Set up for the spaces of an environment.
+        """Make a policy for the spaces of an environment.
 
         Args:
-            module: Maps observations, shape (B, *shape), to n values of discrete actions, shape
-                (B, n), or to continuous actions.
+            module: Maps observations, shape (B, *shape), to the values of n discrete actions,
+                shape (B, n), or to continuous actions, shape (B, *action_shape).
             observations: The space of observations, a Box of Gymnasium.
-            actions: The space of actions: Discrete, the integers from ``start`` to ``start + n
-                - 1``, or a Box with the bounds ``low`` and ``high``.
+            actions: The space of actions. It is a Discrete, the integers from ``start`` to
+                ``start + n - 1``, or a Box with the bounds ``low`` and ``high``.
             like: A tensor with the dtype and device of the policy.
 
         Raises:
@@ -52,16 +52,18 @@ class EnvironmentPolicy(nn.Module):
         super().__init__()
         self.module = module
         self.first_action: int | None = None  # None: the actions are continuous
-        low: Any = 0.0  # discrete actions have no bounds
+        # Discrete actions have no bounds, and do not use these.
+        low: Any = 0.0
         high: Any = 0.0
-        if hasattr(actions, "start"):
+        is_discrete = hasattr(actions, "start")
+        if is_discrete:
             self.first_action = int(actions.start)
             output_shape = (int(actions.n),)
         else:
             output_shape = actions.shape
             low = actions.low
             high = actions.high
-        # At first observations are not normalised: mean 0, standard deviation 1, no limit.
+        # With these values observations are not normalised.
         buffers = {
             "mean": np.zeros(observations.shape),
             "std": np.ones(observations.shape),
@@ -71,18 +73,22 @@ class EnvironmentPolicy(nn.Module):
         }
         for name, value in buffers.items():
             self.register_buffer(name, torch.as_tensor(value).to(like))
+        # A call with a batch of one observation shows the shape of the outputs.
         with torch.no_grad():
-            output = module(self.mean[None])[0]  # for a batch of one observation
+            output = module(self.mean[None])[0]
         if output.shape != output_shape:
             expected = f"a module whose output has shape {output_shape}"
             raise ValueError(f"expected {expected}, got {tuple(output.shape)}")
 
     def forward(self, observations: Any) -> Tensor:
-        """Return the actions for observations, an array or a tensor of shape (..., *shape)."""
+        """Return the actions for observations, an array or tensor of shape (..., *shape)."""
         x = (torch.as_tensor(observations).to(self.mean) - self.mean) / self.std
         outputs: Tensor = self.module(x.clamp(-self.limit, self.limit))
         if self.first_action is not None:
+            # The outputs are the values of the discrete actions.
             return outputs.argmax(-1) + self.first_action
+        # Outputs in [-1, 1] are scaled to the bounds. With an infinite bound the result is not
+        # finite, and the outputs are used unscaled.
         scaled = self.low + (outputs.clamp(-1.0, 1.0) + 1.0) / 2 * (self.high - self.low)
         unbounded = torch.where(scaled.isfinite(), scaled, outputs)
         return unbounded.clamp(self.low, self.high)
@@ -101,21 +107,22 @@ class GymObjective:
         >>> float(objective.play(result.x[None], seeds=range(10)).mean())
         100.0
 
-    The module maps observations, (B, *shape), to values or to actions. If the actions are
-    Discrete, the one of the greatest value is taken. If they are Box, outputs are clipped to
-    [-1, 1] and scaled to the bounds of the action; if a bound is infinite, they are only
-    clipped to the bounds. The module keeps no state from step to step.
+    The module maps observations, shape (B, *shape), to values or to actions. If the action
+    space is Discrete, the action with the greatest value is taken. If it is a Box, outputs are
+    clipped to [-1, 1] and scaled to the bounds of the action; if a bound is infinite, they are
+    only clipped to the bounds. The module must not keep a state from step to step.
 
-    Episodes begin with seeds of (seed, generation, episode), the same for all candidates
-    (common random numbers), and the policies of all environments take a step in one call.
-    Metrics are ``episodes`` and ``steps``. The attribute ``is_noisy`` makes a search treat the
-    objective as noisy from the start.
+    The seed of an episode is a function of (seed, generation, episode). So all candidates play
+    the same episodes (common random numbers). The policies of all environments are evaluated in
+    one call. The metrics are ``episodes`` and ``steps``. The attribute ``is_noisy`` makes a
+    search treat the objective as noisy from the start.
 
     Observations are normalised by the mean and standard deviation of the observations of all
-    generations before, as in T. Salimans et al., Evolution Strategies as a Scalable Alternative
-    to Reinforcement Learning, arXiv:1703.03864: variances are at least 0.01, results clipped to
-    [-5, 5]. Generation 0 begins without statistics, and its observations are not normalised. To
-    resume a search, load the ``state_dict()`` of its last generation.
+    earlier generations, as in T. Salimans et al., Evolution Strategies as a Scalable
+    Alternative to Reinforcement Learning, arXiv:1703.03864. Variances are at least 0.01, and
+    normalised observations are clipped to [-5, 5]. In generation 0 there are no statistics, and
+    observations are not normalised. To resume a search, load the ``state_dict()`` of its last
+    generation.
 
     Attributes:
         parameters: The ``ParameterVector`` of the module.
@@ -137,23 +144,26 @@ class GymObjective:
         normalize_observations: bool = True,
         seed: Seed = None,
     ) -> None:
-        """Set up, and make an environment to read its spaces.
+        """Prepare the objective, and make an environment to read its spaces.
 
         Args:
-            env: The id of an environment, or a function that makes one; ``watch`` calls it with
-                the keyword ``render_mode``.
-            module: The policy, in the mode ``eval()`` if that matters; it is not changed.
-            episodes: Episodes per candidate.
-            num_envs: The most environments side by side. The result does not depend on it.
+            env: The id of an environment, or a function that makes one. ``watch`` calls the
+                function with the keyword argument ``render_mode``.
+            module: The policy; call its ``eval()`` before if it has modes. It is not modified.
+            episodes: The number of episodes per candidate.
+            num_envs: The maximum number of environments that play in parallel. The result does
+                not depend on it.
             vectorization_mode: ``"sync"``: environments take their steps one after another;
-                ``"async"``: each runs in a process of its own.
-            max_steps: The most steps of an episode, in addition to the environment's own limit.
+                ``"async"``: each environment runs in a process of its own.
+            max_steps: The maximum number of steps per episode, in addition to the environment's
+                own limit.
             normalize_observations: Whether to normalise observations.
             seed: ``0 <= seed < 2**63``, or a generator. None: drawn from torch's global
                 generator.
 
         Raises:
-            TypeError: If observations are not Box, or actions neither Discrete nor Box.
+            TypeError: If the space of observations is not a Box, or that of actions is neither
+                a Discrete nor a Box.
         """
         check_flags(normalize_observations=normalize_observations)
         self.seed = check_integer("seed", draw_seed(seed), 0, 2**63 - 1)
@@ -162,35 +172,39 @@ class GymObjective:
         self._mode = vectorization_mode
         self._normalizes = normalize_observations
         self._make = partial(_make_env, env, max_steps)
-        self._envs: Any = None  # a vector of environments, made when they are needed
+        self._envs: Any = None  # a vector of environments; ``_prepare_envs`` makes it
         with self._make() as example:
-            observations = example.observation_space
-            actions = example.action_space
-        kinds = (type(observations).__name__, type(actions).__name__)
+            observation_space = example.observation_space
+            action_space = example.action_space
+        kinds = (type(observation_space).__name__, type(action_space).__name__)
         if kinds not in (("Box", "Box"), ("Box", "Discrete")):
             expected = "observations of Box and actions of Box or Discrete"
             raise TypeError(f"expected {expected}, got {kinds}")
         self.parameters = ParameterVector(module)
         self._policy = EnvironmentPolicy(
-            module, observations, actions, like=self.parameters.vector
+            module, observation_space, action_space, like=self.parameters.vector
         )
         self._population = ParameterVector(self._policy).population
-        self._generation = -1  # the last one that was evaluated
-        # The count, sum and sum of squares of the observations in all generations, before the
-        # last one and including it.
-        self._statistics_before = np.zeros((3, *observations.shape))
+        self._generation = -1  # the last generation that was evaluated
+        # The statistics of observations are their count, sum and sum of squares: those before
+        # the last generation, and those including it.
+        self._statistics_before = np.zeros((3, *observation_space.shape))
         self._statistics = self._statistics_before
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Return the mean returns of candidates, shape (N, dim), as fitness, (N,), float64.
 
-        Observations are normalised by the statistics of all generations before this one.
-        Therefore generations come in order. The last one may be repeated, with the same result:
-        its observations then replace those of its first evaluation.
+        Observations are normalised by the statistics of all earlier generations. Therefore
+        generations have to be evaluated in order. The last generation may be evaluated again,
+        with the same result. Then its new observations replace the old ones.
+
+        Raises:
+            ValueError: If the generation is neither the next nor the last one nor 0.
         """
         number = int(generation)
         next_generation = self._generation + 1
         if number == 0:
+            # A new search begins.
             self._statistics_before = np.zeros_like(self._statistics)
         elif number == next_generation:
             self._statistics_before = self._statistics
@@ -200,24 +214,29 @@ class GymObjective:
         self._generation = number
         self._normalize_by(self._statistics_before)
         generation_seed = mix_seed(self.seed, number)
-        # All candidates play the same episodes; Gymnasium takes seeds of 31 bits.
+        # All candidates play the same episodes. Gymnasium accepts seeds of 31 bits.
         seeds = [mix_seed(generation_seed, episode) >> 33 for episode in range(self._episodes)]
         returns, statistics, steps = self._play(candidates, seeds)
         self._statistics = self._statistics_before + statistics
-        # Policies that are made from now on also know the observations of this generation.
+        # ``policy`` and ``play`` use all statistics, with those of this generation.
         self._normalize_by(self._statistics)
         metrics = {"episodes": returns.numel(), "steps": steps}
         return Evaluation(returns.mean(1), metrics, rates=("episodes", "steps"))
 
     def play(self, candidates: Any, seeds: Sequence[int]) -> Tensor:
-        """Return the returns of candidates, shape (N, dim), in one episode per seed.
+        """Play one episode per seed with each candidate.
 
-        Observations are normalised as by ``policy``, and do not change the statistics.
+        Observations are normalised by the current statistics, which do not change.
+
+        Args:
+            candidates: The candidates, shape (N, dim).
+            seeds: The seeds of the episodes.
 
         Returns:
             The returns, shape (N, len(seeds)), float64.
         """
-        return self._play(candidates, seeds)[0]
+        returns, _, _ = self._play(candidates, seeds)
+        return returns
 
     def policy(self, x: Any) -> EnvironmentPolicy:
         """Return the policy of a candidate, shape (dim,), as a new module.
@@ -238,12 +257,13 @@ class GymObjective:
 
         Args:
             x: The candidate, shape (dim,).
-            render_mode: A mode of the environment, such as ``"human"``, a window, or
-                ``"rgb_array"``.
+            render_mode: A mode of the environment: ``"human"`` opens a window, and other modes
+                such as ``"rgb_array"`` return frames.
             seed: The seed of the episode.
 
         Returns:
-            The return, and the frames; with ``"human"`` there are none.
+            The return (sum of rewards), and the list of frames, which is empty with
+            ``"human"``.
         """
         policy = self.policy(x)
         total_reward = 0.0
@@ -261,19 +281,25 @@ class GymObjective:
         return total_reward, frames
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the next generation depends on, for a checkpoint."""
+        """Return everything that the next generation depends on, for a checkpoint."""
         statistics = torch.from_numpy(self._statistics.copy())
         return {"generation": self._generation, "seen": statistics}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue after the generation of a state."""
+        """Restore a state, to continue with the generation after it."""
         self._generation = int(state["generation"])
         self._statistics = state["seen"].numpy().copy()
         self._statistics_before = self._statistics
         self._normalize_by(self._statistics)
 
     def _normalize_by(self, statistics: Any) -> None:
-        """Make the policy normalise by count, sum and sum of squares of observations."""
+        """Set the policy's normalisation from statistics of observations.
+
+        Without observations, or if normalisation is off, observations are not changed.
+
+        Args:
+            statistics: The count, sum and sum of squares, shape (3, *shape).
+        """
         count, total, squares = statistics
         mean = np.zeros_like(count)
         variance = np.ones_like(count)
@@ -287,63 +313,78 @@ class GymObjective:
 
     @torch.no_grad()
     def _play(self, candidates: Any, seeds: Sequence[int]) -> tuple[Tensor, Any, int]:
-        """Play one episode per seed with every candidate, many episodes side by side.
+        """Play one episode per seed with every candidate, many episodes in parallel.
 
         With E seeds, episode ``i * E + j`` is that of candidate i and seed j. All environments
-        take a step at once, and one that has ended its episode begins the next. Observations
-        are summed by episode, so that it does not matter which environment plays it.
+        take a step at once. When an environment has ended its episode, it starts the next
+        episode that is left. The statistics are summed for each episode, so that the result
+        does not depend on which environment plays it.
 
         Args:
             candidates: The parameters of N policies, shape (N, dim).
             seeds: The seeds of E episodes.
 
         Returns:
-            The returns, shape (N, E); the count, sum and sum of squares of all observations,
-            shape (3, *observation); and the number of steps.
+            returns: The sum of rewards of each episode, shape (N, E).
+            statistics: The count, sum and sum of squares of all observations, shape (3,
+                *shape).
+            steps: The number of steps.
         """
         candidates = torch.as_tensor(candidates)
         num_seeds = len(seeds)
         num_episodes = len(candidates) * num_seeds
         num_players = min(self._num_envs, num_episodes)
         self._prepare_envs(num_players)
-        num_envs = self._envs.num_envs  # there may be more from an earlier call, which wait
+        # An earlier call may have made more environments than are needed: those wait.
+        num_envs = self._envs.num_envs
         returns = np.zeros(num_episodes)
         statistics = np.zeros((num_episodes, *self._statistics.shape))
         steps = 0
-        episodes = np.zeros(num_envs, dtype=int)  # the episode that an environment plays
+        episode_of_env = np.zeros(num_envs, dtype=int)
         is_playing = np.zeros(num_envs, dtype=bool)
         next_episode = 0
-        free = np.arange(num_players)  # environments that begin the next episodes
+        # The environments that start the next episodes.
+        free_envs = np.arange(num_players)
         while next_episode < num_episodes or is_playing.any():
-            if len(free):
-                episodes[free] = np.arange(next_episode, next_episode + len(free))
-                next_episode += len(free)
+            if len(free_envs):
+                new_episodes = np.arange(next_episode, next_episode + len(free_envs))
+                episode_of_env[free_envs] = new_episodes
+                next_episode += len(free_envs)
                 is_new = np.zeros(num_envs, dtype=bool)
-                is_new[free] = True
+                is_new[free_envs] = True
                 is_playing |= is_new
-                env_seeds = [int(seeds[episode % num_seeds]) for episode in episodes]
-                # Environments outside the mask continue their episodes.
-                options = {"reset_mask": is_new}
-                observations, _ = self._envs.reset(seed=env_seeds, options=options)
-                policies = self._population(candidates[episodes // num_seeds], in_dims=0)
-            played = episodes[is_playing]
+                observations = self._reset_envs(is_new, episode_of_env, seeds)
+                # Each environment gets the policy of its episode's candidate.
+                policies = self._population(candidates[episode_of_env // num_seeds], in_dims=0)
+            current_episodes = episode_of_env[is_playing]
             if self._normalizes:
-                # In double precision, because long sums of squares lose the digits of floats.
+                # Long sums of squares need double precision.
                 x = observations[is_playing].astype(np.float64)
-                statistics[played] += np.stack([np.ones_like(x), x, x**2], axis=1)
+                statistics[current_episodes] += np.stack([np.ones_like(x), x, x**2], axis=1)
             actions = policies(torch.as_tensor(observations)).cpu().numpy()
             observations, rewards, terminated, truncated, _ = self._envs.step(actions)
-            returns[played] += rewards[is_playing]
-            steps += len(played)
+            returns[current_episodes] += rewards[is_playing]
+            steps += len(current_episodes)
             has_ended = is_playing & (terminated | truncated)
             is_playing &= ~has_ended
+            # At the end there may be fewer episodes left than free environments.
             num_left = num_episodes - next_episode
-            free = np.flatnonzero(has_ended)[:num_left]
+            free_envs = np.flatnonzero(has_ended)[:num_left]
         returns_by_candidate = torch.from_numpy(returns).view(len(candidates), num_seeds)
         return returns_by_candidate, statistics.sum(0), steps
 
+    def _reset_envs(self, is_new: Any, episode_of_env: Any, seeds: Sequence[int]) -> Any:
+        """Start new episodes in the environments of a mask; return all observations.
+
+        The other environments continue their episodes.
+        """
+        env_seeds = [int(seeds[episode % len(seeds)]) for episode in episode_of_env]
+        options = {"reset_mask": is_new}
+        observations, _ = self._envs.reset(seed=env_seeds, options=options)
+        return observations
+
     def _prepare_envs(self, count: int) -> None:
-        """Make a vector of at least ``count`` environments, unless there is one already."""
+        """Make a vector of at least ``count`` environments, unless one exists already."""
         from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
 
         if self._envs is None or self._envs.num_envs < count:
@@ -353,7 +394,7 @@ class GymObjective:
 
 
 def _make_env(env: Any, max_steps: int | None, **options: Any) -> Any:
-    """Make an environment from an id or a function, with a limit of steps."""
+    """Make an environment from an id or a function; limit the steps of an episode."""
     import gymnasium
 
     made = env(**options) if callable(env) else gymnasium.make(env, **options)
@@ -363,12 +404,11 @@ def _make_env(env: Any, max_steps: int | None, **options: Any) -> Any:
 def _make_waiting_env(make: Any) -> Any:
     """Make an environment that plays one episode after a reset with a seed, and then waits.
 
-    A vector environment steps all its environments at once, also those that have no episode to
-    play. One that waits does not run the environment: it returns its last observation and the
-    reward 0. It also stays so after the reset that ends an episode, which has no seed.
+    A vector environment steps all its environments at once, even those that have no episode to
+    play. While an environment waits, a step returns its last observation and the reward 0.
 
     Args:
-        make: Makes the environment that is wrapped.
+        make: A function that makes the environment to be wrapped.
     """
     import gymnasium
 
@@ -382,6 +422,7 @@ def _make_waiting_env(make: Any) -> Any:
             seed: int | None = None,
             options: Any = None,
         ) -> tuple[Any, dict[str, Any]]:
+            # After the end of an episode the vector environment calls ``reset`` without a seed.
             self.is_waiting = seed is None
             if self.observation is None or not self.is_waiting:
                 self.observation, _ = self.env.reset(seed=seed)

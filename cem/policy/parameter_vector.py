@@ -1,4 +1,4 @@
-"""The parameters of a module as a vector, and a population of modules evaluated in one call."""
+"""The parameters of a module as a vector, and the call of many such modules at once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,8 +23,8 @@ class ParameterVector:
         >>> bool((net.weight - 1).abs().max() < 1e-3)
         True
 
-    Tied parameters are in the vector once. Frozen parameters, with ``requires_grad`` False, and
-    buffers are not: they are the same for all modules of a population.
+    Tied parameters are in the vector once. Buffers and frozen parameters, whose
+    ``requires_grad`` is False, are not in the vector: all modules of a population share them.
 
     Attributes:
         module: The module itself, not a copy.
@@ -33,7 +33,7 @@ class ParameterVector:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        """Set the module, which has at least one trainable parameter."""
+        """Set the module, which must have at least one trainable parameter."""
         self.module = module
         named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         self.names = tuple(name for name, _ in named)
@@ -42,12 +42,12 @@ class ParameterVector:
 
     @property
     def vector(self) -> Tensor:
-        """The parameters as a new tensor, shape (dim,), of their device and widest dtype."""
+        """The parameters as a new tensor, shape (dim,), in the widest of their dtypes."""
         return torch.cat([parameter.detach().reshape(-1) for parameter in self._parameters()])
 
     @torch.no_grad()
     def write(self, vector: Any) -> None:
-        """Copy a vector, a tensor or an array of shape (dim,), into the module."""
+        """Copy a vector, a tensor or array of shape (dim,), into the module's parameters."""
         parts = self._split(torch.as_tensor(vector)[None])
         for parameter, part in zip(self._parameters(), parts, strict=True):
             parameter.copy_(part[0])
@@ -55,16 +55,17 @@ class ParameterVector:
     def population(self, candidates: Any, in_dims: int | None = None) -> Callable[..., Tensor]:
         """Return a function that calls the modules of all candidates at once.
 
-        It is ``torch.func.vmap`` of the module. The module must not change its buffers, as
-        batch normalisation does in training: call ``eval()`` first.
+        The function is ``torch.func.vmap`` of the module. The module must not modify its
+        buffers, as batch normalisation does in training. Call ``eval()`` of such a module
+        first.
 
         Args:
-            candidates: Shape (N, dim), a tensor or an array.
-            in_dims: None: all modules get the same inputs, (B, ...); 0: each has its own,
-                (N, B, ...).
+            candidates: The candidates, a tensor or array of shape (N, dim).
+            in_dims: None: all modules get the same inputs, shape (B, ...). 0: each module gets
+                its own inputs, shape (N, B, ...).
 
         Returns:
-            A function from inputs to outputs of shape (N, B, ...).
+            A function of the inputs that returns outputs of shape (N, B, ...).
         """
         parts = dict(zip(self.names, self._split(torch.as_tensor(candidates)), strict=True))
 
@@ -78,7 +79,7 @@ class ParameterVector:
         return [self.module.get_parameter(name) for name in self.names]
 
     def _split(self, candidates: Tensor) -> list[Tensor]:
-        """Return the parameters of candidates, each of shape (N, ...)."""
+        """Return the parameters of N candidates, each a tensor of shape (N, ...)."""
         if candidates.dim() != 2 or candidates.shape[1] != self.dim:
             got = tuple(candidates.shape)
             raise ValueError(f"expected candidates of shape (N, {self.dim}), got {got}")

@@ -1,4 +1,4 @@
-"""Probabilities of rare events and their distributions. Begin with `event.py`."""
+"""Probabilities of rare events, and distributions for them. Start with `event.py`."""
 
 from cem.rare.distributions import Bernoulli, Exponential, Normal, Poisson, Weibull
 from cem.rare.distributions import IndependentDistribution as Family

@@ -1,9 +1,9 @@
 """Distributions with independent components: quantiles, densities, weighted maximum likelihood.
 
 A distribution is a frozen dataclass whose fields are its parameters, float64 tensors of shape
-(d,) on one device. Candidates are quantiles of uniform noise, which is a function of (seed,
-generation, candidate, component) with the same bits everywhere; the functions of torch that map
-it may round differently.
+(d,) on one device. Candidates are quantiles of uniform noise. The noise is a function of (seed,
+generation, candidate, component), with the same bits on every machine. The functions of torch
+that map it to quantiles may be rounded differently on another machine.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from cem.core.checks import as_real
 from kernels.ops.philox import philox4x32, split64
 
 _Self = TypeVar("_Self", bound="IndependentDistribution")
-# Other users of Philox in this project have other keys.
+# Philox is used elsewhere in this project, with other keys.
 _UNIFORM_KEY = int.from_bytes(b"uniform ", "big")
 
 
@@ -36,31 +36,39 @@ def uniform_noise(
     Args:
         size: N, the number of candidates.
         dim: d, the number of components of a candidate.
-        seed: A number of 64 bits.
+        seed: An integer of 64 bits.
         generation: The number of the generation.
         device: The device of the result.
     """
-    # Philox maps a counter to four words of 32 bits: two words for each of two candidates.
+    # Philox maps a counter to four words of 32 bits. Two words make a number of 64 bits, so a
+    # counter gives one component of a pair of candidates.
     pair = torch.arange((size + 1) // 2, device=device)
     component = torch.arange(dim, device=device)
     counter = (pair.unsqueeze(1), component, generation, 0)
     key = split64(seed ^ _UNIFORM_KEY)
     upper_1, lower_1, upper_2, lower_2 = philox4x32(counter, key)
-    upper = torch.stack([upper_1, upper_2], dim=1)  # (pairs, 2, d)
+    upper = torch.stack([upper_1, upper_2], dim=1)  # shape (pairs, 2, d)
     lower = torch.stack([lower_1, lower_2], dim=1)
-    # The upper 52 of the 64 bits: with half a step added, a double holds them exactly.
+    # Only the upper 52 of the 64 bits are used: a double represents them exactly, even after
+    # the addition of 0.5.
     bits = upper << 20 | lower >> 12
-    bits_of_candidates = bits.view(-1, dim)[:size]  # an odd N needs half of the last pair
+    # If N is odd, the second candidate of the last pair is dropped.
+    bits_of_candidates = bits.view(-1, dim)[:size]
     return (bits_of_candidates.double() + 0.5) * 2.0**-52
 
 
 class IndependentDistribution:
-    """A distribution with independent components, whose fields are its parameters."""
+    """A distribution with independent components. The fields of a subclass are parameters."""
 
-    LAW: ClassVar[Callable[..., distributions.Distribution]]  # a function of the parameters
+    LAW: ClassVar[Callable[..., distributions.Distribution]]
+    """Makes torch's distribution of the components from the parameters."""
 
     def __post_init__(self) -> None:
-        """Make float64 tensors of the parameters, of one shape (d,) and on one device."""
+        """Convert the parameters to float64 tensors of one shape (d,) on one device.
+
+        Raises:
+            ValueError: If a parameter is not finite or out of its range.
+        """
         tensors = {name: as_real(name, x).double() for name, x in self.parameters.items()}
         device = next((tensor.device for tensor in tensors.values() if tensor.dim()), None)
         shape = torch.broadcast_shapes((1,), *(tensor.shape for tensor in tensors.values()))
@@ -68,11 +76,11 @@ class IndependentDistribution:
             if len(shape) != 1 or not tensor.isfinite().all():
                 raise ValueError(f"expected finite {name} of shape (d,), got {tensor.tolist()}")
             object.__setattr__(self, name, tensor.to(device).expand(shape).contiguous())
-        _ = self.law  # raises ValueError if a parameter is out of its range
+        _ = self.law  # this checks the ranges of the parameters
 
     @property
     def law(self) -> distributions.Distribution:
-        """The distributions of the components."""
+        """The distributions of the components, as a distribution of torch."""
         return type(self).LAW(*self.parameters.values(), validate_args=True)
 
     @property
@@ -88,31 +96,32 @@ class IndependentDistribution:
         return self.law.support.is_discrete  # type: ignore[union-attr]
 
     def sample(self, size: int, *, seed: int, generation: int = 0) -> Tensor:
-        """Return N candidates, shape (N, d), which are a function of (seed, generation)."""
+        """Draw ``size`` candidates, shape (N, d), a function of (seed, generation)."""
         first, *_ = self.parameters.values()
         noise_key: Any = {"seed": seed, "generation": generation}
         return self.quantile(uniform_noise(size, len(first), device=first.device, **noise_key))
 
     def quantile(self, u: Tensor) -> Tensor:
-        """Return the quantiles of each component at 0 < u < 1, shape (N, d)."""
+        """Return the quantiles of each component for 0 < u < 1, shape (N, d)."""
         return self.law.icdf(u)
 
     def log_density(self, x: Tensor) -> Tensor:
-        """Return the logarithms of the densities, or probabilities, of candidates (N, d)."""
+        """Return the log densities, or log probabilities, of candidates (N, d), shape (N,)."""
         return self.law.log_prob(x).sum(-1)
 
     def fit(self: _Self, x: Tensor, weights: Tensor) -> _Self:
-        """Return the distribution of the family that makes candidates (N, d) likeliest.
+        """Return the maximum likelihood fit to candidates (N, d): it has their mean.
 
-        Its mean is theirs. The weights of the candidates, shape (N,), sum to 1.
+        The weights of the candidates, shape (N,), sum to 1.
         """
-        mean = (weights @ x).clamp(x.amin(0), x.amax(0))  # a mean of ones may be rounded up
+        # Without the clamp the mean of ones might be rounded to more than 1.
+        mean = (weights @ x).clamp(x.amin(0), x.amax(0))
         return type(self)(mean)  # type: ignore[call-arg]
 
     def mixed(self: _Self, other: _Self, share: float) -> _Self:
-        """Return the member whose parameters lie between these and another's.
+        """Return a member whose parameters are interpolated between this and another member.
 
-        ``share`` is the weight of the other's parameters.
+        ``share`` is the weight of the other member's parameters.
         """
         ends = other.parameters
         mixed = {name: value.lerp(ends[name], share) for name, value in self.parameters.items()}
@@ -121,7 +130,7 @@ class IndependentDistribution:
 
 @dataclass(frozen=True, eq=False)
 class Exponential(IndependentDistribution):
-    """Exponential distributions by their means."""
+    """Exponential distributions with given means."""
 
     mean: Any
     LAW = staticmethod(lambda mean, **options: distributions.Exponential(1 / mean, **options))
@@ -138,7 +147,7 @@ class Weibull(IndependentDistribution):
     )
 
     def fit(self, x: Tensor, weights: Tensor) -> "Weibull":
-        """Return the member of greatest likelihood: scale^shape is the mean of x^shape."""
+        """Return the maximum likelihood fit: scale^shape is the mean of x^shape."""
         return Weibull(self.shape, (weights @ x**self.shape) ** (1 / self.shape))
 
 
@@ -152,7 +161,7 @@ class Normal(IndependentDistribution):
     LAW = distributions.Normal
 
     def fit(self, x: Tensor, weights: Tensor) -> "Normal":
-        """Return the member of greatest likelihood, by the weighted mean and variance."""
+        """Return the maximum likelihood fit, from the weighted mean and variance."""
         mean = weights @ x
         std = self.std
         if self.fit_std:
@@ -162,19 +171,19 @@ class Normal(IndependentDistribution):
 
 @dataclass(frozen=True, eq=False)
 class Poisson(IndependentDistribution):
-    """Poisson distributions by their rates.
+    """Poisson distributions with given rates.
 
-    To draw takes memory for d times the greatest rate.
+    The memory for drawing is proportional to d times the greatest rate.
     """
 
     rate: Any
     LAW = distributions.Poisson
 
     def quantile(self, u: Tensor) -> Tensor:
-        """Return the least counts whose distribution function is at least u."""
-        greatest = float(self.rate.max())
+        """Return the smallest counts whose distribution function is at least u."""
+        greatest_rate = float(self.rate.max())
         # The probability of a greater count is below 1e-16.
-        greatest_count = int(greatest + 12 * greatest**0.5 + 30)
+        greatest_count = int(greatest_rate + 12 * greatest_rate**0.5 + 30)
         count = torch.arange(greatest_count, device=u.device)
         cdf = distributions.Poisson(self.rate.unsqueeze(1)).log_prob(count).exp().cumsum(1)
         return Tensor.double(torch.searchsorted(cdf, u.T.contiguous()).T)
@@ -182,7 +191,7 @@ class Poisson(IndependentDistribution):
 
 @dataclass(frozen=True, eq=False)
 class Bernoulli(IndependentDistribution):
-    """Components that are 1 with probability p, otherwise 0."""
+    """Components that are 1 with probability p, and 0 otherwise."""
 
     p: Any
     LAW = distributions.Bernoulli

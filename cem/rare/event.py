@@ -17,14 +17,14 @@ from cem.run.evaluator import Evaluator, Workers
 from kernels.support.checks import check_integer
 
 _Member = TypeVar("_Member", bound=IndependentDistribution)
-_ELITE_SHARE = 0.1  # of the scores, above the level that they give
+_ELITE_SHARE = 0.1  # the share of the scores that reach the next level
 _MOST_LEVELS = 50
-_MOST_POPULATIONS = 10  # drawn for one level
-_LEAST_ELITES = 30  # the effective number of elites of a level
-_LEAST_SAMPLES = 100  # the effective number of final samples in the event
-_BATCH = 1 << 16  # the final samples drawn at once
-_GREATEST_TAIL_INDEX = 0.5  # of weights with a finite variance
-_NORMAL_QUANTILE = 1.959964  # the standard normal one of 97.5 %
+_MOST_POPULATIONS = 10  # the maximum number of populations drawn for a level
+_LEAST_ELITES = 30  # the effective number of elites that a level needs
+_LEAST_SAMPLES = 100  # the effective number of samples in the event that an interval needs
+_BATCH = 1 << 16  # the number of final samples drawn at once
+_GREATEST_TAIL_INDEX = 0.5  # with a greater tail index the weights have an infinite variance
+_NORMAL_QUANTILE = 1.959964  # the 97.5 % quantile of the standard normal distribution
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,17 +33,18 @@ class RareEvent(Generic[_Member]):
 
     Attributes:
         estimate: P(score >= level); 0 if no final sample reached the level.
-        relative_error: The standard error divided by the estimate; infinite if that is 0.
-        interval: The log-normal interval of 95 %. If the estimate is 0, it is (0, a bound), the
-            bound being the upper end for P(score >= the last level).
-        levels: The rising levels; the last is the level of the event if that was reached.
+        relative_error: The standard error divided by the estimate; infinite if the estimate is
+            0.
+        interval: The log-normal 95 % interval. If the estimate is 0, it is (0, bound), where
+            bound is the upper end of the interval for P(score >= the last level).
+        levels: The rising levels. The last one is the level of the event if it was reached.
         members: The distribution fitted at each level.
-        parameters: The last one, from which the final samples were drawn.
+        parameters: The last of them, from which the final samples were drawn.
         samples: The number of scores computed, for the levels and for the estimate.
-        effective_samples: (sum of w)^2 / (sum of w^2) for the weights w of the final samples in
-            the event.
+        effective_samples: (sum of w)^2 / (sum of w^2), where w are the weights of the final
+            samples in the event.
         reached: Whether the levels reached the level of the event.
-        message: Why they did not, and what else makes the estimate doubtful.
+        message: Why they did not, and other reasons to doubt the estimate.
     """
 
     estimate: float
@@ -71,11 +72,11 @@ class RareEvent(Generic[_Member]):
 
 
 class _Draw(NamedTuple):
-    """Candidates of one generation.
+    """Candidates of one generation, drawn from v.
 
     Attributes:
         x: The candidates, shape (N, d).
-        scores: Their scores, shape (N,); -inf for NaN.
+        scores: Their scores, shape (N,); -inf in place of NaN.
         log_weights: The logarithms of their likelihood ratios f(x; u) / f(x; v), shape (N,).
     """
 
@@ -85,7 +86,7 @@ class _Draw(NamedTuple):
 
 
 class _Elites(NamedTuple):
-    """The candidates that reach the next level, with weights that sum to 1."""
+    """The candidates that reach the next level, and their weights, which sum to 1."""
 
     level: float
     x: Tensor
@@ -129,34 +130,42 @@ def rare_event_probability(
         >>> abs(event.estimate / 3.624e-9 - 1) < 0.05
         True
 
-    Algorithm 3.1 of P.-T. de Boer, D. Kroese, S. Mannor, R. Rubinstein, A Tutorial on the
-    Cross-Entropy Method, Annals of Operations Research 134, 2005. Every step draws N candidates
-    x_i from a member v of the family; at first v is u, the distribution of the vector:
+    This is algorithm 3.1 of P.-T. de Boer, D. Kroese, S. Mannor, R. Rubinstein, A Tutorial on
+    the Cross-Entropy Method, Annals of Operations Research 134, 2005. Every step draws N
+    candidates x_i from a member v of the family. The first v is u, the distribution of the
+    vector. Then
 
-        gamma = the 90 % quantile of the scores, at most the level
+        gamma = the 90 % quantile of the scores, but at most the level
         w_i   = f(x_i; u) / f(x_i; v)
-        v     = the greatest likelihood of those with score >= gamma, weighted by w_i
+        v     = the maximum likelihood fit to the elites, the candidates with score >= gamma,
+                weighted by w_i
 
-    When gamma has reached the level, final samples are drawn from v, and the estimate is the
-    mean of their w_i, in which a score below the level counts as 0.
+    When gamma has reached the level, the final samples are drawn from v. The estimate is the
+    mean of their weights w_i, where the weight of a score below the level counts as 0.
 
-    So that levels rise, gamma is at least the median of the scores above the last level. A step
-    draws up to ten times N candidates, until its elites have an effective number n of 30. The
-    new v is mixed with a share of 1 / (1 + n) of the last one; in a discrete family of u,
-    because v could exclude values.
+    To make the levels rise, gamma is at least the median of the scores above the last level. A
+    step draws up to ten times N candidates, until its elites have an effective number n of 30.
+    The new v is mixed with a share of 1 / (1 + n) of the old one. In a discrete family it is
+    mixed with u instead, because the old v may exclude values.
 
-    A RuntimeWarning with ``message`` is given if the level is not reached, if a score is NaN,
-    if the effective samples are fewer than 100, or if the largest weights have a tail index (B.
-    Hill, Annals of Statistics 3, 1975) above 0.5, like that of an infinite variance: a part of
-    the event may hardly be drawn, and the estimate may be too low.
+    A RuntimeWarning with ``message`` is given
+
+    - if the level is not reached;
+    - if a score is NaN;
+    - if there are fewer than 100 effective samples;
+    - if the largest weights have a tail index above 0.5 (B. Hill, Annals of Statistics 3,
+      1975), which indicates an infinite variance. Then a part of the event may hardly be drawn,
+      and the estimate may be too low.
 
     Args:
         family: u, the distribution of the vector, of shape (d,).
         score: Maps candidates, shape (N, d), float64, on the family's device, to scores, shape
-            (N,); with ``vectorize`` a candidate to a number. NaN is below every level.
+            (N,). With ``vectorize`` it maps one candidate to a number. NaN is below every
+            level.
         level: The event is score >= level.
         population_size: N.
-        final_samples: The number of final samples; the relative error falls with its root.
+        final_samples: The number of final samples. The relative error is inversely proportional
+            to its square root.
         vectorize: As for ``minimize``.
         workers: As for ``minimize``.
         seed: The result is a function of the seed. None: drawn from torch's global generator.
@@ -165,9 +174,11 @@ def rare_event_probability(
     final_samples = check_integer("final_samples", final_samples, 2)
     size = check_integer("population_size", population_size, 2)
     seed = check_integer("seed", draw_seed(seed), 0, 2**64 - 1)
-    nan_counts: list[int] = []  # of each generation
+    # The number of scores that were NaN in each generation so far.
+    nan_counts: list[int] = []
 
     def draw(member: _Member, size: int) -> _Draw:
+        """Draw the candidates of the next generation and compute their scores."""
         generation = len(nan_counts)
         x = member.sample(size, seed=seed, generation=generation)
         fitness = call_with_copies(evaluate, x, generation).fitness
@@ -185,19 +196,20 @@ def rare_event_probability(
             if elites is None:
                 break
             fitted = member.fit(elites.x, elites.weights)
-            # A discrete member could give a value the probability 0, and would never draw it
-            # again.
+            # If a discrete member gives a value the probability 0, it never draws the value
+            # again. So the fit is mixed with the first distribution, which has all values.
             base = family if family.is_discrete else member
             member = fitted.mixed(base, 1 / (1 + elites.effective))
             levels.append(elites.level)
             members.append(member)
-        # Final samples come in batches, which bounds the memory that they take.
+        # The final samples are drawn in batches, to limit the memory.
         batches = range(0, final_samples, _BATCH)
         draws = [draw(member, min(_BATCH, final_samples - first)) for first in batches]
     _, scores, log_weights = _concatenate(draws)
     estimate = _estimate(log_weights, scores >= level)
     high = estimate.high
     if estimate.mean == 0.0:
+        # No sample is in the event, which is less probable than to reach the last level.
         high = _estimate(log_weights, scores >= levels[-1]).high
     message = "; ".join(_doubts(estimate, level, levels, sum(nan_counts), size))
     if message:
@@ -228,14 +240,15 @@ def _doubts(
     Args:
         estimate: The estimate of the probability that the score reaches the level.
         level: The level of the rare event.
-        levels: The rising levels that the search has reached; the last should be ``level``.
-        nan_count: How many scores were NaN.
-        population_size: The candidates of one draw.
+        levels: The rising levels that the search has reached, after -inf. If it has reached the
+            event, the last one is ``level``.
+        nan_count: The number of scores that were NaN.
+        population_size: The number of candidates per population.
     """
     if levels[-1] < level:
         reason = f"none of {population_size * _MOST_POPULATIONS:,} is above"
         if len(levels) > _MOST_LEVELS:
-            reason = f"{_MOST_LEVELS} are the most"
+            reason = f"{_MOST_LEVELS} levels are the maximum"
         yield f"the level is not reached: the last one is {levels[-1]:.6g}, {reason}"
     if nan_count:
         yield f"{nan_count:,} scores were NaN"
@@ -246,24 +259,29 @@ def _doubts(
 
 
 def _concatenate(draws: list[_Draw]) -> _Draw:
-    """Return the candidates of several draws as one draw."""
+    """Join the candidates of several draws."""
     return _Draw(*map(torch.cat, zip(*draws, strict=True)))
 
 
 def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> _Elites | None:
-    """Return the candidates that reach the next level, or None if no score is above the last.
+    """Find the next level, and return the candidates that reach it.
 
-    The next level gamma is a quantile of the scores, so that a tenth of them are elites, but at
-    least the median of the scores above the last level, so that levels rise, and at most the
-    level of the event. Candidates are drawn until the elites have an effective number of
-    ``_LEAST_ELITES``, but at most ``_MOST_POPULATIONS`` times.
+    The next level gamma is the 90 % quantile of the scores. It is at least the median of the
+    scores above the last level, so that levels rise, and at most the level of the event.
+
+    Populations are drawn until the elites have an effective number of ``_LEAST_ELITES``, but at
+    most ``_MOST_POPULATIONS`` of them.
 
     Args:
         draw: Draws a population.
         last_level: The last level, which the next one must exceed.
         level: The level of the event.
+
+    Returns:
+        The elites; None if no score is above the last level.
     """
     elites = None
+    # All populations drawn for this level count.
     draws = []
     for _ in range(_MOST_POPULATIONS):
         draws.append(draw())
@@ -271,6 +289,7 @@ def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> 
         ascending = scores.sort().values
         above_last = ascending[ascending > last_level]
         if len(above_last) == 0:
+            # Another population may have a score above the last level.
             continue
         quantile_index = math.ceil((1 - _ELITE_SHARE) * len(ascending)) - 1
         quantile = ascending[quantile_index]
@@ -285,29 +304,35 @@ def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> 
 
 
 def _estimate(log_weights: Tensor, is_hit: Tensor) -> _Estimate:
-    """Estimate the probability of an event: the mean of the weights, 0 outside the event.
+    """Estimate the probability of an event by importance sampling.
 
-    The interval holds 95 % of a log-normal variable with this mean and relative error.
+    The estimate is the sum of the weights of the samples in the event, divided by the number N
+    of all samples. The 95 % interval is that of a log-normal variable whose median is the
+    estimate, and which has the relative error of the estimate.
 
     Args:
-        log_weights: The logarithms of the likelihood ratios of N samples, shape (N,).
+        log_weights: The logarithms of the weights (likelihood ratios) of all samples, shape
+            (N,).
         is_hit: Whether a sample is in the event, shape (N,).
     """
+    # From here on only the samples in the event matter.
     logs = log_weights[is_hit].sort(descending=True).values
     if len(logs) == 0:
         return _Estimate()
     num_samples = len(is_hit)
-    greatest = logs[0]
-    weights = (logs - greatest).exp()  # divided by the largest, so that none overflows
+    # Divided by the largest weight, no weight overflows.
+    largest = logs[0]
+    weights = (logs - largest).exp()
     total = weights.sum()
     effective = float(total.square() / weights.square().sum())
-    mean = math.exp(float(greatest)) * float(total) / num_samples
-    # The variance of the mean, divided by its square.
+    mean = math.exp(float(largest)) * float(total) / num_samples
+    # The relative variance of the mean is sum(w^2) / sum(w)^2 - 1 / N.
     relative_variance = max(0.0, 1 / effective - 1 / num_samples)
     relative_error = math.sqrt(relative_variance)
     log_std = math.sqrt(math.log1p(relative_error * relative_error))
     factor = math.exp(_NORMAL_QUANTILE * log_std)
-    # Hill's estimator of the tail takes the largest weights: about the root of their number.
+    # Hill's estimator of the tail index compares the n largest weights with the next one. Here
+    # n is about the square root of their number.
     num_largest = math.isqrt(len(logs) - 1)
     tail_index = 0.0
     if num_largest:

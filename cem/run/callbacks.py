@@ -19,10 +19,13 @@ from kernels.support.files import check_own, named_errors
 
 @dataclass(frozen=True)
 class RunPlan:
-    """The plan of a run, given to the callbacks once; its fields are arguments of ``Trainer``.
+    """The plan of a run, which callbacks get in ``on_start``.
+
+    The other fields are arguments of ``Trainer``.
 
     Attributes:
-        generation: The generations before this run: 0, or those of the checkpoint it resumes.
+        generation: The number of generations before this run: 0, or that of the checkpoint
+            from which the run resumes.
     """
 
     generation: int
@@ -32,30 +35,32 @@ class RunPlan:
 
 
 class Callback:
-    """Hooks of a training run, to be overridden; here they do nothing."""
+    """The hooks of a training run. Here they do nothing; subclasses override them."""
 
     on_every_rank = False
     """Whether every rank calls the hooks, or only rank 0. See ``cem.run.ranks``.
 
-    If only rank 0 calls them, ``Interrupted`` ends the search of all ranks after the next
-    record.
+    If only rank 0 calls them and one raises ``Interrupted``, the search of all ranks ends after
+    the next record.
     """
 
     def on_start(self, plan: RunPlan) -> None:
         """Called once, before the first generation."""
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """Called with every record; the optimizer may be ahead, see ``Trainer``."""
+        """Called with every record. The optimizer may already be ahead, see ``Trainer``."""
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Called before a checkpoint is saved: flush what belongs to the generations so far.
+        """Called before a checkpoint is saved, to flush output of the generations so far.
 
-        ``state`` is that of ``CrossEntropyMethod.state_dict`` after so many generations, and
-        must not be changed; the optimizer may be ahead.
+        Args:
+            generation: The number of generations so far.
+            state: The ``CrossEntropyMethod.state_dict`` after this generation, which must not
+                be modified. The optimizer may already be ahead.
         """
 
     def on_end(self) -> None:
-        """Called once at the end for every callback that was started, also after an error."""
+        """Called once at the end, also after an error, if the callback was started."""
 
 
 def as_callbacks(callbacks: Iterable[Any]) -> tuple[Callback, ...]:
@@ -76,11 +81,11 @@ _ignore_closed_output = contextlib.suppress(OSError, ValueError)
 
 
 class ProgressBar(Callback):
-    """Shows the generation, its best and its elites' mean fitness, rates and the time left.
+    """Shows the generation, best fitness, elites' mean fitness, metrics and the time left.
 
-    On a terminal it is a tqdm bar. In a log, or on a dumb terminal, it prints plain lines: for
-    the first generation, then one every ``interval_s`` seconds, and for the last. An output
-    that fails, such as a closed terminal, does not end the run.
+    On a terminal it is a tqdm bar. In a log or on a dumb terminal it prints plain lines: one
+    for the first generation, then one every ``interval_s`` seconds, and one for the last
+    generation. A failing output, such as a closed terminal, does not end the run.
     """
 
     def __init__(
@@ -91,39 +96,41 @@ class ProgressBar(Callback):
         file: TextIO | None = None,
         number: Callable[[float], str] = "{:.6g}".format,
     ) -> None:
-        """Set up a bar, which opens when the run starts.
+        """Prepare the bar; ``on_start`` opens it.
 
         Args:
-            metrics: The names of metrics to show, such as "lines/s" for "12.3M lines/s".
-            interval_s: The least time between two plain lines in a log, in seconds.
-            file: The output; None: ``sys.stderr`` at the start of the run.
-            number: Formats a fitness.
+            metrics: The names of metrics to show. For example, the metric "lines/s" is shown as
+                "12.3M lines/s".
+            interval_s: The minimum time between two plain lines in a log, in seconds.
+            file: The output. None: ``sys.stderr`` at the start of the run.
+            number: A function that formats a fitness.
         """
         self._metrics = tuple(metrics)
         self._interval_s = interval_s
         self._file = file
         self._number = number
         self._bar: Any = None
-        # With infinite times no line is due: before the start, and on ranks above 0, where the
-        # bar is never started.
+        # The times of the last printed line and of the start of this generation. As long as
+        # they are infinite, ``tick`` prints nothing. That is so before the start, and on ranks
+        # above 0, which never start the bar.
         self._shown_at = math.inf
         self._generation_began_at = math.inf
 
     def on_start(self, plan: RunPlan) -> None:
-        """Begin to count and, on a terminal, open a tqdm bar; otherwise lines are printed."""
+        """Start the clock. On a terminal, open a tqdm bar; elsewhere lines are printed."""
         self._plan = plan
         self._generation = plan.generation
         self._first: GenerationRecord | None = None  # the first record of this run
-        self._line = ""  # the newest line, while it is not printed yet
+        self._line = ""  # the newest line if it is not printed yet
         self._started_at = time.monotonic()
         self._generation_began_at = self._started_at
-        # The first line is due at once.
+        # The first line is printed without a delay.
         self._shown_at = -math.inf
         self._bar = None
         file = self._file or sys.stderr
         is_terminal = False
         with _ignore_closed_output:
-            # A program without a console has no stderr.
+            # In a program without a console, sys.stderr is None.
             is_terminal = file is not None and file.isatty()
         if is_terminal and os.environ.get("TERM") != "dumb":
             self._bar = tqdm(
@@ -137,6 +144,7 @@ class ProgressBar(Callback):
 
     def on_generation(self, record: GenerationRecord) -> None:
         """Advance the bar, or print a line if ``interval_s`` has passed since the last one."""
+        # This record ends a generation, and the next generation begins now.
         self._generation = record.generation
         self._generation_began_at = time.monotonic()
         if self._first is None:
@@ -148,20 +156,22 @@ class ProgressBar(Callback):
         for name in self._metrics:
             if name in record.metrics:
                 parts.append(f"{tqdm.format_sizeof(record.metrics[name])} {name}")
-        seconds = self._seconds_left(record, self._first)
-        if seconds < math.inf:
-            parts.append(f"{tqdm.format_interval(max(0.0, seconds))} left")
+        seconds_left = self._seconds_left(record, self._first)
+        if seconds_left < math.inf:
+            parts.append(f"{tqdm.format_interval(max(0.0, seconds_left))} left")
         if self._bar is not None:
             self._bar.set_postfix_str(", ".join(parts), refresh=False)
+            # ``update`` takes the difference from the number that the bar shows.
             self._bar.update(record.generation - self._bar.n)
             return
         title = f"generation {record.generation}{self._total()}"
+        # A line that is not printed now may still be printed by ``tick`` or ``on_end``.
         self._line = ", ".join([title, *parts])
         if self._generation_began_at - self._shown_at >= self._interval_s:
             self._show_line()
 
     def tick(self) -> None:
-        """Print a line in a log if one is due; a long generation may call it."""
+        """Print a line in a log if one is due. A long generation may call this repeatedly."""
         now = time.monotonic()
         last = max(self._shown_at, self._generation_began_at)
         if self._bar is None and now - last >= self._interval_s:
@@ -171,7 +181,7 @@ class ProgressBar(Callback):
             self._show_line()
 
     def on_end(self) -> None:
-        """Show the last state of the bar, or the last line."""
+        """Close the bar in its last state, or print the last line."""
         if self._bar is not None:
             self._bar.close()
         self._show_line()
@@ -187,10 +197,11 @@ class ProgressBar(Callback):
             self._shown_at = time.monotonic()
 
     def _seconds_left(self, record: GenerationRecord, first: GenerationRecord) -> float:
-        """Return the seconds to the last generation or to the time limit, whichever is first.
+        """Return an estimate of the seconds that the run has left; infinity if unknown.
 
-        They are estimated from the generations after the first record, which includes costs
-        that occur once in a process.
+        The run ends with the last generation or at the time limit. The estimate uses the
+        generations after the first record only, because the first record includes costs that
+        occur once in a process.
         """
         plan = self._plan
         seconds = math.inf
@@ -207,36 +218,40 @@ class ProgressBar(Callback):
 class MetricsWriter(Callback):
     """Writes ``metrics.jsonl``: one JSON object per recorded generation, flushed at once.
 
-    The names are those of ``GenerationRecord`` and of the metrics of the objective. NaN and
-    infinities become null. When a run starts at generation g, the lines after g and an
-    incomplete last line are removed: a resumed run has every generation once, and a new run
-    starts with an empty file.
+    The names are those of ``GenerationRecord`` and of the objective's metrics. NaN and
+    infinities become null. When a run starts at generation g, the lines of later generations
+    and an incomplete last line are removed. So a resumed run has one line per record, and a new
+    run starts with an empty file.
     """
 
     def __init__(self, path: str | Path, *, distribution: bool = False) -> None:
-        """Set the file, which is opened when the run starts; its folder must exist then.
+        """Prepare the writer; ``on_start`` opens the file, whose folder must exist.
 
-        With ``distribution`` each line ends with ``mean`` and ``std``, lists of dim numbers.
+        Args:
+            path: The file.
+            distribution: Whether each line also has ``mean`` and ``std``, lists of dim numbers.
         """
         self.path = Path(path)
         self._distribution = distribution
         self._file: Any = None
 
     def restore(self, generation: int) -> list[dict[str, Any]]:
-        """Remove the lines after a generation, and an incomplete last line; return the others.
+        """Remove the lines of later generations, and return the remaining lines as dicts.
 
-        A file that does not exist is created.
+        An incomplete last line is removed, too. A file that does not exist is created.
 
         Raises:
-            ValueError: If a line that stays is no JSON object with a generation.
+            ValueError: If a remaining line is not a JSON object with a generation.
         """
         check_own(self.path)
         rows: list[dict[str, Any]] = []
-        size = 0  # of the lines that stay, in bytes
+        size = 0  # the size of the remaining lines, in bytes
         with self.path.open("a+b") as file:
+            # This mode starts at the end of the file.
             file.seek(0)
             for line in file:
-                if not line.endswith(b"\n"):
+                is_complete = line.endswith(b"\n")
+                if not is_complete:
                     break
                 try:
                     row = json.loads(line)
@@ -252,17 +267,19 @@ class MetricsWriter(Callback):
         return rows
 
     def on_start(self, plan: RunPlan) -> None:
-        """Remove the lines that the run will write again, and open the file."""
+        """Open the file, and remove the lines that the run will write again."""
         self.restore(plan.generation)
         self._file = self.path.open("ab", buffering=0)
 
     def on_generation(self, record: GenerationRecord) -> None:
-        """Append the record to the file as a line of JSON, without NaN and infinities.
+        """Append the record to the file as a line of JSON.
 
         Raises:
-            ValueError: If a metric has the name "mean" or "std", and these are written, too.
+            ValueError: If a metric is named "mean" or "std", and the writer itself writes a
+                mean and std.
         """
         row: dict[str, Any] = dict(record.as_dict())
+        # JSON has no NaN and no infinities.
         for name, value in row.items():
             if not math.isfinite(value):
                 row[name] = None
@@ -275,13 +292,13 @@ class MetricsWriter(Callback):
             row["std"] = record.std.tolist()
         unwritten = json.dumps(row).encode() + b"\n"
         with named_errors(self.path):
-            # A write may take less than the line, for example on a full disk.
+            # ``write`` may write only a part of the line, for example on a full disk.
             while unwritten:
                 written = self._file.write(unwritten)
                 unwritten = unwritten[written:]
 
     def on_checkpoint(self, generation: int, state: Mapping[str, Any]) -> None:
-        """Wait until the lines are on the disk, so that no checkpoint outlives its metrics."""
+        """Wait until the lines are on the disk, since a checkpoint must not outlive them."""
         with named_errors(self.path):
             os.fsync(self._file.fileno())
 

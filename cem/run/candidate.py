@@ -1,4 +1,4 @@
-"""A candidate that is evaluated alone: its number, and what became of it."""
+"""A candidate that is evaluated on its own, and the outcome of its evaluation."""
 
 import math
 from dataclasses import dataclass
@@ -12,30 +12,31 @@ from cem.run.stopping import Interrupted
 
 
 class Fate(IntEnum):
-    """What became of a candidate; a journal has the number."""
+    """The outcome of a candidate's evaluation. Journals store the numbers."""
 
     DONE = 0
     FAILED = 1  # The function raised an exception.
-    LOST = 2  # The engine lost the workers that evaluated it.
+    LOST = 2  # The worker that evaluated the candidate died, also in all retries.
     TIMED_OUT = 3
-    ABANDONED = 4  # Nobody waited for its value.
+    ABANDONED = 4  # The search ended without waiting for the candidate.
 
 
 @dataclass(eq=False, slots=True)
 class Candidate:
-    """A candidate that is evaluated alone.
+    """A candidate that is evaluated on its own.
 
     Attributes:
-        number: Its index in the population, or the number of candidates asked for before it.
+        number: Its index in the population. In an asynchronous search, the number of candidates
+            drawn before it.
         generation: The generation in which it was drawn.
         x: The candidate, a row of a population, shape (dim,).
-        row: The same as an array, which must not be changed.
-        device: The device of the tensor that the function gets; None: it gets an array.
-        owner: The search that asked for it.
-        fate: What became of it; None: it is being evaluated.
+        row: The candidate as an array, which must not be modified.
+        device: The device of the tensor that the function gets. None: it gets an array.
+        owner: The search that drew it.
+        fate: The outcome of its evaluation. None: it is not evaluated yet.
         fitness: Its fitness; NaN if there is none.
-        error: An exception that ends the search.
-        losses: How many times it was lost.
+        error: The exception that ends the search. None: the search continues.
+        losses: How many times the worker that evaluated it died.
     """
 
     number: int
@@ -51,15 +52,15 @@ class Candidate:
 
     @property
     def item(self) -> tuple[int, torch.device | None, int, Any]:
-        """What a worker gets."""
+        """What is sent to a worker; see ``cem.run.remote.evaluate``."""
         return self.generation, self.device, self.number, self.row
 
     def settle_by(self, word: str, value: Any) -> None:
-        """Set what became of it by the answer of ``cem.run.remote.evaluate``.
+        """Set the outcome from the answer (word, value) of ``cem.run.remote.evaluate``.
 
         Raises:
-            Interrupted: If the function raised it. A stop of the run is no failure of the
-                candidate, even if ``catch`` includes it.
+            Interrupted: If the function raised it. A stop of the run is not a failure of the
+                candidate, even if ``catch`` includes this exception.
         """
         if isinstance(value, Interrupted):
             raise value
@@ -75,7 +76,7 @@ class Candidate:
     def settle(
         self, fate: Fate, fitness: float = math.nan, error: BaseException | None = None
     ) -> None:
-        """Set what became of it."""
+        """Set the outcome."""
         self.fate = fate
         self.fitness = fitness
         self.error = error

@@ -1,8 +1,10 @@
 """Checkpoints as numbered JSON files, which are written atomically and contain no code.
 
-``checkpoint-000012.json`` holds the state after step 12 as one JSON object: the ``fingerprint``
-of its run, the ``state``, and ``sha256``, the digest of all text before it. A tensor is
-``{"tensor": dtype, "shape": [...], "base64": bytes}``.
+``checkpoint-000012.json`` contains the state after step 12 as one JSON object with the items
+
+- ``fingerprint``: what identifies the run;
+- ``state``: the state. A tensor is ``{"tensor": dtype, "shape": [...], "base64": bytes}``;
+- ``sha256``: the digest of the items before it.
 """
 
 import base64
@@ -20,13 +22,14 @@ from torch import Tensor
 from kernels.support.checks import check_integer
 from kernels.support.files import check_own, write_text
 
-KEPT = 3  # checkpoints in a folder: if the newest is damaged, the one before it is used
+# The number of checkpoints in a folder. If the newest is damaged, the one before it is used.
+KEPT = 3
 _NAME = re.compile(r"checkpoint-(\d{6,18})\.json")
 _DIGEST = ', "sha256": "'
 
 
 class CheckpointError(ValueError):
-    """Says which checkpoint cannot be used, and why, or that a folder has no usable one."""
+    """A checkpoint cannot be used, or a folder has no usable checkpoint."""
 
 
 class LoadedCheckpoint(NamedTuple):
@@ -36,7 +39,7 @@ class LoadedCheckpoint(NamedTuple):
         path: The file.
         step: Its step.
         state: The state, with tensors on the CPU.
-        passed_over: What is wrong with each newer file that is damaged, newest first.
+        passed_over: The errors of newer files, which are damaged, newest first.
     """
 
     path: Path
@@ -60,7 +63,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the state in a file, with tensors on the CPU, and the fingerprint of its run."""
     try:
         text = path.read_text(encoding="utf-8")
-        # The digest is that of the text before it, closed by a bracket.
+        # The digest covers the text before it, closed by a bracket.
         body = text.rpartition(_DIGEST)[0] + "}"
         if _sign(body) != text:
             raise ValueError("its SHA-256 does not match its content")
@@ -92,15 +95,15 @@ class Checkpointer:
         fingerprint: Mapping[str, Any] | None = None,
         interval_s: float = 0.0,
     ) -> None:
-        """Set the folder; nothing is read or written yet.
+        """Set the folder. Nothing is read or written yet.
 
         Args:
-            folder: The folder, made on the first save.
-            fingerprint: What identifies the run, such as its settings, with str keys and values
-                of JSON. A file with another fingerprint is not used; the error names the key.
-                None: files of any run are used.
-            interval_s: The least time in seconds between two saves by a trainer; 0 saves every
-                generation.
+            folder: The folder, which the first save creates.
+            fingerprint: What identifies the run, such as its settings: a dict of str keys and
+                JSON values. To load a file with another fingerprint is an error, which names
+                the key. None: files of any run are loaded.
+            interval_s: The minimum time between two saves by a trainer, in seconds; 0 saves
+                every generation.
         """
         self.folder = Path(folder)
         self.fingerprint = None if fingerprint is None else dict(fingerprint)
@@ -120,12 +123,12 @@ class Checkpointer:
         return dict(sorted(paths.items(), reverse=True))
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
-        """Write a checkpoint, remove old ones and the remains of interrupted writes.
+        """Write a checkpoint; remove old ones and the remains of interrupted writes.
 
         Args:
-            step: The step, ``>= 0``; a file of the same step is replaced.
-            state: A dict of tensors on any device, str, bool, int, finite float, None, and of
-                lists and dicts of them. Floats in tensors may be NaN or infinite.
+            step: The step, ``>= 0``. A file of the same step is replaced.
+            state: A dict of values: tensors on any device, str, bool, int, finite float, None,
+                and lists and dicts of them. Floats in tensors may be NaN or infinite.
 
         Returns:
             The file.
@@ -135,8 +138,8 @@ class Checkpointer:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"checkpoint-{check_integer('step', step, 0):06d}.json"
-        # Newer files are not counted: they must be damaged, or the run would have resumed from
-        # one.
+        # Newer files do not count. They are damaged: otherwise the run would have resumed from
+        # them.
         older = [old for number, old in self.paths().items() if number < step]
         write_checkpoint(path, state, self.fingerprint or {})
         for stale in (*older[KEPT - 1 :], *self.folder.glob(".checkpoint-*.json.*.tmp")):
@@ -146,23 +149,21 @@ class Checkpointer:
     def load_latest(self) -> LoadedCheckpoint:
         """Read the newest checkpoint in the folder that is not damaged.
 
-        Returns:
-            Its path, step and state, and the errors of newer files, which are damaged.
-
         Raises:
-            CheckpointError: If there is none, or it belongs to another run; it names files and
-                reasons.
+            CheckpointError: If there is none, or if it belongs to another run. The message
+                names the files and the reasons.
         """
         passed_over: list[str] = []
-        # The newest come first.
+        # ``paths`` lists the newest checkpoint first.
         for step, path in self.paths().items():
             try:
                 state, fingerprint = read_checkpoint(path)
             except CheckpointError as error:
+                # The file is damaged, so the one before it is tried.
                 passed_over.append(str(error))
                 continue
             if self.fingerprint is not None:
-                # JSON turns tuples into lists, as in the file.
+                # JSON converts tuples to lists, as it did when the file was written.
                 own_fingerprint = json.loads(json.dumps(self.fingerprint))
                 check_same_run(path, own_fingerprint, fingerprint)
             return LoadedCheckpoint(path, step, state, tuple(passed_over))
@@ -172,11 +173,14 @@ class Checkpointer:
 
 
 def check_same_run(path: Path, own: Mapping[str, Any], saved: Mapping[str, Any]) -> None:
-    """Raise CheckpointError if a run and the file at ``path`` have different fingerprints.
+    """Raise CheckpointError if the file at ``path`` belongs to another run.
 
-    A fingerprint is a dict of what identifies a run: ``own`` is that of this run, ``saved``
-    that of the file. Its item "code" is the version of Python's bytecode and a digest; it is
-    only compared if both have one, of the same version.
+    Args:
+        path: The file.
+        own: The fingerprint of this run, a dict of everything that identifies it.
+        saved: The fingerprint in the file. The item "code" may be missing in either. It is
+            a text of two words: the version of Python's bytecode and the digest of the run's
+            code.
     """
     names = own.keys() | saved.keys()
     for name in sorted(names - {"code"}):
@@ -185,6 +189,7 @@ def check_same_run(path: Path, own: Mapping[str, Any], saved: Mapping[str, Any])
             raise CheckpointError(f"{path.name}: belongs to another run: {difference}")
     if "code" not in own or "code" not in saved:
         return
+    # Digests can only be compared if the versions of the bytecode are the same.
     own_version, own_digest = own["code"].split()
     saved_version, saved_digest = saved["code"].split()
     if own_version == saved_version and own_digest != saved_digest:
@@ -195,16 +200,16 @@ def check_same_run(path: Path, own: Mapping[str, Any], saved: Mapping[str, Any])
 
 
 def _sign(body: str) -> str:
-    """Return the text of a file: a JSON object whose last value is the digest of the others."""
+    """Return the text of a file: the JSON object ``body`` with its digest as the last item."""
     digest = hashlib.sha256(body.encode()).hexdigest()
     return f'{body[:-1]}{_DIGEST}{digest}"}}\n'
 
 
 def _encode(value: Tensor) -> dict[str, Any]:
-    """Return a tensor as JSON, and whether it lies transposed in memory.
+    """Return a tensor as JSON, with a flag if it is stored transposed in memory.
 
-    LAPACK returns such matrices. A product with a matrix that lies otherwise is rounded
-    otherwise, so a resumed search needs the same layout.
+    LAPACK returns such matrices. A matrix product is rounded differently if the matrix has
+    another layout, so a resumed search needs the same layout.
     """
     is_matrix = value.dim() > 1
     is_transposed = is_matrix and not value.is_contiguous() and value.mT.is_contiguous()

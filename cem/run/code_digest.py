@@ -1,9 +1,15 @@
-"""A digest of the code of functions, by which a checkpoint notices a changed objective.
+"""A digest of the code of functions, which reveals that the objective of a run has changed.
 
-It covers the bytecode, names, constants and defaults of a function, the numbers and texts that
-it closes over, the arguments of a ``functools.partial``, and the functions and classes that it
-names, except those of Python and of installed packages. It covers neither data that may change,
-such as lists, arrays, attributes and global variables, nor comments and docstrings.
+The digest covers
+
+- the bytecode, names, constants and defaults of a function;
+- the numbers and strings that the function closes over;
+- the arguments of a ``functools.partial``;
+- the functions and classes that the function names, except those of Python and of installed
+  packages.
+
+It does not cover comments, docstrings, and data that may change, such as lists, arrays,
+attributes and global variables.
 """
 
 import dis
@@ -18,20 +24,21 @@ from typing import Any
 
 _DATA = (bool, int, float, complex, str, bytes)
 _LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
-# Attributes that hold a function: of SciPy, this package, NumPy, properties, decorators.
+# Attributes that refer to a function, in objects of SciPy, this package and NumPy, in
+# properties, and in decorated functions.
 _WRAPPED = ("fun", "function", "pyfunc", "fget", "__wrapped__")
 
 
 def digest_code(*values: Any) -> str:
     """Return the version of the bytecode and a digest of the code of values of any type.
 
-    Both are in one text, such as "cpython-312 0123456789abcdef". Functions with the same
+    The result is one string, such as "cpython-312 0123456789abcdef". Functions with the same
     bytecode, names and constants have the same digest.
     """
     digest = hashlib.sha256()
     seen: set[int] = set()
     queue = [*values]
-    # The loop extends the queue by what makes up a value, until only data is left.
+    # The loop appends the parts of each value to the queue. It ends when only data is left.
     for value in queue:
         if isinstance(value, _DATA):
             digest.update(f"{value!r}\n".encode())
@@ -42,11 +49,9 @@ def digest_code(*values: Any) -> str:
 
 
 def _expand(value: Any) -> Iterable[Any]:
-    """Return the values that make up the code of a value, for a digest of all of them.
+    """Return the parts of a value whose digests make up the digest of the value.
 
-    A function has bytecode and names, a class its members, a partial and a method their
-    functions. Of data that may change, such as a list or an instance, only the type counts,
-    and a function that it wraps.
+    The parts are values themselves, such as functions, classes, strings and numbers.
     """
     if isinstance(value, tuple):
         return value
@@ -57,23 +62,26 @@ def _expand(value: Any) -> Iterable[Any]:
     if isinstance(value, FunctionType):
         return _expand_function(value)
     if isinstance(value, type):
+        # A class consists of its own and its inherited members.
         members: list[Any] = []
         for base in value.__mro__:
             members += _code_among(vars(base), vars(base))
         return members
+    # Any other object is data that may change, such as a list. Only its type counts, and the
+    # functions that it wraps.
     wrapped = [getattr(value, name, None) for name in _WRAPPED]
     return [type(value), *wrapped]
 
 
 def _expand_function(function: FunctionType) -> Iterator[Any]:
-    """Yield what determines the behaviour of a function, for a digest.
+    """Yield the values that determine the behaviour of a function, except its docstring.
 
-    These are the values that it closes over and, unless it belongs to Python or an installed
-    package, its bytecode, names, constants and defaults, and the functions that it names. The
-    functions inside it count, its docstring does not.
+    For a function of Python or of an installed package, these are only the values that it
+    closes over.
     """
-    # The loop extends the list, so that it also has the functions inside those inside.
     codes = [function.__code__]
+    # Nested functions are constants of the enclosing function. Because the loop extends the
+    # list, it also visits the functions inside nested functions.
     for code in codes:
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     yield from _closure_of(function, codes)
@@ -89,7 +97,8 @@ def _expand_function(function: FunctionType) -> Iterator[Any]:
     yield function.__defaults__
     keyword_defaults = function.__kwdefaults__ or {}
     yield from keyword_defaults.values()
-    # Names are global variables, or attributes of modules among those.
+    # The names in bytecode are those of global variables and of attributes. An attribute of a
+    # module may be a function as well.
     global_values = _code_among(function.__globals__, names)
     yield from global_values
     for value in global_values:
@@ -98,25 +107,29 @@ def _expand_function(function: FunctionType) -> Iterator[Any]:
 
 
 def _closure_of(function: FunctionType, codes: list[CodeType]) -> Iterator[Any]:
-    """Yield the values that a function closes over, except those that it changes itself.
+    """Yield the values that a function closes over, except those that it reassigns itself.
 
-    ``codes`` are the bytecode of the function and of the functions inside it.
+    ``codes`` are the code objects of the function and of the functions nested in it.
     """
+    # Each cell contains a variable of an enclosing function.
     cells = function.__closure__ or ()
-    changed = set()
+    reassigned = set()
     if cells:
         for instruction in itertools.chain(*map(dis.get_instructions, codes)):
-            # This instruction assigns a variable of an enclosing function.
+            # This instruction assigns to a variable in a cell.
             if instruction.opname == "STORE_DEREF":
-                changed.add(instruction.argval)
+                reassigned.add(instruction.argval)
     for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-        # A cell is empty until its variable is assigned, and then has no contents.
+        # Until the variable is assigned, its cell is empty, and cell_contents would raise.
         is_empty = cell == type(cell)()
-        if name not in changed and not is_empty:
+        if name not in reassigned and not is_empty:
             yield cell.cell_contents
 
 
 def _code_among(scope: Mapping[str, Any], names: Iterable[str]) -> list[Any]:
-    """Return the values of names, except numbers, texts and tuples, which may change."""
+    """Return the values of names in a scope, without numbers, strings and tuples.
+
+    Those are data: a program may assign another value to their name.
+    """
     values = [scope.get(name) for name in names]
     return [value for value in values if not isinstance(value, (*_DATA, tuple))]

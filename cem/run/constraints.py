@@ -1,22 +1,25 @@
-"""Constraints of a search: it ranks by an augmented Lagrangian, and keeps the best feasible.
+"""Constraints of a search, which ranks candidates by an augmented Lagrangian.
 
-With multipliers l, and with s the widths of the constraints g in a population, which has d
-parameters, candidates are ranked by
+f is the objective, to be minimised, and d the number of parameters. Each constraint has values
+g, which should be at most 0 (0 for an equality), a multiplier l, and the width s of g in the
+population. Candidates are ranked by
 
-    f + sum of l c + u c^2 / 2      c = max(g + k s, -l / u), of an equality c = g           (1)
-    u = 3 iqr(f + sum of l c) / (d s^2)     with c = g + k s, of an equality c = g           (2)
-    l' = max(l + u m / 5, 0), of an equality l + u m / 5; m the elites' weighted mean of c   (3)
-    k' = k + 0.1 (0.15 - the share of candidates that are feasible), within 0.2 and 1        (4)
+    f + sum of l c + u c^2 / 2      c = max(g + k s, -l / u); for an equality c = g          (1)
+    u = 3 iqr(f + sum of l c) / (d s^2)     with c = g + k s; for an equality c = g          (2)
+    l' = max(l + u m / 5, 0); for an equality l + u m / 5                                    (3)
+    k' = k + 0.1 (0.15 - the share of feasible candidates), clipped to 0.2 <= k' <= 1        (4)
 
-In (3) c is that of (2).
+In (3) m is the weighted mean over the elites of the c in (2). The search keeps the best
+feasible candidate.
 
-(1) and (3) are, with k = 0, those of A. Atamna, A. Auger and N. Hansen, Linearly Convergent
-Evolution Strategies via Augmented Lagrangian Constraint Handling, FOGA 2017, as in pycma; see
-P. Dufosse and N. Hansen, Augmented Lagrangian, Penalty Techniques and Surrogate Modeling for
-Constrained Optimization with CMA-ES, GECCO 2021. They adapt u from generation to generation;
-(2) keeps the square as wide as a dimension's share of the fitness. About the optimum half of
-the candidates violate each active constraint, and of many constraints hardly one satisfies all:
-the margin k s keeps the mean inside, and shrinks with the population.
+With k = 0, (1) and (3) are the equations of A. Atamna, A. Auger and N. Hansen, Linearly
+Convergent Evolution Strategies via Augmented Lagrangian Constraint Handling, FOGA 2017, as in
+pycma; see P. Dufosse and N. Hansen, Augmented Lagrangian, Penalty Techniques and Surrogate
+Modeling for Constrained Optimization with CMA-ES, GECCO 2021. They adapt u from generation to
+generation. Here (2) keeps the quadratic term as wide as a dimension's share of the fitness.
+Near the optimum half of the candidates violate each active constraint, so that with many
+constraints hardly a candidate satisfies all of them. The margin k s keeps the mean inside the
+feasible region, and shrinks with the population.
 """
 
 import math
@@ -37,23 +40,23 @@ from cem.core.state import BEST, BEST_FITNESS, STD, with_integers
 from cem.core.variance_schedule import describe_callable
 from cem.optimizer import CrossEntropyMethod
 
-TOLERANCE = 1e-6  # the most by which a constraint may be missed where no tolerance is given
+TOLERANCE = 1e-6  # the default tolerance: a constraint may be violated by at most this much
 _SQUARE_FACTOR = 3.0  # the 3 of equation (2)
 _DAMPING = 5.0  # the 5 of equation (3)
-_TINY = 1e-200  # the least divisor, against a division by 0
+_TINY = 1e-200  # the smallest divisor; avoids a division by 0
 _LARGEST_MULTIPLIER = 1e100
-# Equation (4): the rate of the margin k, the share of feasible candidates that it aims at, and
-# its limits.
+# Equation (4): the learning rate of the margin k, the share of feasible candidates that it is
+# to reach, and the limits of k.
 _MARGIN_RATE = 0.1
 _FEASIBLE_SHARE = 0.15
 _MIN_MARGIN = 0.2
 _MAX_MARGIN = 1.0
-# With fewer violations of a constraint its width cannot be estimated from them.
+# A width is estimated from the violations of a constraint if there are at least this many.
 _MIN_VIOLATIONS = 3
 
 
 class _Interval(NamedTuple):
-    """Constraints low <= function(x) <= high, and the name by which they are reported."""
+    """Constraints low <= function(x) <= high, and the function's name for reports."""
 
     function: Callable[[Any], Any]
     """Maps a population, shape (N, dim), to values of shape (N,) or (N, m)."""
@@ -63,12 +66,12 @@ class _Interval(NamedTuple):
 
 
 class Constraints:
-    """Constraints of any form that ``minimize`` takes, as one function of a population.
+    """All constraints of a search, as one function of a population.
 
     Attributes:
-        described: What tells them from others, but for their code.
-        functions: The functions of a population.
-        tolerance: The most by which one may be missed.
+        described: A description of each constraint, which identifies it except for its code.
+        functions: The constraints' functions, each of a population.
+        tolerance: A constraint may be violated by at most this much.
     """
 
     def __init__(
@@ -80,17 +83,19 @@ class Constraints:
         named: Callable[..., Any] | None = None,
         tolerance: float | None = None,
     ) -> None:
-        """Read one constraint, or a list or tuple of them, in the forms of ``minimize``.
+        """Read one constraint, or a list or tuple of constraints.
+
+        Without ``by_one`` and ``vmap``, functions take a population, shape (N, dim).
 
         Args:
-            constraints: A function that is feasible where its values are <= 0, a dict of
-                SciPy, or SciPy's LinearConstraint or NonlinearConstraint; or several.
-            by_one: Whether functions take one candidate, shape (dim,).
-            vmap: Whether they do so and are vectorised by ``torch.func.vmap``. If neither,
-                they take the population, shape (N, dim).
-            named: Turns a function of a dict of parameters into one of candidates. None:
-                the functions take candidates.
-            tolerance: The most by which a constraint may be missed. None: ``TOLERANCE``.
+            constraints: Each constraint is a function whose values should be <= 0, a dict as
+                for ``scipy.optimize.minimize``, or SciPy's LinearConstraint or
+                NonlinearConstraint.
+            by_one: Whether functions take one candidate, shape (dim,), and are called for each.
+            vmap: Whether functions take one candidate, and ``torch.func.vmap`` vectorises them.
+            named: Converts a function of a dict of parameters into a function of candidates.
+                None: the functions already take candidates.
+            tolerance: A constraint may be violated by at most this much. None: ``TOLERANCE``.
         """
         self.tolerance = TOLERANCE
         if tolerance is not None:
@@ -107,18 +112,20 @@ class Constraints:
         ]
 
     def __call__(self, candidates: Any) -> tuple[Any, Any]:
-        """Return the constraints as g(x) <= 0 or g(x) = 0 for candidates, shape (N, dim).
+        """Return the constraints of candidates, shape (N, dim), as g(x) <= 0 or g(x) = 0.
 
-        low <= f(x) <= high becomes g = low - f and g = f - high, without those of an infinite
-        limit. Where low equals high, f - high is an equality.
+        A constraint low <= f(x) <= high becomes two columns: g = low - f and g = f - high. The
+        column of an infinite limit is left out. Where low equals high, the only column is
+        g = f - high, an equality.
 
         Returns:
-            The values g, float64, shape (N, m), and flags of the equalities, shape (m,).
+            g: The values, float64, shape (N, m).
+            is_equality: Which of the m columns are equalities, shape (m,).
         """
         columns = []
         equalities = []
-        for function, low, high, _ in self._intervals:
-            values = _numbers(call_with_copies(function, candidates))
+        for interval in self._intervals:
+            values = _numbers(call_with_copies(interval.function, candidates))
             if values.ndim not in (1, 2) or len(values) != len(candidates):
                 raise ValueError(
                     f"expected constraints of shape ({len(candidates)}, m) or "
@@ -126,13 +133,13 @@ class Constraints:
                     "need vectorize=True or vectorize='loop'"
                 )
             values = values.reshape(len(values), -1)
-            low = np.broadcast_to(low, values.shape[1])
-            high = np.broadcast_to(high, values.shape[1])
+            low = np.broadcast_to(interval.low, values.shape[1])
+            high = np.broadcast_to(interval.high, values.shape[1])
             is_equality = low == high
-            # An equality has one column, f - high, so its lower limit is left out.
+            # The columns of the lower limits come first, then those of the upper limits.
+            g = np.concatenate([low - values, values - high], axis=1)
             has_low = np.isfinite(low) & ~is_equality
             is_used = np.concatenate([has_low, np.isfinite(high)])
-            g = np.concatenate([low - values, values - high], axis=1)
             columns.append(g[:, is_used])
             equalities.append(np.concatenate([is_equality, is_equality])[is_used])
         return np.concatenate(columns, axis=1), np.concatenate(equalities)
@@ -146,12 +153,8 @@ def _read_constraint(
     See ``Constraints`` for the arguments.
     """
     if isinstance(constraint, Mapping):
-        # SciPy's dict: 0 <= fun(x, *args), or with type "eq" 0 == fun(x, *args).
-        fun = constraint["fun"]
-        args = constraint.get("args", ())
-        upper = 0.0 if constraint["type"] == "eq" else math.inf
-        constraint = SimpleNamespace(fun=lambda x: fun(x, *args), lb=0.0, ub=upper)
-    # SciPy's objects have limits lb and ub; a plain function has to be at most 0.
+        constraint = _read_scipy_dict(constraint)
+    # SciPy's constraints have limits lb and ub. A plain function must be at most 0.
     low = np.asarray(getattr(constraint, "lb", -math.inf), dtype=np.float64)
     high = np.asarray(getattr(constraint, "ub", 0.0), dtype=np.float64)
     if hasattr(constraint, "A"):
@@ -164,23 +167,43 @@ def _read_constraint(
         matrix = constraint.A
         return _Interval(lambda x: (matrix @ _numbers(x).T).T, low, high, str(matrix))
     if hasattr(constraint, "fun"):
-        # SciPy's NonlinearConstraint, whose function takes one candidate as an array.
+        # SciPy's NonlinearConstraint: its function takes one candidate, as an array, whatever
+        # ``by_one`` and ``vmap`` say.
         name = describe_callable(constraint.fun)
         scipy_function = constraint.fun
         if named is not None:
             scipy_function = named(scipy_function, by_column=False)
         return _Interval(lambda x: _map_rows(scipy_function, _numbers(x)), low, high, name)
     function = constraint if named is None else named(constraint)
+    of_population = _make_population_function(function, by_one, vmap)
+    return _Interval(of_population, low, high, describe_callable(constraint))
+
+
+def _read_scipy_dict(constraint: Mapping[str, Any]) -> Any:
+    """Return a constraint dict of SciPy as an object with the fields of NonlinearConstraint.
+
+    The constraint is 0 <= fun(x, *args), or with type "eq" 0 == fun(x, *args).
+    """
+    fun = constraint["fun"]
+    args = constraint.get("args", ())
+    upper = 0.0 if constraint["type"] == "eq" else math.inf
+    return SimpleNamespace(fun=lambda x: fun(x, *args), lb=0.0, ub=upper)
+
+
+def _make_population_function(
+    function: Callable[[Any], Any], by_one: bool, vmap: bool
+) -> Callable[[Any], Any]:
+    """Return a function that maps a population, shape (N, dim), to the constraint's values."""
 
     def of_population(x: Any) -> Any:
-        # vmap only takes tensors; candidates that are an array are evaluated one by one.
+        # vmap only accepts tensors. The rows of an array are evaluated one by one.
         if by_one or (vmap and isinstance(x, np.ndarray)):
             return _map_rows(function, x)
         if vmap:
             return torch.func.vmap(function, randomness="different")(x)
         return function(x)
 
-    return _Interval(of_population, low, high, describe_callable(constraint))
+    return of_population
 
 
 def _map_rows(function: Callable[[Any], Any], rows: Any) -> Any:
@@ -191,31 +214,37 @@ def _map_rows(function: Callable[[Any], Any], rows: Any) -> Any:
 def _widths(g: Any) -> Any:
     """Return the width of every constraint in a population: s of equations (1) and (2).
 
-    ``g`` has shape (N, m), a candidate violates where it is positive; the widths have shape
-    (m,). A width is the standard deviation of g, or a smaller estimate from the violations
-    alone: the standard deviation of the normal distribution that is positive as often, and
-    whose positive values have the same mean square. Where parameters span orders of magnitude,
-    feasible candidates are a thousand times as far from the boundary as infeasible ones, and a
-    penalty as wide as that would be too flat to call the search back.
+    A width is the standard deviation of g, or a smaller estimate from the violations alone.
+    The estimate is the standard deviation of a normal distribution that is positive as often
+    as g, and whose positive values have the same mean square. It is needed if the parameters
+    span orders of magnitude: feasible candidates can then be a thousand times as far from the
+    boundary as infeasible ones. A penalty of that width would be too flat to bring the search
+    back.
+
+    Args:
+        g: The constraints, shape (N, m); a candidate violates those that are positive.
+
+    Returns:
+        The widths, shape (m,).
     """
     count = len(g)
     std = g.std(axis=0)
-    violated = (g > 0).sum(axis=0)
-    mean_square = (np.maximum(g, 0.0) ** 2).sum(axis=0) / np.maximum(violated, 1)
-    # A share of 0 or 1 has no quantile; half a candidate is the least that a population shows.
-    share = np.clip(violated / count, 0.5 / count, 1 - 0.5 / count)
+    num_violations = (g > 0).sum(axis=0)
+    mean_square = (np.maximum(g, 0.0) ** 2).sum(axis=0) / np.maximum(num_violations, 1)
+    # The quantile of a share of 0 or 1 is infinite, so the share is kept half a candidate away.
+    share = np.clip(num_violations / count, 0.5 / count, 1 - 0.5 / count)
     normal = NormalDist()
-    # N(mean, 1) is positive with the probability ``share``.
+    # A variable of N(mean, 1) is positive with the probability ``share``.
     mean = np.array([normal.inv_cdf(float(probability)) for probability in share])
     density = np.array([normal.pdf(x) for x in mean])
-    # The mean square of the positive values of N(mean, 1).
+    # This is the mean square of the positive values of N(mean, 1).
     standard_mean_square = 1 + mean**2 + mean * density / share
     estimate = np.sqrt(mean_square / standard_mean_square)
-    return np.where(violated < _MIN_VIOLATIONS, std, np.minimum(std, estimate))
+    return np.where(num_violations < _MIN_VIOLATIONS, std, np.minimum(std, estimate))
 
 
 def _numbers(values: Any) -> Any:
-    """Return a tensor, an array or a sequence as an array, float64, not to be changed."""
+    """Return a tensor, array or sequence as a float64 array, which must not be modified."""
     return as_real("constraints", values).double().cpu().numpy()
 
 
@@ -224,15 +253,15 @@ class Constrained(CrossEntropyMethod):
 
     Its first candidate is the mean; the columns of families are those of ``first``.
 
-    ``tell`` takes the values of the objective. ``best`` is the fittest of the feasible
-    candidates. While there is none it is the fittest of those that miss inequalities by no more
-    than the tolerance, or else that of the least violation, and a record has an infinity as its
-    best fitness.
+    ``tell`` takes the values of the objective. ``best`` is the fittest feasible candidate. If
+    there is none yet, ``best`` is the fittest candidate that is feasible within the tolerance.
+    If there is none of those either, it is the candidate with the smallest violation, and the
+    best fitness in the records is infinite.
 
     Attributes:
-        violation: The most by which ``best`` violates a constraint; 0.0 where that is within
-            the tolerance.
-        within_tolerance: Whether ``best`` is feasible by the tolerance of an inequality alone.
+        violation: The largest violation of a constraint by ``best``; 0.0 if that is within the
+            tolerance.
+        within_tolerance: Whether ``best`` is feasible only because of the tolerance.
     """
 
     def __init__(
@@ -243,29 +272,35 @@ class Constrained(CrossEntropyMethod):
         steepness: float = 1.0,
         **options: Any,
     ) -> None:
-        """Start a search; the other arguments are those of ``CrossEntropyMethod``.
+        """Start a search.
 
-        ``first`` is the first candidate, shape (dim,), of which only the columns of families
-        are used. ``steepness`` multiplies the weight u of squared violations in equation (2) of
-        the module: a steep search converges more slowly, but returns from where the objective
-        falls faster than violations grow.
+        Args:
+            *arguments: The positional arguments of ``CrossEntropyMethod``.
+            constraints: The constraints.
+            first: The first candidate, shape (dim,); only its columns of families are used.
+            steepness: A factor of the weight u of squared violations, equation (2) of the
+                module. With a larger factor the search converges more slowly, but it also
+                returns from regions in which the objective falls faster than violations grow.
+            **options: The keyword arguments of ``CrossEntropyMethod``.
         """
         super().__init__(*arguments, **options)
         self._constraints = constraints
         self._square_factor = steepness * _SQUARE_FACTOR
         # Fitness times this sign is minimised.
         self._sign = -1.0 if self.maximize else 1.0
-        # The columns of a candidate: those of the normal distribution, then those of families.
-        self._normal = self._state.settings.normal
-        self._first_families = first[self._normal :].to(self._state.distribution)
+        # A candidate begins with this many columns of the normal distribution. The columns of
+        # families follow.
+        self._num_normal = self._state.settings.normal
+        self._first_families = first[self._num_normal :].to(self._state.distribution)
         self._margin = _MIN_MARGIN
-        # One for each constraint: the first call shows how many there are.
+        # One multiplier per constraint; their number is known after the first evaluation.
         self._multipliers = np.zeros(0)
-        # The best candidate's violation and fitness; there is no candidate yet.
+        # The rank of the best candidate: the worst possible one, as there is no candidate yet.
         self.violation = math.inf
         self.within_tolerance = True
         self._best_value = math.inf
         self._max_std = self._find_max_std(options.get("bounds"))
+        # The weights of the elites, the best first.
         self._weights = np.ones(self.num_elites)
         if self._state.weights is not None:
             self._weights = _numbers(self._state.weights[: self.num_elites])
@@ -276,65 +311,84 @@ class Constrained(CrossEntropyMethod):
         return self._sign * self._best_value
 
     def ask(self, count: int | None = None) -> Any:
-        """Draw candidates of this generation."""
+        """Draw candidates of this generation; the very first candidate is fixed."""
         candidates = super().ask(count)
         if self._generation == 0:
-            first = torch.cat([self._state.mean[: self._normal], self._first_families])
+            first = torch.cat([self._state.mean[: self._num_normal], self._first_families])
             candidates[0] = self._copy(with_integers(self._state, first))
         return candidates
 
     def tell(self, candidates: Any, fitness: Any, *, _check_candidates: bool = True) -> None:
-        """Update the search with the objective's values, shape (N,), of a population (N, dim).
+        """Update the search with the fitness of a population.
 
-        The update ranks candidates by the augmented Lagrangian. The best candidate is the first
-        by violation, then by whether it needs the tolerance, then by fitness. Values are
-        minimised here: those to maximise have their sign changed. ``_check_candidates`` is
-        that of ``CrossEntropyMethod.tell``.
+        The update ranks candidates by the augmented Lagrangian. ``best`` is chosen by violation
+        first, then by whether the candidate needs the tolerance, then by fitness.
+
+        Args:
+            candidates: The population, shape (N, dim).
+            fitness: The objective's values, shape (N,).
+            _check_candidates: As for ``CrossEntropyMethod.tell``.
         """
+        # The values are minimised: the sign is changed if the objective is to be maximised.
         values = self._sign * _numbers(fitness)
-        g, is_equality = self._constraints(candidates)
-        distances = np.where(is_equality, abs(g), np.maximum(g, 0.0))
-        missed = np.where(distances > self._constraints.tolerance, distances, 0.0)
-        violations = missed.max(axis=1, initial=0.0)
-        needs_tolerance = (violations == 0) & (~is_equality & (g > 0)).any(axis=1)
         values[np.isnan(values)] = np.inf
-        # A feasible candidate without a value has failed. Outside the constraints an objective
-        # may have no value.
+        g, is_equality = self._constraints(candidates)
+        violations, needs_tolerance = self._measure_violations(g, is_equality)
+        # A feasible candidate without a value has failed. An infeasible one has not, because
+        # the objective may be undefined there.
         has_failed = np.isnan(violations) | ((values == np.inf) & (violations == 0))
         violations[has_failed] = np.inf
         is_feasible = (violations == 0) & ~needs_tolerance
 
-        old_best = self._state.best
+        best = self._state.best
         is_typical = self._typical(candidates)
         lagrangian = self._augmented(
             values, g, is_equality, violations, is_feasible, is_typical
         )
+        # The Lagrangian is minimised. With its sign it is the fitness for the base class.
         super().tell(candidates, self._sign * lagrangian, _check_candidates=_check_candidates)
 
-        index = np.lexsort((values, needs_tolerance, violations))[0]
-        rank = (float(violations[index]), bool(needs_tolerance[index]), float(values[index]))
-        best = old_best
+        # ``lexsort`` sorts by its last argument first.
+        fittest = np.lexsort((values, needs_tolerance, violations))[0]
+        rank = (
+            float(violations[fittest]),
+            bool(needs_tolerance[fittest]),
+            float(values[fittest]),
+        )
         if rank < (self.violation, self.within_tolerance, self._best_value):
             self.violation, self.within_tolerance, self._best_value = rank
-            best = torch.as_tensor(candidates[index])
+            best = torch.as_tensor(candidates[fittest])
         self._correct_state(best)
 
-    def _correct_state(self, best: Tensor) -> None:
-        """Store the best candidate by feasibility, and limit the standard deviations.
+    def _measure_violations(self, g: Any, is_equality: Any) -> tuple[Any, Any]:
+        """Return the largest violation of each candidate, and which need the tolerance.
 
-        ``super().tell`` stored the best by the Lagrangian, which is no fitness. ``best`` has
-        shape (dim,): the columns of the normal distribution, then those of families.
+        A violation within the tolerance counts as 0. Both results have shape (N,).
+        """
+        distances = np.where(is_equality, abs(g), np.maximum(g, 0.0))
+        missed = np.where(distances > self._constraints.tolerance, distances, 0.0)
+        violations = missed.max(axis=1, initial=0.0)
+        # An equality is hardly ever met exactly, so only inequalities matter here.
+        needs_tolerance = (violations == 0) & (~is_equality & (g > 0)).any(axis=1)
+        return violations, needs_tolerance
+
+    def _correct_state(self, best: Tensor) -> None:
+        """Store the best candidate and its fitness, and limit the standard deviations.
+
+        ``super().tell`` has stored the candidate with the best Lagrangian instead. ``best`` has
+        shape (dim,): first the columns of the normal distribution, then those of families.
         """
         state = self._state
         distribution = state.distribution.clone()
         record = state.record.clone()
-        distribution[BEST, : self._normal] = best[: self._normal]
+        distribution[BEST, : self._num_normal] = best[: self._num_normal]
         best_value = math.inf if self.violation else self._best_value
         record[BEST_FITNESS] = self._sign * best_value
+        # Standard deviations above the limit are divided by their excess.
         excess = (distribution[STD] / self._max_std).clamp(min=1.0)
-        # With the transform of bounds the mean may be far outside, where the objective does not
-        # depend on a parameter: then every parameter is divided by its own excess. Otherwise
-        # all are divided by the largest, so that the distribution keeps its shape.
+        # All of them are divided by the largest excess, so that the distribution keeps its
+        # shape. With transformed bounds, one parameter's mean may be so far outside that the
+        # objective no longer depends on it: then each is divided by its own excess.
         if self.config.bound_handling != "transform":
             excess = excess.max().expand_as(excess)
         distribution[STD] /= excess
@@ -343,42 +397,46 @@ class Constrained(CrossEntropyMethod):
             factor = factor / excess.unsqueeze(-1)
         tables = state.discrete
         if tables is not None:
-            # After the tables of families come their columns of the best candidate.
-            best_columns = best[self._normal :].to(tables)
+            # The tables of families end with the columns of families of the best candidate.
+            best_columns = best[self._num_normal :].to(tables)
             tables = torch.cat([tables[: -len(best_columns)], best_columns])
         self._state = state._replace(
             distribution=distribution, record=record, factor=factor, discrete=tables
         )
-        # This is a cached copy of the state before this generation.
+        # The cached snapshot shows the state before this update.
         self._snapshot = None
 
     def _find_max_std(self, bounds: Any) -> Tensor:
-        """Return the greatest standard deviations: a quarter of the width, or the first.
+        """Return the largest allowed standard deviations, shape (dim,).
 
-        A wider distribution has most candidates at the faces of the box, where nothing tells it
-        to shrink.
+        They are a quarter of the width of the bounds, or the initial standard deviations if
+        these are larger. A wider distribution would have most candidates on the faces of the
+        box, where nothing makes it shrink.
         """
         widest = first = self._state.distribution[STD]
         if bounds is None:
             return torch.full_like(first, math.inf)
-        if self._normal:
+        if self._num_normal:
             low, high = (torch.as_tensor(end).to(first) for end in ends_of(bounds))
             widest = torch.maximum(first, (high - low) / 4)
-        return torch.where(widest > 0, widest, math.inf)  # one that is 0 stays so
+        # A standard deviation of 0 needs no limit, and must not become a divisor.
+        return torch.where(widest > 0, widest, math.inf)
 
     def _typical(self, candidates: Any) -> Any:
-        """Return which candidates have the likeliest integers and choices, shape (N,).
+        """Return which candidates have the most likely integers and choices, shape (N,).
 
-        A step of an integer may move a constraint by more than all other parameters do near the
-        optimum.
+        Near the optimum a step of one integer may change a constraint by more than all other
+        parameters do together.
         """
         middle = with_integers(self._state, self._state.mean)
-        discrete = torch.ones(self.dim, dtype=torch.bool)
-        discrete[: self._normal] = False
+        is_discrete = torch.ones(self.dim, dtype=torch.bool)
+        is_discrete[: self._num_normal] = False
         if self._state.integers is not None:
-            discrete[: self._normal] = ~self._state.integers[0, : self._normal].isnan().cpu()
+            # NaN marks a real parameter.
+            is_real = self._state.integers[0, : self._num_normal].isnan().cpu()
+            is_discrete[: self._num_normal] = ~is_real
         rows = torch.as_tensor(candidates).cpu()
-        return (rows == middle.cpu())[:, discrete].all(dim=1).numpy()
+        return (rows == middle.cpu())[:, is_discrete].all(dim=1).numpy()
 
     def _augmented(
         self,
@@ -389,67 +447,84 @@ class Constrained(CrossEntropyMethod):
         is_feasible: Any,
         is_typical: Any,
     ) -> Any:
-        """Return the augmented Lagrangian of N candidates, and update multipliers and margin.
+        """Return the augmented Lagrangian of N candidates; update the multipliers and margin.
+
+        The equations (1) to (4) are in the docstring of the module.
 
         Args:
-            values: The objective, to be minimised, (N,); not finite where it has no value.
-            g: The constraints, (N, m), whose values should be <= 0, or 0 for an equality.
-            is_equality: Which constraints are equalities, (m,).
-            violations: The worst violation of every candidate, (N,), infinite if it failed.
-            is_feasible: Which satisfy all constraints, (N,); their share moves the margin.
-            is_typical: Which have the likeliest discrete parameters, (N,): the constraints'
-                widths are measured on these if they are enough.
-
-        The equations (1) to (4) are those of the module's docstring.
+            values: The objective, to be minimised, shape (N,); not finite if it has no value.
+            g: The m constraints, shape (N, m); they should be <= 0, or 0 for an equality.
+            is_equality: Which constraints are equalities, shape (m,).
+            violations: The largest violation of each candidate, shape (N,); infinite if the
+                candidate failed.
+            is_feasible: Which candidates satisfy all constraints, shape (N,).
+            is_typical: Which candidates have the most likely discrete parameters, shape (N,).
         """
+        # The indices of the candidates that have a value and have not failed.
         known = np.flatnonzero(np.isfinite(values) & np.isfinite(violations))
         if not len(known):
+            # Without values, candidates are ranked by their violation.
             return violations
+        if not len(self._multipliers):
+            self._multipliers = np.zeros(g.shape[1])
         multipliers = self._multipliers
-        if not len(multipliers):
-            multipliers = np.zeros(g.shape[1])
+        # The widths of the constraints are measured on typical candidates if there are enough.
         typical = known[is_typical[known]]
         measured = g[typical if len(typical) >= _MIN_VIOLATIONS else known]
         widths = np.where(is_equality, measured.std(axis=0), _widths(measured))
-        # Inequalities are moved inwards by the margin: g + k s.
+        # The margin moves inequalities inwards: g + k s.
         shifted = g + np.where(is_equality, 0.0, self._margin * widths)
+        lagrangian = values + (multipliers * shifted).sum(axis=1)
+        penalty = self._find_penalty(lagrangian[known], widths)
 
-        # Equation (2): the weights u of the squares, from the interquartile range.
-        lagrangian = np.sort((values + (multipliers * shifted).sum(axis=1))[known])
-        count = len(known)
-        iqr = lagrangian[3 * count // 4] - lagrangian[count // 4]
-        squared_widths = np.maximum(widths**2, _TINY)
-        penalty = self._square_factor * iqr / (self.dim * squared_widths) * (widths > 0)
-
-        # Equation (1): an inequality that is satisfied by far has a constant share.
-        least = np.where(is_equality, -np.inf, -multipliers / np.maximum(penalty, _TINY))
-        c = np.maximum(shifted, least)
+        # Equation (1): below ``lower`` the term of an inequality is constant.
+        lower = np.where(is_equality, -np.inf, -multipliers / np.maximum(penalty, _TINY))
+        c = np.maximum(shifted, lower)
         augmented = values + (multipliers * c + penalty * c * c / 2).sum(axis=1)
 
-        # Equation (3): the multipliers move by the elites' weighted mean of g + k s.
         ranking = known[np.argsort(augmented[known], kind="stable")]
-        elites = shifted[ranking[: self.num_elites]]
-        weights = self._weights[: len(elites), None]
-        moved = (
-            multipliers + penalty * (weights * elites).sum(axis=0) / weights.sum() / _DAMPING
-        )
-        least_multipliers = np.where(is_equality, -_LARGEST_MULTIPLIER, 0.0)
-        self._multipliers = np.clip(moved, least_multipliers, _LARGEST_MULTIPLIER)
-
-        # Equation (4): with few feasible candidates the margin grows.
+        self._move_multipliers(penalty, shifted[ranking[: self.num_elites]], is_equality)
+        # Equation (4): the margin grows while few candidates are feasible.
         margin = self._margin + _MARGIN_RATE * (_FEASIBLE_SHARE - is_feasible.mean())
         self._margin = min(max(margin, _MIN_MARGIN), _MAX_MARGIN)
 
-        # Infeasible candidates without a value come last, those nearer to feasibility first.
+        # Infeasible candidates without a value are ranked last, by their violation.
         has_no_value = ~np.isfinite(values) & (violations > 0)
         return np.where(has_no_value, augmented[known].max() + violations, augmented)
+
+    def _find_penalty(self, lagrangian: Any, widths: Any) -> Any:
+        """Return the weights u of the squared violations by equation (2), shape (m,).
+
+        Args:
+            lagrangian: f + sum of l c of all candidates with a value.
+            widths: The widths s of the constraints, shape (m,). The weight of a constraint of
+                width 0 is 0.
+        """
+        ascending = np.sort(lagrangian)
+        count = len(ascending)
+        iqr = ascending[3 * count // 4] - ascending[count // 4]
+        squared_widths = np.maximum(widths**2, _TINY)
+        return self._square_factor * iqr / (self.dim * squared_widths) * (widths > 0)
+
+    def _move_multipliers(self, penalty: Any, elites: Any, is_equality: Any) -> None:
+        """Move the multipliers by equation (3).
+
+        ``elites`` are the values g + k s of the elites, the best first, shape (num_elites, m).
+        """
+        weights = self._weights[: len(elites), None]
+        mean = (weights * elites).sum(axis=0)
+        moved = self._multipliers + penalty * mean / weights.sum() / _DAMPING
+        # The multiplier of an inequality is not negative.
+        lowest = np.where(is_equality, -_LARGEST_MULTIPLIER, 0.0)
+        self._multipliers = np.clip(moved, lowest, _LARGEST_MULTIPLIER)
 
     def snapshot(
         self, evaluation: Evaluation | None = None, *, copied: bool = True
     ) -> Snapshot:
-        """Start a copy of the state to the host, with the multipliers and the best's rank.
+        """Start to copy the state to the host, with the numbers that this class adds.
 
-        ``_take`` reads the vector: violation, tolerance needed, fitness, margin, multipliers.
+        They are one vector: the rank of ``best`` (its violation, whether it needs the
+        tolerance, and its fitness), the margin, and the multipliers.
         """
         snapshot = super().snapshot(evaluation, copied=copied)
         numbers = [
@@ -468,12 +543,12 @@ class Constrained(CrossEntropyMethod):
         self._take(snapshot.more)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from a state of ``state_dict``."""
+        """Restore a state of ``state_dict``."""
         super().load_state_dict(state)
         self._take(state)
 
     def _take(self, state: Mapping[str, Any]) -> None:
-        """Restore the numbers that ``snapshot`` adds to a state."""
+        """Restore the numbers that ``snapshot`` has added to a state, in the same order."""
         numbers = state["constraints"].tolist()
         self.violation, needs_tolerance, self._best_value, self._margin = numbers[:4]
         self.within_tolerance = bool(needs_tolerance)

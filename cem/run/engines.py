@@ -1,8 +1,9 @@
-"""Engines: what starts candidates side by side, in processes or on the machines of a cluster.
+"""Engines evaluate candidates in parallel, in processes or on the machines of a cluster.
 
 An engine takes a function and its argument, and returns a future, as an ``Executor`` of
-``concurrent.futures`` does. Placement, transport and its own retries remain its business. A
-function of this file wraps a library's engine; that library is imported when it is asked for.
+``concurrent.futures`` does. The engine decides where a function runs, how it is sent there, and
+whether it is retried. Each function of this file wraps the engine of a library, which is
+imported only when that engine is used.
 """
 
 import importlib
@@ -17,20 +18,20 @@ from kernels.support.system import usable_cores
 
 
 def _do_nothing() -> None:
-    """Close an engine that belongs to the user."""
+    """Close an engine that belongs to the user: it stays open."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What starts candidates.
+    """What evaluates candidates in parallel.
 
     Attributes:
-        submit: Begins to call a function with an argument, and returns a future: it has
-            ``result()``, ``add_done_callback(function)`` and ``cancel()``, which may fail. The
-            result raises what the engine has to say, for example that a worker has died.
-        workers: How many candidates run side by side; 0 if that is not known.
-        close: Ends what was started for the search.
-        runs_again: Whether it runs a candidate again by itself when its worker has died.
+        submit: Starts a call of a function with one argument, and returns a future. The future
+            has ``result()``, ``add_done_callback(function)`` and ``cancel()``, which may fail.
+            ``result()`` raises the engine's errors, for example that a worker has died.
+        workers: How many candidates run in parallel; 0 if this is unknown.
+        close: Ends everything that was started for the search.
+        runs_again: Whether the engine itself runs a candidate again after its worker has died.
     """
 
     submit: Callable[..., Any]
@@ -40,16 +41,22 @@ class Engine:
 
 
 def connect_dask(client: Any = None) -> Engine:
-    """Use a ``dask.distributed.Client``, or one of the cluster in Dask's own settings."""
+    """Use a ``dask.distributed.Client``.
+
+    Without one, a client is made for the cluster that Dask's own settings name. ``close``
+    closes only that client.
+    """
     close = _do_nothing
     if client is None:
         client = importlib.import_module("distributed").Client()
         close = client.close
-    # Dask's local cluster closes a worker for good that is absent this long after it died, 15
-    # seconds by default. A candidate that ends workers can make all of them be restarted then.
+    # Dask's local cluster restarts a worker that died. If the restart takes longer than this
+    # timeout, the cluster gives the worker up. The default of 15 seconds is too short when a
+    # candidate kills all workers, one after another.
     if type(client.cluster).__name__ == "LocalCluster":
         dask = importlib.import_module("dask")
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1000 days"})
+    # ``pure=False`` says that a second call with equal arguments may have another result.
     executor = client.get_executor(pure=False)
     workers = sum(client.nthreads().values())
     return Engine(executor.submit, workers, close, runs_again=True)
@@ -61,7 +68,7 @@ def connect_ray(ray: Any = None) -> Engine:
         ray = importlib.import_module("ray")
     ray.init(ignore_reinit_error=True)
 
-    # Ray sends a function inside another one as code: a worker need not import this file.
+    # Ray sends the code of a nested function, so that a worker need not import this file.
     @ray.remote(max_retries=0)  # type: ignore[untyped-decorator]
     def call(task: Any, item: Any) -> Any:
         return task(item)
@@ -86,13 +93,13 @@ def connect_parsl(_: Any = None) -> Engine:
 
 
 def connect_loky(executor: Any = None) -> Engine:
-    """Use the reusable executor of loky, which is another one after a process has died."""
+    """Use the reusable executor of loky, which loky replaces after a process has died."""
     workers = usable_cores() if executor is None else executor._max_workers
     return _reuse_loky("loky", workers)
 
 
 def connect_joblib(parallel: Any = None) -> Engine:
-    """Use the processes of joblib, as many as a ``joblib.Parallel`` has."""
+    """Use processes of joblib, as many as the ``joblib.Parallel`` has."""
     workers = usable_cores() if parallel is None else parallel._effective_n_jobs()
     return _reuse_loky("joblib.externals.loky", workers)
 
@@ -115,13 +122,18 @@ _CONNECT: dict[str, Callable[..., Engine]] = {
     "loky": connect_loky,
     "joblib": connect_joblib,
 }
-"""How to use an engine, by its name or by the package of an object."""
+"""The functions that connect engines, by the engine's name or by the package of an object."""
 
 
 def connect(workers: Any) -> Engine | None:
-    """Return an engine by its name, by an object of its library, or for an ``Executor``.
+    """Return the engine for an argument ``workers``.
 
-    It is None for anything else.
+    Args:
+        workers: The name of an engine, an object of an engine's library, such as a Dask client,
+            or an ``Executor``.
+
+    Returns:
+        The engine; None if ``workers`` is none of these.
 
     Raises:
         ValueError: If there is no engine of that name.
@@ -133,10 +145,13 @@ def connect(workers: Any) -> Engine | None:
     is_module = isinstance(workers, ModuleType)
     name: str = workers.__name__ if is_module else type(workers).__module__
     package = name.split(".")[0]
-    if package in _CONNECT and (package == "loky" or not isinstance(workers, Executor)):
+    is_executor = isinstance(workers, Executor)
+    # loky's executors are not reusable after a process has died, so ``connect_loky`` is used
+    # instead. The executors of other libraries are used as they are.
+    if package in _CONNECT and (package == "loky" or not is_executor):
         return _CONNECT[package](workers)
-    if not isinstance(workers, Executor):
+    if not is_executor:
         return None
-    # Python's executors have their number in a private attribute, that of mpi4py is public.
+    # The number of workers is a public attribute in mpi4py, and a private one in Python.
     count = getattr(workers, "num_workers", None) or getattr(workers, "_max_workers", 0)
     return Engine(workers.submit, count or 0)

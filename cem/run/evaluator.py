@@ -1,4 +1,4 @@
-"""The fitness of a population by a user's function: at once, by candidate, or by workers."""
+"""Evaluation of a population by a user's function: at once, one by one, or by workers."""
 
 import math
 import time
@@ -28,15 +28,15 @@ Workers = Any
 """A number of processes, the name of an engine or an object of its library, an ``Executor``, or
 a function like ``map``; see ``cem.run.engines``."""
 
-_OUTSIDE = -1  # the generation of candidates that belong to a search before a restart
-_FEW = 100  # values that Python adds up faster than torch
-_MOST_NUMBERS = 10_000_000  # parameters of candidates that are remembered, of 8 bytes each
+_OUTSIDE = -1  # in the journal, the generation of candidates from before a restart
+_FEW = 100  # up to this many values Python adds up faster than torch
+_MOST_NUMBERS = 10_000_000  # the limit of ``remembered``, in numbers of 8 bytes
 _HINT = "a function of one candidate needs vectorize=True or vectorize='loop'"
 
 
 @dataclass(eq=False)
 class WithArguments:
-    """A function that gets further arguments after those that an objective gets."""
+    """A function that takes further arguments after those of an objective."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -47,24 +47,24 @@ class WithArguments:
 
 
 class Evaluator:
-    """Evaluates a population, a tensor or an array, by a function; an ``Objective``.
+    """An ``Objective`` that evaluates a population, a tensor or array, by a user's function.
 
-    The options are those of ``minimize``. A lazy map is left between two items, another one
-    not.
+    The options are those of ``minimize``. A stop request can interrupt the evaluation between
+    two candidates, except if ``workers`` is a function like ``map`` that returns a list.
 
     Attributes:
-        failures: The candidates that failed: by an exception, a time out, a worker that died,
-            NaN, or the infinity on the bad side. Nothing waits for values of populations on a
-            GPU: those are not counted.
-        evaluations: The candidates evaluated, failed ones, abandoned ones and those of an
-            interrupted generation included.
+        failures: The number of candidates that failed: by an exception, a timeout, a worker
+            that died, NaN, or the infinity on the bad side. The values of a population on a GPU
+            are not counted, because nothing waits for the GPU.
+        evaluations: The number of candidates evaluated. Failed and abandoned candidates and
+            those of an interrupted generation are included.
         is_spent: Whether an asynchronous search has ended because the budget is spent.
-        best: The fittest of them and its fitness; None before the first, and for a function of
-            populations.
-        workers: The candidates evaluated side by side; 0 where that is not known.
-        remembered: Candidates evaluated one by one, arrays of shape (dim,), and their fitness,
-            NaN for one without a value, in the order in which they were done. None: they are
-            more than ten million numbers.
+        best: The fittest candidate and its fitness. None before the first candidate, and if the
+            function takes populations.
+        workers: The number of candidates evaluated in parallel; 0 if it is unknown.
+        remembered: The candidates evaluated one by one, arrays of shape (dim,), and their
+            fitness, NaN if a candidate failed, in the order in which their evaluations ended.
+            None: they would have more than ten million numbers.
     """
 
     def __init__(  # noqa: PLR0913 - the options of ``minimize`` about evaluation
@@ -83,24 +83,24 @@ class Evaluator:
         catch: type[BaseException] | tuple[type[BaseException], ...] = (),
         stop: StopRequest | None = None,
     ) -> None:
-        """Choose how ``function`` is called; processes start when a candidate needs one.
+        """Choose how ``function`` is called. Processes start with their first candidate.
 
         Args:
-            function: The objective, of a population (N, dim), or of one candidate (dim,) with
-                ``vectorize`` or ``workers``.
+            function: The objective. It takes a population, shape (N, dim), or with
+                ``vectorize`` or ``workers`` one candidate, shape (dim,).
             maximize: Whether a greater fitness is better.
-            vectorize: True: tensors are evaluated by ``torch.func.vmap``; "loop": by one call
-                for each candidate.
+            vectorize: True: ``torch.func.vmap`` vectorises the function. "loop": the function
+                is called for each candidate.
             with_generation: Whether the function also takes the number of the generation.
-            workers: The number of processes, -1 for one on each core, an engine of
+            workers: The number of processes (-1: one per core), an engine of
                 ``cem.run.engines``, or a function like ``map``.
-            running: The candidates that run side by side. None: as many as the engine says.
-            budget: The most candidates that an asynchronous search begins to evaluate.
-            retries: How many times a candidate is evaluated again after its worker was lost.
-            drain_s: The seconds that ``drain`` waits.
-            timeout_s: The seconds after which a candidate has failed; needs processes.
+            running: The number of candidates that run in parallel. None: the engine's number.
+            budget: The maximum number of candidates that an asynchronous search evaluates.
+            retries: How many times a candidate is evaluated again after its worker has died.
+            drain_s: The longest time that ``drain`` waits, in seconds.
+            timeout_s: A candidate fails after this time, in seconds; only with processes.
             catch: The exceptions that mean that a candidate failed.
-            stop: A request to stop. None: there will be none.
+            stop: A stop request. None: nothing will stop the evaluation.
         """
         if vectorize not in (False, True, "loop"):
             raise ValueError(f"expected False, True or 'loop' for vectorize, got {vectorize!r}")
@@ -120,7 +120,7 @@ class Evaluator:
         self._uses_vmap = vectorize is True
         self._population_function = function
         if self._uses_vmap:
-            # vmap maps over the first dimension of the candidates, but not the generation.
+            # vmap maps over the first dimension of the candidates, but not over the generation.
             in_dims = (0, None)[: self._arity]
             self._population_function = torch.func.vmap(
                 function, in_dims, randomness="different"
@@ -137,30 +137,34 @@ class Evaluator:
         self._budget = budget
         self._drain_s = drain_s
         self.is_spent = False
-        # Populations of these types are evaluated candidate by candidate; vmap takes no arrays.
+        # Populations of these types are evaluated one candidate at a time.
         self._looped_types: tuple[type, ...] = ()
         if vectorize == "loop" or workers is not None:
             self._looped_types = (Tensor, np.ndarray)
         elif vectorize:
+            # vmap does not accept arrays.
             self._looped_types = (np.ndarray,)
-        # For ``in_any_order``: the search that asks for candidates, which have numbers.
+        # For ``in_any_order``: the search that draws candidates, and their numbers.
         self._owner: object = None
         self._numbers = count()
         self._journal: Journal | None = None
 
     def _set_workers(self, workers: Workers, timeout_s: float | None, retries: int) -> None:
-        """Set what evaluates candidates, ``_pool`` or ``_map``, and the number of workers.
+        """Set ``_map`` or ``_pool``, whichever evaluates candidates, from ``workers``.
 
-        The number is 0 where it is not known.
+        Also set the attribute ``workers``, the number of candidates evaluated in parallel. It
+        stays 0 if that number is unknown. The arguments are those of ``__init__``.
         """
         engine = connect(workers)
         if engine is None and callable(workers):
+            # ``workers`` is a function like ``map``.
             self._task = make_task(self._objective_of_one)
             self._map = workers
             return
         if engine is None:
             number = usable_cores() if workers == -1 else check_integer("workers", workers, 1)
-            # A single worker is this process, unless it may have to be killed.
+            # One worker is this process itself, except with a timeout, which can only be
+            # enforced by killing a process.
             if number == 1 and timeout_s is None:
                 self.workers = 1
                 return
@@ -172,15 +176,15 @@ class Evaluator:
     def open_journal(
         self, path: Path | None, search: Mapping[str, Any], generation: int = 0
     ) -> Journal | None:
-        """Append evaluated candidates to a file, and do not evaluate again those that it has.
+        """Append evaluated candidates to a file, and reuse the evaluations that are in it.
 
-        All of them but abandoned ones count as evaluated. A function of populations writes no
-        file, because a checkpoint has all of its generation.
+        The candidates in the file count as evaluated, except abandoned ones. A function of
+        populations has no journal: its checkpoints already contain complete generations.
 
         Args:
-            path: The file; None: no file is open any more.
-            search: The first line, by which the search is recognised.
-            generation: The number of generations that a checkpoint has.
+            path: The file. None: close the journal.
+            search: The content of the first line, which identifies the search.
+            generation: The number of generations that are in a checkpoint.
         """
         if self._journal is not None:
             self._journal.close()
@@ -192,10 +196,13 @@ class Evaluator:
         return self._journal
 
     def take_up(self, evaluated: Sequence[tuple[Any, float]], like: Any) -> None:
-        """Compare and remember candidates of the journal, and their fitness.
+        """Remember candidates of the journal, and compare them with the best candidate.
 
-        They count as evaluated already. ``like`` is a candidate of the search, whose type and
-        dtype they get.
+        They already count as evaluated.
+
+        Args:
+            evaluated: The candidates, arrays of shape (dim,), and their fitness.
+            like: A candidate of the search; ``best`` gets its type and dtype.
         """
         for row, fitness in evaluated:
             self._count(_row_like(like, row), row, fitness, is_known=True)
@@ -209,13 +216,16 @@ class Evaluator:
         self.open_journal(None, {})
 
     def __call__(self, candidates: Any, generation: Any, first_index: int = 0) -> Evaluation:
-        """Return the fitness of a population, shape (N, dim), and count what failed.
+        """Return the fitness of a population, and count evaluations and failures.
 
-        If a generation is evaluated in parts, ``first_index`` is the number of candidates in
-        the parts before.
+        If a function of populations raises an exception of ``catch``, the whole population has
+        failed: every fitness is NaN.
 
-        If the function fails by an exception of ``catch``, all its candidates have: their
-        fitness is NaN.
+        Args:
+            candidates: The population, shape (N, dim).
+            generation: The number of the generation.
+            first_index: If a generation is evaluated in parts, the number of candidates in the
+                parts before this one.
 
         Raises:
             Interrupted: If a stop is due.
@@ -227,9 +237,10 @@ class Evaluator:
         try:
             evaluation = as_evaluation(self._population_function(*arguments))
         except Interrupted:
-            # A stop of the run is no failure, even if ``catch`` includes it.
+            # A stop of the run is not a failure, even if ``catch`` includes Interrupted.
             raise
         except self._catch:
+            # N values of NaN, with the dtype and device of the candidates.
             evaluation = Evaluation(candidates[:, 0] * math.nan)
         except Exception as error:
             self._add_hint(error, candidates)
@@ -241,13 +252,13 @@ class Evaluator:
             hint = "one number for each candidate" if self._uses_vmap else _HINT
             raise ValueError(f"expected fitness of shape ({size},), got {tuple(shape)}: {hint}")
         self.evaluations += size
-        # Values on a GPU are not counted, because reading them would wait for the GPU.
+        # Failures on a GPU are not counted: reading the values would wait for the GPU.
         if not getattr(fitness, "is_cuda", False):
             self.failures += self._count_failures(fitness, size)
         return evaluation
 
     def _add_hint(self, error: Exception, candidates: Any) -> None:
-        """Add to an exception of the function what the user may have forgotten."""
+        """Add a note to an exception of the function: which option may be missing."""
         if self._uses_vmap:
             add_note(error, "What torch.func.vmap does not take needs vectorize='loop'.")
         elif not self.evaluations:
@@ -256,18 +267,20 @@ class Evaluator:
             add_note(error, f"The function got a population, {kind} of shape {shape}: {_HINT}.")
 
     def _count_failures(self, fitness: Any, size: int) -> int:
-        """Return how many of ``size`` values, a list, array or tensor, mean a failure.
+        """Return how many fitness values mean a failure: NaN or the infinity on the bad side.
 
-        A sum takes less time than a look at every value: if it is finite, nothing has failed.
+        ``fitness`` is a list, array or tensor of ``size`` numbers.
         """
         is_list = not hasattr(fitness, "tolist")
         values = None
-        # Python adds up a few numbers faster than torch does.
+        # Python adds up a few numbers faster than torch.
         if is_list or size <= _FEW:
             values = fitness if is_list else fitness.tolist()
             total = sum(values)
         else:
             total = fitness.sum()
+        # If the sum is finite, so is every value, and none means a failure. A sum is faster
+        # than a test of each value.
         if math.isfinite(total):
             return 0
         if values is None:
@@ -275,38 +288,48 @@ class Evaluator:
         return sum(map(self._has_failed, values))
 
     def in_any_order(self, ask: Callable[[int], Any]) -> Objective:
-        """Return an objective that keeps all workers busy: it returns what is done first.
+        """Return an objective for an asynchronous search, which keeps all workers busy.
 
-        It draws the candidates itself, by ``ask(1)``. While the last ones of a generation are
-        evaluated, free workers begin with others, which count for a later generation.
+        In place of the N candidates of a population, the objective returns the N candidates
+        whose evaluations end first. While the last candidates of a generation are evaluated,
+        free workers start further candidates, which count for a later generation.
+
+        Args:
+            ask: Draws candidates: ``ask(n)`` returns n of them, shape (n, dim).
 
         Raises:
-            ValueError: If the number of workers is not known.
+            ValueError: If the number of workers is unknown.
         """
         pool = self._pool
         if self.workers == 1 and pool is None:
-            # One worker finishes candidates in order.
+            # A single worker finishes the candidates in order.
             return self
         if not self.workers or pool is None:
             raise ValueError(
                 "expected workers, or an engine and how many are running=, for "
                 "asynchronous=True"
             )
-        # It tells the candidates of this search from those of one before a restart.
+        # After a restart the pool still evaluates candidates of the previous search. This
+        # object marks the candidates of the new search.
         self._owner = owner = object()
 
         def evaluate(population: Any, generation: int) -> Evaluation:
-            """Return the first candidates that are done, in place of a population."""
+            """Return the candidates whose evaluations end first, in place of a population.
+
+            Only the size, type and dtype of ``population`` count.
+            """
             size = len(population)
             candidates, values = self._read_journal(population, generation)
             while len(values) < size:
                 self._keep_busy(pool, ask, generation)
                 if not pool.count:
+                    # The budget allows no further candidates, and none is running.
                     self.is_spent = True
                     raise Interrupted("the budget is spent")
                 settled = pool.take_settled(size - len(values))
                 self._record(settled, generation)
                 for candidate in settled:
+                    # Candidates from before a restart are only recorded.
                     if candidate.owner is owner:
                         candidates.append(candidate.x)
                         values.append(candidate.fitness)
@@ -319,9 +342,9 @@ class Evaluator:
         return evaluate
 
     def drain(self) -> None:
-        """Wait for the candidates that still run, at most ``drain_s``, and record all of them.
+        """Wait at most ``drain_s`` for the candidates that still run, and record all of them.
 
-        A stop that is due ends the wait. What has not ended then is abandoned.
+        A stop that is due ends the wait. Candidates that still run after it are abandoned.
         """
         pool = self._pool
         if pool is None:
@@ -332,9 +355,10 @@ class Evaluator:
         self._record(pool.abandon())
 
     def _read_journal(self, population: Any, generation: int) -> tuple[list[Any], list[float]]:
-        """Return the candidates of a generation that the journal has, and their fitness.
+        """Return the candidates of a generation in the journal, and their fitness.
 
-        They have the type of ``population``, and are those that were done first.
+        They have the type of ``population``. If the journal has more than the population, those
+        whose evaluations ended first are returned.
         """
         known = [] if self._journal is None else self._journal.known[generation]
         candidates = [_row_like(population, x) for x, _ in known]
@@ -344,22 +368,29 @@ class Evaluator:
         return candidates[: len(population)], values[: len(population)]
 
     def _keep_busy(self, pool: Pool, ask: Callable[[int], Any], generation: int) -> None:
-        """Draw candidates and submit them until all workers have one, or the budget is spent.
+        """Draw and submit candidates until every worker has one or the budget is spent.
+
+        Args:
+            pool: The pool that evaluates the candidates.
+            ask: Draws candidates: ``ask(n)`` returns n of them, shape (n, dim).
+            generation: The number of the current generation.
 
         Raises:
             Interrupted: If a stop is due.
         """
         while True:
-            left = self._budget - self.evaluations - pool.count
-            missing = int(min(self.workers - pool.count, left))
-            if missing <= 0:
+            # The candidates in the pool will count as evaluations, too.
+            budget_left = self._budget - self.evaluations - pool.count
+            num_missing = int(min(self.workers - pool.count, budget_left))
+            if num_missing <= 0:
                 return
-            candidates = ask(missing)
+            candidates = ask(num_missing)
             rows, device = _on_host(candidates)
             for x, row in zip(candidates, rows, strict=True):
                 self._stop.check()
                 if self._journal is not None and self._journal.take(row) is not None:
-                    # It was evaluated before the search was interrupted.
+                    # The candidate was evaluated before an interruption. The loop draws
+                    # another one in its place.
                     continue
                 number = next(self._numbers)
                 pool.submit(Candidate(number, generation, x, row, device, self._owner))
@@ -367,12 +398,14 @@ class Evaluator:
     def _evaluate_one_by_one(
         self, candidates: Any, generation: int, first_index: int
     ) -> Evaluation:
-        """Return the fitness of a population, shape (N, dim), by a function of one candidate.
+        """Return the fitness of a population by a function of one candidate.
 
-        Candidates that the journal has from before an interruption are not evaluated again.
+        Candidates that were evaluated before an interruption are in the journal, and are not
+        evaluated again. The arguments are those of ``__call__``.
         """
         rows, device = _on_host(candidates)
         fitness = np.full(len(rows), math.nan)
+        # The candidates that are not in the journal.
         unknown = []
         for index, (x, row) in enumerate(zip(candidates, rows, strict=True)):
             value = None if self._journal is None else self._journal.take(row)
@@ -392,25 +425,30 @@ class Evaluator:
     def _record(
         self, settled: Sequence[Candidate], generation: int | None = None, first_index: int = 0
     ) -> None:
-        """Count candidates that have a fate, and write them to the journal.
+        """Count candidates that have an outcome, and write them to the journal.
 
         Args:
             settled: The candidates.
-            generation: The generation that they count for. None: that in which each was drawn.
-            first_index: The number of candidates of their generation before them.
+            generation: The generation for which they count. None: the one in which each was
+                drawn.
+            first_index: The number of candidates of this generation in earlier parts.
 
         Raises:
-            Exception: That of the first candidate that ends the search, after this.
+            Exception: The error of the first candidate that has one. It ends the search, after
+                all candidates without an error are recorded.
         """
         for candidate in settled:
             if candidate.error is not None:
                 continue
             if self._journal is not None:
-                number = candidate.generation if generation is None else generation
+                journal_generation = candidate.generation if generation is None else generation
                 if candidate.owner is not self._owner:
-                    number = _OUTSIDE
-                self._journal.write(number, first_index + candidate.number, candidate)
+                    # The candidate was drawn before a restart.
+                    journal_generation = _OUTSIDE
+                index = first_index + candidate.number
+                self._journal.write(journal_generation, index, candidate)
             if candidate.fate is Fate.ABANDONED:
+                # An abandoned candidate has no fitness, but it counts against the budget.
                 self.evaluations += 1
             else:
                 self._count(candidate.x, candidate.row, candidate.fitness)
@@ -419,9 +457,13 @@ class Evaluator:
                 raise candidate.error
 
     def _count(self, x: Any, row: Any, fitness: float, *, is_known: bool = False) -> None:
-        """Count an evaluation, unless it was known, compare it with the best, and remember it.
+        """Count a candidate's evaluation, remember it, and compare it with the best.
 
-        ``row`` is the candidate ``x`` as an array.
+        Args:
+            x: The candidate, in the type of the population.
+            row: The candidate as an array.
+            fitness: Its fitness.
+            is_known: Whether the journal has it, so that it is counted already.
         """
         self._remember(row, fitness)
         if not is_known:
@@ -432,7 +474,7 @@ class Evaluator:
             self.best = x, fitness
 
     def _remember(self, row: Any, fitness: float) -> None:
-        """Add a candidate, an array, to those that are remembered, unless they are too many."""
+        """Add a candidate to ``remembered``, which is given up when it becomes too large."""
         if self.remembered is None:
             return
         self.remembered.append((row, fitness))
@@ -444,52 +486,61 @@ class Evaluator:
         return not self._sign * fitness > -math.inf
 
     def _iterate(self, candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
-        """Evaluate candidates; yield those that have a fate, until all of them have one.
+        """Evaluate candidates, and yield groups of them as soon as they have an outcome.
 
-        A pool yields them in the order in which they are done.
+        With a pool, they come in the order in which their evaluations end.
         """
         if self._pool is not None:
             yield from self._iterate_pool(self._pool, candidates)
             return
         answers = self._map(self._task, [candidate.item for candidate in candidates])
-        # A map that returns an iterator evaluates while it is read, and can be left between.
+        # A map that returns an iterator evaluates a candidate when its answer is read. Then the
+        # evaluation can be stopped between two candidates.
         is_lazy = not isinstance(answers, Sequence)
         iterator = iter(answers)
         for candidate in candidates:
             if is_lazy:
                 self._stop.check()
-            candidate.settle_by(*next(iterator))
+            word, value = next(iterator)
+            candidate.settle_by(word, value)
             yield (candidate,)
 
     def _iterate_pool(
         self, pool: Pool, candidates: Sequence[Candidate]
     ) -> Iterator[Sequence[Candidate]]:
-        """Evaluate candidates by a pool, which is closed if this ends early."""
-        missing = len(candidates)
+        """Evaluate candidates by a pool, and yield groups of them as soon as they are done.
+
+        If the loop ends early, by an exception or because the caller stops iterating, the pool
+        is closed.
+        """
+        num_unsettled = len(candidates)
         try:
             for candidate in candidates:
                 self._stop.check()
                 pool.submit(candidate)
-            while missing:
-                settled = pool.take_settled(missing)
-                missing -= len(settled)
+            while num_unsettled:
+                settled = pool.take_settled(num_unsettled)
+                num_unsettled -= len(settled)
                 yield settled
-                if missing:
+                if num_unsettled:
                     self._stop.check()
         finally:
-            if missing:
+            if num_unsettled:
                 pool.close()
 
 
 def _row_like(population: Any, values: Sequence[float]) -> Any:
-    """Return values as a candidate of the kind, dtype and device of a population."""
+    """Return a candidate's values with the type, dtype and device of a population."""
     if isinstance(population, Tensor):
         return population.new_tensor(values)
     return np.array(values, dtype=population.dtype)
 
 
 def _on_host(candidates: Any) -> tuple[Any, torch.device | None]:
-    """Return candidates as an array, not to be changed, and the device of a tensor."""
+    """Return candidates as an array, which must not be modified, and the device of a tensor.
+
+    For an array the device is None.
+    """
     if isinstance(candidates, Tensor):
         return candidates.detach().cpu().numpy(), candidates.device
     return candidates, None

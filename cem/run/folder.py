@@ -1,4 +1,7 @@
-"""The folder of a search: one process uses it, and it says what the search began with."""
+"""The folder of a search.
+
+Only one process may search in it. It stores the seed and population size of the first call.
+"""
 
 import json
 import warnings
@@ -17,10 +20,10 @@ _NAME = "search.json"
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from searching in a folder inside the block; make the folder.
+    """Create a folder if necessary, and lock it for a search inside the block.
 
     Raises:
-        CheckpointError: If another process searches there.
+        CheckpointError: If another process is searching there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = system.open_folder(folder)
@@ -31,6 +34,7 @@ def locked(folder: Path) -> Iterator[None]:
             message = f"expected {folder} to be at rest, but another process is searching there"
             raise CheckpointError(message) from error
         if not has_locks:
+            # The user has to make sure that no other process searches here.
             message = f"{folder} is on a file system without locks: search there only once"
             warnings.warn(message, RuntimeWarning, stacklevel=outside())
         yield
@@ -39,28 +43,33 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def agree(folder: Path, seed: int | None, population_size: int) -> dict[str, Any]:
-    """Return the seed and the population that the search of a folder began with.
+    """Return the seed and the population size with which the search of a folder began.
 
-    In a new folder they are those of the call, which are written there; a seed is drawn for a
-    call without one.
+    If the search begins with this call, its arguments are written to the folder.
 
     Args:
         folder: The folder.
-        seed: The seed of the call; None: it takes that of the folder.
-        population_size: The candidates per generation that the call has chosen.
+        seed: The seed of this call. None: the seed in the folder, or in a new folder a random
+            one.
+        population_size: The population size of this call, which is only used in a new folder.
+
+    Returns:
+        A dict with the items "seed" and "population_size".
 
     Raises:
-        CheckpointError: If the seed is another one.
+        CheckpointError: If the search began with another seed.
     """
     path = folder / _NAME
     check_own(path)
-    if not path.exists():
+    is_new = not path.exists()
+    if is_new:
         if seed is None:
             seed = draw_seed(None)
         chosen = {"seed": seed, "population_size": population_size}
         write_text(path, json.dumps(chosen) + "\n")
         return chosen
     saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    # A file without a seed accepts any seed.
     if saved["seed"] is None:
         saved["seed"] = seed
     if seed not in (None, saved["seed"]):

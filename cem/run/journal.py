@@ -1,11 +1,12 @@
-"""A file of the candidates evaluated one by one, which a resumed search does not repeat.
+"""A file of evaluated candidates, which a resumed search need not evaluate again.
 
-The first line says in JSON which search it belongs to. A record of fixed size follows for each
-candidate, in the order in which they ended; all numbers are little-endian:
+Only candidates that are evaluated one by one are written. The first line identifies the search
+in JSON. After it each candidate has a record of fixed size, in the order in which their
+evaluations ended. All numbers are little-endian:
 
     generation: int64 | index: int64 | fitness: float64 | fate: uint8 | x: dim float64 | CRC-32
 
-Every rank writes a file of its own, and reads those of all.
+Every rank writes a file of its own, and reads the files of all ranks.
 """
 
 import json
@@ -41,21 +42,23 @@ class Journal:
     """Evaluated candidates in a file.
 
     Attributes:
-        fitness: The fitness of all that were not abandoned, an array; NaN for one that failed.
-        known: Candidates (dim,) and their fitness by generation, in the order in which they
-            ended, of the generations that no checkpoint has.
+        fitness: The fitness of all candidates that were not abandoned, an array; NaN if a
+            candidate failed.
+        known: The candidates, arrays of shape (dim,), and their fitness, by generation. It only
+            has the generations that are not in a checkpoint. The candidates of a generation are
+            in the order in which their evaluations ended.
     """
 
     def __init__(self, path: Path, search: Mapping[str, Any], generation: int) -> None:
-        """Read the evaluations of a search, and open the file of this rank to append others.
+        """Read the evaluations of a search, and open the file of this rank for appending.
 
-        A last record without an end, which an interruption left, is removed.
+        If an interruption left an incomplete record at the end of that file, it is removed.
 
         Args:
-            path: The file of the first rank; that of another one has a number in its name.
-            search: What identifies the search, as a dict for JSON; its "mean" has as many
+            path: The file of rank 0. The names of the other ranks' files end with the rank.
+            search: What identifies the search, a dict for JSON. Its item "mean" has as many
                 numbers as a candidate.
-            generation: The first generation that no checkpoint has.
+            generation: The first generation that is not in a checkpoint.
 
         Raises:
             CheckpointError: If a file belongs to another search, or is damaged.
@@ -67,17 +70,20 @@ class Journal:
         self._generation = generation
         self._header = json.dumps(search).encode() + b"\n"
         self._record = _record_type(search)
-        names = f"{path.stem}*{path.suffix}"
+        pattern = f"{path.stem}*{path.suffix}"
         if ranks.rank() > 0:
             path = path.with_stem(f"{path.stem}-{ranks.rank()}")
         self._path = path
+        # The first line of this rank's file, empty if the file is new.
         header = self._remove_torn_end()
-        self._records = [self._read(file) for file in sorted(path.parent.glob(names))]
+        # The records in the files of all ranks.
+        self._records = [self._read(file) for file in sorted(path.parent.glob(pattern))]
         self.fitness = np.concatenate(
             [records["fitness"][_has_ended(records)] for records in self._records]
         )
         self.known: dict[int, list[tuple[Any, float]]] = defaultdict(list)
-        # The fitness of the known candidates by their bytes, the oldest first.
+        # For ``take``: the fitness by the bytes of a candidate. A candidate that was evaluated
+        # several times has several values, the oldest first.
         self._values: dict[bytes, deque[float]] = defaultdict(deque)
         for record in self._select(is_new=True):
             x = record["x"]
@@ -89,16 +95,17 @@ class Journal:
             self._append(self._header)
 
     def read_earlier(self) -> list[tuple[Any, float]]:
-        """Return the candidates of the generations that a checkpoint has, and their fitness."""
-        return [(record["x"], float(record["fitness"])) for record in self._select(False)]
+        """Return the candidates and fitness of the generations that are in a checkpoint."""
+        records = self._select(is_new=False)
+        return [(record["x"], float(record["fitness"])) for record in records]
 
     def take(self, row: Any) -> float | None:
-        """Return the fitness of a candidate, and forget it; None if the file has none."""
+        """Remove and return a known fitness of a candidate; None if there is none."""
         values = self._values.get(row.astype("<f8").tobytes())
         return values.popleft() if values else None
 
     def write(self, generation: int, index: int, candidate: Candidate) -> None:
-        """Append a candidate, so that it outlives this process."""
+        """Append a candidate, and flush it to the file."""
         assert candidate.fate is not None, "it is not evaluated"
         head = _HEAD.pack(generation, index, candidate.fitness, candidate.fate)
         record = head + candidate.row.astype("<f8").tobytes()
@@ -106,12 +113,12 @@ class Journal:
 
     def close(self) -> None:
         """Close the file."""
-        # It tries to write again what it could not write before.
+        # If an earlier write failed, closing the file tries to write the rest again.
         with suppress(OSError):
             self._file.close()
 
     def _remove_torn_end(self) -> bytes:
-        """Remove what is after the last complete record of the file; return its first line."""
+        """Remove an incomplete record at the end of the own file; return its first line."""
         check_own(self._path)
         with self._path.open("ab") as file:
             header, count = self._measure(self._path)
@@ -119,10 +126,12 @@ class Journal:
         return header
 
     def _measure(self, path: Path) -> tuple[bytes, int]:
-        """Return the first line of a file, empty if it has no end, and the complete records.
+        """Return the first line of a file and the number of complete records.
+
+        An incomplete first line is returned as b"".
 
         Raises:
-            CheckpointError: If it is the line of another search.
+            CheckpointError: If the file belongs to another search.
         """
         with path.open("rb") as file:
             header = file.readline()
@@ -137,10 +146,10 @@ class Journal:
         return header, (path.stat().st_size - len(header)) // self._record.itemsize
 
     def _read(self, path: Path) -> Any:
-        """Return the records of a file, which stay there until they are used.
+        """Return the records of a file as a memory-mapped array.
 
         Raises:
-            CheckpointError: If one is damaged.
+            CheckpointError: If a record is damaged.
         """
         header, count = self._measure(path)
         if count == 0:
@@ -148,7 +157,10 @@ class Journal:
         return _read_records(path, self._record, len(header))
 
     def _select(self, is_new: bool) -> Iterator[Any]:
-        """Yield the records that have a value, of new generations or of earlier ones."""
+        """Yield the records of candidates that were not abandoned.
+
+        ``is_new`` selects the generations that are not in a checkpoint, or the earlier ones.
+        """
         for records in self._records:
             is_selected = (records["generation"] >= self._generation) == is_new
             yield from records[is_selected & _has_ended(records)]
@@ -163,13 +175,16 @@ class Journal:
 
 
 def read_evaluations(path: Path) -> tuple[str, Any, Any]:
-    """Return the objective's name in a journal, the candidates, and their fitness.
+    """Read a journal.
 
-    Candidates have shape (n, dim); the fitness, shape (n,), of one that failed is NaN.
+    Returns:
+        name: The name of the objective.
+        candidates: The candidates, shape (n, dim).
+        fitness: Their fitness, shape (n,); NaN if a candidate failed.
 
     Raises:
         CheckpointError: If a record is damaged.
-        ValueError: If the file is no journal.
+        ValueError: If the file is not a journal.
     """
     with path.open("rb") as file:
         header = file.readline()
@@ -185,31 +200,37 @@ def read_evaluations(path: Path) -> tuple[str, Any, Any]:
 
 
 def _record_type(search: Mapping[str, Any]) -> Any:
-    """Return the type of a record for candidates with as many numbers as the search's mean."""
+    """Return the NumPy type of a record of the search, whose mean has dim numbers."""
     x = ("x", "<f8", (len(search["mean"]),))
     head = [("generation", "<i8"), ("index", "<i8"), ("fitness", "<f8"), ("fate", "u1")]
     return np.dtype([*head, x, ("checksum", "<u4")])
 
 
 def _read_records(path: Path, record: Any, start: int) -> Any:
-    """Return the complete records from a byte of a file on; they stay there until used.
+    """Return the complete records of a file as a memory-mapped array.
+
+    Args:
+        path: The file.
+        record: The NumPy type of a record.
+        start: The position of the first record, in bytes.
 
     Raises:
-        CheckpointError: If one is damaged.
+        CheckpointError: If a record is damaged.
     """
     count = (path.stat().st_size - start) // record.itemsize
-    if count == 0:  # memmap takes no empty files
+    if count == 0:  # an empty file cannot be mapped
         return np.zeros(0, record)
     records = np.memmap(path, record, "r", start, (count,))
     checksums = records["checksum"].tolist()
+    # The checksum of a record covers all bytes before it.
     content = records.view(np.uint8).reshape(count, -1)[:, : -_CHECKSUM.size]
     for number, row in enumerate(content):
         if zlib.crc32(row.data) != checksums[number]:
-            size = start + number * record.itemsize
-            raise CheckpointError(_DAMAGED.format(path, number + 1, count, size))
+            undamaged_size = start + number * record.itemsize
+            raise CheckpointError(_DAMAGED.format(path, number + 1, count, undamaged_size))
     return records
 
 
 def _has_ended(records: Any) -> Any:
-    """Return for each record whether its candidate was not abandoned."""
+    """Return for each record whether the evaluation has ended, and was not abandoned."""
     return records["fate"] != Fate.ABANDONED

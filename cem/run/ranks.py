@@ -1,12 +1,12 @@
-"""A search of many ranks, the processes of ``torchrun``, ``mpirun`` or ``srun``.
+"""A search on many ranks, the processes of ``torchrun``, ``mpirun`` or ``srun``.
 
-Every rank runs the complete search: it draws all candidates, which are a function of (seed,
-generation), evaluates its share, gathers the fitness of the others, and moves the same
-distribution to the same bits. So ranks only exchange fitness, and any number of them gives the
-results of a single process. Rank 0 writes the files; only the evaluations of candidates one by
-one are written by every rank.
+Every rank runs the complete search. It draws all candidates, which are a function of (seed,
+generation), evaluates its share of them, and gathers the fitness of the others. Then it updates
+the distribution, with the same result on all ranks, bit for bit. So the ranks only exchange
+fitness, and any number of ranks gives the results of a single process. Rank 0 writes the files,
+except that every rank writes the candidates that it has evaluated one by one.
 
-``minimize(..., distributed=True)`` does all of this. These functions are for loops of your own.
+``minimize(..., distributed=True)`` does all of this. These functions are for your own loops.
 """
 
 from typing import Any
@@ -43,11 +43,11 @@ __all__ = [
 
 
 def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
-    """Return an objective that all ranks evaluate together, each a share of the candidates.
+    """Return an objective of which every rank evaluates a share of the candidates.
 
     Args:
-        objective: Maps candidates to fitness, which must not depend on the other candidates. It
-            returns no metrics, because they would be those of a share.
+        objective: Maps candidates to fitness. The fitness of a candidate must not depend on the
+            others. The objective must not return metrics, which would describe only a share.
         stop: As for ``run_collective``.
 
     Returns:

@@ -1,8 +1,8 @@
-"""What a worker does with a candidate.
+"""The code that a worker runs to evaluate a candidate.
 
-A worker may run on another machine, and need neither this package nor PyTorch: a ``Task`` is
-sent there with the source of this file. So this file imports the standard library alone, but
-for candidates that are tensors.
+A worker may run on another machine, without this package and without PyTorch: a ``Task`` is
+sent there together with the source of this file. Therefore this file only imports the standard
+library, and PyTorch if candidates are tensors.
 """
 
 import pickle
@@ -11,10 +11,10 @@ import traceback
 from numbers import Real
 from typing import Any
 
-NUM_REMEMBERED = 4  # objectives in the memory of a worker
+NUM_REMEMBERED = 4  # the number of objectives that a worker keeps
 
-# An expression that returns a task. The class comes from the source of this file, which a
-# process executes once: then it is in a dict that all parts of the process can reach.
+# An expression that returns a task. A process executes the source of this file once, and keeps
+# the class ``Task`` in a dict of the module ``sys``.
 _BUILD = (
     "((tasks := vars(__import__('sys')).setdefault('_cem_tasks', {})).get(source)"
     " or exec(source, scope) or tasks.setdefault(source, scope['Task']))"
@@ -23,13 +23,12 @@ _BUILD = (
 
 
 class Task:
-    """Evaluates candidates by an objective, which is sent to a worker once.
+    """Evaluates candidates in a worker, which keeps the objective for further tasks.
 
     Attributes:
-        source: The text of this file.
-        key: The name by which a worker remembers the objective.
-        objective: The function, the number of its arguments, and the exceptions by which a
-            candidate fails. None: the worker should know it.
+        source: The source of this file.
+        key: The name under which a worker keeps the objective.
+        objective: The objective, as for ``evaluate``. None: the worker has it already.
         is_remote: Whether this task has been sent to another process.
     """
 
@@ -52,31 +51,43 @@ class Task:
         return eval, (_BUILD, names)
 
     def __call__(self, item: Any) -> tuple[str, Any]:
-        """Return what ``evaluate`` does, or "UNKNOWN" if this process lacks the objective."""
+        """Evaluate a candidate, see ``evaluate``.
+
+        Returns:
+            The result of ``evaluate``, or ("UNKNOWN", None) if this process does not have the
+            objective.
+        """
+        # The objectives that this process keeps, by key. All tasks of the process find them in
+        # the module ``sys``.
         objectives: dict[str, Any] = vars(sys).setdefault("_cem_objectives", {})
         if self.objective is not None:
             objectives[self.key] = self.objective
             if len(objectives) > NUM_REMEMBERED:
-                objectives.pop(next(iter(objectives)), None)
+                oldest_key = next(iter(objectives))
+                objectives.pop(oldest_key, None)
         objective = objectives.get(self.key)
         if objective is None:
             return "UNKNOWN", None
-        fate, value = evaluate(objective, item)
+        word, value = evaluate(objective, item)
         if self.is_remote and isinstance(value, Exception):
             value = make_sendable(value)
-        return fate, value
+        return word, value
 
 
 def evaluate(objective: Any, item: Any) -> tuple[str, Any]:
-    """Return the fate of a candidate, and its fitness or the exception of the function.
-
-    The fate is "DONE"; "FAILED" by an exception of ``catch``; or "RAISED" by another one.
+    """Evaluate a candidate.
 
     Args:
-        objective: Three values: a function of a candidate, and perhaps the generation, to a
-            number; the number of its arguments, 1 or 2; and the exceptions ``catch``.
-        item: Four values: the generation; the device of a tensor, or None for an array; the
-            number of the candidate; and its values, an array of shape (dim,).
+        objective: A tuple (function, num_arguments, catch). The function returns the fitness of
+            a candidate; it takes the candidate or, if ``num_arguments`` is 2, the candidate and
+            the generation. ``catch`` are the exceptions that mean that a candidate failed.
+        item: A tuple (generation, device, number, row). ``row`` is the candidate, an array of
+            shape (dim,). The function gets it as a tensor on ``device``, or if that is None as
+            an array. ``number`` is the number of the candidate.
+
+    Returns:
+        A tuple (word, value): "DONE" and the fitness; "FAILED" and the exception, which is one
+        of ``catch``; or "RAISED" and another exception.
     """
     function, num_arguments, catch = objective
     generation, device, _, row = item
@@ -88,6 +99,7 @@ def evaluate(objective: Any, item: Any) -> tuple[str, Any]:
         return "FAILED", error
     except Exception as error:
         return "RAISED", error
+    # A tensor or array without dimensions becomes a number.
     if getattr(value, "shape", None) == ():
         value = value.item()
     if not isinstance(value, Real):
@@ -97,14 +109,17 @@ def evaluate(objective: Any, item: Any) -> tuple[str, Any]:
 
 
 def make_tensor(row: Any, device: Any) -> Any:
-    """Return an array as a tensor on a device."""
+    """Return a copy of an array as a tensor on a device."""
     import torch
 
     return torch.tensor(row, device=device)
 
 
 def make_sendable(error: Exception) -> Exception:
-    """Return an exception with its traceback as a note, or one of that text if unpicklable."""
+    """Add the traceback to an exception as a note, and return the exception.
+
+    If the exception cannot be pickled, return a RuntimeError with the traceback as its message.
+    """
     text = "".join(traceback.format_exception(error))
     add_note(error, text)
     try:
@@ -115,6 +130,6 @@ def make_sendable(error: Exception) -> Exception:
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a note to an exception, where Python, from 3.11 on, can."""
+    """Add a note to an exception; before Python 3.11 do nothing."""
     if hasattr(error, "add_note"):
         error.add_note(note)

@@ -1,4 +1,4 @@
-"""Stop requests: Ctrl-C, SIGTERM, SIGHUP or a deadline sets a flag that the work checks."""
+"""Stop requests: Ctrl-C, SIGTERM, SIGHUP or a deadline set a flag, which the work checks."""
 
 import signal
 import threading
@@ -12,14 +12,14 @@ from kernels.support.system import stop_signals
 
 
 class Due(IntEnum):
-    """Whether a process has to end; ranks agree on the greatest of theirs."""
+    """Whether and why a process has to end. Ranks agree on the greatest value of all ranks."""
 
     NO = 0
     BY_DEADLINE = 1
     BY_REQUEST = 2
 
 
-_NOT_DUE = (Due.NO, 0)  # Made once, because reading a member of an enumeration takes time.
+_NOT_DUE = (Due.NO, 0)  # a constant, because access to a member of an enumeration is slow
 
 
 class StopRequest:
@@ -36,11 +36,12 @@ class StopRequest:
         >>> step
         3
 
-    As a context manager it handles SIGINT, SIGTERM and SIGHUP (a terminal that closed) and
-    restores the handlers on exit. It leaves a SIGHUP that is ignored, as by nohup, and outside
-    the main thread all signals. Python runs handlers between two bytecodes of the main thread:
-    a long call into C delays them, so split long work and ``check()`` between the parts. A
-    SIGINT after a request raises KeyboardInterrupt at once.
+    As a context manager it handles SIGINT, SIGTERM and SIGHUP (a terminal was closed) and
+    restores the earlier handlers on exit. It does not handle a SIGHUP that is ignored, as with
+    nohup, and outside the main thread it handles no signals. Python runs handlers between two
+    bytecodes of the main thread, so a long call into C delays them. Therefore split long work,
+    and ``check()`` between the parts. A SIGINT after a request raises KeyboardInterrupt at
+    once.
 
     Attributes:
         requested: Whether a signal or ``request`` asked to stop; not whether the deadline has
@@ -63,7 +64,7 @@ class StopRequest:
 
     @property
     def own_reason(self) -> tuple[int, int]:
-        """Why this process has to end, a ``Due``, and the number of its signal, or 0."""
+        """A ``Due``: why this process has to end. With it the number of the signal, or 0."""
         if self.requested:
             return Due.BY_REQUEST, self.signum or 0
         if self.expired:
@@ -72,11 +73,11 @@ class StopRequest:
 
     @property
     def due(self) -> tuple[int, int]:
-        """``own_reason``, or that on which the ranks have agreed in ``run_collective``."""
+        """``own_reason``, or with several ranks the reason agreed on in ``run_collective``."""
         return self._agreed if ranks.count() > 1 else self.own_reason
 
     def agree(self, reason: int, signum: int) -> None:
-        """Take the reason and signal of all ranks."""
+        """Store the reason and signal on which all ranks have agreed."""
         self._agreed = reason, signum
 
     def request(self) -> None:
@@ -84,7 +85,7 @@ class StopRequest:
         self.requested = True
 
     def forget(self) -> None:
-        """Take a request back: what it stopped may go on."""
+        """Withdraw the request, so that the work may continue."""
         self.requested, self._agreed = False, (0, 0)
         self.signum: int | None = None
 
@@ -102,8 +103,7 @@ class StopRequest:
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._previous.items():
-            # None stands for a handler that was not set from Python and cannot be set again
-            # from here.
+            # None means a handler that was not set by Python, so Python cannot restore it.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._previous = {}
 

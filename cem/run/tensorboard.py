@@ -17,16 +17,16 @@ _TAGS = {
     "std_mean": "search/std",
     "seconds": "time/seconds per generation",
 }
-"""The tags of curves; rates are under ``speed``, other metrics under ``metrics``."""
+"""The tags of curves. The tags of rates begin with ``speed``, of other metrics ``metrics``."""
 
 
 class TensorBoardWriter(Callback):
     """Writes the curves of a run for TensorBoard.
 
-    Fitness, standard deviation, seconds and the metrics of the objective are written with every
-    generation, mean and standard deviation of each dimension with every checkpoint. The step is
-    the generation. A resumed run replaces the generations that it repeats. The package
-    tensorboard must be installed when the run starts.
+    Fitness, mean standard deviation, seconds and the objective's metrics are written for every
+    generation. The mean and standard deviation of each dimension are written with every
+    checkpoint. The step of a curve is the generation. A resumed run replaces the generations
+    that it repeats. The package tensorboard must be installed when the run starts.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class TensorBoardWriter(Callback):
         *,
         texts: Mapping[str, str] | None = None,
     ) -> None:
-        """Set up; nothing is written before the run starts.
+        """Prepare the writer. Nothing is written before the run starts.
 
         Args:
             folder: The folder of the run for TensorBoard; created if missing.
-            names: Names of the dimensions; empty: they are numbered.
+            names: The names of the dimensions. Empty: the dimensions are numbered.
             texts: Texts in Markdown by title, such as the settings of the run.
         """
         self.folder = Path(folder)
@@ -80,14 +80,14 @@ class TensorBoardWriter(Callback):
 
 
 def _tag_of(name: str) -> str:
-    """Return the tag of the curve of a number."""
+    """Return the tag of the curve for a number of a record."""
     if name in _TAGS:
         return _TAGS[name]
     return f"speed/{name[:-2]} a second" if name.endswith("/s") else f"metrics/{name}"
 
 
 def check_tensorboard() -> None:
-    """Raise ValueError, which says how to install tensorboard, if it is not installed."""
+    """Raise ValueError with the way to install tensorboard, if it is not installed."""
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError as error:

@@ -12,7 +12,7 @@ import torch
 
 from cem.core.checks import check_real
 from cem.core.evaluation import Objective, as_evaluation, copy_of
-from cem.core.snapshot import Snapshot, copy_to_host
+from cem.core.snapshot import GenerationRecord, Snapshot, copy_to_host
 from cem.optimizer import CrossEntropyMethod
 from cem.run import ranks
 from cem.run.callbacks import Callback, RunPlan, as_callbacks
@@ -20,26 +20,28 @@ from cem.run.checkpoint import Checkpointer, CheckpointError
 from cem.run.stopping import Due, Interrupted, StopRequest
 from kernels.support.checks import check_integer
 
-# A run that is stopped waits so long for the results of generations that are queued.
+# When a run is stopped, it waits at most this long for the results of queued generations.
 GRACE_SECONDS = 1.0
-# So many records are copied to the host together, if they take no longer than these seconds.
+# At most _MAX_BATCH records are copied to the host together, and only as many as the device
+# computes in _BATCH_SECONDS.
 _MAX_BATCH = 64
 _BATCH_SECONDS = 4e-3
-# A CUDA graph has one record, or so many if at least four of them take these seconds.
+# A CUDA graph contains _GRAPH_BATCH records if the device computes at least _MIN_GRAPH_BATCH
+# records in _BATCH_SECONDS, otherwise one record.
 _GRAPH_BATCH = 16
 _MIN_GRAPH_BATCH = 4
-# The queries of the device, some microseconds each, before the first nap, and the limits of a
-# nap, in seconds.
+# Before the first nap the device is queried _QUERIES times; a query takes some microseconds.
 _QUERIES = 100
+# The limits of a nap, in seconds.
 _SHORTEST_NAP = 1e-4
 _LONGEST_NAP = 0.005
 
-MOST_FAILURES = 3  # failed generations, one after another, that end a run
+MOST_FAILURES = 3  # the number of consecutive failed generations that ends a run
 Reason = Literal["finished", "time_limit", "signal", "requested", "failed"]
 
 
 def defers_sync(device: torch.device) -> bool:
-    """Return whether generations on a device are recorded after the next one is queued."""
+    """Return whether a generation on ``device`` is recorded after the next one is queued."""
     return device.type != "cpu"
 
 
@@ -49,11 +51,11 @@ class TrainingResult:
 
     Attributes:
         reason: "finished" (all generations), "time_limit", "signal", "requested"
-            (``stop.request()``), or "failed": in three generations, one after another, every
-            candidate failed.
-        signum: The number of the signal where that is the reason, otherwise None.
-        generation: The number of generations, those before a resumption included.
-        elapsed_s: The wall time of all of them, in seconds.
+            (``stop.request()``), or "failed" (every candidate failed in three consecutive
+            generations).
+        signum: The number of the signal if ``reason`` is "signal", otherwise None.
+        generation: The number of generations, including those before the run was resumed.
+        elapsed_s: The wall time of these generations, in seconds.
     """
 
     reason: Reason
@@ -62,7 +64,8 @@ class TrainingResult:
     elapsed_s: float
 
 
-_Queued = tuple[Snapshot, float]  # a generation that is not recorded yet, and when it began
+# A generation that is not recorded yet: its snapshot, and the time at which it began.
+_Queued = tuple[Snapshot, float]
 
 
 class Trainer:
@@ -78,26 +81,28 @@ class Trainer:
         >>> bool(optimizer.best_fitness < 1e-3)
         True
 
-    With a checkpointer, the state is saved after the generations, and at the end of a run that
-    does not fail. After ``resume()`` a run gives bit for bit the results of an uninterrupted
-    one, however it was stopped: generations after the checkpoint are computed again, the same.
+    A trainer with a checkpointer saves the state between generations, and at the end of a run
+    that raises no error. A run after ``resume()`` gives bit for bit the results of an
+    uninterrupted run, however it was stopped: it computes the generations after the checkpoint
+    again, with the same results.
 
-    On a signal or at the time limit an objective that calls ``trainer.stop.check()`` is left at
-    once and its generation dropped; otherwise the generation is finished first.
+    A signal or the time limit interrupts an objective that calls ``trainer.stop.check()``, and
+    the trainer drops its generation. Any other objective finishes its generation first.
 
-    On a GPU a generation is recorded and saved after the next one is queued: the device has
-    work while the host writes, if the objective only queues its own (see ``Evaluation``). The
-    records of four milliseconds are copied together, each with its share of the time. The files
-    are the same. A run that is asked to stop waits ``GRACE_SECONDS`` for the generations that
-    are queued and then drops them.
+    On a GPU a generation is recorded and saved after the next one is queued. So the device has
+    work while the host writes, provided that the objective only queues work (see
+    ``Evaluation``). Records of short generations are copied to the host together, up to four
+    milliseconds of them; each gets an equal share of the time. The files are the same. When
+    the run is asked to stop, it waits ``GRACE_SECONDS`` for the queued generations and then
+    drops them.
 
-    Within ``cem.run.ranks.joined`` every rank runs the same trainer, with an objective that
-    shares its work. Rank 0 saves, resumes for all, and calls the callbacks; all ranks call
-    those with ``on_every_rank``.
+    Inside ``cem.run.ranks.joined`` every rank runs the same trainer, with an objective that
+    shares its work. Rank 0 saves the checkpoints, resumes for all ranks, and calls the
+    callbacks. A callback with ``on_every_rank`` is called on all ranks.
 
     Attributes:
-        optimizer: The optimizer; before and after a run its state is that of the last
-            generation recorded.
+        optimizer: The optimizer. Before and after a run its state is that of the last recorded
+            generation.
         stop: The request to stop; objectives may call ``stop.check()``.
         elapsed_s: The wall time of all generations recorded so far, in seconds.
     """
@@ -116,24 +121,26 @@ class Trainer:
         record_every: int = 1,
         graph: bool = False,
     ) -> None:
-        """Set up a run; ``run()`` starts it.
+        """Prepare a run; ``run()`` starts it.
 
         Args:
             optimizer: The optimizer.
-            objective: (candidates, generation) -> fitness or ``Evaluation``; see ``Objective``.
-            generations: The number of generations in the end, those before a resumption
-                included. None: until the time limit or a signal.
+            objective: A function (candidates, generation) -> fitness or ``Evaluation``; see
+                ``Objective``.
+            generations: The total number of generations, including those before the run was
+                resumed. None: run until the time limit or a signal.
             time_limit_s: The time limit of each ``run()``, in seconds, ``>= 0``. None: no
                 limit.
             callbacks: The callbacks, called in this order.
-            checkpointer: Saves checkpoints. None: no checkpoints.
-            stop: A request whose context the caller has entered (``with StopRequest() as
-                stop``). None: one that is entered for the time of ``run()``.
-            costs: The relative cost of each generation, for the time left; empty: all the same.
-            record_every: The generations from one record to the next, ``>= 1``: stops,
-                callbacks and checkpoints come after them. The last of a run has a record in any
-                case.
-            graph: Whether the generations of a record are one CUDA graph; see
+            checkpointer: Saves checkpoints. None: no checkpoints are saved.
+            stop: A stop request whose context the caller has entered (``with StopRequest() as
+                stop``). None: ``run()`` makes its own and enters it.
+            costs: The relative cost of each generation, from which callbacks estimate the time
+                left. Empty: all generations cost the same.
+            record_every: The number of generations per record, ``>= 1``. The run stops, calls
+                the callbacks and saves checkpoints only after a record. The last generation of
+                a run is always recorded.
+            graph: Whether to run the generations of a record as one CUDA graph; see
                 ``CrossEntropyMethod.capture``.
         """
         self.optimizer = optimizer
@@ -151,13 +158,18 @@ class Trainer:
         self._owns_stop = stop is None
         self._costs = tuple(costs)
         self._record_every = check_integer("record_every", record_every, 1)
-        self._graph = graph
+        self._uses_graph = graph
+        # Capturing a graph is slow. The cache keeps one for each (generations, records).
         self._capture = cache(partial(optimizer.capture_records, objective))
         self._defers_sync = defers_sync(optimizer.device)
+        # The generation of the newest checkpoint.
         self._saved: int | None = None
 
     def resume(self) -> tuple[str, ...]:
-        """Load the newest usable checkpoint; return what is wrong with newer ones.
+        """Load the newest usable checkpoint.
+
+        Returns:
+            The errors of newer checkpoints, which are damaged.
 
         Raises:
             CheckpointError: If there is no usable checkpoint, or it belongs to another run.
@@ -175,88 +187,103 @@ class Trainer:
         return loaded.passed_over
 
     def run(self) -> TrainingResult:
-        """Train until all generations are done, the time limit, or a stop request.
+        """Train until all generations are done, the time limit has passed, or a stop is due.
 
-        Callbacks that were started are ended, also after an error.
+        The ``on_end`` of every callback that was started is called, also after an error.
 
         Raises:
-            CheckpointError: If the folder of the checkpointer holds checkpoints and
-                ``resume()`` was not called: a new run would mix with them.
+            CheckpointError: If the checkpointer's folder contains checkpoints and ``resume()``
+                was not called. A new run must not be mixed with them.
             OSError: If metrics or a checkpoint cannot be written.
         """
         ranks.broadcast(self._check_free)
         with ExitStack() as stack:
             if self._owns_stop:
+                # When the block ends, the signal handlers are restored, then the request is
+                # forgotten.
                 stack.callback(self.stop.forget)
                 stack.enter_context(self.stop)
             if self._time_limit_s is not None:
-                # The stack restores the old deadline at the end.
+                # When the block ends, the stack restores the deadline that was set before.
                 stack.callback(setattr, self.stop, "deadline", self.stop.deadline)
                 self.stop.deadline = time.monotonic() + self._time_limit_s
             first_generation = self.optimizer.generation
             plan = RunPlan(first_generation, self._generations, self._time_limit_s, self._costs)
             self._copy_state_of_rank_0()
-            self._called = [
+            # The callbacks that this rank calls.
+            self._own_callbacks = [
                 callback
                 for callback in self._callbacks
                 if callback.on_every_rank or ranks.rank() == 0
             ]
-            for callback in self._called:
+            for callback in self._own_callbacks:
                 stack.callback(callback.on_end)
                 callback.on_start(plan)
             reason = self._loop()
             self._save()
             self._copy_state_of_rank_0()
-            signum = self.stop.due[1] if reason == "signal" else None
+            _, stop_signal = self.stop.due
+            signum = stop_signal if reason == "signal" else None
         return TrainingResult(reason, signum, self.optimizer.generation, self.elapsed_s)
 
     def _loop(self) -> Reason:
-        """Run and record generations until there is a reason to stop; return that reason.
-
-        A generation is queued when it is run, and recorded later. On a GPU that is when the
-        next ones are queued, so that the device has work meanwhile: ``queued`` are the newest
-        generations, ``pending`` those before, of which copies to the host have begun. At the
-        end the optimizer returns to the last generation that was recorded.
-        """
+        """Run and record generations until there is a reason to stop; return that reason."""
+        # The snapshot that was recorded last.
         self._recorded = self.optimizer.snapshot()
         self._saved_at = time.monotonic()
-        # The generations, one after another, in which every candidate failed.
+        # The number of consecutive generations in which every candidate failed.
         self._failures = 0
-        # The time at which queued generations are dropped; None: there is no need to stop.
+        # The time at which unrecorded generations are dropped; None: no stop was requested.
         self._give_up_at: float | None = None
-        # The number of records that are copied together.
+        # The number of records that are copied to the host together.
         self._batch_size = 1
-        pending: list[_Queued] = []
-        queued: list[_Queued] = []
         try:
             with suppress(Interrupted):
-                while self._reason_to_stop() is None:
-                    try:
-                        queued += self._advance()
-                    except BaseException as error:
-                        # The KeyboardInterrupt of a second Ctrl-C does not wait for the device.
-                        if not isinstance(error, Exception):
-                            self._give_up_at = time.monotonic()
-                        with suppress(Interrupted):
-                            self._record(pending)
-                            self._record(queued)
-                        raise
-                    if len(queued) < self._batch_size:
-                        continue
-                    if self._defers_sync:
-                        copy_to_host([snapshot for snapshot, _ in queued])
-                        pending, queued = queued, pending
-                    self._record(queued)
-                    queued = []
-                self._record(pending)
-                self._record(queued)
+                self._run_and_record()
         finally:
+            # Generations that were run but not recorded are dropped.
             if self.optimizer.generation != self._recorded.generation:
                 self.optimizer.rewind(self._recorded)
         return self._reason_to_stop() or "requested"
 
+    def _run_and_record(self) -> None:
+        """Run generations and record each, until there is a reason to stop.
+
+        On the CPU a generation is recorded as soon as it has run. On a GPU, running a
+        generation only queues its work, and it is recorded after the next generations are
+        queued. So the device has work while the host records.
+        """
+        # The generations that were run last.
+        queued: list[_Queued] = []
+        # On a GPU: the generations before them, which are being copied to the host.
+        pending: list[_Queued] = []
+        while self._reason_to_stop() is None:
+            try:
+                queued += self._advance()
+            except BaseException as error:
+                # A second Ctrl-C raises KeyboardInterrupt: then do not wait for the device.
+                if not isinstance(error, Exception):
+                    self._give_up_at = time.monotonic()
+                # The generations before the error are still recorded.
+                with suppress(Interrupted):
+                    self._record(pending)
+                    self._record(queued)
+                raise
+            if len(queued) < self._batch_size:
+                continue
+            to_record = queued
+            if self._defers_sync:
+                # The new generations are recorded in the next round.
+                copy_to_host([snapshot for snapshot, _ in queued])
+                to_record = pending
+                pending = queued
+            queued = []
+            self._record(to_record)
+        self._record(pending)
+        self._record(queued)
+
     def _reason_to_stop(self) -> Reason | None:
-        """Return why the run has to end now; None: it goes on."""
+        """Return why the run has to end now, or None if it continues."""
         if self._generations is not None and self.optimizer.generation >= self._generations:
             return "finished"
         if self._failures >= MOST_FAILURES:
@@ -269,113 +296,143 @@ class Trainer:
         return "time_limit"
 
     def _advance(self) -> list[_Queued]:
-        """Run generations up to the next record, or to several records in one CUDA graph.
+        """Run generations until the next record is due.
+
+        A CUDA graph may run the generations of several records.
 
         Returns:
-            Snapshots for these records, with the time at which this call began.
+            A snapshot for each record, paired with the time at which this call began.
         """
-        began = time.monotonic()
+        began_at = time.monotonic()
         optimizer = self.optimizer
-        # A record comes after every multiple of record_every generations, and after the last.
-        count = self._record_every - optimizer.generation % self._record_every
+        # A record is due when the generation is a multiple of record_every, and at the end.
+        until_record = self._record_every - optimizer.generation % self._record_every
         left = math.inf
         if self._generations is not None:
             left = self._generations - optimizer.generation
-        count = int(min(count, left))
-        if self._graph:
-            records = 1
-            if count == self._record_every and count * self._batch_size <= left:
-                records = self._batch_size
-            run_graph = self._capture(count, records)
-            return [(snapshot, began) for snapshot in run_graph()]
-        for _ in range(count):
+        num_generations = int(min(until_record, left))
+        if self._uses_graph:
+            num_records = 1
+            # All records of a graph have the same number of generations.
+            is_full = num_generations == self._record_every
+            if is_full and num_generations * self._batch_size <= left:
+                num_records = self._batch_size
+            run_graph = self._capture(num_generations, num_records)
+            return [(snapshot, began_at) for snapshot in run_graph()]
+        for _ in range(num_generations):
             candidates = optimizer.ask()
-            # The objective gets a copy, because it may change its argument in place.
+            # The objective may change its argument in place, so it gets a copy.
             evaluation = as_evaluation(
                 self._objective(copy_of(candidates), optimizer.generation)
             )
             evaluated = evaluation.candidates
             if evaluated is None:
-                # The optimizer need not check what it drew itself.
+                # The optimizer need not check candidates that it drew itself.
                 optimizer.tell(candidates, evaluation.fitness, _check_candidates=False)
             else:
                 optimizer.tell(evaluated, evaluation.fitness)
-        return [(optimizer.snapshot(evaluation, copied=False), began)]
+        return [(optimizer.snapshot(evaluation, copied=False), began_at)]
 
     def _record(self, queued: Sequence[_Queued]) -> None:
-        """Record queued generations in their order; on a GPU they are copied together.
+        """Record generations in order.
 
-        There the seconds since the last record are shared equally by the generations, and
-        determine how many records are copied together from now on.
+        On a GPU only their total time is measured, and each gets an equal share of it.
         """
         if not queued:
             return
-        last, began = queued[-1]
+        last, began_at = queued[-1]
         if not self._defers_sync:
-            self._record_one(last, time.monotonic() - began)
+            # On the CPU the batch size is 1, so ``last`` is the only snapshot.
+            self._record_one(last, time.monotonic() - began_at)
             return
         copy_to_host([snapshot for snapshot, _ in queued])
         self._wait(last)
         seconds = last.seconds_since(self._recorded)
         generations = last.generation - self._recorded.generation
-        # Ranks measure different times, but have to copy the same number of records.
-        if ranks.count() == 1:
-            affordable = int(_BATCH_SECONDS * len(queued) / max(seconds, 1e-9))
-            batch_size = min(_MAX_BATCH, affordable)
-            self._batch_size = max(1, min(batch_size, 2 * len(queued)))
-            if self._graph:
-                self._batch_size = _GRAPH_BATCH if batch_size >= _MIN_GRAPH_BATCH else 1
+        self._adapt_batch_size(len(queued), seconds)
         for snapshot, _ in queued:
+            # ``_record_one`` then sets ``_recorded`` to this snapshot.
             share = (snapshot.generation - self._recorded.generation) / generations
             self._record_one(snapshot, seconds * share)
 
-    def _record_one(self, snapshot: Snapshot, seconds: float) -> None:
-        """Pass the record of a generation to the callbacks, and save a checkpoint if it is due.
+    def _adapt_batch_size(self, num_records: int, seconds: float) -> None:
+        """Choose how many records are copied to the host together from now on.
 
-        ``seconds`` is the time since the last record.
+        The device has computed the last ``num_records`` records in ``seconds``.
+        """
+        # Ranks measure different times, but all have to copy the same number of records.
+        if ranks.count() > 1:
+            return
+        affordable = int(_BATCH_SECONDS * num_records / max(seconds, 1e-9))
+        batch_size = min(_MAX_BATCH, affordable)
+        self._batch_size = max(1, min(batch_size, 2 * num_records))
+        if self._uses_graph:
+            # Each batch size needs a graph of its own, so there are only two.
+            self._batch_size = _GRAPH_BATCH if batch_size >= _MIN_GRAPH_BATCH else 1
+
+    def _record_one(self, snapshot: Snapshot, seconds: float) -> None:
+        """Pass the record of a generation to the callbacks; save a checkpoint if one is due.
+
+        Args:
+            snapshot: The state after the generation, on the host.
+            seconds: The wall time since the previous record.
 
         Raises:
-            Interrupted: If the run ends with this generation: a callback asked for it, or too
-                many generations have failed.
+            Interrupted: If the run has to end with this generation: a callback asked to stop,
+                or ``MOST_FAILURES`` consecutive generations have failed.
         """
-        due_before, _ = self.stop.due
+        stop_before, _ = self.stop.due
         generations = snapshot.generation - self._recorded.generation
         self._recorded = snapshot
         self._failures = self._failures + 1 if snapshot.failed else 0
         self.elapsed_s += seconds
         record = snapshot.record(seconds, self.elapsed_s, generations)
-        for callback in self._called:
+        self._call_callbacks(record)
+        saver = self._checkpointer
+        if saver is not None and time.monotonic() - self._saved_at >= saver.interval_s:
+            self._save()
+            self._saved_at = time.monotonic()
+        # If a stop was requested since this method began, and not by a signal, then a callback
+        # has requested it.
+        stop_now, signum = self.stop.due
+        is_new_request = stop_now == Due.BY_REQUEST and stop_before != Due.BY_REQUEST
+        callback_asked_to_stop = is_new_request and not signum
+        if callback_asked_to_stop or self._failures >= MOST_FAILURES:
+            raise Interrupted("the run ends with this generation")
+
+    def _call_callbacks(self, record: GenerationRecord) -> None:
+        """Call ``on_generation`` of this rank's callbacks.
+
+        Raises:
+            Interrupted: If a callback raises Interrupted or StopIteration to end the run.
+        """
+        for callback in self._own_callbacks:
             try:
                 callback.on_generation(record)
             except (Interrupted, StopIteration):
                 if callback.on_every_rank or ranks.count() == 1:
                     raise Interrupted("a callback ended the run") from None
-                # The other ranks learn of it by the request.
+                # Only rank 0 ran it. The ranks agree on this request, and so they end together.
                 self.stop.request()
-        saver = self._checkpointer
-        if saver is not None and time.monotonic() - self._saved_at >= saver.interval_s:
-            self._save()
-            self._saved_at = time.monotonic()
-        # A request without a signal, which was not there before, is that of a callback.
-        due, signum = self.stop.due
-        by_callback = due > due_before and due == Due.BY_REQUEST and not signum
-        if by_callback or self._failures >= MOST_FAILURES:
-            raise Interrupted("the run ends with this generation")
 
     def _wait(self, snapshot: Snapshot) -> None:
-        """Wait until a snapshot has arrived on the host, in naps so that signals are handled.
+        """Wait until a snapshot has arrived on the host.
+
+        The wait consists of naps, so that Python can handle signals.
 
         Raises:
-            Interrupted: If the run is asked to stop, and it does not arrive in the grace time.
+            Interrupted: If a stop is requested, and the snapshot does not arrive within
+                ``GRACE_SECONDS``.
         """
-        # Short generations arrive while the device is queried without a nap.
+        # A short generation is ready after a few queries, without a nap.
         for _ in range(_QUERIES):
             if snapshot.ready:
                 return
         nap = _SHORTEST_NAP
         while not snapshot.ready:
             now = time.monotonic()
-            if self._give_up_at is None and self.stop.due[0] == Due.BY_REQUEST:
+            due, _ = self.stop.due
+            if self._give_up_at is None and due == Due.BY_REQUEST:
                 self._give_up_at = now + GRACE_SECONDS
             if self._give_up_at is not None and now >= self._give_up_at:
                 raise Interrupted("the grace time is over")
@@ -383,7 +440,7 @@ class Trainer:
             nap = min(1.25 * nap, _LONGEST_NAP)
 
     def _save(self) -> None:
-        """Save a checkpoint of the last recorded generation, if there is none yet."""
+        """Save a checkpoint of the last recorded generation, unless it is already saved."""
         generation = self._recorded.generation
         if self._checkpointer is None or self._saved == generation or ranks.rank() > 0:
             return
@@ -394,14 +451,14 @@ class Trainer:
         self._saved = generation
 
     def _copy_state_of_rank_0(self) -> None:
-        """Give all ranks the state of rank 0, with its seed."""
+        """Load the state of rank 0, including its seed, on all other ranks."""
         if ranks.count() > 1:
             state = ranks.broadcast(self.optimizer.state_dict)
             if ranks.rank() > 0:
                 self.optimizer.load_state_dict(state)
 
     def _check_free(self) -> None:
-        """Raise CheckpointError if a new run would mix with checkpoints in its folder."""
+        """Raise CheckpointError if the folder of a new run already contains checkpoints."""
         if self._checkpointer is None or self._saved is not None:
             return
         newest = next(iter(self._checkpointer.paths().values()), None)

@@ -1,4 +1,4 @@
-"""Candidates are evaluated side by side: by an engine, or by processes of our own."""
+"""Parallel evaluation of candidates, by an engine or by processes of this machine."""
 
 import pickle
 import threading
@@ -22,11 +22,11 @@ from cem.run.engines import Engine
 from cem.run.remote import Task, add_note
 from kernels.support.system import leave_stop_signals, start_resource_tracker
 
-_POLL_SECONDS = 0.05  # The time from one look at a request to stop to the next.
+_POLL_SECONDS = 0.05  # The longest wait for a result: then stop requests are checked again.
 _THREADS = "a concurrent.futures.ThreadPoolExecutor for workers"
 _SPAWN = get_context("spawn")
 _SOURCE = Path(remote.__file__).read_text(encoding="utf-8")
-# What an engine raises if it cannot send a function, which no candidate can help.
+# An engine raises these if it cannot send the objective, which is not a candidate's failure.
 _UNSENDABLE = (pickle.PicklingError, AttributeError, ImportError, TypeError)
 _BROKEN = (
     "The engine takes no more candidates. Others go on without the candidate that ends a "
@@ -39,28 +39,29 @@ _LOST = (
 
 
 ObjectiveOfOne = tuple[Callable[..., Any], int, tuple[type[BaseException], ...]]
-"""A function of one candidate, the number of its arguments, and the exceptions by which a
-candidate fails."""
+"""An objective of one candidate: (function, num_arguments, catch), see ``remote.evaluate``."""
 
 
 def make_task(objective: ObjectiveOfOne, key: str = "") -> Task:
-    """Return a task that takes its objective along; workers remember it by the key."""
+    """Return a task that contains its objective, which workers keep under the key."""
     return Task(_SOURCE, key, objective)
 
 
 class WorkerLostError(RuntimeError):
-    """Says that a process of our own has ended while it evaluated a candidate."""
+    """A process of ``LocalProcesses`` has ended while it evaluated a candidate."""
 
 
 class Pool:
-    """Evaluates candidates by an engine, and says what became of each of them.
+    """Evaluates candidates by an engine, and sets the outcome of each.
 
-    A candidate that the engine loses is submitted again. If the engine lost all that were
-    running, or has run it again itself, it then runs alone: so the one that ends its worker
-    costs only itself.
+    A candidate is lost if its worker dies, and is then submitted again. The worker's death may
+    have broken the engine, so that all other running candidates are lost, too. Then every lost
+    candidate is a suspect. Suspects run one at a time, so that the candidate that kills its
+    worker does no more harm to others. A candidate is also a suspect if the engine itself has
+    already retried it.
 
     Attributes:
-        count: The candidates that were submitted and not taken.
+        count: The number of candidates that were submitted and not yet taken.
     """
 
     def __init__(
@@ -69,39 +70,51 @@ class Pool:
         engine: Engine,
         retries: int,
     ) -> None:
-        """Begin without a candidate.
+        """Create a pool without candidates.
 
         Args:
-            objective: The function, the number of its arguments, and the exceptions by which a
-                candidate fails.
-            engine: What starts candidates.
-            retries: How many times a candidate that was lost is submitted again.
+            objective: The tuple (function, num_arguments, catch): a function of one candidate,
+                the number of its arguments, and the exceptions that mean that a candidate
+                failed.
+            engine: The engine that runs candidates in its workers.
+            retries: How many times a lost candidate is submitted again.
         """
-        self.count = 0
+        self.count = 0  # candidates that were submitted and not yet taken
         self._engine = engine
         self._retries = retries
-        self._catch = objective[2]
+        _, _, self._catch = objective
+        # Only the first tasks contain the objective. Workers keep it under the key, so that the
+        # other tasks are small.
         key = uuid4().hex
-        self._task = Task(_SOURCE, key)
-        self._first_task = make_task(objective, key)
-        # The objective is sent once to each worker, and again to one that does not know it.
-        self._tasks_to_send = max(1, engine.workers)
-        self._running: dict[int, tuple[Candidate, Any]] = {}
-        self._arrived: SimpleQueue[tuple[Candidate, Any]] = SimpleQueue()
-        self._settled: deque[Candidate] = deque()
-        # Candidates that were lost together, and the one of them that runs alone.
-        self._suspects: deque[Candidate] = deque()
-        self._isolated: Candidate | None = None
+        self._full_task = make_task(objective, key)
+        self._small_task = Task(_SOURCE, key)
+        # How many more full tasks to send: one for each worker. A worker that still lacks the
+        # objective answers "UNKNOWN", and gets another full task.
+        self._full_tasks_left = max(1, engine.workers)
+        # Candidates that wait for the engine.
         self._waiting: deque[Candidate] = deque()
+        # Candidates in the engine and their futures, by the number of the candidate.
+        self._running: dict[int, tuple[Candidate, Any]] = {}
+        # Candidates whose futures are done; the engine's threads append to this queue.
+        self._arrived: SimpleQueue[tuple[Candidate, Any]] = SimpleQueue()
+        # Candidates with an outcome, which ``take_settled`` returns.
+        self._settled: deque[Candidate] = deque()
+        # Lost candidates, each of which may have killed the worker: they run one at a time.
+        self._suspects: deque[Candidate] = deque()
+        # The suspect that is running.
+        self._isolated: Candidate | None = None
 
     def submit(self, candidate: Candidate) -> None:
-        """Begin to evaluate a candidate, whose number no other one has that runs."""
+        """Start to evaluate a candidate. No other running candidate may have its number."""
         self.count += 1
         self._waiting.append(candidate)
         self._start_waiting()
 
     def take_settled(self, most: int) -> list[Candidate]:
-        """Return up to ``most`` candidates with their fate; wait 50 ms if there is none."""
+        """Remove and return up to ``most`` candidates with an outcome.
+
+        If there is none, wait for one, but at most 50 ms.
+        """
         if not self._settled:
             with suppress(Empty):
                 self._settle(*self._arrived.get(timeout=_POLL_SECONDS))
@@ -112,11 +125,16 @@ class Pool:
         return [self._settled.popleft() for _ in range(number)]
 
     def abandon(self) -> list[Candidate]:
-        """Cancel all candidates; return those that have a fate, or run on for nobody."""
+        """Cancel all candidates.
+
+        Returns:
+            The candidates with an outcome, and those that could not be cancelled. The latter
+            continue to run, but nobody waits for them.
+        """
         abandoned = list(self._settled)
         for candidate, future in self._running.values():
             is_cancelled = False
-            # Some engines raise an exception because they cannot cancel.
+            # An engine that cannot cancel may raise an exception.
             with suppress(Exception):
                 is_cancelled = future.cancel()
             if not is_cancelled:
@@ -125,24 +143,29 @@ class Pool:
         self.count = 0
         for candidates in (self._running, self._settled, self._suspects, self._waiting):
             candidates.clear()
-        # Futures that are done later still write to the old queue, which nobody reads.
+        # Futures that finish later write to the old queue, which is no longer read.
         self._arrived = SimpleQueue()
         return abandoned
 
     def close(self) -> None:
-        """Cancel what is not evaluated yet, and close the engine."""
+        """Cancel all candidates and close the engine."""
         self.abandon()
         self._engine.close()
 
     def _start(self, candidate: Candidate, *, sends_objective: bool = False) -> None:
-        """Submit a candidate to the engine, with the objective if the worker may lack it."""
-        task = self._task
-        if sends_objective or candidate.losses > 0 or self._tasks_to_send > 0:
-            self._tasks_to_send -= 1
-            task = self._first_task
+        """Submit a candidate to the engine.
+
+        The task contains the objective if the worker may not have it: in the first tasks, for a
+        candidate whose worker has died, and with ``sends_objective``.
+        """
+        task = self._small_task
+        if sends_objective or candidate.losses > 0 or self._full_tasks_left > 0:
+            self._full_tasks_left -= 1
+            task = self._full_task
         try:
             future = self._engine.submit(task, candidate.item)
         except BrokenExecutor as error:
+            # The engine accepts no more candidates: the error ends the search.
             add_note(error, _BROKEN)
             candidate.settle(Fate.LOST, error=error)
             self._settled.append(candidate)
@@ -151,16 +174,18 @@ class Pool:
         future.add_done_callback(partial(_deliver, self._arrived, candidate))
 
     def _settle(self, candidate: Candidate, future: Any) -> None:
-        """Set the fate of a candidate that has arrived, unless it is evaluated again."""
+        """Set the outcome of a candidate from its future, or start the candidate again."""
         del self._running[candidate.number]
         if candidate is self._isolated:
             self._isolated = None
         try:
             word, value = future.result()
         except (Exception, CancelledError) as error:
+            # The function's own exceptions are returned as a value: this is the engine's.
             self._lose(candidate, error)
         else:
             if word == "UNKNOWN":
+                # The worker does not have the objective.
                 self._start(candidate, sends_objective=True)
             else:
                 candidate.settle_by(word, value)
@@ -168,22 +193,28 @@ class Pool:
         self._start_waiting()
 
     def _lose(self, candidate: Candidate, error: BaseException) -> None:
-        """Submit a candidate again that the engine has lost, or settle it as lost."""
+        """Queue a lost candidate again or, after its last retry, settle it as lost.
+
+        ``error`` is the engine's exception. After the last retry it ends the search, unless it
+        is a WorkerLostError or one of the exceptions ``catch``.
+        """
         candidate.losses += 1
         if candidate.losses > self._retries:
             is_caught = isinstance(error, (WorkerLostError, *self._catch))
+            # If the engine cannot send the objective, no candidate can ever be evaluated.
             is_caught = is_caught and not isinstance(error, _UNSENDABLE)
             if not is_caught:
                 add_note(error, _LOST.format(candidate))
             candidate.settle(Fate.LOST, error=None if is_caught else error)
             self._settled.append(candidate)
         elif self._engine.runs_again or isinstance(error, BrokenExecutor):
+            # Another candidate may have killed the worker: each suspect runs alone.
             self._suspects.append(candidate)
         else:
             self._waiting.append(candidate)
 
     def _start_waiting(self) -> None:
-        """Start one suspect alone, or, if there is none, all candidates that wait."""
+        """Start one suspect alone or, if there are no suspects, all waiting candidates."""
         if self._suspects and not self._running:
             self._isolated = self._suspects.popleft()
             self._start(self._isolated)
@@ -192,13 +223,16 @@ class Pool:
 
 
 def _deliver(queue: Any, candidate: Candidate, future: Any) -> None:
-    """Put a candidate into a queue, when its future is done."""
+    """Put a candidate and its future, which is done, into a queue."""
     queue.put((candidate, future))
 
 
 @dataclass
 class _Worker:
-    """A process that evaluates candidates, and this process's end of the pipe to it."""
+    """A process that evaluates candidates, and this process's end of the pipe to it.
+
+    It is busy while it starts, and while it evaluates a candidate.
+    """
 
     process: Any
     connection: Any
@@ -206,24 +240,24 @@ class _Worker:
 
 
 class LocalProcesses:
-    """Processes of this machine, which end if a candidate takes too long.
+    """Processes of this machine that evaluate candidates.
 
-    Each has a thread that only waits for it, so it is known which candidate was evaluated when
-    a process ended or hung.
+    Each process has a thread of its own, which waits for it. So it is known which candidate a
+    process was evaluating when it ended or took too long.
     """
 
     def __init__(
         self, objective: ObjectiveOfOne, workers: int, timeout_s: float | None
     ) -> None:
-        """Start the threads; a process starts with its first candidate.
+        """Start the threads. A thread starts its process when it gets its first candidate.
 
         Args:
-            objective: As for ``Pool``.
+            objective: The objective, as for ``Pool``.
             workers: The number of processes.
-            timeout_s: The seconds after which a candidate is given up. None: never.
+            timeout_s: A candidate fails after this time, in seconds. None: there is no limit.
 
         Raises:
-            TypeError: If the function cannot be pickled for the processes.
+            TypeError: If the function cannot be pickled, and so cannot be sent to processes.
         """
         try:
             self._pickled = pickle.dumps(make_task(objective))
@@ -235,18 +269,18 @@ class LocalProcesses:
         self._workers: list[_Worker] = []
         self._thread = threading.local()  # holds the worker of each thread
         self._is_closed = False
-        # The threads block signals, and a process inherits that from its thread: this process
-        # handles signals, and ends the others. The tracker of resources must have started
-        # before, because its start would unblock them.
+        # The threads block the stop signals, and a process inherits this from its thread. So
+        # only this process handles signals, and then it ends the others. The start of Python's
+        # resource tracker would unblock the signals, so the tracker has to be started first.
         start_resource_tracker()
         self._executor = ThreadPoolExecutor(workers, initializer=leave_stop_signals)
 
     def submit(self, _: Task, item: Any) -> Future[Any]:
-        """Begin to evaluate a candidate; the processes have the task already."""
+        """Start to evaluate a candidate. The task is not used: the processes have their own."""
         return self._executor.submit(self._evaluate, item)
 
     def close(self) -> None:
-        """End the processes, without waiting for them."""
+        """End the processes without waiting for them."""
         self._is_closed = True
         for worker in list(self._workers):
             if worker.is_busy:
@@ -257,13 +291,13 @@ class LocalProcesses:
         self._executor.shutdown(wait=False)
 
     def _evaluate(self, item: Any) -> Any:
-        """Return what the process of this thread answers about a candidate.
+        """Return the answer of this thread's process about a candidate.
 
-        A process that ends, or takes longer than the time limit, is removed, and the next
-        candidate of this thread starts another.
+        The answer is a tuple (word, value) as of ``remote.evaluate``. A process that ends or
+        exceeds the time limit is removed. Then this thread's next candidate starts a new one.
 
         Raises:
-            WorkerLostError: If it ends.
+            WorkerLostError: If the process ends.
         """
         if not hasattr(self._thread, "worker"):
             try:
@@ -274,7 +308,8 @@ class LocalProcesses:
         worker.is_busy = True
         try:
             worker.connection.send(item)
-            if not worker.connection.poll(self._timeout_s):
+            has_answered = worker.connection.poll(self._timeout_s)
+            if not has_answered:
                 self._remove(worker)
                 return Fate.TIMED_OUT.name, None
             answer = worker.connection.recv()
@@ -293,10 +328,10 @@ class LocalProcesses:
         worker.connection.close()
 
     def _start_process(self) -> _Worker:
-        """Start a process, and wait until it has imported the function.
+        """Start a process, and wait until it has unpickled the objective.
 
         Raises:
-            RuntimeError: If it ends before.
+            RuntimeError: If the process ends before that.
         """
         connection, child_connection = _SPAWN.Pipe()
         arguments = (child_connection, self._pickled)
@@ -304,12 +339,13 @@ class LocalProcesses:
         process.start()
         worker = _Worker(process, connection, is_busy=True)
         self._workers.append(worker)
-        # Another thread may have closed the pool without seeing this process.
+        # ``close`` may have run in another thread before this process was in the list.
         if self._is_closed:
             process.kill()
         child_connection.close()
         try:
-            # The process sends None when it is ready: the time of a candidate begins now.
+            # The process sends None when it is ready. The start does not count as a part of a
+            # candidate's time.
             connection.recv()
         except (EOFError, OSError):
             raise RuntimeError(
@@ -321,16 +357,16 @@ class LocalProcesses:
 
 
 def _serve_candidates(connection: Any, pickled: bytes) -> None:
-    """Evaluate candidates from a connection until it is closed: the main of a worker process.
+    """Evaluate candidates from a connection until it is closed; a worker process runs this.
 
-    ``pickled`` is the task. The first message is None: the process is ready. Every other one is
-    the answer of the task to a candidate.
+    ``pickled`` is the task. The first message to the connection is None: the process is ready.
+    Every further message is the task's answer about a candidate.
     """
     leave_stop_signals()
     torch.set_num_threads(1)
     task = pickle.loads(pickled)
     connection.send(None)
-    # The pool ends this loop by closing the connection.
+    # ``LocalProcesses.close`` ends this loop by closing the connection.
     with suppress(EOFError, OSError):
         while True:
             connection.send(task(connection.recv()))

@@ -147,7 +147,7 @@ def test_the_result_is_a_function_of_the_seed() -> None:
     ("family", "score", "level", "why"),
     [
         (Bernoulli([0.1] * 4), total, 9, "the last one is 4, none of 10,000 is above"),
-        (Normal([0.0], 1.0, fit_std=True), lambda x: -total(x * x), 1.0, "50 are the most"),
+        (Normal([0.0], 1.0, fit_std=True), lambda x: -total(x * x), 1.0, "50 levels"),
         (
             Normal([0.0], 1.0),
             lambda x: total(x) * math.nan,
