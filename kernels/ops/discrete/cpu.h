@@ -201,7 +201,7 @@ void run(const Move& call, Device device) {
   int64_t samples = call.settings.population;
   // Calls f(i) for all items; threads share them if their cost is worth it.
   auto for_each = [&](int64_t items, int64_t item_cost, const auto& f) {
-    update::share(items, item_cost, [&](int64_t begin, int64_t end) {
+    update::split_work(items, item_cost, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) f(i);
     });
   };
