@@ -93,9 +93,9 @@ struct Tiles {
         uint32_t mark = kIsFloat ? 0 : kOfDouble | part_mark;
         uint32_t random[4][kLanes];
         for (int l = 0; l < kLanes; ++l) {
-          uint32_t dimension = low(first_dimension) + j + l * dimension_step;
-          uint32_t lane_block = low(block) + l * block_step;
-          Words lane_words = words(keys, dimension_part(key, dimension, generation),
+          uint32_t dimension = low_word(first_dimension) + j + l * dimension_step;
+          uint32_t lane_block = low_word(block) + l * block_step;
+          Words lane_words = philox_words(keys, dimension_part(key, dimension, generation),
               block_part(key, lane_block, generation, word3 | mark));
           for (int i = 0; i < 4; ++i) random[i][l] = lane_words.word[i];
         }
