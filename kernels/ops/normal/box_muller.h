@@ -190,8 +190,8 @@ CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, u
   double u = plus_half(int32_t(w0 >> 11), radius_lower) * 0x1p-53;
   double squared_radius = minus_two_log(u);
   // The angle is a number of quarter turns plus x, with |x| <= pi / 4. The upper 3 bits of the
-  // angle, rounded to an even number, are twice the number of quarters. The quarters are
-  // subtracted from the 53 bits, and the rest makes x.
+  // angle count eighths of a turn; they are rounded to quarters. The quarters are subtracted
+  // from the 53 bits, and the rest makes x.
   uint32_t quarters = ((w2 >> 29) + 1) / 2;
   int32_t angle_upper = int32_t((w2 >> 11) - (quarters << 19));
   uint32_t angle_lower = w2 << 21 | w3 >> 11;
