@@ -38,8 +38,8 @@ CEM_TETRIS_FUNCTION To bit_cast(From from) {
 CEM_TETRIS_FUNCTION float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 CEM_TETRIS_FUNCTION double multiply_add(double a, double b, double c) { return fma(a, b, c); }
 
-// Returns the value of a polynomial at x by Horner's scheme. `sum` is the coefficient of the highest
-// power, and the coefficients of the lower powers follow in descending order.
+// Returns the value of a polynomial at x by Horner's scheme. `sum` is the coefficient of the
+// highest power, and the coefficients of the lower powers follow in descending order.
 template <typename Real, typename... Coefficients>
 CEM_TETRIS_FUNCTION Real polynomial(Real x, Real sum, Coefficients... lower) {
   ((sum = multiply_add(sum, x, lower)), ...);

@@ -252,7 +252,7 @@ void launch(const Gpu& device, Call call, Device) {
     call.plan = Plan(d, population, at_once);
     int64_t scratch = std::max(call.plan.doubles(), 2 * sort_entries(population));
     bytes = (list_doubles(population) + scratch) * sizeof(double);
-    if (bytes <= kPlainMemory || device.gives(kernel, bytes)) break;
+    if (bytes <= kPlainMemory || device.try_dynamic_memory(kernel, bytes)) break;
   }
   device.launch_early(kernel, problems, threads, bytes, call);
 }
@@ -262,7 +262,7 @@ template <typename Gpu>
 void launch(const Gpu& device, const Draw& call, Device) {
   auto* kernel = call.type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;
   int64_t bytes = call.doubles() * 8;
-  if (bytes > kPlainMemory) device.gives(kernel, bytes);
+  if (bytes > kPlainMemory) device.try_dynamic_memory(kernel, bytes);
   device.launch_early(kernel, call.problems * call.groups, kDrawThreads, bytes, call);
 }
 

@@ -445,7 +445,7 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
   int64_t bytes = sizeof(Sum) * std::max<int64_t>(kPlaces, kMoveThreads * family.values);
   std::optional<Tensor> zeros;
   Sum* counted = nullptr;  // the sums of count_kernel
-  if (family.has_transitions() || !device.gives(move_kernel<T>, bytes)) {
+  if (family.has_transitions() || !device.try_dynamic_memory(move_kernel<T>, bytes)) {
     int64_t cells = problems * family.rows * family.values;
     zeros = empty(where, ScalarType::Long, {cells});
     counted = mutable_data<Sum>(*zeros);
