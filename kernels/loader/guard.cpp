@@ -1,7 +1,8 @@
-// What the macros of torch/csrc/stable/library.h call to register operators, by the names of
-// `RENAMED` in compile.py. torch's functions return an error where an operator exists already
-// or a schema is wrong; the macros would throw it while the library is loaded, which ends the
-// process. Here it is remembered, and nothing more is registered.
+// The functions that the macros of torch/csrc/stable/library.h call to register operators;
+// `RENAMED` in compile.py has their names. torch's own functions return an error if an operator
+// is already registered or a schema is wrong. The macros would throw this error while the
+// library is loaded, which would end the process. These functions store the error instead, and
+// register nothing more.
 #include <cstdint>
 #include <cstring>
 
@@ -21,8 +22,8 @@ namespace {
 
 char refused[1000];  // the first name or schema that torch did not register
 
-// Calls one of torch's functions unless one has failed before. what: the name or schema that it
-// registers.
+// Calls one of torch's functions, unless such a call has failed before. `what` is the name or
+// schema that the function registers.
 template <typename... Parameters, typename... Arguments>
 int32_t guard(const char* what, int32_t (*function)(Parameters...), Arguments... arguments) {
   if (refused[0] == '\0' && function(arguments...) != 0)

@@ -1,5 +1,5 @@
-// What the CUDA side of every operator needs: the device, its stream, 16-byte accesses. A
-// launch goes through a Gpu, and waits for nothing, so that a CUDA graph can capture it.
+// What the CUDA code of every operator needs: the device, its stream, 16-byte accesses. Kernels
+// are launched through a Gpu. A launch waits for nothing, so that a CUDA graph can capture it.
 #pragma once
 
 #include "launcher.cuh"
@@ -12,7 +12,7 @@
 
 namespace cem_tetris {
 
-// Returns the stream that PyTorch's own operators would use now on a device.
+// Returns the stream that PyTorch's own operators currently use on a device.
 inline cudaStream_t current_stream(int32_t device) {
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device, &stream));
@@ -20,9 +20,11 @@ inline cudaStream_t current_stream(int32_t device) {
 }
 
 // Returns the number of streaming multiprocessors of a device. The driver is asked once per
-// device; its answers are remembered, by relaxed atomics, because it always gives the same.
+// device, and its answer is stored. Relaxed atomics are enough, because every thread would
+// store the same number.
 inline int multiprocessors(int device) {
-  constexpr int kDevices = 64;  // with higher numbers, the driver is asked every time
+  constexpr int kDevices =
+      64;  // For devices with higher numbers, the driver is asked every time.
   static std::atomic<int> known[kDevices] = {};
   int count = device < kDevices ? known[device].load(std::memory_order_relaxed) : 0;
   if (count == 0) {
@@ -32,17 +34,18 @@ inline int multiprocessors(int device) {
   return count;
 }
 
-// N values that are loaded and stored at once. The address has to be a multiple of its size.
+// N values that are loaded and stored at once. Its address must be a multiple of its size.
 template <typename T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T value[N];
 };
 
+// Returns whether a pointer is a multiple of `bytes`.
 inline bool is_aligned(const void* pointer, int bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0;
 }
 
-// A device, the current one until this goes out of scope.
+// A device. It is the current device until the object goes out of scope.
 struct Gpu : Launcher {
   torch::stable::accelerator::DeviceGuard guard;
 
@@ -52,7 +55,7 @@ struct Gpu : Launcher {
         guard(device.index) {}
 };
 
-// An operator on CUDA; `launch` is the function in the namespace of its work.
+// Runs an operator on CUDA. launch() is a function in the namespace of Work.
 template <typename Work>
 void run(const Work& work, Device device) {
   launch(Gpu(device), work, device);

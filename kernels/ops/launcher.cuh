@@ -1,10 +1,10 @@
-// Launches on CUDA, without torch's tensors: their headers take longer to compile than most
+// Launches CUDA kernels without torch's tensors, whose headers take longer to compile than most
 // kernels.
 //
-// A kernel that is launched early is set up while the one before it in the stream runs. That
-// saves most of the microsecond between them (programmatic dependent launch, CUDA C++
-// Programming Guide, section 4.5). It calls wait_for_kernel_before() ahead of all that it reads
-// and writes. Code for less than compute capability 9.0 is launched as usual.
+// A kernel that is launched early is set up while the kernel before it in the stream still
+// runs. That saves most of the microsecond between them (programmatic dependent launch, CUDA
+// C++ Programming Guide, section 4.5). Such a kernel calls wait_for_kernel_before() before it
+// reads or writes anything. Code for a compute capability below 9.0 is launched as usual.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -16,18 +16,18 @@
 
 namespace cem_tetris {
 
-// The dynamic shared memory, in bytes, that a kernel need not ask for.
+// How many bytes of dynamic shared memory a kernel may have without set_dynamic_memory().
 constexpr int64_t kPlainMemory = 48 << 10;
 
-// Waits until the kernel before has ended and what it wrote can be read.
+// Waits until the kernel before this one has ended, and its results can be read.
 __device__ __forceinline__ void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Lets the kernel after this one be set up, if it is launched early, as soon as all blocks are
-// here.
+// Allows the next kernel to be set up, if it is launched early, as soon as all blocks of this
+// kernel have called this function.
 __device__ __forceinline__ void let_kernel_after_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -55,7 +55,7 @@ struct Launcher {
   template <typename... Parameters, typename... Arguments>
   void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, int64_t bytes,
       const Arguments&... arguments) const {
-    if (bytes > kPlainMemory) give(kernel, bytes);
+    if (bytes > kPlainMemory) set_dynamic_memory(kernel, bytes);
     kernel<<<blocks, threads, bytes, stream>>>(arguments...);
     check(cudaGetLastError());
   }
@@ -71,25 +71,25 @@ struct Launcher {
   void zero(void* memory, int64_t bytes) const {
     check(cudaMemsetAsync(memory, 0, bytes, stream));
   }
-  // Returns the most bytes of shared memory that a block may have.
+  // Returns how many bytes of shared memory a block may have at most.
   int block_memory() const {
     int most = 0;
     check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
     return most;
   }
-  // Gives a kernel so much dynamic shared memory.
+  // Allows a kernel to have `bytes` bytes of dynamic shared memory.
   template <typename Kernel>
-  void give(Kernel* kernel, int64_t bytes) const {
+  void set_dynamic_memory(Kernel* kernel, int64_t bytes) const {
     check(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
   }
-  // Gives it if a block may have so much beside its static shared memory, and returns whether
-  // it may.
+  // Does the same if a block can have this memory in addition to its static shared memory.
+  // Returns whether it can.
   template <typename Kernel>
-  bool gives(Kernel* kernel, int64_t bytes) const {
+  bool try_dynamic_memory(Kernel* kernel, int64_t bytes) const {
     constexpr int kStatic = 256;
     if (bytes > block_memory() - kStatic) return false;
-    give(kernel, bytes);
+    set_dynamic_memory(kernel, bytes);
     return true;
   }
 };

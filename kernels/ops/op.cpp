@@ -1,4 +1,5 @@
-// The CPU side of the operator whose folder is searched for headers, and its schemas.
+// The CPU library of one operator. Its folder is on the include path, and has the headers
+// below.
 
 #include "cpu.h"
 #include "op.h"

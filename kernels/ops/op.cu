@@ -1,4 +1,5 @@
-// The CUDA side of the operator whose folder is searched for headers.
+// The CUDA library of one operator. Its folder is on the include path, and has the headers
+// below.
 
 #include "gpu.cuh"
 #include "launch.cuh"

@@ -1,6 +1,5 @@
-// Philox4x32-10, the counter-based generator of Salmon, Moraes, Dror & Shaw, "Parallel random
-// numbers: as easy as 1, 2, 3" (SC 2011). A pure function of (counter, key), for host and
-// device alike.
+// Philox4x32-10, the counter-based generator of J. Salmon, M. Moraes, R. Dror and D. Shaw,
+// "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), for host and device.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +20,13 @@ constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u;
 constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
 constexpr int kRounds = 10;
 
-// Returns four random words of Philox4x32-10 (Salmon et al., Parallel random numbers: as easy
-// as 1, 2, 3, SC 2011): a pure function of a 128-bit counter, given as two 64-bit halves, and a
-// 64-bit key. A round multiplies two of the counter's words and mixes the halves of the
-// products with the other two and with the key, which then increases by the Weyl constants.
+// Returns four random words of Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as
+// easy as 1, 2, 3", SC 2011). They are a pure function of a 128-bit counter, which is passed as
+// two 64-bit halves, and a 64-bit key.
+//
+// A round multiplies words 0 and 2 of the counter by constants. It mixes the upper halves of
+// the products with the other two words and with the key. Then the Weyl constants are added to
+// the key.
 PHILOX_FUNCTION Block block(uint64_t counter_low, uint64_t counter_high, uint64_t key) {
   uint32_t c0 = uint32_t(counter_low);
   uint32_t c1 = uint32_t(counter_low >> 32);

@@ -1,4 +1,4 @@
-// What every operator's code on the host does with tensors, through torch's stable C interface.
+// What the host code of every operator does with tensors, through torch's stable C interface.
 #pragma once
 
 #include <torch/csrc/stable/c/shim.h>
@@ -23,8 +23,8 @@
 
 #include "host_device.h"
 
-// Which of an operator's two libraries is compiled: an op.h says `_IMPL(cem_tetris,
-// CEM_TETRIS_DEVICE, m)`.
+// The device whose library is compiled; every operator has a library for each device. An op.h
+// registers its operators with `_IMPL(cem_tetris, CEM_TETRIS_DEVICE, m)`.
 #ifdef __CUDACC__
 #define CEM_TETRIS_DEVICE CUDA
 #else
@@ -41,20 +41,20 @@ using torch::stable::parallel_for;
 using torch::stable::Tensor;
 using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;
 
-constexpr int kMaxDimensions = 64;  // torch has no tensors of more
+constexpr int kMaxDimensions = 64;  // the most dimensions that a tensor of torch can have
 
-// The type that numbers are computed in: float for the 16-bit floats (float has more than twice
-// their bits, so that a sum or product rounded twice is what one rounding gives), and for the
-// small integers, whose arithmetic wraps, an unsigned one that C++ does not promote to a signed
-// one.
+// The type in which numbers of type T are computed. The 16-bit floats are computed in float,
+// which has more than twice their bits: a sum or product that is rounded twice equals one that
+// is rounded once. Small integers are computed in uint32_t, so that their arithmetic wraps; C++
+// would promote them to a signed type.
 template <typename T>
 using compute_t =
     std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) < 4, uint32_t, T>,
         std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
-// Calls f(T{}) with the C++ type T for the element type of a tensor, and returns its result;
-// raises an error if that is not one of torch's four floating-point types. name: the operator,
-// and types: the types that it takes, as the error names them.
+// Calls f(T{}) with the C++ type T of a tensor's elements, and returns its result. Raises an
+// error unless that is one of torch's four floating-point types. The error message contains
+// `name`, the name of the operator, and `types`, the types that the operator takes.
 template <typename F>
 void visit_floating(const char* name, ScalarType type, const F& f,
     const char* types = "Float, Double, Half or BFloat16") {
@@ -69,7 +69,7 @@ void visit_floating(const char* name, ScalarType type, const F& f,
   }
 }
 
-// Returns the type of a tensor, which has to be float32 or float64.
+// Returns the type of a tensor. Raises an error unless it is float32 or float64.
 inline ScalarType real_type(const Tensor& tensor, const char* name) {
   ScalarType type = tensor.scalar_type();
   STD_TORCH_CHECK(type == ScalarType::Float || type == ScalarType::Double, "expected ", name,
@@ -77,23 +77,24 @@ inline ScalarType real_type(const Tensor& tensor, const char* name) {
   return type;
 }
 
-// Where a tensor is. Each question goes through the C interface, so it is asked once.
+// The device of a tensor. A query goes through the C interface, so its result is stored here.
 struct Device {
   int32_t type = -1, index;
 
   explicit Device(const Tensor& tensor) : index(tensor.get_device_index()) {
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &type));
   }
-  // Whether tensors have no data: then the arguments are checked, and nothing is computed.
+  // Returns whether tensors on this device have no data. Operators then only check their
+  // arguments.
   bool is_meta() const { return type == int32_t(torch::headeronly::DeviceType::Meta); }
   bool operator==(const Device& other) const {
     return type == other.type && index == other.index;
   }
 };
 
-// Returns a contiguous tensor with unset elements, whose sizes are the first `leading` of
-// `sizes` followed by `more`. It calls torch's C interface: torch::stable::empty does the same
-// through the dispatcher, which takes as long as a small kernel.
+// Returns a contiguous tensor with unset elements. Its sizes are the first `leading` of
+// `sizes`, followed by `more`. The function calls torch's C interface directly:
+// torch::stable::empty would go through the dispatcher, which takes as long as a small kernel.
 inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
     std::initializer_list<int64_t> more = {}) {
   int64_t count = int64_t(leading + more.size());
@@ -118,17 +119,18 @@ inline Tensor empty(Device device, ScalarType type, std::initializer_list<int64_
   return empty(device, type, {}, 0, sizes);
 }
 
-// The same on the device and of the type of a tensor.
+// The same, with the device and the type of the tensor `like`.
 inline Tensor empty(const Tensor& like, std::initializer_list<int64_t> sizes) {
   return empty(Device(like), like.scalar_type(), sizes);
 }
 
-// Returns an unset contiguous tensor of the same size, type and device.
+// Returns an unset contiguous tensor with the shape, type and device of `like`.
 inline Tensor empty_as(const Tensor& like) {
   return empty(Device(like), like.scalar_type(), like.sizes(), like.sizes().size());
 }
 
-// Returns a tensor contiguous. A call of `torch::stable::contiguous` costs a microsecond.
+// Returns the tensor, or a contiguous copy if it is not contiguous. The check saves a call of
+// torch::stable::contiguous, which costs a microsecond.
 inline Tensor dense(const Tensor& tensor) {
   return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
 }
@@ -138,7 +140,7 @@ const T* const_data(const Tensor& tensor) {
   return static_cast<const T*>(tensor.const_data_ptr());
 }
 
-// Returns null where there is no tensor.
+// Returns the data of the tensor, or null if there is no tensor.
 template <typename T>
 const T* const_data(const std::optional<Tensor>& tensor) {
   return tensor.has_value() ? const_data<T>(*tensor) : nullptr;
@@ -149,7 +151,7 @@ T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 
-// Returns sizes as Python writes a tuple, but "(2)" for one number.
+// Returns sizes, followed by `more`, as Python writes a tuple, but "(2)" for a single number.
 inline std::string text_of(Sizes sizes, Sizes more = {}) {
   std::string text = "(";
   for (const Sizes part : {sizes, more}) {
@@ -159,14 +161,14 @@ inline std::string text_of(Sizes sizes, Sizes more = {}) {
   return text + ")";
 }
 
-// The problems of a call: a device, and the batch dimensions, which come first in nearly all of
-// its tensors.
+// The problems of a call, which are the entries of its batch: the device, and the batch
+// dimensions, with which the shape of nearly every tensor begins.
 struct Problems {
   Device device;
   Sizes sizes;
 
-  // The batch dimensions are those of a tensor but for the last `more`; shape: what it should
-  // have.
+  // The batch dimensions are all dimensions of `tensor` except the last `more`. `shape` is the
+  // expected shape, for the error message.
   Problems(const Tensor& tensor, size_t more, const char* shape)
       : device(tensor), sizes(tensor.sizes().data(), tensor.sizes().size() - more) {
     STD_TORCH_CHECK(
@@ -177,13 +179,13 @@ struct Problems {
   int64_t count() const {
     return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<int64_t>());
   }
-  // Returns an unset tensor of the batch dimensions, then `more`.
+  // Returns an unset tensor whose shape is the batch dimensions followed by `more`.
   Tensor empty(ScalarType type, std::initializer_list<int64_t> more) const {
     return cem_tetris::empty(device, type, sizes, sizes.size(), more);
   }
-  // Raises an error unless a tensor has the expected shape, type and device: the shape is the
-  // batch dimensions of this call (`sizes`) followed by `more`, or only `more` without
-  // has_batch. name: what the error calls the tensor.
+  // Raises an error unless a tensor has the expected shape, type and device. The shape is the
+  // batch dimensions of this call (`sizes`) followed by `more`. If has_batch is false, it is
+  // only `more`. `name` is the name of the tensor in the error message.
   void require(const Tensor& tensor, const char* name, ScalarType type,
       std::initializer_list<int64_t> more, bool has_batch = true) const {
     const Sizes got = tensor.sizes();
@@ -198,14 +200,15 @@ struct Problems {
     STD_TORCH_CHECK(Device(tensor) == device, "expected all tensors on one device, got ", name,
         " on another");
   }
-  // Checks a tensor in this way, and returns it contiguous.
+  // Checks a tensor with require(), and returns it, or a contiguous copy.
   Tensor check(const Tensor& tensor, const char* name, ScalarType type,
       std::initializer_list<int64_t> more, bool has_batch = true) const {
     require(tensor, name, type, more, has_batch);
     return dense(tensor);
   }
-  // Checks an optional row of one number for each dimension, for each problem or for all. Makes
-  // it contiguous, and returns the stride from one problem's row to the next one's, or 0.
+  // Checks an optional tensor of one number for each dimension, and makes it contiguous. It has
+  // a row for every problem, or a single row for all. Returns the stride from one problem's row
+  // to the next one's: 0 if there is a single row or no tensor.
   int64_t check_row(
       std::optional<Tensor>& row, const char* name, ScalarType type, int64_t dimensions) const {
     if (!row.has_value()) return 0;

@@ -75,7 +75,7 @@ struct Emulated {
   }
   // Blocks with little shared memory: few candidates at once where there are many dimensions.
   template <typename Kernel>
-  bool gives(Kernel*, int64_t bytes) const {
+  bool try_dynamic_memory(Kernel*, int64_t bytes) const {
     return bytes <= 64 << 10;
   }
 };

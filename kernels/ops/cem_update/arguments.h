@@ -1,4 +1,4 @@
-// The operator's arguments as the kernels want them.
+// Checks the operator's arguments, and converts them to the structures that the kernels take.
 #pragma once
 
 #include <tuple>
@@ -10,7 +10,7 @@
 namespace cem_tetris::update {
 namespace {
 
-// Calls f(Type{}) with the type of a fitness.
+// Calls f(Type{}) with the type of a fitness: Float, Double or Long of update.h.
 template <typename F>
 void visit_fitness(Number type, const F& f) {
   type == Number::Float ? f(Float{}) : type == Number::Double ? f(Double{}) : f(Long{});
@@ -22,8 +22,8 @@ static_assert(Number(ScalarType::Long) == Number::Long &&
               Number(ScalarType::Double) == Number::Double);
 
 // Returns the fitness as a contiguous tensor of type Float, Double or Long, the types that the
-// kernels can rank. Half and BFloat16 become Float, and Bool and smaller integers become Long,
-// which keeps the order of the values.
+// kernels can rank. Half and BFloat16 become Float; Bool and smaller integers become Long.
+// These conversions keep the order of the values.
 inline Tensor ranked_fitness(const Tensor& fitness) {
   ScalarType type = fitness.scalar_type();
   switch (type) {
@@ -45,12 +45,13 @@ inline Tensor ranked_fitness(const Tensor& fitness) {
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 // Checks the arguments of an update, allocates the results, calls run(job, problems), and
-// returns the results; cem_update and cma_update share it. A problem is one entry of the batch.
-// The optional tensors are: extra_variance by generation; weights by rank; std_floor for each
-// dimension.
+// returns the results. cem_update and cma_update share this function. A problem is one entry of
+// the batch.
 //
-// variance_about: see enum Variance. has_all_weights: whether `weights` has one for each
-// candidate, as in CMA-ES, or one for each elite.
+// Three tensors are optional: extra_variance has one number per generation, `weights` one per
+// rank, and std_floor one per dimension. variance_about is a value of enum Variance.
+// has_all_weights says whether `weights` has one weight for each candidate, as in CMA-ES, or
+// one for each elite.
 template <typename F>
 Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
     const Tensor& any_distribution, const Tensor& any_record, const Tensor& any_generation,
@@ -104,11 +105,12 @@ Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
   return outputs;
 }
 
-// The operator cem_update, the update of a cross-entropy method's distribution from a
-// generation's fitness: checks the arguments, allocates the results, and calls run() to compute
-// them, unless the tensors are on the meta device, which only has shapes. Returns the new
-// distribution, record and generation number, and the indices of the elites. `false` says that
-// `weights` has one weight per elite.
+// The operator cem_update: updates the distribution of a cross-entropy method from the fitness
+// of a generation. Checks the arguments, allocates the results, and calls run() to compute
+// them. Tensors on the meta device have shapes but no data, so run() is not called for them.
+//
+// Returns the new distribution, the new record, the new generation number, and the indices of
+// the elites.
 template <void (&run)(const Job&, Device)>
 Outputs cem_update(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
     const Tensor& record, const Tensor& generation, std::optional<Tensor> extra_variance,
@@ -117,8 +119,8 @@ Outputs cem_update(const Tensor& fitness, const Tensor& candidates, const Tensor
     double mean_averaging, bool ranked) {
   return with_job(fitness, candidates, distribution, record, generation,
       std::move(extra_variance), std::move(weights), std::move(std_floor), num_elites, maximize,
-      variance_about, smoothing, std_smoothing, mean_averaging, ranked, false,
-      [](const Job& job, const Problems& problems) {
+      variance_about, smoothing, std_smoothing, mean_averaging, ranked,
+      /*has_all_weights=*/false, [](const Job& job, const Problems& problems) {
         if (!problems.device.is_meta()) run(job, problems.device);
       });
 }

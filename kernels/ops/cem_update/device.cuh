@@ -1,5 +1,5 @@
-// What the CUDA kernels of the update share: the job, keys of any fitness, a sort in shared
-// memory, and sums of warps and blocks in the order of update.h.
+// What the CUDA kernels of the update share: keys of any fitness, a sort in shared memory, and
+// sums of warps and blocks in the order of update.h.
 #pragma once
 
 #include "update.h"
@@ -11,14 +11,14 @@ constexpr int kMaxWarps = 32;           // of a block
 constexpr int kThreads = 1024;          // of a block at most
 constexpr unsigned kAll = 0xffffffffu;  // the lanes of a warp
 
-// The shared memory whose size the launch gives.
+// Returns the dynamic shared memory, whose size the launch sets.
 #if defined(__CUDACC__)
 CEM_TETRIS_DEVICE_FUNCTION double* dynamic_shared() {
   extern __shared__ __align__(16) double dynamic_memory[];
   return dynamic_memory;
 }
 #else
-double* dynamic_shared();  // a test that runs the kernels on a CPU has its own
+double* dynamic_shared();  // A test that runs the kernels on a CPU defines it.
 #endif
 
 template <typename Type>
@@ -26,8 +26,8 @@ CEM_TETRIS_DEVICE_FUNCTION typename Type::Bits load(const void* data, int64_t i)
   return static_cast<const typename Type::Bits*>(data)[i];
 }
 
-// Calls f(Type{}) with the type of a fitness whose keys are of the type Key: Float, Double or
-// Long of update.h.
+// Calls f(Type{}) with the type of the fitness, Float, Double or Long of update.h, and returns
+// its result. The keys of that type have the type Key.
 template <typename Key, typename F>
 CEM_TETRIS_DEVICE_FUNCTION auto visit(Number type, const F& f) {
   if constexpr (sizeof(Key) == 4) {
@@ -50,7 +50,7 @@ CEM_TETRIS_DEVICE_FUNCTION double fitness_at(const Job& job, int64_t i) {
       [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
 }
 
-// Reductions over a warp; every lane gets the result.
+// Reductions over a warp. All of its lanes call them together, and get the same result.
 CEM_TETRIS_DEVICE_FUNCTION int warp_sum(int x) {
 #if __CUDA_ARCH__ >= 800
   return __reduce_add_sync(kAll, x);
@@ -76,7 +76,7 @@ CEM_TETRIS_DEVICE_FUNCTION uint64_t warp_max(uint64_t x) {
   return uint64_t{most} << 32 | low;
 }
 
-// Returns the sum over the lanes up to this one.
+// Returns the sum of x over the lanes of the warp up to this one (an inclusive prefix sum).
 template <typename Number>
 CEM_TETRIS_DEVICE_FUNCTION Number warp_scan(Number x, int lane) {
   CEM_TETRIS_UNROLL
@@ -92,7 +92,7 @@ CEM_TETRIS_DEVICE_FUNCTION Key warp_min(Key x) {
   return ~warp_max(Key(~x));
 }
 
-// An elite in the sort.
+// An elite in the sort: its key, and its place in the list of elites.
 template <typename Key>
 struct alignas(2 * sizeof(Key)) Entry {
   Key key, place;
@@ -101,13 +101,17 @@ struct alignas(2 * sizeof(Key)) Entry {
   }
 };
 
-// Sorts `count` entries, a power of two, in shared memory by key and then by place, with a
-// bitonic sort. All threads of the block call it together.
+// Sorts entries in shared memory by key, and entries of equal key by place, with a bitonic
+// sort. `count` is the number of entries, a power of two. All threads of the block call the
+// function together, and need a barrier before they read the entries of other warps.
 //
-// A round merges sequences of size / 2 entries into sorted ones of `size` entries, in
-// alternating directions. A step of it compares, and if necessary swaps, entries that are
-// `step` apart. Up to a distance of 32 the pairs of a warp lie in entries that no other warp
-// touches, so that a barrier of the warp is enough before the next step.
+// A round merges sorted sequences of size / 2 entries into sorted sequences of `size` entries,
+// whose directions alternate. A step of the round compares, and if necessary swaps, entries
+// that are `step` apart.
+//
+// A warp works on 32 consecutive pairs. If the entries of a pair are at most 32 apart, these
+// pairs lie in 64 consecutive entries, which no other warp touches. Between two such steps a
+// barrier of the warp is enough.
 template <typename Key>
 CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
 #pragma unroll 1
@@ -127,8 +131,11 @@ CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
           entry[high] = a;
         }
       }
-      // After the last step of a large round, the next round begins with a large distance.
-      if (step > kWarp || (step == 1 && size > kWarp)) {
+      // Within a round the next distance is smaller, but the next round begins with the
+      // distance `size`.
+      bool is_far = step > kWarp;
+      bool is_next_round_far = step == 1 && size > kWarp;
+      if (is_far || is_next_round_far) {
         __syncthreads();
       } else {
         __syncwarp();
@@ -137,16 +144,18 @@ CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
   }
 }
 
-// Returns to lane 0 the sum of one number per lane, the sums of a fold's 32 residue classes,
-// added as the tree of update.h; the results of the other lanes mean nothing.
+// Returns the sum of x over the lanes of the warp to lane 0. The lanes hold the sums of the 32
+// residue classes of a fold, and are added as the binary tree of update.h. The other lanes get
+// values without a meaning.
 CEM_TETRIS_DEVICE_FUNCTION double warp_fold(double x) {
   CEM_TETRIS_UNROLL
   for (int step = kResidues / 2; step > 0; step /= 2) x += __shfl_down_sync(kAll, x, step);
   return x;
 }
 
-// Returns to lane 0 the sum of number(p) over the places `first` to `last` - 1, in the order of
-// a fold (see update.h); one warp computes it, one residue class per lane.
+// Returns the sum of number(p) over the places `first` to `last` - 1 to lane 0, in the order of
+// a fold (see update.h). All lanes of a warp call the function; a lane adds up one residue
+// class.
 template <typename Number>
 CEM_TETRIS_DEVICE_FUNCTION double warp_folded(
     int64_t first, int64_t last, const Number& number) {

@@ -1,4 +1,5 @@
-// Which kernels an update on CUDA is, and their grids; on the current stream.
+// Chooses the kernels of an update on CUDA and their grids, and launches them on the current
+// stream.
 #pragma once
 
 #include "arguments.h"
@@ -7,28 +8,31 @@
 
 namespace cem_tetris::update {
 
-// Launches a merge sort that ranks the elites of every problem (entry of the batch) by fitness,
-// best first. If settings.ranked is true, it writes the elites by rank to job.elites; if
-// `weight` is not null, it writes the weight of each place of the list of elites. `index` holds
-// the elites in index order.
+// Launches a merge sort that ranks the elites of every problem (batch entry) by fitness, the
+// best one first. `index` holds the elites in index order; a place is a position in that list.
+// The sort has two results:
 //
-// tile_kernel sorts tiles of kTile elites, and each merge_kernel joins up to kMerged tiles into
-// one. A slot is an entry of the sorted sequence; slots without an elite fill the last tile of
-// a problem.
+//     job.elites: the elites by rank, if settings.ranked is true;
+//     weight: the weight of the elite at each place, unless `weight` is null.
+//
+// tile_kernel sorts tiles of kTile elites, and a merge_kernel joins up to kMerged tiles into
+// one. A slot is an entry of the sorted sequence. Slots without an elite fill up the last tile
+// of a problem.
 template <typename Key, typename Gpu>
 void launch_ranks(
     const Gpu& device, const Job& job, const int64_t* index, Device where, double* weight) {
   int64_t elites = job.settings.elites;
-  int64_t largest_tile = kTile;  // the slots of a tile in the last merge
+  int64_t largest_tile = kTile;  // how many slots a tile of the last merge has
   while (largest_tile * kMerged < elites) largest_tile *= kMerged;
-  int64_t count = divide_up(elites, largest_tile) * largest_tile;  // slots of a problem
-  int64_t slots = job.settings.problems * count;
+  int64_t problem_slots = divide_up(elites, largest_tile) * largest_tile;
+  int64_t slots = job.settings.problems * problem_slots;
   STD_TORCH_CHECK(slots < int64_t{1} << 30, "cem_update: expected fewer elites");
-  // Every merge reads one half of these tensors and writes the other.
+  // Every merge reads the slots from one half of these tensors, and writes the other half.
   ScalarType key_type = sizeof(Key) == 8 ? ScalarType::Long : ScalarType::Int;
   Tensor keys = empty(where, key_type, {2, slots});
   Tensor places = empty(where, ScalarType::Int, {2, slots});
-  Slots<Key> from{mutable_data<Key>(keys), mutable_data<int32_t>(places), int32_t(count)};
+  Slots<Key> from{
+      mutable_data<Key>(keys), mutable_data<int32_t>(places), int32_t(problem_slots)};
   Slots<Key> to{from.key + slots, from.place + slots, from.count};
   device.launch(tile_kernel<Key>, slots / kTile, kTile, 0, job, index, from);
   for (int64_t size = kTile; size <= largest_tile; size *= kMerged) {
@@ -39,15 +43,15 @@ void launch_ranks(
 }
 
 // Launches an update of populations that are too large for one block: the radix search for the
-// last elite's key, the list of elites, their ranks if they are needed, the sums of each chunk,
-// and the marginals. Allocates the workspace.
+// key of the worst elite, the list of elites, their ranks if they are needed, the sums of the
+// chunks, and the marginals. Allocates the workspace.
 template <typename T, typename Gpu>
 void launch_large(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
   int64_t problems = settings.problems;
   int64_t elites = settings.elites;
   int64_t dimensions = settings.dimensions;
-  // Two blocks for each multiprocessor; a thread has at least four candidates.
+  // There are two blocks for each multiprocessor, but a thread has at least four candidates.
   int64_t most_blocks = std::max<int64_t>(1, 2 * device.multiprocessors / problems);
   int64_t least_slice = int64_t{4} * kSearchThreads;
   int64_t wanted_slice = std::max(divide_up(settings.population, most_blocks), least_slice);
@@ -60,7 +64,7 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   int64_t moments = problems * chunks * 2 * dimensions;
   Tensor zeros = empty(where, ScalarType::Long, {zero_bytes / 8});
   Tensor sums = empty(where, ScalarType::Double, {moments + problems * chunks * kScalars});
-  // Where nobody wants the elites ranked, the list is in job.elites itself.
+  // If the elites need not be ranked, job.elites itself holds the list.
   std::optional<Tensor> list, weight;
   if (settings.ranked) list = empty(where, ScalarType::Long, {problems, elites});
   if (job.weights) weight = empty(where, ScalarType::Double, {problems, elites});
@@ -102,33 +106,35 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
       int32_t(finish_blocks));
 }
 
-// An update of no problems only counts the generation.
+// Kernel: an update of no problems only advances the generation.
 __global__ void count_kernel(Job job) { *job.new_generation = *job.generation + 1; }
 
 // Launches the kernels of an update: a single kernel if one block can hold the population and
-// the elites, otherwise several. `Gpu` launches kernels, zeroes memory, and knows the number of
-// multiprocessors; tests have one that emulates it on the CPU. Without problems (entries of the
-// batch) only the generation is counted.
+// the elites, otherwise several. If there are no problems (batch entries), only the generation
+// advances.
+//
+// `Gpu` launches kernels, sets memory to zero, and knows the number of multiprocessors. Tests
+// pass a class that emulates it on the CPU.
 template <typename Gpu>
 void launch(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
   if (settings.problems == 0) return device.launch(count_kernel, 1, 1, 0, job);
-  bool wide = is_wide(job);                     // the fitness has 64 bits
-  bool doubles = job.type == Number::Double;    // so have the candidates
-  bool ranks = settings.ranked || job.weights;  // the ranks of the elites are needed
-  int64_t most_ranked = wide ? kSingleRanked<uint64_t> : kSingleRanked<uint32_t>;
-  int64_t most_elites = ranks ? most_ranked : kSingleElites;
+  bool has_wide_fitness = is_wide(job);  // a fitness of 64 bits
+  bool has_doubles = job.type == Number::Double;
+  bool needs_ranks = settings.ranked || job.weights;  // of the elites
+  int64_t most_ranked = has_wide_fitness ? kSingleRanked<uint64_t> : kSingleRanked<uint32_t>;
+  int64_t most_elites = needs_ranks ? most_ranked : kSingleElites;
   if (settings.population <= kSinglePopulation && settings.elites <= most_elites) {
     using Launcher = typename Gpu::Launcher;
-    auto* launch = doubles ? launch_single<uint32_t, double, Launcher>
-                           : launch_single<uint32_t, float, Launcher>;
-    if (wide) {
-      launch = doubles ? launch_single<uint64_t, double, Launcher>
-                       : launch_single<uint64_t, float, Launcher>;
+    auto* launch = has_doubles ? launch_single<uint32_t, double, Launcher>
+                               : launch_single<uint32_t, float, Launcher>;
+    if (has_wide_fitness) {
+      launch = has_doubles ? launch_single<uint64_t, double, Launcher>
+                           : launch_single<uint64_t, float, Launcher>;
     }
     launch(device, job);
   } else {
-    auto* launch = doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>;
+    auto* launch = has_doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>;
     launch(device, job, where);
   }
 }

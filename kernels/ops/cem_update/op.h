@@ -1,11 +1,11 @@
-// The update's sides.
+// Registers the operator for the device that this file is compiled for.
 #pragma once
 
 #include "arguments.h"
 
 namespace cem_tetris::update {
 
-#ifdef __CUDACC__  // by single.cu, at the same time
+#ifdef __CUDACC__  // single.cu compiles these at the same time
 extern template void launch_single<uint32_t, float>(const Launcher&, const Job&);
 extern template void launch_single<uint32_t, double>(const Launcher&, const Job&);
 extern template void launch_single<uint64_t, float>(const Launcher&, const Job&);

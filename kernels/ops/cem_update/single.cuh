@@ -1,14 +1,14 @@
-// A whole update in one kernel, for populations that a block holds in its registers: kItems
-// candidates a thread.
+// The update as a single kernel, for populations that fit into the registers of one block: a
+// thread holds the keys of kItems candidates.
 //
-// Grid: every problem has `blocks` blocks. Each of them finds all elites, because that costs
-// less than a second kernel. Then block b updates the tiles b, b + blocks, b + 2 blocks, ...,
-// each of `width` dimensions. Block `record_block`, which may have no tile, also writes the
-// record and the elites.
+// Grid: every problem has `blocks` blocks. Each of them finds all elites of the problem,
+// because that costs less than a second kernel. Block b then updates the tiles b, b + blocks, b
+// + 2 blocks, and so on; a tile is `width` dimensions. Block `record_block` also writes the
+// record and the indices of the elites. It may be a block without a tile.
 //
-// The kernel is bound by latency, of fetched instructions as much as of data, so hardly any
-// loop is unrolled. Its phases are the methods of SingleBlock, in the order of single_kernel at
-// the end.
+// Latency bounds the kernel, that of fetching instructions as much as that of loading data.
+// Therefore hardly any loop is unrolled. The phases of the kernel are the methods of
+// SingleBlock; single_kernel at the end of this file calls them in order.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr int kSingleElites =
     8192;  // their 16-bit indices take a third of an H100's shared memory
 constexpr int kSingleChunks = kSingleElites / kChunk;
 template <typename Key>
-constexpr int64_t kSingleRanked = 8192 / sizeof(Key);  // elites with ranks
+constexpr int64_t kSingleRanked = 8192 / sizeof(Key);  // elites that can be ranked
 
 constexpr int kMaxBins = 1024;      // of the radix search and of the ranking: one a thread
 constexpr int kFirstWeights = 256;  // weights by rank that a block copies to shared memory
@@ -34,8 +34,9 @@ constexpr int kQuads =
     kResidues / 4;  // quad r has the residue classes r, r + 8, r + 16 and r + 24
 
 // Where the arrays of the dynamic shared memory begin, in bytes. K is the number of elites,
-// rounded up to whole warps; arrays in brackets exist only where elites are ranked or weighted.
-// The first part is used twice, because the ranking has ended before the sums of a tile begin:
+// rounded up to a multiple of the warp size. Arrays in brackets exist only if the elites are
+// ranked or has_weights. The first part of the memory is used twice, because the ranking ends
+// before the sums of a tile begin:
 //
 //   ranking:  | [key: Key[K]] | [next: u32[K]] | [head: u32[bins]] | count: u32[bins] |
 //   summing:  | part: double[2][moment_stride], `width` numbers for each residue class |
@@ -91,7 +92,7 @@ struct SingleShared {
   T floor[kMaxWidth];
   // One number for each warp, before the block combines them.
   Key least[kMaxWarps], greatest[kMaxWarps];
-  int passed[kMaxWarps], warp_counts[kMaxWarps];
+  int valid_candidates[kMaxWarps], warp_counts[kMaxWarps];
   // The bin of the last elite, the candidates below the bin, and those within it.
   int bin, below, within;
   // One number for each chunk of elites.
@@ -112,93 +113,99 @@ CEM_TETRIS_DEVICE_FUNCTION int bit_length(uint64_t x) {
   return high != 0 ? 32 + bit_length(high) : bit_length(uint32_t(x));
 }
 
-// Calls use(item, place) for every candidate of the block that fulfils a predicate, where
-// `place` numbers these candidates from 0 in the order of their indices.
+// Calls use(item, place) for every candidate of the block for which predicate(item) is true.
+// `place` numbers these candidates from 0, in the order of the candidates' indices.
 //
-// A thread has kItems candidates, and predicate(item) says whether one of them qualifies. A
-// warp has 32 * kItems consecutive candidates, a lane every 32nd of them. So a place is the
-// number of such candidates in earlier warps, plus those in earlier items of this warp, plus
-// those in earlier lanes of the same item. All threads of the block have to call it, because it
-// has a barrier. `warp_counts` is scratch.
+// A thread has kItems candidates, its items. The candidates of a warp are consecutive: item k
+// of lane l is number 32 k + l of the warp. The place of a candidate is therefore the sum of
+// three counts: the matching candidates in earlier warps, in earlier items of the same warp,
+// and in lower lanes of the same item.
+//
+// The function contains a barrier, so all threads of the block have to call it. `warp_counts`
+// is scratch memory.
 template <int kItems, typename Predicate, typename Use>
 CEM_TETRIS_DEVICE_FUNCTION void in_index_order(
     int (&warp_counts)[kMaxWarps], const Predicate& predicate, const Use& use) {
   int lane = threadIdx.x % kWarp;
   int warp = threadIdx.x / kWarp;
-  // Count the candidates of every warp.
+  // Count the matching candidates of every warp.
   int count = 0;
   CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item)
     count += __popc(__ballot_sync(kAll, predicate(item)));
   if (lane == 0) warp_counts[warp] = count;
   __syncthreads();
-  // The warp's first place is the sum of the counts of the warps before it.
+  // The first place of this warp is the number of matching candidates in earlier warps.
   int place = warp_sum(lane < warp ? warp_counts[lane] : 0);
   CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item) {
-    unsigned fulfilling = __ballot_sync(kAll, predicate(item));
-    if (fulfilling >> lane & 1) {
-      unsigned in_earlier_lanes = fulfilling & ((1u << lane) - 1);
-      use(item, place + __popc(in_earlier_lanes));
+    unsigned matching_lanes = __ballot_sync(kAll, predicate(item));
+    if (matching_lanes >> lane & 1) {
+      unsigned lower_lanes = matching_lanes & ((1u << lane) - 1);
+      use(item, place + __popc(lower_lanes));
     }
-    place += __popc(fulfilling);
+    place += __popc(matching_lanes);
   }
 }
 
-// Returns the fitness that a key stands for. Not inlined, because it is called twice, away from
-// the critical path.
+// Returns the fitness that belongs to a key. The function is called twice, away from the
+// critical path. It is not inlined, so that its code exists only once.
 template <typename Key>
 __device__ __noinline__ double key_value(Number type, Key key, bool maximize) {
   return visit<Key>(type, [&](auto kind) { return kind.value(kind.of_key(key, maximize)); });
 }
 
-// Returns x, but hides from the compiler where it comes from. Otherwise the compiler would
-// compute what follows from x ahead of a loop, and keep the results in registers that the loop
-// needs.
+// Returns x, but hides its origin from the compiler. Otherwise the compiler would compute
+// values that depend on x ahead of a loop, and keep them in registers that the loop needs.
 CEM_TETRIS_DEVICE_FUNCTION int hidden(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
-// Returns the sums of w x and w x^2 over every kResidues-th elite, from place `first` to `end`
-// - 1 of the list of elites, in one dimension. x is a candidate's coordinate minus `best`, the
-// best candidate's.
+// Returns the sums of w x and w x^2 over every 32nd elite (kResidues = 32), in one dimension. x
+// is the candidate's coordinate minus `best`, the coordinate of the best candidate; w is its
+// weight. Elites are numbered by their place in the list of elites; the sums go over the places
+// `first`, `first` + 32, and so on, up to `end` - 1.
 //
-//     rows    the coordinate of candidate 0; that of candidate i is rows[i * stride]
-//     index   the candidate at each place of the list of elites
-//     weight  the weight w at each place; null means that all are 1
-//     few     the list has at most kResidues places, so there is one elite per residue; the
-//             thread then adds up the places first, first + 8, first + 16 and first + 24
+// Args:
+//     rows: the coordinate of candidate 0; that of candidate i is rows[i * stride].
+//     index: the candidate at each place.
+//     weight: the weight at each place; null means that all weights are 1.
+//     by_quads: whether the list has at most 32 places. The function then adds up a quad
+//         instead:
+//     the four places `first`, `first` + 8, `first` + 16 and `first` + 24.
 //
-// All devices add up the elites in the same order: a sum for each residue mod kResidues = 32,
-// then a binary tree over these sums, r += r + 16, then r += r + 8, and so on. Four elites are
-// loaded at a time; places behind the end load the last elite and add 0.
+// All devices add up the elites in the same order, and so get the same bits: first the places
+// of each residue mod 32, then the 32 residues as a binary tree (r += r + 16, then r += r + 8,
+// and so on). The loop loads four elites at a time. A place behind the end loads the last elite
+// and adds 0.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T best, int first,
-    int end, bool few, const uint16_t* index, const double* weight) {
+    int end, bool by_quads, const uint16_t* index, const double* weight) {
   constexpr int kAtOnce = kResidues / kQuads;  // loads in flight, all unconditional
-  int step = few ? kQuads : kResidues;
+  int step = by_quads ? kQuads : kResidues;
   Moments sums{0.0, 0.0};
 #pragma unroll 1
-  for (; first < end; first += kAtOnce * step) {
+  for (int begin = first; begin < end; begin += kAtOnce * step) {
     T value[kAtOnce];
     double weighted[kAtOnce];
     double square[kAtOnce];
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
-      int place = min(first + u * step, end - 1);
+      int place = min(begin + u * step, end - 1);
       value[u] = rows[int64_t(index[place]) * stride];
     }
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
-      int place = first + u * step;
+      int place = begin + u * step;
       double x = place < end ? double(value[u]) - double(best) : 0.0;
       weighted[u] = weight ? weight[min(place, end - 1)] * x : x;
       square[u] = weighted[u] * x;
     }
-    // Four sums of one elite each, then the steps r += r + 16 and r += r + 8 of the tree. Sums
-    // begin at 0, which turns -0 into +0.
-    if (few) {
+    // A quad has one elite in each of four residue classes. They are added in the order of the
+    // tree: r += r + 16, then r += r + 8. A residue's sum begins at 0, which turns -0 into +0;
+    // therefore 0.0 is added here, too.
+    if (by_quads) {
       double first_moment = ((0.0 + weighted[0]) + (0.0 + weighted[2])) +
                             ((0.0 + weighted[1]) + (0.0 + weighted[3]));
       double second_moment =
@@ -214,16 +221,18 @@ CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T 
   return sums;
 }
 
-// Replaces the sum of residue class r < 8 by that of the quad r, r + 8, r + 16 and r + 24, the
-// first two steps of the tree over a chunk's classes. sum: points to class r; the sums of the
-// classes are `stride` apart, and `rows` classes have elites.
+// Replaces the sum of residue class r < 8 by the sum of its quad: the classes r, r + 8, r + 16
+// and r + 24. These are the first two steps of the tree over the 32 classes of a chunk. `sum`
+// points to class r, and the sums of neighbouring classes are `stride` numbers apart. Only the
+// classes below `rows` have elites; the sums of the others are not set, and count as 0.
 CEM_TETRIS_DEVICE_FUNCTION void add_quad(double* sum, int stride, int r, int rows) {
   auto row = [&](int offset) { return r + offset < rows ? sum[offset * stride] : 0.0; };
   sum[0] = (row(0) + row(16)) + (row(8) + row(24));
 }
 
-// Returns the sum of a chunk in one dimension: adds the sums of the eight quads, which are
-// `stride` apart, by the last steps of the tree (r += r + 4, 2, 1).
+// Returns the sum of a chunk in one dimension: adds up its eight quads by the last three steps
+// of the tree (r += r + 4, then 2, then 1). The sums of neighbouring quads are `stride` numbers
+// apart.
 CEM_TETRIS_DEVICE_FUNCTION double quads_sum(const double* quads, int stride) {
   double sum[kQuads];
   CEM_TETRIS_UNROLL
@@ -236,7 +245,8 @@ CEM_TETRIS_DEVICE_FUNCTION double quads_sum(const double* quads, int stride) {
   return sum[0];
 }
 
-// One thread of a block, with what its phases pass on.
+// One thread of a block. Its methods are the phases of the kernel, and its fields are the
+// values that one phase passes to the next.
 template <typename Key, typename T, int kItems>
 struct SingleBlock {
   static constexpr Key kFailed = ~Key(0);
@@ -260,26 +270,26 @@ struct SingleBlock {
   int64_t problem = 0;
   int block = blockIdx.x;   // of the problem's
   int64_t first_candidate;  // of the problem
-  bool weighted = job.weights;
-  bool records;  // whether this block writes the record and the elites
-  bool ranks;    // whether this block needs the elites' ranks
+  bool has_weights = job.weights;
+  bool writes_record;  // whether this block writes the record and the indices of the elites
+  bool needs_ranks;    // whether this block needs the ranks of the elites
   int64_t generation;
   double best_known;  // the best fitness of earlier generations
 
-  // A warp has candidates in a row, a lane every 32nd of them, from `origin` on.
+  // The candidates of a warp are consecutive. A lane has every 32nd of them, from `origin` on.
   int origin = warp * kItems * kWarp + lane;
-  // Outside of this struct: otherwise all of it is in memory until the loops over the keys are
-  // unrolled.
+  // The keys lie outside of this struct. Otherwise the compiler would keep the struct in memory
+  // until it has unrolled the loops over the keys.
   Key (&key)[kItems];
   Key least = kFailed;  // of all keys
-  Key limit = 0;        // the key of the last elite; before, the greatest one that did not fail
-  int passed = 0;       // candidates that did not fail
-  int usable;           // elites that did not fail
-  int bound;            // candidates with the key `limit` and an index below it are elites
+  Key limit = 0;  // the key of the worst elite; before find_limit(), the largest valid key
+  int valid_candidates = 0;  // candidates that did not fail
+  int valid_elites;          // elites that did not fail
+  int bound;                 // candidates with the key `limit` and an index below it are elites
 
-  // A tile is `width` dimensions. The threads form rows as wide as a tile. A thread has one
-  // number of the tile's old marginals: row thread_row of the distribution, dimension
-  // own_column.
+  // A tile is `width` dimensions. The threads of the block form rows as wide as a tile, and a
+  // thread holds one number of the tile's old marginals: that of row thread_row of the
+  // distribution in dimension own_column of the tile.
   int width = 1 << grid.log_width;
   int thread_row = thread >> grid.log_width;
   int own_column = thread & (width - 1);
@@ -293,13 +303,13 @@ struct SingleBlock {
   CEM_TETRIS_DEVICE_FUNCTION SingleBlock(
       const Job& job, const Grid& grid, SingleShared<Key, T>& shared, Key (&key)[kItems])
       : job(job), grid(grid), shared(shared), key(key), arrays{grid.layout} {
-    if (settings.problems > 1) {  // a division takes long
+    if (settings.problems > 1) {  // the condition saves the slow division
       problem = grid.blocks == 1 ? blockIdx.x : blockIdx.x / grid.blocks;
       block = int(blockIdx.x - problem * grid.blocks);
     }
     first_candidate = problem * population;
-    records = block == grid.record_block;
-    ranks = weighted || (settings.ranked && records);
+    writes_record = block == grid.record_block;
+    needs_ranks = has_weights || (settings.ranked && writes_record);
   }
 
   CEM_TETRIS_DEVICE_FUNCTION int candidate(int item) const { return origin + item * kWarp; }
@@ -307,15 +317,16 @@ struct SingleBlock {
     return candidate(item) < population;
   }
 
-  // Whether a candidate is an elite, once the limit is known.
+  // Whether a candidate is an elite. find_limit() must have set `limit` and `bound`.
   CEM_TETRIS_DEVICE_FUNCTION bool is_elite(int item) const {
     int i = candidate(item);
     return i < population && (key[item] < limit || (key[item] == limit && i < bound));
   }
 
-  // Loads the fitness of this thread's kItems candidates and converts it to keys, unsigned
-  // integers that rank it, best first. Beyond the population the key is that of a candidate
-  // that failed. `visit` calls the lambda with the type of the fitness.
+  // Loads the fitness of this thread's kItems candidates and converts it to keys. A key is an
+  // unsigned integer that ranks a fitness; the best candidate has the smallest key. Items
+  // beyond the population get kFailed, the key of a candidate that failed. `visit` calls the
+  // lambda with the type of the fitness.
   CEM_TETRIS_DEVICE_FUNCTION void load_keys() {
     visit<Key>(job.fitness_type, [&](auto type) {
       CEM_TETRIS_UNROLL
@@ -330,8 +341,8 @@ struct SingleBlock {
     });
   }
 
-  // Loads the thread's number of a tile's old marginals, and in row 0 also the dimension's
-  // floor.
+  // Loads the thread's number of a tile's old marginals. A thread of row 0 also loads the floor
+  // of its dimension, the lowest standard deviation.
   CEM_TETRIS_DEVICE_FUNCTION void load_marginals(int tile) {
     int column = tile * width + own_column;
     if (thread_row >= kRows || column >= dimensions) return;
@@ -342,67 +353,73 @@ struct SingleBlock {
     }
   }
 
-  CEM_TETRIS_DEVICE_FUNCTION void keep_marginals() {
+  // Writes what load_marginals() has loaded to shared memory.
+  CEM_TETRIS_DEVICE_FUNCTION void share_marginals() {
     if (thread_row < kRows) shared.old[thread_row][own_column] = old;
     if (thread_row == 0) shared.floor[own_column] = floor;
   }
 
-  // Loads what does not depend on the fitness, which is on its way from memory in the meantime:
-  // the number of the generation, the best fitness of earlier generations, the old marginals of
-  // this block's first tile of dimensions, and the first weights. Also clears the bins (count
-  // and linked list) that find_limit and rank_elites use.
+  // Loads the values that do not depend on the fitness, while the fitness is on its way from
+  // memory: the number of the generation, the best fitness of earlier generations, the old
+  // marginals of this block's first tile, and the first weights. Also clears the bins, a count
+  // and a linked list each, which find_limit() and rank_elites() use.
   CEM_TETRIS_DEVICE_FUNCTION void prepare() {
     generation = *job.generation;
     best_known = job.record[problem * kFigures + kBestFitness];
     load_marginals(block);
     if (thread < grid.bins) {
       arrays.count[thread] = 0;
-      if (ranks) arrays.head[thread] = kNone;
+      if (needs_ranks) arrays.head[thread] = kNone;
     }
-    if (weighted && thread < min(wanted, kFirstWeights)) {
+    if (has_weights && thread < min(wanted, kFirstWeights)) {
       arrays.first_weights[thread] = job.weights[thread];
     }
+    // list_elites() replaces this index, which is too large, by the minimum over the best ones.
     if (thread == 0) shared.best = population;
   }
 
-  // Finds over all candidates of the problem the smallest key, `least`, the largest key of a
-  // candidate that did not fail, `limit`, and the number of those that did not fail, `passed`.
-  // `usable` becomes the number of elites that did not fail.
+  // Sets four values for all candidates of the problem:
   //
-  // A key ranks a candidate's fitness, smallest first, and the largest key marks one that
-  // failed. A thread reduces its own kItems keys, then the warp's, and after a barrier those of
-  // all warps. While the data are on their way, it also does two unrelated tasks: it stores the
-  // old marginals in shared memory, and the last warp loads the extra variance.
+  //     least: the smallest key;
+  //     limit: the largest key of a valid candidate, one that did not fail;
+  //     valid_candidates: how many candidates did not fail;
+  //     valid_elites: how many elites did not fail.
+  //
+  // A key ranks a candidate's fitness, the best one first; a candidate that failed has the
+  // largest key, kFailed. A thread reduces its own kItems keys, a warp those of its threads,
+  // and after a barrier every warp reduces the results of all warps. Two unrelated tasks fill
+  // the time of these loads: the threads store the old marginals in shared memory, and the last
+  // warp loads the extra variance.
   CEM_TETRIS_DEVICE_FUNCTION void find_range() {
     CEM_TETRIS_UNROLL
     for (int item = 0; item < kItems; ++item) {
-      bool has_passed = exists(item) && !(job.can_fail() && key[item] == kFailed);
+      bool is_valid = exists(item) && !(job.can_fail() && key[item] == kFailed);
       least = min(least, key[item]);
-      limit = max(limit, has_passed ? key[item] : Key(0));
-      passed += has_passed;
+      limit = max(limit, is_valid ? key[item] : Key(0));
+      valid_candidates += is_valid;
     }
     least = warp_min(least);
     limit = warp_max(limit);
-    passed = warp_sum(passed);
-    keep_marginals();
-    // The last warp writes it to shared memory in share_scalars().
+    valid_candidates = warp_sum(valid_candidates);
+    share_marginals();
+    // The last warp alone needs the extra variance: it writes it in share_scalars().
     if (warp == warps - 1) extra_variance = extra_variance_of(job, generation);
     if (lane == 0) {
       shared.least[warp] = least;
       shared.greatest[warp] = limit;
-      shared.passed[warp] = passed;
+      shared.valid_candidates[warp] = valid_candidates;
     }
     __syncthreads();
     least = warp_min(lane < warps ? shared.least[lane] : kFailed);
     limit = warp_max(lane < warps ? shared.greatest[lane] : Key(0));
-    passed = warp_sum(lane < warps ? shared.passed[lane] : 0);
-    usable = min(passed, wanted);
+    valid_candidates = warp_sum(lane < warps ? shared.valid_candidates[lane] : 0);
+    valid_elites = min(valid_candidates, wanted);
   }
 
-  // Returns how many keys are in the bins below the thread's bin, a prefix sum over the counts
-  // of all bins. Sets `within` to the count of its own bin, and empties it. A thread beyond the
-  // bins has none.
-  CEM_TETRIS_DEVICE_FUNCTION int take_bin(int& within) {
+  // Returns how many keys the bins below this thread's bin hold: an exclusive prefix sum over
+  // the counts of all bins. Sets `within` to the count of the thread's own bin, and that count
+  // back to 0. Thread t has bin t; a thread that has no bin takes part with a count of 0.
+  CEM_TETRIS_DEVICE_FUNCTION int count_lower_bins(int& within) {
     within = thread < grid.bins ? int(arrays.count[thread]) : 0;
     if (within != 0) arrays.count[thread] = 0;
     int up_to = warp_scan(within, lane);
@@ -411,22 +428,24 @@ struct SingleBlock {
     return up_to - within + warp_sum(lane < warp ? shared.warp_counts[lane] : 0);
   }
 
-  // Finds which candidates are elites, the `wanted` ones with the smallest keys: sets `limit`,
-  // the key of the worst elite, and `bound`. A candidate is an elite if its key is below
-  // `limit`, or equal to it with an index below `bound`.
+  // Determines the elites, the `wanted` candidates with the smallest keys. Sets `limit` to the
+  // key of the worst elite, and `bound` to an index. A candidate is an elite if its key is
+  // smaller than `limit`, or if its key equals `limit` and its index is smaller than `bound`.
   //
-  // It is a radix search. On entry all keys that did not fail lie between `least` and `limit`.
-  // The keys of a range [low, limit] are counted in bins of equal width, a power of two, one
-  // bin per thread. The bin in which the running sum of the counts reaches the number of elites
-  // that are needed becomes the next range. The search ends when that bin holds exactly as many
-  // candidates as are needed, or a single key. All threads of the block call this function;
-  // each has kItems keys.
+  // This is a radix search in the range of keys [low, limit], which at first holds all valid
+  // keys. A step divides the range into bins of equal width, a power of two, one for each
+  // thread, and counts the keys in every bin. The bin that holds the worst elite becomes the
+  // next range. The search ends when all candidates of the range are elites, or when the range
+  // is a single key.
+  //
+  // All threads of the block call this function together; a thread has kItems keys.
   CEM_TETRIS_DEVICE_FUNCTION void find_limit() {
     bound = population;
-    if (passed <= wanted) return;
+    // If all valid candidates are elites, find_range() has already set the limit.
+    if (valid_candidates <= wanted) return;
     Key low = least;
     int needed = wanted;  // how many candidates of the range are elites
-    int shift = 0;        // a bin has 2^shift keys
+    int shift = 0;        // a bin is 2^shift keys wide
     do {
       Key range = limit - low;
       shift = max(0, bit_length(range) - grid.log_bins);
@@ -437,9 +456,10 @@ struct SingleBlock {
         if (is_in_range) atomicAdd(&arrays.count[above_low >> shift], 1u);
       }
       __syncthreads();
-      // This thread's bin has `within` candidates, and the bins below it have `below`.
+      // This thread's bin holds `within` candidates, and the bins below it hold `below`. One
+      // thread has the bin of the worst elite, and tells the others.
       int within = 0;
-      int below = take_bin(within);
+      int below = count_lower_bins(within);
       if (below < needed && needed <= below + within) {
         shared.bin = thread;
         shared.below = below;
@@ -453,7 +473,8 @@ struct SingleBlock {
     } while (shared.within != needed && shift != 0);
     if (shared.within == needed) return;
     // More candidates than are needed have the key `limit`. Those with the smallest indices are
-    // elites, and the first one that is not needed is the bound.
+    // elites. The bound is the index of the first one that is not; shared.bin is free and
+    // passes it on.
     in_index_order<kItems>(
         shared.warp_counts, [&](int item) { return exists(item) && key[item] == limit; },
         [&](int item, int place) {
@@ -463,12 +484,14 @@ struct SingleBlock {
     bound = shared.bin;
   }
 
-  // Writes the list of the elites that did not fail to shared memory, in the order of their
-  // indices: the candidate and, if ranks are needed, the key at each place of the list. Also
-  // finds `shared.best`, the best candidate (the first one with the smallest key), and, in the
-  // block that writes the record, the worst key among the elites of each warp. All threads of
-  // the block call it. A thread has kItems candidates, and is_elite(item) says which are
-  // elites.
+  // Writes the list of the valid elites, those that did not fail, to shared memory, in the
+  // order of their indices. A place of the list has the index of the candidate and, if ranks
+  // are needed, its key.
+  //
+  // Also finds shared.best, the index of the best candidate; of equal candidates the first one
+  // is the best. In the block that writes the record, shared.greatest receives the worst key
+  // among the elites of every warp. All threads of the block call the function; a thread has
+  // kItems candidates.
   CEM_TETRIS_DEVICE_FUNCTION void list_elites() {
     Key worst = 0;
     in_index_order<kItems>(
@@ -476,11 +499,11 @@ struct SingleBlock {
         [&](int item, int place) {
           int i = candidate(item);
           arrays.index[place] = uint16_t(i);
-          if (ranks) arrays.list_key[place] = key[item];
+          if (needs_ranks) arrays.list_key[place] = key[item];
           worst = max(worst, key[item]);
           if (key[item] == least) atomicMin(&shared.best, i);
         });
-    if (records) {
+    if (writes_record) {
       worst = warp_max(worst);
       if (lane == 0) shared.greatest[warp] = worst;
     }
@@ -489,39 +512,41 @@ struct SingleBlock {
 
   // Loads the best candidate's coordinate in the thread's dimension of a tile.
   CEM_TETRIS_DEVICE_FUNCTION void load_best(int tile) {
-    int64_t best = usable > 0 ? shared.best : 0;
+    int64_t best = valid_elites > 0 ? shared.best : 0;
     int column = min(tile * width + own_column, dimensions - 1);
     best_value =
         static_cast<const T*>(job.candidates)[(first_candidate + best) * dimensions + column];
   }
 
-  // Determines the rank of every elite, best first: by key, and for equal keys by place in the
-  // list of elites, which is in index order.
+  // Determines the rank of every elite: by key, the best one first, and for equal keys by the
+  // place in the list of elites. Then writes the weight of every place to shared memory, and
+  // the indices of the elites by rank to job.elites.
   //
-  // The range of keys is divided into bins of equal width. Each bin has a linked list of its
-  // elites (`head` of a bin, `next` of a place) and a count. A prefix sum turns the counts into
-  // the numbers of elites in lower bins. An elite's rank is that number, plus the number of
-  // elites of its own bin that come before it. Finally it writes the weight of each place, and
-  // job.elites by rank. All threads of the block call it.
+  // The range of keys is divided into bins of equal width. A bin has a count and a linked list
+  // of its elites: `head` is the first place of a bin, and `next` follows a place. A prefix sum
+  // turns the counts into the numbers of elites in lower bins. The rank of an elite is that
+  // number plus the number of elites in its own bin that come before it. All threads of the
+  // block call the function.
   CEM_TETRIS_DEVICE_FUNCTION void rank_elites() {
     int shift = max(0, bit_length(Key(limit - least)) - grid.log_bins);
     auto bin_of = [&](Key key) { return int((key - least) >> shift); };
-    // Put every elite at the front of its bin's list.
+    // Insert every elite at the front of its bin's list.
 #pragma unroll 1
-    for (int place = thread; place < usable; place += threads) {
+    for (int place = thread; place < valid_elites; place += threads) {
       int bin = bin_of(arrays.list_key[place]);
       arrays.next[place] = atomicExch(&arrays.head[bin], uint32_t(place));
       atomicAdd(&arrays.count[bin], 1u);
     }
     __syncthreads();
     int within = 0;
-    int below = take_bin(within);
+    int below = count_lower_bins(within);
     if (thread < grid.bins) arrays.count[thread] = uint32_t(below);
     __syncthreads();
 #pragma unroll 1
-    for (int place = thread; place < usable; place += threads) {
+    for (int place = thread; place < valid_elites; place += threads) {
       Key own_key = arrays.list_key[place];
       int bin = bin_of(own_key);
+      // The list of the bin has no certain order. The loop counts the elites before this one.
       int rank = int(arrays.count[bin]);
 #pragma unroll 1
       for (uint32_t other = arrays.head[bin]; other != kNone; other = arrays.next[other]) {
@@ -529,45 +554,50 @@ struct SingleBlock {
                             (arrays.list_key[other] == own_key && other < place);
         rank += comes_before ? 1 : 0;
       }
-      if (weighted) {
+      if (has_weights) {
         arrays.weight[place] =
             rank < kFirstWeights ? arrays.first_weights[rank] : job.weights[rank];
       }
-      if (records && settings.ranked) job.elites[problem * wanted + rank] = arrays.index[place];
+      if (writes_record && settings.ranked)
+        job.elites[problem * wanted + rank] = arrays.index[place];
     }
     __syncthreads();
   }
 
-  // Writes the indices of the elites to job.elites in index order, unless rank_elites() has
-  // written them by rank. If too few candidates did not fail, the first ones that failed
-  // follow. All threads of the block call it; a thread has kItems candidates.
+  // Writes the indices of the elites to job.elites in ascending order, unless rank_elites() has
+  // written them by rank (settings.ranked). If fewer than `wanted` candidates are valid, the
+  // first candidates that failed fill the rest of job.elites. All threads of the block call the
+  // function; a thread has kItems candidates.
   CEM_TETRIS_DEVICE_FUNCTION void write_elites() {
     if (!settings.ranked) {
-      for (int place = thread; place < usable; place += threads)
+      for (int place = thread; place < valid_elites; place += threads)
         job.elites[problem * wanted + place] = arrays.index[place];
     }
-    if (usable < wanted) {
+    if (valid_elites < wanted) {
       in_index_order<kItems>(
           shared.warp_counts, [&](int item) { return exists(item) && !is_elite(item); },
           [&](int item, int number) {
-            bool has_room = usable + number < wanted;
-            if (has_room) job.elites[problem * wanted + usable + number] = candidate(item);
+            bool has_room = valid_elites + number < wanted;
+            if (has_room)
+              job.elites[problem * wanted + valid_elites + number] = candidate(item);
           });
     }
   }
 
-  // Adds up the fitness of the elites and writes the problem's record: best, mean and worst
-  // fitness of the generation. All threads of the block call it; lane 0 of warp 1 writes.
+  // Adds up the fitness of the elites, and writes the problem's record: the best, the mean and
+  // the worst fitness of the generation's elites. All threads of the block call the function;
+  // lane 0 of warp 1 writes the record.
   //
-  // The list of elites is split into `chunks` chunks of kChunk. One warp adds up a chunk, one
-  // residue mod 32 per lane, and warp_fold adds the 32 sums as a binary tree. Chunk 0 belongs
-  // to warp 1, so that it has the result even if there is only one chunk. Warp 0 is the last to
-  // get a chunk, because it has the marginals to write.
+  // The list of elites is split into chunks of kChunk places. One warp adds up a chunk: a lane
+  // adds the places of one residue mod 32, and warp_fold() adds the 32 sums as a binary tree.
+  // Warp 1 has chunk 0, warp 2 chunk 1, and so on; warp 0 comes last, because it also writes
+  // the marginals. If there is only one chunk, warp 1 thus has the result, and no barrier is
+  // needed.
   CEM_TETRIS_DEVICE_FUNCTION void write_record_of_problem(int chunks) {
     double sum = 0.0;
     int first_chunk = warp == 0 ? warps - 1 : warp - 1;
     for (int chunk = first_chunk; chunk < chunks; chunk += warps) {
-      int end = min(usable, (chunk + 1) * kChunk);
+      int end = min(valid_elites, (chunk + 1) * kChunk);
       sum = 0.0;
 #pragma unroll 1
       for (int place = chunk * kChunk + lane; place < end; place += kWarp) {
@@ -583,27 +613,29 @@ struct SingleBlock {
     if (lane == 0) {
       double best_fitness = 0.0;
       double worst_fitness = 0.0;
-      if (usable > 0) {
+      if (valid_elites > 0) {
         best_fitness = key_value(job.fitness_type, least, settings.maximize);
         worst_fitness = key_value(job.fitness_type, worst, settings.maximize);
       }
-      write_record(job, problem, usable, best_fitness, sum, worst_fitness, generation);
+      write_record(job, problem, valid_elites, best_fitness, sum, worst_fitness, generation);
     }
   }
 
-  // Computes `total` and `squares`, the sums of the elites' weights and of their squares, in
-  // the order of the ranks. The results are valid in lane 0 of the last warp.
+  // Computes `total`, the sum of the elites' weights, and `squares`, the sum of the squared
+  // weights. Lane 0 of the last warp has the results; those of the other threads are not used.
+  // Without weights every weight counts as 1.
   //
-  // The ranks are split into `chunks` chunks of kChunk. One warp adds up a chunk, one residue
-  // mod 32 per lane, and warp_fold adds the 32 sums as a binary tree. Then, after a barrier,
-  // every warp adds the sums of the chunks. The last warp has chunk 0, so it has the result
-  // even if there is only one chunk. Without weights all are 1.
+  // Weights are added in the order of the ranks, which are split into chunks of kChunk. One
+  // warp adds up a chunk: a lane adds the ranks of one residue mod 32, and warp_fold() adds the
+  // 32 sums as a binary tree. After a barrier every warp adds up the sums of the chunks. The
+  // last warp has chunk 0. If there is only one chunk, it thus has the result, and no barrier
+  // is needed.
   CEM_TETRIS_DEVICE_FUNCTION void sum_weights(int chunks) {
-    total = double(usable);
+    total = double(valid_elites);
     squares = total;
-    if (!weighted) return;
+    if (!has_weights) return;
     for (int chunk = warps - 1 - warp; chunk < chunks; chunk += warps) {
-      int end = min(usable, (chunk + 1) * kChunk);
+      int end = min(valid_elites, (chunk + 1) * kChunk);
       total = 0.0;
       squares = 0.0;
 #pragma unroll 1
@@ -626,8 +658,8 @@ struct SingleBlock {
     }
   }
 
-  // Writes to shared memory what the marginals of all dimensions need. One thread of each of
-  // the last two warps does it, side by side.
+  // Writes the values that the marginals of all dimensions need to shared memory. The last two
+  // warps share this work: lane 0 of either one computes a part.
   CEM_TETRIS_DEVICE_FUNCTION void share_scalars() {
     if (warp == warps - 1 && lane == 0) {
       shared.extra_variance = extra_variance;
@@ -640,33 +672,35 @@ struct SingleBlock {
     }
   }
 
-  // Updates the distribution in one tile, which is `width` dimensions. All threads of the block
-  // call it, after share_scalars().
+  // Updates the distribution in one tile of `width` dimensions: adds up the moments of the
+  // elites chunk by chunk, then the sums of all chunks, and writes the new marginals. All
+  // threads of the block call the function, after share_scalars().
   //
-  // It adds up the moments of the elites, chunk by chunk, combines the chunks, and writes the
-  // new marginals. `prepare` has already loaded the old marginals of the block's first tile,
-  // whose number is `block`.
+  // The first tile of a block has the block's own number. For this tile, prepare() has already
+  // loaded the old marginals, and single_kernel the best candidate.
   CEM_TETRIS_DEVICE_FUNCTION void update_tile(int tile) {
     const TileThread mine{*this, tile};
     if (tile != block) {
       load_marginals(tile);
-      keep_marginals();
+      share_marginals();
       load_best(tile);
     }
-    // Without elites no barrier of the sums comes before the old marginals are read.
-    if (usable == 0) __syncthreads();
+    // Other threads have written the old marginals. Without elites there are no sums, and so no
+    // barrier of theirs before the marginals are read.
+    if (valid_elites == 0) __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < mine.chunks; chunk += mine.chunks_at_once)
       sum_chunks(mine, chunk);
     if (mine.chunks > 1) fold_chunks(mine);
     write_marginals(mine);
+    // The next tile overwrites the shared memory that this one reads.
     bool is_last_tile = tile + grid.blocks >= grid.tiles;
     if (!is_last_tile) __syncthreads();
   }
 
  private:
-  // What a thread knows of a tile. Some values are hidden from the compiler, which would
-  // otherwise keep so much in registers that too few are left for the loads.
+  // What a thread knows of a tile. Some values are hidden from the compiler. Otherwise it would
+  // keep so many values in registers that too few are left for the loads.
   struct TileThread {
     const SingleBlock& block;
     int tile;
@@ -674,85 +708,107 @@ struct SingleBlock {
     int thread = hidden(threadIdx.x);
     int lane = thread % kWarp;
     int warp = thread / kWarp;
-    int usable = hidden(block.usable);
-    int chunks = (usable + kChunk - 1) / kChunk;
+    int valid_elites = hidden(block.valid_elites);
+    int chunks = (valid_elites + kChunk - 1) / kChunk;
     int dimensions = hidden(int(block.settings.dimensions));
     int thread_rows = block.threads >> grid.log_width;  // rows of threads
     int thread_row = thread >> grid.log_width;          // the thread's row
     int own_column = thread & (block.width - 1);        // the thread's dimension
-    bool few =
-        block.settings.elites <= kFew;  // then a row is a quad, otherwise a residue class
-    int log_rows = few ? 3 : 5;         // of a chunk: 8 quads or 32 residue classes
-    int chunks_at_once = max(1, thread_rows >> log_rows);  // chunks at once
+    // Whether a row of threads adds up a quad; otherwise it adds up a residue class.
+    bool by_quads = block.settings.elites <= kFew;
+    int log_rows = by_quads ? 3 : 5;  // of a chunk: 8 quads or 32 residue classes
+    int chunks_at_once = max(1, thread_rows >> log_rows);  // that the block adds up at once
     int64_t problem =
         grid.blocks == 1 ? hidden(blockIdx.x) : hidden(int(blockIdx.x) / grid.blocks);
     const T* candidates =
         static_cast<const T*>(block.job.candidates) + problem * block.population * dimensions;
     int left = tile * block.width;  // the tile's first dimension
-    int column =
-        min(left + own_column, dimensions - 1);  // the thread's dimension, or the last one
+    // The thread's dimension. Threads beyond the last dimension repeat it.
+    int column = min(left + own_column, dimensions - 1);
   };
 
   // Adds up w x and w x^2 over mine.chunks_at_once chunks of elites, from chunk `first_chunk`
-  // on, in all dimensions of a tile. x is a candidate's coordinate minus the best candidate's.
+  // on, in all dimensions of a tile. x is a candidate's coordinate minus that of the best
+  // candidate. `mine` is this thread's part of the tile.
   //
-  // The threads of the block form rows, with one thread per dimension of the tile. First a row
-  // of threads adds up one residue: every 32nd elite of a chunk (or, if there are few elites,
-  // one quad, the residues r, r + 8, r + 16 and r + 24). Then the 32 sums of a chunk are added
-  // as a binary tree: the four of a quad, then the eight quads.
+  // The threads of the block form rows, with one thread for each dimension of the tile. First a
+  // row of threads adds up one residue: every 32nd elite of a chunk. If there are at most 32
+  // elites, it adds up one quad instead: the residues r, r + 8, r + 16 and r + 24. Then the 32
+  // sums of a chunk are added as a binary tree: the four residues of a quad, then the eight
+  // quads.
   //
-  // The sums lie in arrays.part, `width` numbers per residue, and those of w x^2 begin
-  // moment_stride later. If there are several chunks, their sums go to arrays.chunk_sum. If
-  // there is one, the sums of its quads stay in arrays.part, and write_marginals() adds them.
+  // The sums lie in arrays.part, `width` numbers for each residue; the sums of w x^2 begin
+  // moment_stride numbers behind those of w x. If there are several chunks, the sum of each one
+  // goes to arrays.chunk_sum. If there is only one, the sums of its quads stay in arrays.part,
+  // and write_marginals() adds them.
   CEM_TETRIS_DEVICE_FUNCTION void sum_chunks(const TileThread& mine, int first_chunk) {
-    double* second_moments = arrays.part + grid.layout.moment_stride;
-#pragma unroll 1
-    for (int row = mine.thread_row; row < mine.chunks_at_once << mine.log_rows;
-        row += mine.thread_rows) {
-      // A chunk has 2^log_rows rows: residues or quads.
-      int chunk = first_chunk + (row >> mine.log_rows);
-      int residue = row & ((1 << mine.log_rows) - 1);
-      int begin = chunk * kChunk;
-      int place = begin + residue;
-      if (place >= mine.usable && !mine.few) continue;
-      int end = min(mine.usable, begin + kChunk);
-      const double* weight = weighted ? arrays.weight : nullptr;
-      Moments sums = residue_moments(mine.candidates + mine.column, mine.dimensions, best_value,
-          place, end, mine.few, arrays.index, weight);
-      arrays.part[row * width + mine.own_column] = sums.first;
-      second_moments[row * width + mine.own_column] = sums.second;
-    }
+    add_elites(mine, first_chunk);
     __syncthreads();
-    if (!mine.few) {
-#pragma unroll 1
-      for (int quad = mine.thread_row; quad < mine.chunks_at_once * kQuads;
-          quad += mine.thread_rows) {
-        int chunk_index = quad / kQuads;
-        int r = quad % kQuads;
-        int rows = mine.usable - (first_chunk + chunk_index) * kChunk;  // residues with elites
-        double* sum = arrays.part + (chunk_index * kResidues + r) * width + mine.own_column;
-        add_quad(sum, width, r, rows);
-        add_quad(sum + grid.layout.moment_stride, width, r, rows);
-      }
+    if (!mine.by_quads) {
+      add_residues(mine, first_chunk);
       __syncthreads();
     }
     if (mine.chunks > 1) {
-      int chunk = first_chunk + mine.thread_row;
-      if (mine.thread_row < mine.chunks_at_once && chunk < mine.chunks) {
-        const double* quads =
-            arrays.part + mine.thread_row * kResidues * width + mine.own_column;
-        double* to = arrays.chunk_sum + chunk * width + mine.own_column;
-        to[0] = quads_sum(quads, width);
-        to[grid.chunks * width] = quads_sum(quads + grid.layout.moment_stride, width);
-      }
+      store_chunk_sums(mine, first_chunk);
       __syncthreads();
     }
   }
 
-  // Adds up the sums of all chunks; the totals replace the sums of chunk 0. A warp has one
-  // moment (w x or w x^2) of one dimension at a time, and each of its lanes one chunk.
+  // Adds up the elites of every residue (or quad) of the chunks, and writes the sums to
+  // arrays.part; see sum_chunks().
+  CEM_TETRIS_DEVICE_FUNCTION void add_elites(const TileThread& mine, int first_chunk) {
+    double* second_moments = arrays.part + grid.layout.moment_stride;
+#pragma unroll 1
+    for (int row = mine.thread_row; row < mine.chunks_at_once << mine.log_rows;
+        row += mine.thread_rows) {
+      // A chunk has 2^log_rows rows, which are its residues or quads.
+      int chunk = first_chunk + (row >> mine.log_rows);
+      int residue = row & ((1 << mine.log_rows) - 1);
+      int begin = chunk * kChunk;
+      int place = begin + residue;
+      // A residue without elites has no sum; add_quad() leaves it out.
+      if (place >= mine.valid_elites && !mine.by_quads) continue;
+      int end = min(mine.valid_elites, begin + kChunk);
+      const double* weight = has_weights ? arrays.weight : nullptr;
+      Moments sums = residue_moments(mine.candidates + mine.column, mine.dimensions, best_value,
+          place, end, mine.by_quads, arrays.index, weight);
+      arrays.part[row * width + mine.own_column] = sums.first;
+      second_moments[row * width + mine.own_column] = sums.second;
+    }
+  }
+
+  // Adds the residues of every quad of the chunks, in place in arrays.part; see sum_chunks().
+  CEM_TETRIS_DEVICE_FUNCTION void add_residues(const TileThread& mine, int first_chunk) {
+#pragma unroll 1
+    for (int quad = mine.thread_row; quad < mine.chunks_at_once * kQuads;
+        quad += mine.thread_rows) {
+      int chunk_index = quad / kQuads;
+      int r = quad % kQuads;
+      // The chunk has elites in its first `rows` residues, in all 32 if `rows` is larger.
+      int rows = mine.valid_elites - (first_chunk + chunk_index) * kChunk;
+      double* sum = arrays.part + (chunk_index * kResidues + r) * width + mine.own_column;
+      add_quad(sum, width, r, rows);
+      add_quad(sum + grid.layout.moment_stride, width, r, rows);
+    }
+  }
+
+  // Adds the quads of every chunk, and writes the sums of the chunks to arrays.chunk_sum; row i
+  // of the threads has chunk first_chunk + i.
+  CEM_TETRIS_DEVICE_FUNCTION void store_chunk_sums(const TileThread& mine, int first_chunk) {
+    int chunk = first_chunk + mine.thread_row;
+    if (mine.thread_row >= mine.chunks_at_once || chunk >= mine.chunks) return;
+    const double* quads = arrays.part + mine.thread_row * kResidues * width + mine.own_column;
+    double* to = arrays.chunk_sum + chunk * width + mine.own_column;
+    to[0] = quads_sum(quads, width);
+    to[grid.chunks * width] = quads_sum(quads + grid.layout.moment_stride, width);
+  }
+
+  // Adds up the sums of all chunks, and writes the totals in place of the sums of chunk 0. A
+  // warp has one moment (w x or w x^2) of one dimension at a time, and a lane of it has one
+  // chunk.
   CEM_TETRIS_DEVICE_FUNCTION void fold_chunks(const TileThread& mine) {
     for (int j = mine.warp; j < 2 * width; j += warps) {
+      // The sums of w x of all chunks come first, then those of w x^2.
       double* sums = arrays.chunk_sum + (j < width ? j : j - width + grid.chunks * width);
       double sum = warp_fold(mine.lane < mine.chunks ? sums[mine.lane * width] : 0.0);
       if (mine.lane == 0) *sums = sum;
@@ -760,13 +816,13 @@ struct SingleBlock {
     __syncthreads();
   }
 
-  // Writes the new distribution in the dimensions of a tile, one thread per dimension: computes
-  // mean, standard deviation and so on from the sums of w x and w x^2 over the elites.
+  // Writes the new distribution in the dimensions of a tile, one thread for each dimension. It
+  // computes mean, standard deviation and so on from the sums of w x and w x^2 over the elites.
   //
-  // If the elites fill several chunks, fold_chunks() has left these sums in arrays.chunk_sum.
-  // If they fill one, the sums are those of the eight quads in arrays.part, added by quads_sum.
-  // In both arrays all numbers for w x come before those for w x^2. The rows of the old
-  // distribution are in shared.old.
+  // If the elites fill several chunks, fold_chunks() has written these sums to
+  // arrays.chunk_sum. If they fill one chunk, arrays.part has the sums of its eight quads,
+  // which this function adds up. In both arrays all numbers for w x come before those for w
+  // x^2. shared.old holds the rows of the old distribution.
   CEM_TETRIS_DEVICE_FUNCTION void write_marginals(const TileThread& mine) {
     int thread = mine.thread;
     if (thread >= width || mine.left + thread >= mine.dimensions) return;
@@ -783,15 +839,18 @@ struct SingleBlock {
       sums = {quads_sum(quads, width), quads_sum(quads + grid.layout.moment_stride, width)};
     }
     double least_std = job.floors ? double(shared.floor[thread]) : -HUGE_VAL;
-    write_marginal(job, offset, mine.usable > 0, shared.weight, sums, best_value,
+    write_marginal(job, offset, mine.valid_elites > 0, shared.weight, sums, best_value,
         shared.is_new_best, old, shared.extra_variance, least_std, shared.mean_share);
   }
 };
 
 // Kernel: updates the distributions of a batch of problems. grid.blocks blocks share a problem.
 // Each of them finds all elites of the problem, because that is faster than a second kernel,
-// and then updates its tiles of dimensions. One of them also writes the elites and the record.
-// The first two calls let this kernel start while the one before it on the stream still runs.
+// and then updates its tiles of dimensions. One of them also writes the indices of the elites
+// and the record.
+//
+// wait_for_kernel_before() and let_kernel_after_begin() let neighbouring kernels of the stream
+// overlap: a kernel is set up while the one before it still runs.
 template <typename Key, typename T, int kItems>
 __global__ void __launch_bounds__(kThreads, 1)
     single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {
@@ -807,9 +866,9 @@ __global__ void __launch_bounds__(kThreads, 1)
   block.list_elites();
   bool has_tile = block.block < grid.tiles;
   if (has_tile) block.load_best(block.block);
-  if (block.ranks) block.rank_elites();
-  int chunks = (block.usable + kChunk - 1) / kChunk;
-  if (block.records) {
+  if (block.needs_ranks) block.rank_elites();
+  int chunks = (block.valid_elites + kChunk - 1) / kChunk;
+  if (block.writes_record) {
     block.write_elites();
     block.write_record_of_problem(chunks);
   }
@@ -822,8 +881,8 @@ __global__ void __launch_bounds__(kThreads, 1)
 
 // Chooses the grid and the layout of the shared memory, and launches single_kernel. Every block
 // finds all elites of its problem, so a problem gets few blocks: one for each tile as long as
-// the device is not full, and one more for the record if there is room. Narrow tiles spread the
-// rows of many elites over more blocks.
+// the device is not full, and one more for the record if there is room. If there are many
+// elites, the tiles are narrow, which spreads the rows of the elites over more blocks.
 template <typename Key, typename T, typename Launcher>
 void launch_single(const Launcher& device, const Job& job) {
   const Settings& settings = job.settings;
@@ -837,8 +896,9 @@ void launch_single(const Launcher& device, const Job& job) {
   bool is_narrow = elites > kChunk && problems * divide_up(dimensions, kMinWidth) <= full;
   int64_t tiles = divide_up(dimensions, is_narrow ? kMinWidth : kMaxWidth);
   int64_t tile_blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
-  bool separate = problems * (tile_blocks + 1) <= full;  // the record then costs no time
-  bool ranks = settings.ranked || job.weights;
+  bool has_record_block =
+      problems * (tile_blocks + 1) <= full;  // the record then costs no time
+  bool needs_ranks = settings.ranked || job.weights;
 
   auto* kernel = single_kernel<Key, T, 16>;
   int64_t threads = kThreads;
@@ -852,8 +912,8 @@ void launch_single(const Launcher& device, const Job& job) {
   Grid grid{};
   grid.tiles = int(tiles);
   grid.log_width = is_narrow ? 3 : 5;
-  grid.blocks = int(tile_blocks + (separate ? 1 : 0));
-  grid.record_block = int(separate ? tile_blocks : 0);
+  grid.blocks = int(tile_blocks + (has_record_block ? 1 : 0));
+  grid.record_block = int(has_record_block ? tile_blocks : 0);
   grid.chunks = int(divide_up(elites, kChunk));
   grid.log_bins = 5;
   while (2 << grid.log_bins <= std::min<int64_t>(threads, kMaxBins)) ++grid.log_bins;
@@ -868,14 +928,14 @@ void launch_single(const Launcher& device, const Job& job) {
     layout.bytes += int(bytes);
   };
   layout.moment_stride = int(std::max(threads, rows * width));
-  layout.bytes = ranks ? int(listed * sizeof(Key)) : 0;
-  append(layout.next, ranks ? listed * 4 : 0);
-  append(layout.head, ranks ? grid.bins * 4 : 0);
+  layout.bytes = needs_ranks ? int(listed * sizeof(Key)) : 0;
+  append(layout.next, needs_ranks ? listed * 4 : 0);
+  append(layout.head, needs_ranks ? grid.bins * 4 : 0);
   append(layout.count, grid.bins * 4);
   layout.bytes = std::max(layout.bytes, 2 * layout.moment_stride * 8);
   append(layout.chunk_sum, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
-  append(layout.weight, ranks ? listed * 8 : 0);
-  append(layout.first_weights, ranks ? kFirstWeights * 8 : 0);
+  append(layout.weight, needs_ranks ? listed * 8 : 0);
+  append(layout.first_weights, needs_ranks ? kFirstWeights * 8 : 0);
   append(layout.index, listed * 2);
   device.launch_early(kernel, problems * grid.blocks, int(threads), layout.bytes, job, grid);
 }

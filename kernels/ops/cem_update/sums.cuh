@@ -1,35 +1,39 @@
 // The sums over a long list of elites, and the marginals and the record that follow from them.
 //
-// sums_kernel: a block has a chunk and a tile of dimensions, a pack of kPack for each lane; or,
-// as the last block of a chunk, the sums of fitness and weights. A warp has some of the chunk's
-// residue classes. It is bound by the bandwidth of the memory. finish_kernel: a block has 32
-// dimensions; its threads add up the chunks' sums, a residue class for each warp.
+// sums_kernel: a block has a chunk of elites and a tile of dimensions; a lane has a pack of
+// kPack dimensions, and a warp some of the residue classes of the chunk. The last block of a
+// chunk adds up the fitness and the weights instead. The memory's bandwidth bounds this kernel.
+//
+// finish_kernel: a block has 32 dimensions. Its threads add up the sums of the chunks, a warp
+// for each residue class of chunks.
 #pragma once
 
 #include "search.cuh"
 
 namespace cem_tetris::update {
 
-constexpr int kSumThreads = 256;  // four blocks a multiprocessor: one computes, others load
+constexpr int kSumThreads =
+    256;  // four blocks fit on a multiprocessor, so some load while one computes
 enum Scalar { kFitness, kWeight, kWeightSquared, kScalars };
 
-// Adds up three scalars over a chunk of kChunk elites: warp 0 the fitness, warp 1 the weights,
-// and warp 2 the squared weights. Writes the sums to work.scalar. The threads of one block call
-// it.
+// Adds up three scalars over a chunk of kChunk elites, and writes the sums to work.scalar. Warp
+// 0 adds up the fitness, warp 1 the weights, and warp 2 the squared weights. All threads of a
+// block call the function.
 //
-// The fitness is added in the order of the list of elites, the weights by rank. Only the
-// `usable` elites are added, those that did not fail.
+// The fitness is added in the order of the list of elites (`index` holds the candidate at each
+// place), and the weights in the order of the ranks. Only the valid elites, those that did not
+// fail, are added.
 CEM_TETRIS_DEVICE_FUNCTION void sum_scalars(
     const Job& job, const Workspace& work, int64_t problem, int64_t chunk) {
   int scalar = threadIdx.x / kWarp;
   if (scalar >= kScalars) return;
-  int64_t usable = usable_of(job, work.search[problem]);
-  int64_t list = problem * job.settings.elites;  // where the problem's list of elites begins
+  int64_t valid_elites = count_valid_elites(job, work.search[problem]);
+  int64_t first_place = problem * job.settings.elites;  // of this problem in work.index
   int64_t begin = chunk * kChunk;
-  int64_t end = min(usable, (chunk + 1) * kChunk);
+  int64_t end = min(valid_elites, (chunk + 1) * kChunk);
   double sum = warp_folded(begin, end, [&](int64_t p) {
     if (scalar == kFitness) {
-      int64_t candidate = work.index[list + p];
+      int64_t candidate = work.index[first_place + p];
       return wide_fitness(job, problem * job.settings.population + candidate);
     }
     double w = job.weights ? job.weights[p] : 1.0;
@@ -40,13 +44,14 @@ CEM_TETRIS_DEVICE_FUNCTION void sum_scalars(
   }
 }
 
-// Adds up w x and w x^2 over a chunk of elites, where x is a coordinate minus the best elite's.
-// The dimensions are a multiple of kPack, and the rows aligned to packs. A block has
-// kSumThreads threads, or several times as many where blocks are few.
+// Kernel: adds up w x and w x^2 over a chunk of elites, where w is an elite's weight and x its
+// coordinate minus that of the best elite. The number of dimensions is a multiple of kPack, and
+// the rows are aligned to packs. A block has kSumThreads threads, or more where there are few
+// blocks.
 //
-// A warp of eight has the residue classes r, r + 16, r + 8 and r + 24, one after the other: in
+// A warp of eight has the residue classes r, r + 16, r + 8 and r + 24, one after the other. In
 // this order a lane can add two sums of the tree r += r + 16, 8, 4, 2, 1 as soon as it has
-// them. Sums that wait are in `part`:
+// both. Sums that wait for their partner are in `part`:
 //
 //   part[moment and dimension of the pack][height in the tree * threads + thread]
 template <typename T, int kPack>
@@ -75,14 +80,14 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int
   int64_t problem = chunk_of_all / work.chunks;
   int64_t first = int64_t{chunk} * kChunk;
   const Search& search = work.search[problem];
-  int64_t usable = usable_of(job, search);
+  int64_t valid_elites = count_valid_elites(job, search);
   int64_t dimensions = settings.dimensions;
-  if (first >= usable) return;
+  if (first >= valid_elites) return;
   if (tile == tiles) return sum_scalars(job, work, problem, chunk);
 
-  // Behind the elites the list is filled up with the best one, which adds 0.
+  // Places behind the last elite hold the best candidate, whose x is 0.
   uint32_t best = ~search.best_complement;
-  int count = int(min(usable - first, int64_t(kChunk)));
+  int count = int(min(valid_elites - first, int64_t(kChunk)));
   int64_t list = problem * settings.elites + first;
   for (int p = thread; p < kChunk; p += threads) {
     index[p] = p < count ? uint32_t(work.index[list + p]) : best;
@@ -134,7 +139,7 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int
     for (; turn >> height & 1; ++height) add(sums, height * threads + thread);
     if ((turn + 1) * warps < kResidues) put(height * threads + thread, sums);
   }
-  // The rest of the tree, over the warps.
+  // The remaining steps of the tree add up the sums of the warps.
   for (int half = threads / 2; half >= kWarp; half /= 2) {
     __syncthreads();
     if (thread >= half && thread < 2 * half) put(thread - half, sums);
@@ -149,8 +154,8 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int
   }
 }
 
-// Adds up the chunks' sums, and writes the marginals of 32 dimensions; the first block of a
-// problem (an entry of the batch) also writes its record. Each problem has `tiles` blocks.
+// Kernel: adds up the sums of all chunks, and writes the marginals of 32 dimensions. Every
+// problem (batch entry) has `tiles` blocks; the first one also writes the problem's record.
 template <typename T>
 __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, int32_t tiles) {
   __shared__ double part[2][kResidues][kWarp + 1];
@@ -163,12 +168,12 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
   int64_t dimensions = settings.dimensions;
   int64_t column = left + lane;
   const Search& search = work.search[problem];
-  int64_t usable = usable_of(job, search);
+  int64_t valid_elites = count_valid_elites(job, search);
   int64_t generation = *job.generation;
-  int64_t chunks = (usable + kChunk - 1) / kChunk;
+  int64_t chunks = (valid_elites + kChunk - 1) / kChunk;
   int64_t first = problem * settings.population;
-  int64_t best = usable > 0 ? int64_t(~search.best_complement) : 0;
-  double top = usable > 0 ? wide_fitness(job, first + best) : 0.0;
+  int64_t best = valid_elites > 0 ? int64_t(~search.best_complement) : 0;
+  double top = valid_elites > 0 ? wide_fitness(job, first + best) : 0.0;
   const double* partial = work.partial + problem * work.chunks * 2 * dimensions;
   const double* scalars = work.scalar + problem * work.chunks * kScalars;
 
@@ -210,7 +215,7 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
         floors ? double(floors[problem * settings.floor_stride + column]) : -HUGE_VAL;
     double known = job.record[problem * kFigures + kBestFitness];
     bool is_new_best = is_better(top, known, settings.maximize);
-    write_marginal(job, offset, usable > 0,
+    write_marginal(job, offset, valid_elites > 0,
         make_weight(settings, total[kWeight], total[kWeightSquared]),
         Moments{part[0][0][lane], part[1][0][lane]},
         static_cast<const T*>(job.candidates)[(first + best) * dimensions + column],
@@ -218,8 +223,8 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
         newest_share(settings, generation));
   }
   if (left == 0 && lane == 0) {
-    double worst = usable > 0 ? wide_fitness(job, first + search.worst) : 0.0;
-    write_record(job, problem, usable, top, total[kFitness], worst, generation);
+    double worst = valid_elites > 0 ? wide_fitness(job, first + search.worst) : 0.0;
+    write_record(job, problem, valid_elites, top, total[kFitness], worst, generation);
   }
 }
 

@@ -1,12 +1,12 @@
 // What the CPU and the CUDA kernels of the update share: keys of fitness values, the order of
-// the sums, and the arithmetic of one dimension. IEEE operations alone, in one order: both give
-// the same bits.
+// the sums, and the arithmetic of one dimension. All of it uses IEEE operations in one order,
+// so both devices get the same bits.
 //
-// The elites are in index order, without those that failed; a place p = 0, 1, ... is a position
-// there. The places are cut into chunks of kChunk. Each chunk is folded, and then the row of
-// the chunks' sums. To fold: a residue class r = p mod kResidues adds its numbers in order,
-// then the classes are added as a tree (r += r + 16, 8, 4, 2, 1). So the order depends on the
-// number of elites alone.
+// The list of elites is in index order, without the candidates that failed; a place p = 0, 1,
+// ... is a position in that list. The places are cut into chunks of kChunk. The numbers of a
+// chunk are folded, and then the sums of the chunks. To fold n numbers means: the residue class
+// r = p mod kResidues adds its numbers in order, then the classes are added as a binary tree (r
+// += r + 16, 8, 4, 2, 1). So the order of the additions depends on the number of elites alone.
 #pragma once
 
 #include "host_device.h"
@@ -25,7 +25,7 @@ enum class Number : int8_t {
   Float = 6,
   Double = 7
 };  // torch's ScalarType, without its headers
-// What the variance is about.
+// The point that the variance is about.
 enum Variance { kNewMean, kNewMeanUnbiased, kOldMean };
 
 // What the update of every problem of a batch shares.
@@ -60,10 +60,10 @@ struct Job {
   CEM_TETRIS_FUNCTION bool can_fail() const { return fitness_type != Number::Long; }
 };
 
-// The type of a fitness, to which arguments.h widens narrower ones: how it is stored, the
-// unsigned key by which it is ranked, least first, and its value. A candidate that failed, NaN
-// or the infinity on the bad side, has the largest key, which no other float has. Integers
-// cannot fail.
+// A type of the fitness; arguments.h converts narrower types to one of these. It defines how a
+// fitness is stored (Bits), the unsigned key by which candidates are ranked, the smallest key
+// first, and the value of a fitness. A candidate fails if its fitness is NaN or the infinity on
+// the bad side. It gets the largest key, which no other number has. Integers cannot fail.
 template <typename Real, typename Word, int kMantissa>
 struct Floating {
   using Bits = Word;
@@ -76,12 +76,13 @@ struct Floating {
   static CEM_TETRIS_FUNCTION Word key(Word bits, bool maximize) {
     bool negative = (bits & kSign) != 0;
     Word magnitude = bits & ~kSign;
-    // Keys are in the order of the numbers: negative ones are kSign - magnitude, positive ones
-    // kSign + magnitude, and both zeros kSign. To maximize is to minimize with the other sign.
+    // Keys have the order of the numbers: the key of a negative number is kSign - magnitude,
+    // that of a positive one kSign + magnitude, and that of both zeros kSign. To maximize a
+    // number is to minimize its negative.
     bool bad = magnitude > kInfinity || (magnitude == kInfinity && negative == maximize);
     return bad ? kFailed : negative != maximize ? kSign - magnitude : kSign + magnitude;
   }
-  // Returns the bits of the number that has a key; +0 for both zeros.
+  // Returns the bits of the number that has this key. Both zeros have one key; it gives +0.
   static CEM_TETRIS_FUNCTION Word of_key(Word key, bool maximize) {
     bool low = key < kSign;
     Word magnitude = low ? kSign - key : key - kSign;
@@ -96,7 +97,7 @@ struct Long {
   using Bits = int64_t;
   using Key = uint64_t;
   static constexpr bool kCanFail = false;
-  static constexpr Key kFailed = ~Key(0);  // of none
+  static constexpr Key kFailed = ~Key(0);  // not used: no candidate fails
   static constexpr Key kHalf = Key(1) << 63;
 
   static CEM_TETRIS_FUNCTION Key key(Bits bits, bool maximize) {
@@ -109,7 +110,8 @@ struct Long {
   static CEM_TETRIS_FUNCTION double value(Bits bits) { return double(bits); }
 };
 
-// A division of doubles is long code on a GPU: one for all that are seldom needed.
+// Returns a / b. A division of doubles is long code on a GPU, so divisions that are seldom
+// needed share this one.
 #if defined(__CUDACC__)
 __host__ __device__ __noinline__
 #endif
@@ -117,15 +119,15 @@ __host__ __device__ __noinline__
   return a / b;
 }
 
-// What an update needs of the elites' weights: share = 1 / sum w, which makes a weighted sum a
-// mean, and unbiased = 1 / (1 - sum w^2 / (sum w)^2), the correction that makes the variance
-// about the new mean unbiased, or 0 where there is none, as for a single elite.
+// Two factors that follow from the weights w of the elites. share = 1 / sum w turns a weighted
+// sum into a mean. unbiased = 1 / (1 - sum w^2 / (sum w)^2) makes the variance about the new
+// mean unbiased; it is 0 where it does not exist, as for a single elite.
 struct Weight {
   double share, unbiased;
 };
 
-// Returns the two numbers. total, squares: the sums of the weights and of the squared weights
-// over the first ranks, as many as there are elites that did not fail.
+// Returns the two factors. `total` is the sum of the weights and `squares` the sum of the
+// squared weights, over the first ranks, as many as there are valid elites.
 CEM_TETRIS_FUNCTION Weight make_weight(const Settings& settings, double total, double squares) {
   Weight weight{quotient(1.0, total), 0.0};
   if (settings.variance == kNewMeanUnbiased) {
@@ -135,15 +137,16 @@ CEM_TETRIS_FUNCTION Weight make_weight(const Settings& settings, double total, d
   return weight;
 }
 
-// The sums over the elites for one dimension: of w x and w x^2, with x from the best one.
+// The sums of w x and w x^2 over the elites in one dimension, where x is an elite's coordinate
+// minus that of the best elite.
 struct Moments {
   double first, second;
 };
 
-// False for NaN, too.
+// Returns whether x is finite. The difference is NaN for an infinite x and for NaN.
 CEM_TETRIS_FUNCTION bool is_finite(double x) { return x - x == 0.0; }
 
-// A number of a narrower type; what is too large for it becomes its largest one.
+// Returns x rounded to T. A number that is too large for T becomes the largest number of T.
 template <typename T>
 CEM_TETRIS_FUNCTION T rounded(double x) {
   constexpr double kLargest = sizeof(T) == 4 ? 0x1.fffffep127 : 0x1.fffffffffffffp1023;
@@ -151,45 +154,48 @@ CEM_TETRIS_FUNCTION T rounded(double x) {
 }
 
 // Writes one dimension (a marginal) of the next distribution: its mean, standard deviation,
-// averaged mean, and the coordinate of the best candidate so far, which are rows of the matrix
-// job.new_distribution. The CPU and every kernel call it, once per dimension.
+// averaged mean, and the coordinate of the best candidate so far. These are the rows of the
+// matrix job.new_distribution. The CPU and every kernel call this function, once per dimension.
 //
-// The first three rows stay as they are if the new mean or variance is not finite, and all rows
-// stay if all candidates failed.
+// The first three rows stay unchanged if the new mean or variance is not finite. All rows stay
+// unchanged if all candidates failed.
 //
 // Args:
-//     offset: the index of this dimension in row 0 of the distribution
-//     usable: whether any elite did not fail
-//     weight: the factors that turn the sums into mean and variance
-//     sums: the sums of w x and w x^2 over the elites, with x counted from `best`
-//     best: the coordinate of the generation's best elite
-//     is_new_best: whether that elite is better than the best candidate so far
-//     old: the column of the old distribution
-//     extra_variance: what is added to the variance in this generation
-//     floor: the smallest standard deviation; minus infinity for none
-//     mean_share: the share of the new mean in the averaged mean
+//     offset: the index of this dimension in row 0 of the distribution.
+//     has_elites: whether at least one elite did not fail.
+//     weight: the factors that turn the sums into mean and variance.
+//     sums: the sums of w x and w x^2 over the elites, where w is an elite's weight and x its
+//     coordinate minus `best`.
+//     best: the coordinate of the generation's best elite.
+//     is_new_best: whether that elite is better than the best candidate of earlier generations.
+//     old: the column of the old distribution.
+//     extra_variance: is added to the variance in this generation.
+//     floor: the smallest standard deviation; minus infinity if there is no floor.
+//     mean_share: the weight of the new mean in the averaged mean; 1 means no averaging.
 template <typename T>
-CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t offset, bool usable,
+CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t offset, bool has_elites,
     Weight weight, Moments sums, T best, bool is_new_best, const T (&old)[kRows],
     double extra_variance, double floor, double mean_share) {
   const Settings& settings = job.settings;
   double old_mean = double(old[kMean]);
   double old_std = double(old[kStd]);
   double old_average = double(old[kAveragedMean]);
-  // With x counted from the best elite, mean = best + sum w x / sum w, and variance = sum w x^2
-  // / sum w - (sum w x / sum w)^2.
+  // Since x is counted from the best elite, mean = best + sum w x / sum w, and the variance
+  // about the new mean is sum w x^2 / sum w - (sum w x / sum w)^2.
   double mean_offset = sums.first * weight.share;
   double mean = double(best) + mean_offset;
   double variance = sums.second * weight.share - mean_offset * mean_offset;
-  if (variance < 0.0) variance = 0.0;  // It can be negative by rounding. NaN stays.
+  // Rounding can make the variance negative. NaN compares false, and stays.
+  if (variance < 0.0) variance = 0.0;
   if (settings.variance == kNewMeanUnbiased) {
     variance = weight.unbiased > 0.0 ? variance * weight.unbiased : old_std * old_std;
   } else if (settings.variance == kOldMean) {
+    // The variance about another point is larger by the square of the distance.
     double step = mean - old_mean;
     variance += step * step;
   }
   variance += extra_variance;
-  bool moves = usable && is_finite(mean) && is_finite(variance);
+  bool is_updated = has_elites && is_finite(mean) && is_finite(variance);
   double std = sqrt(variance);
   if (settings.smoothing != 1.0) mean = old_mean + settings.smoothing * (mean - old_mean);
   if (settings.std_smoothing != 1.0) std = old_std + settings.std_smoothing * (std - old_std);
@@ -197,22 +203,23 @@ CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t offset, bool usa
   double average = mean_share == 1.0 ? mean : old_average + (mean - old_average) * mean_share;
   // The rows of the distribution are `dimensions` numbers apart.
   T* row = static_cast<T*>(job.new_distribution) + offset;
-  row[kMean * settings.dimensions] = moves ? rounded<T>(mean) : old[kMean];
-  row[kStd * settings.dimensions] = moves ? rounded<T>(std) : old[kStd];
-  row[kAveragedMean * settings.dimensions] = moves ? rounded<T>(average) : old[kAveragedMean];
-  row[kBest * settings.dimensions] = usable && is_new_best ? best : old[kBest];
+  row[kMean * settings.dimensions] = is_updated ? rounded<T>(mean) : old[kMean];
+  row[kStd * settings.dimensions] = is_updated ? rounded<T>(std) : old[kStd];
+  row[kAveragedMean * settings.dimensions] =
+      is_updated ? rounded<T>(average) : old[kAveragedMean];
+  row[kBest * settings.dimensions] = has_elites && is_new_best ? best : old[kBest];
 }
 
-// Returns the share of generation t's mean in the averaged one.
+// Returns the weight of the generation's mean in the averaged mean, 1 / (1 + averaging * t).
 CEM_TETRIS_FUNCTION double newest_share(const Settings& settings, int64_t generation) {
   if (settings.mean_averaging == 0.0) return 1.0;
   return quotient(1.0, 1.0 + settings.mean_averaging * double(generation));
 }
 
-// Returns whether a fitness is strictly better than the best one known; a known fitness of NaN
-// means that there is none yet.
-CEM_TETRIS_FUNCTION bool is_better(double fitness, double known, bool maximize) {
-  return !(maximize ? known >= fitness : known <= fitness);
+// Returns whether a fitness is better than the best one of earlier generations. A best_known of
+// NaN means that there was none.
+CEM_TETRIS_FUNCTION bool is_better(double fitness, double best_known, bool maximize) {
+  return !(maximize ? best_known >= fitness : best_known <= fitness);
 }
 
 // Returns the index of a generation in a table whose last entry is used for all later ones.
@@ -220,35 +227,39 @@ CEM_TETRIS_FUNCTION int64_t table_index(int64_t generation, int64_t length) {
   return generation < 0 ? 0 : generation < length ? generation : length - 1;
 }
 
-// Returns what a generation adds to all variances.
+// Returns the variance that is added in all dimensions in this generation.
 CEM_TETRIS_FUNCTION double extra_variance_of(const Job& job, int64_t generation) {
   return job.extra_variance ? job.extra_variance[table_index(generation, job.settings.table)]
                             : 0.0;
 }
 
-// Writes the record of a problem (entry of the batch), the figures of enum Figure: the best
-// fitness so far; the best, the mean and the worst fitness of this generation's elites; and the
-// last generation in which all candidates failed, counted from 1. Called once per problem.
-// Problem 0 also advances the generation.
+// Writes the record of a problem (batch entry), the five figures of enum Figure:
 //
-// `usable` is the number of elites that did not fail. `top` and `threshold` are the fitness of
-// the best and of the worst of them, and `sum` is the sum over all of them. If there are none,
-// the generation's figures are NaN.
-CEM_TETRIS_FUNCTION void write_record(const Job& job, int64_t problem, int64_t usable,
-    double top, double sum, double threshold, int64_t generation) {
+// - the best fitness so far;
+// - the best fitness, the mean fitness and the worst fitness of this generation's elites;
+// - the last generation in which all candidates failed, counted from 1.
+//
+// The function is called once per problem. For problem 0 it also advances the generation.
+//
+// `valid_elites` is the number of elites that did not fail. best_fitness and worst_fitness are
+// the fitness of the best and of the worst of these elites, and fitness_sum is the sum over all
+// of them. If there are none, the figures of this generation are NaN.
+CEM_TETRIS_FUNCTION void write_record(const Job& job, int64_t problem, int64_t valid_elites,
+    double best_fitness, double fitness_sum, double worst_fitness, int64_t generation) {
   const double* old = job.record + problem * kFigures;
   double* record = job.new_record + problem * kFigures;
-  // -0 becomes 0. Otherwise the sign would depend on which of equal candidates is the best.
-  top += 0.0;
-  threshold += 0.0;
+  // Adding 0 turns -0 into 0. Otherwise the sign of a zero would depend on which of several
+  // equal candidates is the best one.
+  best_fitness += 0.0;
+  worst_fitness += 0.0;
   double best_known = old[kBestFitness];
   double nan = bit_cast<double>(uint64_t{0x7ff8000000000000});
-  bool has_elites = usable > 0;
-  bool is_new_best = has_elites && is_better(top, best_known, job.settings.maximize);
-  record[kBestFitness] = is_new_best ? top : best_known;
-  record[kGenerationBest] = has_elites ? top : nan;
-  record[kEliteMean] = has_elites ? sum / double(usable) : nan;
-  record[kEliteThreshold] = has_elites ? threshold : nan;
+  bool has_elites = valid_elites > 0;
+  bool is_new_best = has_elites && is_better(best_fitness, best_known, job.settings.maximize);
+  record[kBestFitness] = is_new_best ? best_fitness : best_known;
+  record[kGenerationBest] = has_elites ? best_fitness : nan;
+  record[kEliteMean] = has_elites ? fitness_sum / double(valid_elites) : nan;
+  record[kEliteThreshold] = has_elites ? worst_fitness : nan;
   record[kFailedGeneration] =
       has_elites ? old[kFailedGeneration] : static_cast<double>(generation + 1);
   if (problem == 0) *job.new_generation = generation + 1;

@@ -1,26 +1,28 @@
-// The update of CMA-ES for one problem, for host and device: the formulas of op.py, whose
-// numbers in N. Hansen, The CMA Evolution Strategy: A Tutorial (arXiv:1604.00772) stand beside
-// the code. IEEE operations alone, each number in an order that depends on the sizes alone: the
-// same bits anywhere.
+// The update of CMA-ES for one problem, for host and device. op.py has the formulas; comments
+// beside the code give their numbers in N. Hansen, The CMA Evolution Strategy: A Tutorial
+// (arXiv:1604.00772). The code uses IEEE operations alone, and the order of a sum depends only
+// on the sizes, so all devices get the same bits.
 //
 // A problem is one entry of the batch: one search with its own distribution and candidates. A
-// team works on it: one thread of a CPU (OneThread in cpu.h), or a block of CUDA (Block in
-// launch.cuh). A team has `threads` threads, in `groups` groups of `lanes` threads: its warps.
+// team of threads works on it: one thread of a CPU (OneThread in cpu.h), or a block of CUDA
+// threads (Block in launch.cuh). A team has `threads` threads, in `groups` groups of `lanes`
+// threads; the groups of a CUDA block are its warps.
 //
-// The covariance is a weighted sum of products of rows with themselves: of candidates about the
-// old mean, of L's columns, and of the path. The candidate of rank r belongs to slice r mod
-// `slices`; the slices' sums, tiles of 4 x 4 numbers, are added in order. The covariance is
-// then factorised as L D L^T, column by column: that has one division a step, and no square
-// root, in its chain of dependent operations.
+// The covariance is a weighted sum of products y y^T. The vectors y are the candidates minus
+// the old mean, the columns of the old factor L, and the evolution path. The candidate of rank
+// r belongs to slice r mod `slices`. A slice is added up in tiles of 4 x 4 numbers, and then
+// the slices are added in order. The covariance is factorised as L D L^T, column by column.
+// This form needs one division per step and no square root in its chain of dependent
+// operations.
 #pragma once
 
 #include "cem_update/update.h"
 
-// Four rounds of a loop whose length is not known.
+// Unrolls a loop of unknown length by four.
 #if defined(__CUDACC__)
-#define CEM_TETRIS_FOUR _Pragma("unroll 4")
+#define CEM_TETRIS_UNROLL_4 _Pragma("unroll 4")
 #else
-#define CEM_TETRIS_FOUR
+#define CEM_TETRIS_UNROLL_4
 #endif
 
 namespace cem_tetris::cma {
@@ -29,7 +31,7 @@ using update::Job;
 
 constexpr int kMostDimensions = 64;  // the covariance of more does not fit into shared memory
 constexpr int kMostCandidates = 2048;
-constexpr int kSide = 4;  // of a tile of the covariance
+constexpr int kSide = 4;  // rows and columns of a tile of the covariance
 constexpr int kCells = kSide * kSide;
 constexpr int kTileStride = kCells + 1;  // sums of neighbouring tiles are in different banks
 constexpr int kMostSlices = 8;
@@ -43,8 +45,8 @@ struct alignas(kSide * sizeof(T) < 16 ? kSide * sizeof(T) : 16) Four {
 using Quad = Four<double>;
 
 // The columns that follow the dimensions in a row: the constant 1, whose weighted sum is the
-// sum of the elites' weights; the fitness; and, in rows of sums only, the weights of all
-// candidates.
+// sum of the elites' weights; the fitness; and, only in rows of sums, the sum of the weights of
+// all candidates.
 enum ExtraColumn { kOne, kFitness, kAllWeights, kExtraColumns };
 
 // The sizes of a problem's memory.
@@ -52,10 +54,10 @@ struct Plan {
   int dimensions;
   int padded;   // dimensions, rounded up to a multiple of kSide
   int stride;   // from one row to the next: rows of eight threads are in different banks
-  int tiles;    // of 4 x 4 numbers, on or below the diagonal
-  int slices;   // of candidates
-  int columns;  // of a vector: `padded`, then ExtraColumn
-  int chunk;    // candidates at once, a multiple of kMostSlices
+  int tiles;    // tiles of 4 x 4 numbers on or below the diagonal
+  int slices;   // partial sums over the candidates
+  int columns;  // numbers of a vector: `padded`, then ExtraColumn
+  int chunk;    // candidates in memory at once, a multiple of kMostSlices
 
   // Chooses the sizes of the scratch memory for `population` candidates of d dimensions.
   //
@@ -108,18 +110,20 @@ struct Arrays {
   double* sums = share + plan.chunk;
 };
 
-// What the learning rates come to.
+// Constants that follow from the learning rates, in the notation of Hansen's tutorial.
 struct Learning {
   double path_decay, path_gain;  // of p: 1 - c_s and sqrt(c_s (2 - c_s) mu_eff)
   double long_decay, long_gain;  // of q: the same of c_c
   double damping;                // c_s / d_s
   double inverse_chi;            // 1 / E|N(0, I)|
   double c_1, c_mu;
-  double stalled;  // what L L^T keeps where q does not move: c_1 c_c (2 - c_c)
-  double longest;  // q moves while |p|^2 is below this; early generations scale it down
+  // The additional weight of the old covariance while q does not move: c_1 c_c (2 - c_c).
+  double stalled;
+  // q moves while |p|^2 is below this limit; early generations scale the limit down.
+  double longest;
 };
 
-// The tensors of a call beside those of cem_update.
+// The arguments of a call: those of cem_update (job), and those of CMA-ES.
 struct Call {
   Job job;
   Learning learning;
@@ -130,11 +134,11 @@ struct Call {
   void* new_paths;
 };
 
-// Returns e^x for the factor of the step size. With x = k log(2) + r and |r| <= log(2) / 2,
-// that is 2^k times the Taylor series of e^r; k is subtracted in two parts of log(2), so that r
-// keeps its last bits. Below -700 the result is 0.
+// Returns e^x, by which the step size is multiplied. With x = k log(2) + r and |r| <= log(2) /
+// 2, e^x is 2^k times the Taylor series of e^r. k log(2) is subtracted in two parts, so that r
+// keeps its last bits. Below -700 the result is 0; NaN gives NaN.
 CEM_TETRIS_FUNCTION double exponential(double x) {
-  if (!(x > -700.0)) return x < 0.0 ? 0.0 : x;  // NaN stays
+  if (!(x > -700.0)) return x < 0.0 ? 0.0 : x;  // NaN compares false, and is returned
   double k = floor(x * 0x1.71547652b82fep+0 + 0.5);
   double r = x - k * 0x1.62e42fee00000p-1 - k * 0x1.a39ef35793c76p-33;
   double sum = polynomial(r, 1.0 / 87178291200, 1.0 / 6227020800, 1.0 / 479001600,
@@ -143,7 +147,7 @@ CEM_TETRIS_FUNCTION double exponential(double x) {
   return sum * bit_cast<double>(uint64_t(int64_t(k) + 1023) << 52);
 }
 
-// Returns base^exponent by repeated squares.
+// Returns base^exponent by repeated squaring.
 CEM_TETRIS_FUNCTION double power(double base, int64_t exponent) {
   double result = 1.0;
   for (; exponent > 0; exponent >>= 1, base *= base) {
@@ -156,20 +160,20 @@ CEM_TETRIS_FUNCTION Quad quad_at(const double* memory) {
   return *reinterpret_cast<const Quad*>(memory);
 }
 
-// Solves L white = y by forward substitution, and returns |white|^2, the squared Mahalanobis
-// length of y under the covariance L L^T.
+// Solves L white = y for `white` by forward substitution. Returns |white|^2, the squared
+// Mahalanobis length of y under the covariance L L^T.
 //
-// L is lower triangular, plan.padded x plan.padded, a multiple of 4 (kSide). `lower` holds its
-// columns one after the other, plan.stride numbers apart, and inverse_diagonal the numbers
-// 1 / L_ii. Four rows of the solution are computed at a time: first the contributions of all
-// columns to the left are subtracted from the four rows of y, then the 4 x 4 triangle on the
-// diagonal is solved.
+// L is lower triangular with plan.padded rows and columns, a multiple of 4 (kSide). `lower`
+// holds its columns, which are plan.stride numbers apart, and inverse_diagonal[i] is 1 / L_ii.
+// Four rows of the solution are computed at a time. First the contributions of all columns to
+// the left are subtracted from these four rows of y, then the 4 x 4 triangle on the diagonal is
+// solved.
 CEM_TETRIS_FUNCTION double whiten(const Plan& plan, const double* lower,
     const double* inverse_diagonal, const double* y, double* white) {
   double squared_length = 0.0;
   for (int first = 0; first < plan.padded; first += kSide) {
-    Quad rest = quad_at(y + first);
-    CEM_TETRIS_FOUR
+    Quad rest = quad_at(y + first);  // y minus the contributions of the known numbers
+    CEM_TETRIS_UNROLL_4
     for (int j = 0; j < first; ++j) {
       Quad column = quad_at(lower + j * plan.stride + first);
       for (int c = 0; c < kSide; ++c) rest.value[c] -= white[j] * column.value[c];
@@ -188,14 +192,16 @@ CEM_TETRIS_FUNCTION double whiten(const Plan& plan, const double* lower,
   return squared_length;
 }
 
-// Returns a variance a little larger: the covariance of too few elites is singular.
+// Returns a slightly larger variance. Too few elites make a singular covariance, which could
+// not be factorised.
 CEM_TETRIS_FUNCTION double inflated(double variance) {
   return variance + (1e-12 * variance + kTiny);
 }
 
-// A pivot x of the elimination as mantissa / scale, with 1 <= mantissa < 2 and scale a power of
-// two. A division by x would take longer than the rest of a step; instead, the elimination of a
-// column multiplies the rest of the matrix by the mantissa, and divides by the power of two.
+// A pivot x of the elimination, split into mantissa / scale with 1 <= mantissa < 2 and a power
+// of two as the scale. A division by x would take longer than the rest of a step. Instead, the
+// elimination of a column multiplies the rest of the matrix by the mantissa; multiplying by the
+// scale is exact.
 struct Pivot {
   double mantissa, scale;
   CEM_TETRIS_FUNCTION explicit Pivot(double x) {
@@ -218,16 +224,16 @@ struct TileCorner {
   }
 };
 
-// The update of one problem by one thread of a team. The phases are its methods, in the order
-// of adapt().
+// One thread of a team that updates one problem. Its methods are the phases of the update, in
+// the order in which adapt() calls them.
 template <typename T, typename Team>
 struct Adaptation {
   const Team& team;
   const Call& call;
   const int64_t problem;
-  const uint16_t* order;  // all candidates, best first
-  const double* value;    // their fitness
-  const int usable;       // candidates that did not fail
+  const uint16_t* order;       // all candidates, best first
+  const double* value;         // their fitness
+  const int valid_candidates;  // how many candidates did not fail
   const Arrays arrays;
 
   const update::Settings& settings = call.job.settings;
@@ -238,15 +244,16 @@ struct Adaptation {
   int stride = plan.stride;
   int thread = team.thread;
   int threads = team.threads;
-  // The thread's number, counted from the last thread: short loops that begin with the last
-  // thread are done by threads that a loop from `thread` on leaves idle.
+  // The thread's number, counted from the last thread. A short loop that starts at `thread`
+  // leaves the last threads idle; a second loop that starts at this number gives them work.
   int thread_from_last = threads - 1 - thread;
   int elites = int(settings.elites);
-  int usable_elites = usable < elites ? usable : elites;  // elites that did not fail
+  int valid_elites =
+      valid_candidates < elites ? valid_candidates : elites;  // how many elites did not fail
   int64_t generation = *call.job.generation;
 
-  // The rows of a distribution are those of update::Row. L has row i at factor + i * d; the
-  // path p (of the step size) comes before the path q (of the covariance).
+  // The rows of a distribution are those of update::Row. Row i of L begins at factor + i * d.
+  // `paths` holds the path p of the step size, then the path q of the covariance.
   const T* old_rows = of_problem(call.job.distribution, update::kRows* d);
   const T* old_mean = old_rows + update::kMean * d;
   const T* factor = of_problem(call.factor, d* d);
@@ -256,30 +263,36 @@ struct Adaptation {
   T* new_factor = static_cast<T*>(call.new_factor) + problem * d * d;
   T* new_paths = static_cast<T*>(call.new_paths) + problem * 2 * d;
 
-  // Three numbers that the team shares, stored behind L^-1 step. path_warmup is the correction
-  // of a path that began at 0, 1 - (1 - c_s)^(2 (t + 1)) in generation t: p has reached this
-  // share of the squared length that it has in the long run.
+  // Three numbers that the team shares; they are stored behind L^-1 step. path_warmup is 1 - (1
+  // - c_s)^(2 (t + 1)) in generation t. The path p begins at 0, and its squared length has
+  // reached this share of its long-term value.
   double& path_warmup = arrays.white[padded];
   double& step_ratio = arrays.white[padded + 1];    // the new step size / the old one
   double& factor_share = arrays.white[padded + 2];  // of the old L L^T in the new covariance
 
-  // Returns the part of a tensor that belongs to this problem; it has `size` numbers of it.
+  // Returns the part of a tensor that belongs to this problem. Every problem has `size`
+  // numbers.
   CEM_TETRIS_DEVICE_FUNCTION const T* of_problem(const void* data, int64_t size) const {
     return static_cast<const T*>(data) + problem * size;
   }
 
-  // Loads the state that the last generation left into shared memory, padded with zeros from d
-  // to `padded` dimensions: the Cholesky factor L of the covariance, whose rows in `factor`
-  // become columns of arrays.lower; the numbers 1 / L_ii; and the two evolution paths.
-  // team.table<4>() calls store(i, k, load(i, k)) for all entries, spread over the threads of
-  // the team, with four loads in flight.
+  // Loads the state of the search into the team's memory, padded with zeros from d to `padded`
+  // dimensions:
+  //
+  // - arrays.lower, the Cholesky factor L of the covariance: the rows of `factor` become
+  //   columns;
+  // - arrays.inverse_diagonal, the numbers 1 / L_ii;
+  // - arrays.path and arrays.long_path, the two evolution paths.
+  //
+  // team.table<4>() calls store(i, k, load(i, k)) for all entries of the matrix. The threads of
+  // the team share the entries, and a thread has four loads in flight.
   CEM_TETRIS_DEVICE_FUNCTION void load_state() const {
     auto load = [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; };
     auto store = [&](int i, int k, T x) { arrays.lower[k * stride + i] = double(x); };
     team.template table<4>(padded, padded, load, store);
     for (int i = thread_from_last; i < padded; i += threads) {
       double diagonal = i < d ? double(factor[i * d + i]) : 0.0;
-      // L_ii is 0 where dimension i does not vary; any divisor will do there.
+      // L_ii is 0 if dimension i does not vary. Its result is not used, so any divisor will do.
       double divisor = diagonal == 0.0 ? 1.0 : diagonal;
       arrays.path[i] = i < d ? double(paths[i]) : 0.0;
       arrays.long_path[i] = i < d ? double(paths[d + i]) : 0.0;
@@ -288,11 +301,13 @@ struct Adaptation {
     if (thread == 0) path_warmup = 1.0 - power(learning.path_decay, 2 * (generation + 1));
   }
 
-  // Loads a chunk of candidates, those of ranks `first` to `first` + `count` - 1 (best first),
-  // into the rows of arrays.rows. Row r is the candidate minus the old mean, padded with zeros
-  // from d to `padded` numbers; then come the constant 1 and the fitness. arrays.weight[r] is
-  // the candidate's recombination weight. team.table<8>() calls store(r, k, load(r, k)) for all
-  // numbers, spread over the threads of the team, with eight loads in flight.
+  // Loads a chunk of candidates, the ranks `first` to `first` + `count` - 1, into arrays.rows.
+  // The candidate of rank 0 is the best one. Row r of the chunk is the candidate minus the old
+  // mean, padded with zeros from d to `padded` numbers. The constant 1 and the fitness follow.
+  // arrays.weight[r] is the candidate's recombination weight.
+  //
+  // team.table<8>() calls store(r, k, load(r, k)) for all numbers. The threads of the team
+  // share the numbers, and a thread has eight loads in flight.
   CEM_TETRIS_DEVICE_FUNCTION void load_rows(int first, int count) const {
     auto load = [&](int r, int k) {
       return k < d ? candidates[order[first + r] * d + k] : T{0};
@@ -310,25 +325,31 @@ struct Adaptation {
     team.sync();
   }
 
-  // Adds a chunk of candidates, those of ranks `first` to `first` + `count` - 1, to the sums
-  // over the elites, one sum per column of arrays.rows. The columns are the dimensions
-  // (candidate minus old mean) and the constant 1, both weighted; then the fitness, unweighted.
-  // One more column, kAllWeights, adds up the weights of all candidates, not only the elites'.
+  // Adds a chunk of candidates, the ranks `first` to `first` + `count` - 1, to sums over the
+  // elites. Every column of arrays.rows has a sum:
   //
-  // The sums are split into slices, which set_step() adds up: rank r belongs to slice
-  // r % plan.slices. A group of threads (a warp) adds up one slice, a lane of it one column.
+  // - the dimensions (candidate minus old mean) and the constant 1, both weighted;
+  // - the fitness, not weighted.
+  //
+  // One more column, kAllWeights, is the sum of the weights of all candidates, not only of the
+  // elites.
+  //
+  // The sums are split into slices, which set_step() adds up: rank r belongs to slice r %
+  // plan.slices. A group of threads (a warp) adds up one slice at a time, and a lane one
+  // column.
   CEM_TETRIS_DEVICE_FUNCTION void add_moments(int first, int count) const {
     for (int slice = team.group; slice < plan.slices; slice += team.groups) {
       for (int k = team.lane; k < padded + kExtraColumns; k += team.lanes) {
         bool is_weight_sum = k == padded + kAllWeights;
         bool is_weighted = k <= padded + kOne;
-        int elites_left = usable_elites - first;
+        int elites_left = valid_elites - first;
+        // Only the sum of all weights goes beyond the elites.
         int end = is_weight_sum || elites_left > count ? count : elites_left;
         const double* column = is_weight_sum ? arrays.weight : arrays.rows + k;
         int row_stride = is_weight_sum ? 1 : stride;
         double& moment = arrays.moments[slice * plan.columns + k];
         double sum = first > 0 ? moment : 0.0;
-        CEM_TETRIS_FOUR
+        CEM_TETRIS_UNROLL_4
         for (int r = slice; r < end; r += plan.slices) {
           double weight = is_weighted ? arrays.weight[r] : 1.0;
           sum += weight * column[r * row_stride];
@@ -339,17 +360,18 @@ struct Adaptation {
   }
 
   // Sets arrays.step to the step of the mean, equation (42) of Hansen's CMA-ES tutorial with
-  // c_m = smoothing: the weighted mean of the elites minus the old mean, times the smoothing. A
-  // dimension whose new mean would not be finite does not move.
+  // c_m = smoothing: the weighted mean of the elites minus the old mean, times the smoothing.
+  // In a dimension whose new mean would not be finite, the step is 0.
   //
-  // The sums over the elites come in plan.slices partial sums (arrays.moments), one column for
-  // each dimension; column padded + kOne is the sum of the weights. The columns behind it, the
-  // sums of the fitness and of all weights, are copied behind the step.
+  // arrays.moments holds the sums over the elites as plan.slices partial sums. They have one
+  // column for each dimension; column padded + kOne is the sum of the weights. The columns
+  // after it, the sums of the fitness and of all weights, are copied to the same columns of
+  // arrays.step.
   CEM_TETRIS_DEVICE_FUNCTION void set_step() const {
     team.sync();
     for (int i = thread; i < padded + kExtraColumns; i += threads) {
       double sum = 0.0;
-      double total = 0.0;  // the elites' weights
+      double total = 0.0;  // the sum of the elites' weights
       for (int slice = 0; slice < plan.slices; ++slice) {
         const double* moments = arrays.moments + slice * plan.columns;
         sum += moments[i];
@@ -364,20 +386,24 @@ struct Adaptation {
     team.sync();
   }
 
-  // Sets arrays.share[r] = c_mu w for the `count` candidates of the chunk: the factor of y y^T
-  // in the new covariance, equation (47) of Hansen's CMA-ES tutorial, with y the candidate
-  // minus the old mean. By equation (46), a negative weight w is first scaled by d / |L^-1
-  // y|^2, so that a candidate far away cannot make the covariance indefinite; L is the Cholesky
-  // factor of the old covariance.
+  // Sets arrays.share[r] = c_mu w for the `count` candidates of the chunk. This is the factor
+  // of y y^T in the new covariance, equation (47) of Hansen's CMA-ES tutorial; y is the
+  // candidate minus the old mean, and w its weight. By equation (46), a negative weight is
+  // first multiplied by d / |L^-1 y|^2, so that a candidate far away cannot make the covariance
+  // indefinite. L is the Cholesky factor of the old covariance.
   //
-  // The threads of the team share `count` + 1 items. Item 0, which is left out unless
-  // `with_step`, sets arrays.white = L^-1 step, the whitened step of the mean. The other items
-  // are the candidates from the last rank on: negative weights, which take long, come first.
+  // If `with_step` is true, the function also sets arrays.white = L^-1 step, the whitened step
+  // of the mean.
+  //
+  // The threads of the team share `count` + 1 items. Item 0 is the step. The other items are
+  // the candidates, beginning with the last rank: these have negative weights, which take long,
+  // and so come first.
   CEM_TETRIS_DEVICE_FUNCTION void set_shares(int count, bool with_step) const {
     int first_item = with_step ? 0 : 1;
     for (int item = first_item + thread; item <= count; item += threads) {
       bool is_step = item == 0;
       int r = count - item;
+      // The step counts as an item with a negative weight, and so is whitened, too.
       double w = is_step ? -1.0 : arrays.weight[r];
       double white[kMostDimensions];
       if (w < 0.0) {
@@ -393,14 +419,14 @@ struct Adaptation {
   }
 
   // Adds a chunk of `count` candidates to the sums of w y y^T in the new covariance, equation
-  // (47) of Hansen's CMA-ES tutorial: y is a row of arrays.rows, a candidate minus the old
+  // (47) of Hansen's CMA-ES tutorial. y is a row of arrays.rows, a candidate minus the old
   // mean, and w is its share. `first` is the rank of the chunk's first candidate.
   //
-  // A thread adds up one item, a 4 x 4 tile of the matrix for one slice of the candidates:
-  // ranks slice, slice + plan.slices, and so on. In the first call there is one more slice,
-  // which is L L^T with the old factor L: the sum of the products of L's columns with
-  // themselves. Column r of L is zero above row r, so a tile needs no columns of L behind its
-  // own last one.
+  // A thread adds up one item at a time: a 4 x 4 tile of the matrix for one slice of the
+  // candidates. A slice has the ranks slice, slice + plan.slices, and so on. In the first call
+  // there is one more slice, which is L L^T with the old factor L: the sum of the products of
+  // L's columns with themselves. Column r of L is zero above row r, so a tile does not need the
+  // columns of L to the right of its own last column.
   CEM_TETRIS_DEVICE_FUNCTION void add_products(int first, int count) const {
     int slices = plan.slices + (first == 0);
     for (int item = thread; item < slices * plan.tiles; item += threads) {
@@ -428,25 +454,25 @@ struct Adaptation {
     }
   }
 
-  // Moves the two evolution paths of CMA-ES by equations (43) to (45) of Hansen's tutorial.
-  // arrays.path is the path of the step size, arrays.long_path that of the covariance;
-  // arrays.white is the whitened step of the mean, L^-1 step. While the first path is too long,
-  // the step size grows fast, and the second path only decays (h_sigma = 0).
+  // Updates the two evolution paths of CMA-ES by equations (43) to (45) of Hansen's tutorial.
+  // arrays.path is the path of the step size, arrays.long_path that of the covariance, and
+  // arrays.white the whitened step of the mean, L^-1 step. While the first path is too long,
+  // the step size grows fast; the second path then only decays (h_sigma = 0).
   //
-  // Also sets step_ratio, the new step size divided by the old one, and factor_share, the share
-  // of the old covariance in the new one. Group 0 (the first warp) does all this while the
-  // other threads write the means; its lanes share the dimensions.
+  // Also sets step_ratio, the new step size divided by the old one, and factor_share, the
+  // weight of the old covariance in the new one. Only group 0 (the first warp) does this, and
+  // its lanes share the dimensions. The other threads write the means at the same time.
   CEM_TETRIS_DEVICE_FUNCTION void move_paths() const {
-    if (team.group != 0 || usable == 0) return;
+    if (team.group != 0 || valid_candidates == 0) return;
     for (int i = team.lane; i < d; i += team.lanes) {
       arrays.path[i] =
           learning.path_decay * arrays.path[i] + learning.path_gain * arrays.white[i];
     }
     team.sync_lanes();
     double squared_length = 0.0;
-    CEM_TETRIS_FOUR
+    CEM_TETRIS_UNROLL_4
     for (int i = 0; i < d; ++i) squared_length += arrays.path[i] * arrays.path[i];
-    bool moves = squared_length < learning.longest * path_warmup;
+    bool moves = squared_length < learning.longest * path_warmup;  // h_sigma
     for (int i = team.lane; i < d; i += team.lanes) {
       arrays.long_path[i] = learning.long_decay * arrays.long_path[i] +
                             (moves ? learning.long_gain * arrays.step[i] : 0.0);
@@ -459,48 +485,53 @@ struct Adaptation {
     }
   }
 
-  // Writes the new mean, its average over the generations, the best candidate so far, the
-  // indices of the elites and the problem's record. `order` lists all candidates, best first,
-  // and `value` their fitness; the first `usable` of them did not fail. Rows of the
-  // distribution are d numbers long. The loops begin with the last thread, because the first
-  // ones are busy with move_paths().
-  CEM_TETRIS_DEVICE_FUNCTION void write_means() const {
-    double top = usable > 0 ? value[0] : 0.0;
-    double known = call.job.record[problem * update::kFigures + update::kBestFitness];
-    // Adding 0 turns -0 into 0, as in the record.
-    bool is_new_best = usable > 0 && update::is_better(top + 0.0, known, settings.maximize);
-    // The average moves by this share of the way to the new mean; 1 means no averaging.
+  // Writes the results that need no covariance: the new mean, its average over the generations,
+  // the best candidate so far, the indices of the elites by rank, and the problem's record. The
+  // first three are rows of the distribution, d numbers long. `order` lists all candidates, the
+  // best one first, and `value` their fitness; the first valid_candidates of them did not fail.
+  //
+  // The loops count the threads from the last one, because the first ones are busy with
+  // move_paths().
+  CEM_TETRIS_DEVICE_FUNCTION void write_means_and_elites() const {
+    double best_fitness = valid_candidates > 0 ? value[0] : 0.0;
+    double best_known = call.job.record[problem * update::kFigures + update::kBestFitness];
+    // Adding 0 turns -0 into 0, as write_record() does: both must find the same best candidate.
+    bool is_new_best = valid_candidates > 0 &&
+                       update::is_better(best_fitness + 0.0, best_known, settings.maximize);
+    // The averaged mean moves by this share of the way to the new mean; 1 means no averaging.
     double mean_share = update::newest_share(settings, generation);
     for (int i = thread_from_last; i < d; i += threads) {
-      T old_average = old_rows[update::kAveragedMean * d + i];
-      double averaged = double(old_average);
+      T stored_average = old_rows[update::kAveragedMean * d + i];
+      double old_average = double(stored_average);
       double mean = double(old_mean[i]) + arrays.step[i];
-      bool moves = usable > 0 && update::is_finite(mean);
-      double average = mean_share == 1.0 ? mean : averaged + (mean - averaged) * mean_share;
-      new_rows[update::kMean * d + i] = moves ? update::rounded<T>(mean) : old_mean[i];
+      bool is_updated = valid_candidates > 0 && update::is_finite(mean);
+      double average =
+          mean_share == 1.0 ? mean : old_average + (mean - old_average) * mean_share;
+      new_rows[update::kMean * d + i] = is_updated ? update::rounded<T>(mean) : old_mean[i];
       new_rows[update::kAveragedMean * d + i] =
-          moves ? update::rounded<T>(average) : old_average;
+          is_updated ? update::rounded<T>(average) : stored_average;
       new_rows[update::kBest * d + i] =
           is_new_best ? candidates[order[0] * d + i] : old_rows[update::kBest * d + i];
     }
-    for (int k = thread_from_last; k < elites; k += threads) {
-      call.job.elites[problem * elites + k] = order[k];
+    for (int rank = thread_from_last; rank < elites; rank += threads) {
+      call.job.elites[problem * elites + rank] = order[rank];
     }
     if (thread_from_last == 0) {
-      double threshold = usable > 0 ? value[usable_elites - 1] : 0.0;
-      update::write_record(call.job, problem, usable_elites, top,
-          arrays.step[padded + kFitness], threshold, generation);
+      double worst_fitness = valid_candidates > 0 ? value[valid_elites - 1] : 0.0;
+      double fitness_sum = arrays.step[padded + kFitness];  // set_step() has copied it there
+      update::write_record(call.job, problem, valid_elites, best_fitness, fitness_sum,
+          worst_fitness, generation);
     }
     team.sync();
   }
 
   // Replaces the old factor L in arrays.lower by the new covariance, equation (47) of Hansen's
-  // CMA-ES tutorial, on and below the diagonal; also writes the new evolution paths.
+  // CMA-ES tutorial, on and below the diagonal. Also writes the new evolution paths.
   //
-  // arrays.sums holds 4 x 4 tiles of sums: those over the candidates, in plan.slices slices,
-  // and in one more slice the old L L^T. The rank-one term of the path arrays.long_path is
-  // added, and the sum is scaled by the square of the new step size over the old one. A
-  // variance (on the diagonal) then grows by the generation's extra variance, or by more where
+  // arrays.sums holds sums of 4 x 4 tiles: plan.slices slices with sums over the candidates,
+  // and one more slice with the old L L^T. The function adds up the slices and the rank-one
+  // term of the path arrays.long_path, and multiplies the result by the square of step_ratio.
+  // To a variance (on the diagonal) it then adds the generation's extra variance, or more where
   // the standard deviation would be below its floor. An item of the loop is one cell of one
   // tile.
   CEM_TETRIS_DEVICE_FUNCTION void set_covariance() const {
@@ -508,13 +539,14 @@ struct Adaptation {
         call.job.floors ? of_problem(call.job.floors, settings.floor_stride) : nullptr;
     double scale = step_ratio * step_ratio;
     double extra = update::extra_variance_of(call.job, generation);
-    for (int item = thread; usable > 0 && item < plan.tiles * kCells; item += threads) {
+    for (int item = thread; valid_candidates > 0 && item < plan.tiles * kCells;
+        item += threads) {
       int tile = item / kCells;
       int cell = item % kCells;
       TileCorner corner(tile);
       int i = corner.down + cell / kSide;
       int k = corner.across + cell % kSide;
-      if (i >= d || k > i) continue;
+      if (i >= d || k > i) continue;  // beyond the matrix, or above the diagonal
       auto cell_sum = [&](int slice) {
         return arrays.sums[(slice * plan.tiles + tile) * kTileStride + cell];
       };
@@ -524,6 +556,7 @@ struct Adaptation {
       entry = (entry + learning.c_1 * arrays.long_path[i] * arrays.long_path[k]) * scale;
       if (i == k) {
         double least_std = floors ? double(floors[i]) : 0.0;
+        // What the variance lacks up to its floor.
         double missing = floors ? least_std * least_std - entry : extra;
         entry += missing > extra ? missing : extra;
         arrays.variance[i] = entry;
@@ -531,29 +564,32 @@ struct Adaptation {
       }
       arrays.lower[k * stride + i] = entry;
     }
+    // The new paths: p has the numbers 0 to d - 1, and q the numbers d to 2 d - 1.
     for (int i = thread_from_last; i < 2 * d; i += threads) {
       double x = i < d ? arrays.path[i] : step_ratio * arrays.long_path[i - d];
-      new_paths[i] = usable > 0 && update::is_finite(x) ? update::rounded<T>(x) : paths[i];
+      new_paths[i] =
+          valid_candidates > 0 && update::is_finite(x) ? update::rounded<T>(x) : paths[i];
     }
     team.sync();
   }
 
-  // Factorises the new covariance in arrays.lower in place, and returns whether it is positive
-  // definite: whether every pivot of the elimination is positive and finite. The threads of a
-  // team call it together, and all get the same answer.
+  // Factorises the new covariance in arrays.lower in place. Returns whether it is positive
+  // definite, which means that every pivot of the elimination is positive and finite. All
+  // threads of a team call the function together, and get the same answer.
   //
-  // If it is, column k of arrays.lower times arrays.inverse_diagonal[k] is column k of the new
-  // Cholesky factor, and arrays.step holds the standard deviations. team.eliminate() leaves
-  // column k too large by the factor arrays.white[k], which the square root here takes out.
+  // After a success, column k of the new Cholesky factor is column k of arrays.lower times
+  // arrays.inverse_diagonal[k], and arrays.step holds the standard deviations. team.eliminate()
+  // leaves column k too large by the factor arrays.white[k]; the square root takes this factor
+  // out.
   CEM_TETRIS_DEVICE_FUNCTION bool factorise() const {
-    if (usable > 0) team.eliminate(plan, arrays.lower, arrays.white);
-    bool is_positive = usable > 0;
-    for (int i = thread; i < d && usable > 0; i += threads) {
+    if (valid_candidates > 0) team.eliminate(plan, arrays.lower, arrays.white);
+    bool is_positive = valid_candidates > 0;
+    for (int i = thread; i < d && valid_candidates > 0; i += threads) {
       double pivot = arrays.lower[i * stride + i];
       is_positive = is_positive && pivot > 0.0 && update::is_finite(pivot);
       arrays.inverse_diagonal[i] = 1.0 / sqrt(pivot * arrays.white[i]);
     }
-    for (int i = thread_from_last; i < d && usable > 0; i += threads) {
+    for (int i = thread_from_last; i < d && valid_candidates > 0; i += threads) {
       double variance = arrays.variance[i];
       arrays.step[i] = variance > 0.0 ? sqrt(inflated(variance)) : 0.0;
     }
@@ -561,10 +597,12 @@ struct Adaptation {
   }
 
   // Writes the new standard deviations and the new Cholesky factor, row by row and with zeros
-  // above the diagonal; or the old ones if the covariance could not be factorised. A dimension
-  // without variance has a row of zeros. Column k of arrays.lower has yet to be multiplied by
-  // arrays.inverse_diagonal[k]. team.table<4>() calls store(i, k, load(i, k)) for all entries,
-  // spread over the threads of the team.
+  // above the diagonal. If the covariance could not be factorised, writes the old ones instead.
+  // A dimension without variance has a row of zeros. Column k of the factor is column k of
+  // arrays.lower times arrays.inverse_diagonal[k].
+  //
+  // team.table<4>() calls store(i, k, load(i, k)) for all entries; the threads of the team
+  // share them.
   CEM_TETRIS_DEVICE_FUNCTION void write_factor(bool is_factorised) const {
     for (int i = thread; i < d; i += threads) {
       new_rows[update::kStd * d + i] =
@@ -581,23 +619,24 @@ struct Adaptation {
   }
 };
 
-// Updates mean, step size, covariance and evolution paths of one problem (an entry of the
-// batch) by one generation of CMA-ES. All threads of a team call it: those of a CUDA block, or
-// one thread of a CPU.
+// Updates mean, step size, covariance and evolution paths of one problem (batch entry) by one
+// generation of CMA-ES. All threads of a team call the function: the threads of a CUDA block,
+// or one thread of a CPU.
 //
-// order, value: all candidates and their fitness, best first; the first `usable` did not fail.
-// memory: scratch of call.plan.doubles() numbers that the team shares; a chunk of
-// call.plan.chunk candidates at a time fits into it. What needs all candidates follows the last
-// chunk.
+// `order` holds the indices of all candidates and `value` their fitness, the best one first;
+// the first `valid_candidates` of them did not fail. `memory` is scratch memory of
+// call.plan.doubles() numbers that the team shares. It holds a chunk of call.plan.chunk
+// candidates at a time. The steps that need all candidates follow the last chunk.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team, const Call& call, int64_t problem,
-    const uint16_t* order, const double* value, int usable, double* memory) {
+    const uint16_t* order, const double* value, int valid_candidates, double* memory) {
   const Adaptation<T, Team> adaptation{
-      team, call, problem, order, value, usable, {call.plan, memory}};
+      team, call, problem, order, value, valid_candidates, {call.plan, memory}};
   adaptation.load_state();
-  for (int first = 0; first < usable; first += call.plan.chunk) {
-    int count = usable - first < call.plan.chunk ? usable - first : call.plan.chunk;
-    bool is_last = first + count == usable;
+  for (int first = 0; first < valid_candidates; first += call.plan.chunk) {
+    int count =
+        valid_candidates - first < call.plan.chunk ? valid_candidates - first : call.plan.chunk;
+    bool is_last = first + count == valid_candidates;
     if (first > 0) team.sync();
     adaptation.load_rows(first, count);
     adaptation.add_moments(first, count);
@@ -607,7 +646,7 @@ CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team, const Call& call, int64_
   }
   team.sync();
   adaptation.move_paths();
-  adaptation.write_means();
+  adaptation.write_means_and_elites();
   adaptation.set_covariance();
   bool is_factorised = adaptation.factorise();
   adaptation.write_factor(is_factorised);

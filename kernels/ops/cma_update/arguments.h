@@ -1,5 +1,5 @@
-// The operators' arguments as the kernels want them. Those that the update of the mean has,
-// too, cem_update/arguments.h checks.
+// Checks the operators' arguments, and converts them to the structures that the kernels take.
+// cem_update/arguments.h checks those that the update of the mean has, too.
 #pragma once
 
 #include "cem_update/arguments.h"
@@ -10,12 +10,14 @@ namespace {
 
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-// The operator cma_update, a generation of CMA-ES for every entry of the batch: checks the
+// The operator cma_update: one generation of CMA-ES for every problem (batch entry). Checks the
 // arguments, allocates the results, and calls the device's run(). Returns the new distribution,
-// record, generation, factor, paths and the indices of the elites. any_factor: the Cholesky
-// factor L of the covariance, (..., d, d); any_paths: the evolution paths, (..., 2, d); both
-// may be strided. mu_eff to c_mu: the learning rates in the notation of Hansen's CMA-ES
-// tutorial (c_s and d_s: of the step size); chi is E|N(0, I)|.
+// record, generation, factor and paths, and the indices of the elites.
+//
+// any_factor is the Cholesky factor L of the covariance, (..., d, d); any_paths are the
+// evolution paths, (..., 2, d). Both may have any strides. mu_eff to c_mu are the learning
+// rates in the notation of Hansen's CMA-ES tutorial (c_s and d_s belong to the step size), and
+// chi is E|N(0, I)|.
 template <void (&run)(const Call&, Device)>
 Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
     const Tensor& record, const Tensor& generation, const Tensor& any_factor,
@@ -24,10 +26,11 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
     double mean_averaging, double mu_eff, double c_s, double d_s, double c_c, double c_1,
     double c_mu, double chi) {
   std::optional<Tensor> new_factor, new_paths;
-  // Runs the update of CMA-ES; update::with_job() below calls it with the checked arguments of
-  // the mean's update (job) and the batch of problems. Checks the factor and the paths,
-  // allocates the new ones, and computes the constants of equations (43) to (47) of the
-  // tutorial from the learning rates. Tensors of the meta device have no data to run on.
+  // Runs the update of CMA-ES. update::with_job() below calls it with the checked arguments of
+  // the mean's update (job) and the batch of problems. It checks the factor and the paths,
+  // allocates the new ones, and computes the constants of the tutorial's equations (43) to (47)
+  // from the learning rates. Tensors on the meta device have no data, so run() is not called
+  // for them.
   auto adapt = [&](const Job& job, const Problems& problems) {
     ScalarType type = candidates.scalar_type();
     int64_t d = job.settings.dimensions;
@@ -55,19 +58,21 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
             mutable_data<void>(*new_factor), mutable_data<void>(*new_paths)},
         problems.device);
   };
-  auto [next, figures, after, elites] = update::with_job(fitness, candidates, distribution,
-      record, generation, std::move(extra_variance), weights, std::move(std_floor), num_elites,
-      maximize, update::kOldMean, smoothing, 1.0, mean_averaging, true, true, adapt);
-  return {std::move(next), std::move(figures), std::move(after), std::move(*new_factor),
-      std::move(*new_paths), std::move(elites)};
+  auto [new_distribution, new_record, new_generation, elites] = update::with_job(fitness,
+      candidates, distribution, record, generation, std::move(extra_variance), weights,
+      std::move(std_floor), num_elites, maximize, update::kOldMean, smoothing,
+      /*std_smoothing=*/1.0, mean_averaging, /*ranked=*/true, /*has_all_weights=*/true, adapt);
+  return {std::move(new_distribution), std::move(new_record), std::move(new_generation),
+      std::move(*new_factor), std::move(*new_paths), std::move(elites)};
 }
 
-// The operator draw_correlated: draws `samples` candidates mean + L z for every problem (an
-// entry of the batch), clamped to the bounds low and high if there are any; the result has the
-// shape (..., samples, d). Row 0 of any_distribution, (..., 4, d), is the mean; any_factor,
-// (..., d, d), is L; any_seed has one seed for every problem. Checks the arguments, and calls
-// the device's run() unless the result is empty. A bound's stride is 0 if all problems share
-// it.
+// The operator draw_correlated: draws `samples` candidates mean + L z for every problem (batch
+// entry). Checks the arguments, and calls the device's run() unless the result is empty or on
+// the meta device. The result has the shape (..., samples, d).
+//
+// any_distribution has the shape (..., 4, d), and its row 0 is the mean. any_factor is L, (...,
+// d, d). any_seed has one seed for every problem. The candidates are clamped to the bounds
+// `low` and `high`, if there are any; the stride of a bound is 0 if all problems share it.
 template <void (&run)(const Draw&, Device)>
 Tensor draw_correlated(const Tensor& any_distribution, const Tensor& any_factor,
     int64_t samples, const Tensor& any_seed, const Tensor& generation,

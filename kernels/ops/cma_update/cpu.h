@@ -1,4 +1,5 @@
-// The operators on the CPU: a problem, or a group of its samples, is the work of one thread.
+// The operators on the CPU. A thread updates one problem, or draws one group of samples of a
+// problem.
 #pragma once
 
 #include <memory>
@@ -10,14 +11,14 @@
 namespace cem_tetris::cma {
 namespace {
 
-// A team of one thread, as adapt() and draw() expect it; Block in launch.cuh is a team of a
-// block.
+// A team of one thread, as adapt() and draw() expect it. In launch.cuh, Block is a team that
+// consists of the threads of a CUDA block.
 struct OneThread {
   static constexpr int thread = 0, threads = 1, lane = 0, lanes = 1, group = 0, groups = 1;
   void sync() const {}
   void sync_lanes() const {}
   bool all(bool good) const { return good; }
-  // Calls store(i, k, load(i, k)) for i < rows and k < columns.
+  // Calls store(i, k, load(i, k)) for all rows i < rows and columns k < columns.
   template <int, typename Load, typename Store>
   void table(int rows, int columns, const Load& load, const Store& store) const {
     for (int i = 0; i < rows; ++i) {
@@ -26,10 +27,13 @@ struct OneThread {
   }
   // Factorises a symmetric d x d matrix as L D L^T in place, by Gaussian elimination without
   // divisions. `lower` holds the columns from the diagonal down, column k at lower + k *
-  // stride. Step j subtracts a multiple of column j from every later column. In place of a
-  // division by the pivot, the later columns are multiplied by the pivot's mantissa, so that in
-  // the end column j is too large by products[j], the product of the mantissas of all earlier
-  // pivots. A pivot is mantissa / scale, and scale is a power of two.
+  // stride.
+  //
+  // Step j subtracts a multiple of column j from every later column. Usually this multiple is
+  // divided by the pivot, which is mantissa / scale with a power of two as the scale. Here the
+  // later columns are multiplied by the pivot's mantissa instead. In the end column j is
+  // therefore too large by the factor products[j], the product of the mantissas of all earlier
+  // pivots.
   void eliminate(const Plan& plan, double* lower, double* products) const {
     int d = plan.dimensions;
     int stride = plan.stride;
@@ -49,22 +53,25 @@ struct OneThread {
   }
 };
 
-// Ranks the candidates of one problem (an entry of the batch) by fitness, best first, and
-// updates its distribution by adapt(). order and value receive the candidates' indices and
-// fitness by rank; memory is scratch. A CPU thread reuses these buffers for all its problems. A
-// failed candidate (its fitness is NaN or the worst infinity) comes last and is not usable.
+// Updates the distribution of one problem (batch entry): ranks its candidates by fitness, the
+// best one first, and calls adapt().
+//
+// `order` receives the candidates' indices by rank, and `value` their fitness. `memory` is
+// scratch memory for adapt(). A CPU thread reuses these three buffers for all of its problems.
+// A candidate fails if its fitness is NaN or the infinity on the bad side; failed candidates
+// come last.
 void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& order,
     std::vector<double>& value, double* memory) {
-  int usable = 0;
-  // Writes the candidates' indices and fitness by rank, best first, and counts those that did
-  // not fail. `kind` stands for the type of the fitness: float, double or integer.
+  int valid_candidates = 0;
+  // Write the candidates' indices and fitness by rank, and count those that did not fail. The
+  // lambda is called with a value of the type of the fitness: float, double or integer.
   update::visit_fitness(call.job.fitness_type, [&](auto kind) {
     using Type = decltype(kind);
     const auto* fitness = update::fitness_of<Type>(call.job, problem);
     int rank = 0;
     for (const auto& [key, i] : update::ranking<Type>(call.job, problem)) {
       bool has_failed = Type::kCanFail && key == Type::kFailed;
-      if (!has_failed) ++usable;
+      if (!has_failed) ++valid_candidates;
       order[rank] = uint16_t(i);
       value[rank] = Type::value(fitness[i]);
       ++rank;
@@ -72,17 +79,17 @@ void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& or
   });
   bool is_float = call.job.type == update::Number::Float;
   auto* adapt_as = is_float ? adapt<float, OneThread> : adapt<double, OneThread>;
-  adapt_as(OneThread{}, call, problem, order.data(), value.data(), usable, memory);
+  adapt_as(OneThread{}, call, problem, order.data(), value.data(), valid_candidates, memory);
 }
 
-// Updates the distributions of all problems (entries of the batch), which the threads of the
-// CPU share. If there are none, only the generation is counted.
+// Updates the distributions of all problems (batch entries). The CPU threads share the
+// problems. If there are none, only the generation advances.
 void run(const Call& call, Device) {
   const update::Settings& settings = call.job.settings;
   if (settings.problems == 0) *call.job.new_generation = *call.job.generation + 1;
   int64_t rows = settings.population + settings.dimensions;
   int64_t problem_cost = rows * settings.dimensions * settings.dimensions;  // multiplications
-  update::share(settings.problems, problem_cost, [&](int64_t begin, int64_t end) {
+  update::split_work(settings.problems, problem_cost, [&](int64_t begin, int64_t end) {
     const std::unique_ptr<double[]> memory(new double[call.plan.doubles()]);
     std::vector<uint16_t> order(settings.population);
     std::vector<double> value(settings.population);
@@ -92,13 +99,13 @@ void run(const Call& call, Device) {
   });
 }
 
-// Draws the samples of all problems; threads share the groups of samples.
+// Draws the samples of all problems. The CPU threads share the groups of samples.
 void run(const Draw& call, Device) {
   auto* draw_as =
       call.type == ScalarType::Float ? draw<float, OneThread> : draw<double, OneThread>;
-  constexpr int64_t kNoiseCost = 16;  // of a number of the noise, in multiplications
+  constexpr int64_t kNoiseCost = 16;  // multiplications that take as long as one random number
   int64_t group_cost = int64_t{kGroup} * call.dimensions * (call.dimensions + kNoiseCost);
-  update::share(call.problems * call.groups, group_cost, [&](int64_t begin, int64_t end) {
+  update::split_work(call.problems * call.groups, group_cost, [&](int64_t begin, int64_t end) {
     const std::unique_ptr<double[]> memory(new double[call.doubles()]);
     for (int64_t item = begin; item < end; ++item)
       draw_as(OneThread{}, call, item, memory.get());

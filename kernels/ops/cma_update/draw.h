@@ -1,5 +1,5 @@
-// Draws x = mean + L z for a group of samples of one problem, for host and device; z is the
-// sampler's noise.
+// Draws x = mean + L z for a group of samples of one problem, for host and device. z is the
+// standard normal noise of the sampler in normal/.
 #pragma once
 
 #include "adapt.h"
@@ -9,11 +9,11 @@ namespace cem_tetris::cma {
 
 constexpr int kGroup = 32;  // samples that a team draws, a multiple of normal::kTile
 
-// The tensors of a call. The memory of a group is | L's columns: padded x stride | z: dimension
-// x kGroup |.
+// The tensors of a call. The memory of a group has two parts: | L's columns: padded x stride |
+// z: dimension x kGroup |.
 struct Draw {
   ScalarType type;                    // of all tensors but seed and generation
-  int64_t problems, samples, groups;  // groups of a problem
+  int64_t problems, samples, groups;  // samples and groups of a problem
   int dimensions, padded;
   const void* distribution;
   const void* factor;
@@ -29,10 +29,12 @@ struct Draw {
 };
 
 // Sets z[dimension * kGroup + sample] to the standard normal noise of a group of kGroup samples
-// of one problem. `first` is the number of the group's first sample, and `count` says how many
-// of its samples exist. An item of a thread's work is four consecutive samples (a block of
-// samples, normal::kTile) of one dimension: two pairs of radius * (cosine, sine) by Box-Muller,
-// which takes its random words from Philox.
+// of one problem. `first` is the number of the group's first sample, and only the first `count`
+// samples of the group exist.
+//
+// A thread computes one item at a time: four consecutive samples (a block of samples,
+// normal::kTile) of one dimension. They are two pairs of radius * (cosine, sine) by the
+// Box-Muller transform, which takes its random words from Philox.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, normal::Key key,
     uint64_t generation, int64_t first, int count, double* z) {
@@ -56,11 +58,11 @@ CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, no
 }
 
 // Draws x = mean + L z, clamped to the bounds, for one group of kGroup samples of one problem
-// (an entry of the batch); z is standard normal noise and L the Cholesky factor of the
-// covariance. All threads of a team call it: those of a CUDA block, or one thread of a CPU.
+// (batch entry). z is standard normal noise, and L the Cholesky factor of the covariance. All
+// threads of a team call the function: the threads of a CUDA block, or one thread of a CPU.
 //
-// item: the number of the group, problem * call.groups + group. memory: scratch of
-// call.doubles() numbers that the team shares: first L, column by column, then z.
+// `item` is the number of the group, problem * call.groups + group. `memory` is scratch memory
+// of call.doubles() numbers that the team shares: first L, column by column, then z.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void draw(
     const Team& team, const Draw& call, int64_t item, double* memory) {
@@ -88,14 +90,14 @@ CEM_TETRIS_DEVICE_FUNCTION void draw(
   set_noise<T>(team, call, key, generation, first, count, z);
   team.sync();
   // A piece of work is kSide dimensions of one sample, from `first_row` on. L is zero above its
-  // diagonal, so they need only the columns of L up to `end`.
+  // diagonal, so these dimensions need only the columns of L before column `end`.
   for (int piece = team.thread; piece < kGroup / kSide * padded; piece += team.threads) {
     int sample = piece % kGroup;
     int first_row = piece / kGroup * kSide;
     int end = first_row + kSide < d ? first_row + kSide : d;
     if (sample >= count) continue;
     Quad sum{};
-    CEM_TETRIS_FOUR
+    CEM_TETRIS_UNROLL_4
     for (int j = 0; j < end; ++j) {
       Quad column = quad_at(lower + j * stride + first_row);
       CEM_TETRIS_UNROLL
@@ -106,11 +108,11 @@ CEM_TETRIS_DEVICE_FUNCTION void draw(
     for (int c = 0; c < kSide; ++c) {
       int i = first_row + c < d ? first_row + c : d - 1;
       T x = T(double(mean[i]) + sum.value[c]);
-      if (call.low && x < low[i]) x = low[i];  // NaN stays
+      if (call.low && x < low[i]) x = low[i];  // NaN compares false, and stays
       if (call.high && x > high[i]) x = high[i];
       four.value[c] = x;
     }
-    // Four numbers are stored at once where their address allows it.
+    // Four numbers are stored at once if their address is aligned.
     T* to = out + sample * d + first_row;
     bool is_aligned =
         d % kSide == 0 && reinterpret_cast<uintptr_t>(call.out) % sizeof(Four<T>) == 0;

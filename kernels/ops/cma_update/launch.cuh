@@ -1,8 +1,8 @@
-// The operators on CUDA: one block per problem, or per group of its samples.
+// The operators on CUDA: one block per problem, or per group of a problem's samples.
 //
-// The update is bound by latency: of the ranks, each candidate's by comparison with all others;
-// of triangular solves, a thread each, for the lengths of the candidates with negative weights;
-// and of d pivots, one after the other.
+// Latency bounds the update: the latency of ranking a candidate by comparison with all others;
+// of the triangular solves, one per thread, for the lengths of the candidates with negative
+// weights; and of the d pivots, one after the other.
 #pragma once
 
 #include "cem_update/launch.cuh"
@@ -10,8 +10,8 @@
 
 namespace cem_tetris::cma {
 
-// The entries of a triangle that a thread of the elimination has at most; there are 65 * 32 at
-// most.
+// How many entries of the covariance's triangle a thread of the elimination owns at most. A
+// triangle has at most 65 * 32 entries.
 constexpr int kFew = 1;
 constexpr int kMany = 8;
 constexpr int kFewThreads = 256;
@@ -20,8 +20,8 @@ constexpr int kDrawThreads = 160;
 // Up to this many candidates are ranked by counting the better ones, more by a sort.
 constexpr int kCounted = 512;
 
-// A block of CUDA as a team, as OneThread in cpu.h is one; its groups are warps. kOwned: kFew
-// or kMany, the most entries of a triangle that a thread owns.
+// The threads of a CUDA block as a team, as adapt() and draw() expect it; its groups are warps.
+// kOwned is kFew or kMany, the number of entries of a triangle that a thread owns at most.
 template <int kOwned>
 struct Block {
   static constexpr int lanes = update::kWarp;
@@ -34,11 +34,11 @@ struct Block {
   CEM_TETRIS_DEVICE_FUNCTION void sync() const { __syncthreads(); }
   CEM_TETRIS_DEVICE_FUNCTION void sync_lanes() const { __syncwarp(); }
   CEM_TETRIS_DEVICE_FUNCTION bool all(bool good) const { return !__syncthreads_or(!good); }
-  // Calls store(i, k, load(i, k)) for all rows i < rows and columns k < columns of a matrix,
-  // spread over the threads of the block: a warp works on one row at a time, its lanes on
-  // neighbouring columns. A lane issues kAtOnce loads, for rows that lie `groups` (the number
-  // of warps) apart, before it stores the first value. Beyond the last row it loads that row
-  // again, so that no load waits for a comparison.
+  // Calls store(i, k, load(i, k)) for all rows i < rows and columns k < columns of a matrix;
+  // all threads of the block share the entries. A warp works on one row at a time, and its
+  // lanes on neighbouring columns. A lane issues kAtOnce loads before it stores the first
+  // value; their rows are `groups` apart, the number of warps. Behind the last row the lane
+  // loads that row again, so that no load waits for a comparison.
   template <int kAtOnce, typename Load, typename Store>
   CEM_TETRIS_DEVICE_FUNCTION void table(
       int rows, int columns, const Load& load, const Store& store) const {
@@ -59,19 +59,23 @@ struct Block {
   }
   // Factorises a symmetric d x d matrix as L D L^T in place, by Gaussian elimination without
   // divisions. `lower` holds the columns from the diagonal down, column k at lower + k *
-  // stride. Step j subtracts a multiple of column j from every later column. In place of a
-  // division by the pivot, the later columns are multiplied by the pivot's mantissa, so that in
-  // the end column j is too large by products[j], the product of the mantissas of all earlier
+  // stride.
+  //
+  // Step j subtracts a multiple of column j from every later column. Usually this multiple is
+  // divided by the pivot, which is mantissa / scale with a power of two as the scale. Here the
+  // later columns are multiplied by the pivot's mantissa instead. In the end column j is
+  // therefore too large by the factor products[j], the product of the mantissas of all earlier
   // pivots.
   //
-  // Every thread keeps at most kOwned entries (column k, row i), k <= i, in registers. A step
-  // updates all of them, and stores those of the next column, which is then complete.
+  // A thread keeps at most kOwned entries (column k, row i >= k) in registers. A step updates
+  // all of them. A thread writes an entry of the next column to memory, so that the column is
+  // complete for the next step.
   //
-  // The triangle is numbered as a rectangle of d + 1 columns, whose row k holds two columns of
-  // the triangle: the d - k entries of column k, then the k + 1 entries of column d - 1 - k.
-  // Thread t owns the numbers t, t + threads, t + 2 threads, and so on. Numbers without an
-  // entry (beyond the rectangle, and in the row of the middle column of an odd d) stand for
-  // entry (0, 0), whose repetition changes nothing.
+  // The triangle is numbered as a rectangle of d + 1 columns. Row k of the rectangle holds two
+  // columns of the triangle: the d - k entries of column k, then the k + 1 entries of column d
+  // - 1 - k. Thread t owns the numbers t, t + threads, t + 2 threads, and so on. Some numbers
+  // have no entry: those beyond the rectangle, and half of the middle row if d is odd. They
+  // stand for entry (0, 0), which may be computed twice.
   CEM_TETRIS_DEVICE_FUNCTION void eliminate(
       const Plan& plan, double* lower, double* products) const {
     int d = plan.dimensions;
@@ -81,11 +85,12 @@ struct Block {
     double product = 1.0;
     int own_k[kOwned];
     int own_i[kOwned];
-    // The address of an entry is computed once, before the loop: from its indices, ptxas would
-    // compute it again in every step, which is slow.
+    // The address of an entry is computed once, before the loop. Given only the indices, ptxas
+    // would compute it again in every step, which is slow.
     double* address[kOwned];
-    // Calls f(m) for the thread's entries. The first four are always updated, as (0, 0) where
-    // there are fewer; the others are compared in pairs, which saves half of the comparisons.
+    // Calls f(m) for the thread's entries. The first four are always updated; where a thread
+    // has fewer, the others stand for entry (0, 0). Entries from the fifth on are compared with
+    // the end in pairs, which saves half of the comparisons.
     auto for_each_entry = [&](const auto& f) {
       CEM_TETRIS_UNROLL
       for (int m = 0; m < kOwned; ++m) {
@@ -93,9 +98,10 @@ struct Block {
         if (m < 4 || pair * threads < entries) f(m);
       }
     };
-    // Finds the column own_k[m] and the row own_i[m] of the thread's entry m, and loads it. Row
-    // `row` of the rectangle is column `row` of the triangle, from the diagonal down, and then
-    // column d - 1 - row; in the middle row of an odd d both are the same column.
+    // Determine the column own_k[m] and the row own_i[m] of the thread's entry m, and load the
+    // entry. Row `row` of the rectangle is column `row` of the triangle, from the diagonal
+    // down, and then column d - 1 - row. In the middle row of an odd d both are the same
+    // column, which counts only once.
     for_each_entry([&](int m) {
       int number = thread + m * threads;
       int row = number / (d + 1);
@@ -129,30 +135,32 @@ struct Block {
   }
 };
 
-// Returns how many doubles the fitness and the order of the candidates take in shared memory: 8
-// and 2 bytes per candidate, rounded up to 8 candidates.
+// Returns how many doubles of shared memory the fitness and the order of the candidates take: 8
+// and 2 bytes per candidate, for a multiple of 8 candidates.
 CEM_TETRIS_FUNCTION int64_t list_doubles(int64_t population) {
   return (population + 7) / 8 * 10;
 }
 
-// Returns how many entries the sort of the candidates has: the next power of two.
+// Returns how many entries the sort of the candidates has: a power of two that is at least the
+// population.
 CEM_TETRIS_FUNCTION int64_t sort_entries(int64_t population) {
   int64_t count = 2;
   while (count < population) count *= 2;
   return count;
 }
 
-// Ranks the candidates of one problem, an entry of the batch, by their fitness. Writes their
-// indices to `order` and their fitness to `value`, best first; of candidates with equal fitness
-// the one with the lower index comes first. Returns how many did not fail: a failed candidate
-// (its fitness is NaN or the worst infinity) has the largest key and comes last.
+// Ranks the candidates of one problem (batch entry) by fitness. Writes their indices to `order`
+// and their fitness to `value`, the best one first; of candidates with equal fitness the one
+// with the lower index comes first. Returns how many candidates did not fail. A candidate fails
+// if its fitness is NaN or the infinity on the bad side; it has the largest key, and comes
+// last.
 //
-// The threads of a block call it together. Up to kCounted candidates are ranked by comparing
-// each key with all others, more by a sort. memory: scratch of two doubles for each of
-// sort_entries(population) entries.
+// All threads of a block call the function together. Up to kCounted candidates are ranked by
+// comparing every key with all others, more candidates by a sort. `memory` is scratch memory of
+// two doubles for each of sort_entries(population) entries.
 CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
     const Job& job, int64_t problem, uint16_t* order, double* value, double* memory) {
-  __shared__ int usable;
+  __shared__ int valid_candidates;
   int population = int(job.settings.population);
   int thread = int(threadIdx.x);
   int threads = int(blockDim.x);
@@ -160,9 +168,9 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
   auto write_rank = [&](int rank, int i, uint64_t key) {
     order[rank] = uint16_t(i);
     value[rank] = update::wide_fitness(job, first + i);
-    if (!update::has_failed(job, key)) atomicMax(&usable, rank + 1);
+    if (!update::has_failed(job, key)) atomicMax(&valid_candidates, rank + 1);
   };
-  if (thread == 0) usable = 0;
+  if (thread == 0) valid_candidates = 0;
   if (population <= kCounted) {
     auto* keys = reinterpret_cast<uint64_t*>(memory);
     for (int i = thread; i < population; i += threads)
@@ -193,13 +201,14 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
       write_rank(i, int(entry[i].place), entry[i].key);
   }
   __syncthreads();
-  return usable;
+  return valid_candidates;
 }
 
-// Updates the distribution of problem blockIdx.x, an entry of the batch, by one block: ranks
-// its candidates by fitness, then adapts mean, covariance and paths. kOwned: how many entries
-// of the covariance's triangle a thread owns at most. The dynamic shared memory holds the
-// fitness of the candidates, best first, then their indices, then scratch for both steps.
+// Kernel: updates the distribution of problem blockIdx.x (batch entry) with one block. It ranks
+// the candidates by fitness, then adapts mean, covariance and paths. kOwned is the number of
+// entries of the covariance's triangle that a thread owns at most. The dynamic shared memory
+// holds the fitness of the candidates, the best one first, then their indices, then scratch
+// memory for both steps.
 template <typename T, int kOwned>
 __global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
     kOwned == kFew ? 4 : 2) adapt_kernel(const __grid_constant__ Call call) {
@@ -209,20 +218,21 @@ __global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
   double* value = update::dynamic_shared();
   auto* order = reinterpret_cast<uint16_t*>(value + population);
   double* memory = value + list_doubles(population);
-  int usable = rank_candidates(call.job, blockIdx.x, order, value, memory);
-  adapt<T>(Block<kOwned>(), call, blockIdx.x, order, value, usable, memory);
+  int valid_candidates = rank_candidates(call.job, blockIdx.x, order, value, memory);
+  adapt<T>(Block<kOwned>(), call, blockIdx.x, order, value, valid_candidates, memory);
 }
 
+// Kernel: draws one group of samples of one problem per block.
 template <typename T>
 __global__ void __launch_bounds__(kDrawThreads) draw_kernel(const __grid_constant__ Draw call) {
   wait_for_kernel_before();
   draw<T>(Block<kFew>(), call, blockIdx.x, update::dynamic_shared());
 }
 
-// Launches the update of all problems, one block for each. A small covariance, of at most
-// kFewThreads entries in its triangle, has a kernel where a thread owns one entry; in the other
-// kernel it owns up to kMany. A block loads as many candidates at once as fit into its shared
-// memory. If there are no problems, only the generation is counted.
+// Launches the update of all problems, one block for each. If the covariance's triangle has at
+// most kFewThreads entries, a thread of the kernel owns one entry, otherwise up to kMany. A
+// block loads as many candidates at once as fit into its shared memory. If there are no
+// problems, only the generation advances.
 template <typename Gpu>
 void launch(const Gpu& device, Call call, Device) {
   int64_t problems = call.job.settings.problems;
@@ -236,22 +246,23 @@ void launch(const Gpu& device, Call call, Device) {
   if (call.job.type == update::Number::Float) {
     kernel = is_small ? adapt_kernel<float, kFew> : adapt_kernel<float, kMany>;
   }
+  // Fewer and fewer candidates at once, until the block's memory is small enough.
   int64_t bytes = 0;
   for (int at_once = threads; at_once >= kMostSlices; at_once -= kMostSlices) {
     call.plan = Plan(d, population, at_once);
     int64_t scratch = std::max(call.plan.doubles(), 2 * sort_entries(population));
     bytes = (list_doubles(population) + scratch) * sizeof(double);
-    if (bytes <= kPlainMemory || device.gives(kernel, bytes)) break;
+    if (bytes <= kPlainMemory || device.try_dynamic_memory(kernel, bytes)) break;
   }
   device.launch_early(kernel, problems, threads, bytes, call);
 }
 
-// Launches a draw: one block per group of samples.
+// Launches a draw, one block per group of samples.
 template <typename Gpu>
 void launch(const Gpu& device, const Draw& call, Device) {
   auto* kernel = call.type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;
   int64_t bytes = call.doubles() * 8;
-  if (bytes > kPlainMemory) device.gives(kernel, bytes);
+  if (bytes > kPlainMemory) device.try_dynamic_memory(kernel, bytes);
   device.launch_early(kernel, call.problems * call.groups, kDrawThreads, bytes, call);
 }
 

@@ -1,5 +1,5 @@
-// The operators on the CPU: threads share the candidates of draws, and of tables the problems
-// and the columns of variables.
+// The operators on the CPU. The CPU threads share the candidates of a draw. Of an update they
+// share the problems, and the columns of variables.
 #pragma once
 
 #include "cem_update/cpu.h"
@@ -8,29 +8,33 @@
 namespace cem_tetris::discrete {
 namespace {
 
-constexpr int kPairs = 32;  // of candidates, whose noise is made by vectors
+constexpr int kPairs = 32;  // pairs of candidates whose random words are computed together
 constexpr int kBlock = 16;  // items whose weights are added up at once
 
-// Draws the categories of all candidates of all problems (entries of the batch). call.table has
-// a row of call.values probabilities for each of the call.rows variables of a problem; the
-// result is problems x samples x variables. Threads share groups of 64 candidates (2 kPairs).
-// Two candidates, a pair, share one block of random bits, so that a group takes kPairs blocks
-// for each variable, which a compiler computes by vector instructions.
+// Draws the categories of all candidates of all problems (batch entries). call.table has one
+// row of call.values probabilities for each of the call.rows variables of a problem. The result
+// is problems x samples x variables.
+//
+// The CPU threads share groups of 64 candidates (2 * kPairs). A pair of candidates shares one
+// block of random bits. So a group takes kPairs blocks for each variable, which the compiler
+// computes with vector instructions.
 void draw_categories(const Call& call) {
-  int64_t groups = divide_up(call.samples, 2 * kPairs);  // of one problem
-  // Draws the groups `begin` to `end` - 1; they are numbered within a problem, then by problem.
+  int64_t groups = divide_up(call.samples, 2 * kPairs);  // groups of one problem
+  // Draw the groups `begin` to `end` - 1, which are numbered within a problem, then by problem.
   // noise.set() writes the random words of a pair of candidates for one variable;
-  // draw_category() turns the words of all candidates of a group into categories.
+  // draw_category() converts the words of all candidates of the group to categories.
   parallel_for(0, call.problems * groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       int64_t problem = i / groups;
-      int64_t first = i % groups * 2 * kPairs;  // candidate
+      int64_t first = i % groups * 2 * kPairs;  // the group's first candidate
       int64_t count = std::min<int64_t>(call.samples - first, 2 * kPairs);
       Noise noise(call, problem);
       int64_t offset = (problem * call.samples + first) * call.rows;
       for (int64_t variable = 0; variable < call.rows; ++variable) {
         auto set_words = [&](uint64_t* words) {
-          for (int l = 0; l < kPairs; ++l) noise.set(first / 2 + l, variable, words + 2 * l);
+          for (int pair = 0; pair < kPairs; ++pair) {
+            noise.set(first / 2 + pair, variable, words + 2 * pair);
+          }
         };
         const double* row = call.table + (problem * call.rows + variable) * call.values;
         int categories[2 * kPairs];
@@ -43,10 +47,10 @@ void draw_categories(const Call& call) {
   });
 }
 
-// Sets the integer weights of n items by a row of probabilities, with 0 for items that are
-// taken already, and returns their sum. free_mask has all bits of an item set while it is free,
-// and none once it is taken. If no free item has a positive probability, each of them gets
-// weight 1.
+// Sets the integer weights of n items from a row of probabilities, and returns their sum. Items
+// that are taken already get the weight 0: free_mask[k] has all bits set while item k is free,
+// and no bit set once it is taken. If no free item has a positive probability, all free items
+// get the weight 1.
 uint64_t set_weights(const double* row, const uint64_t* free_mask, int n, uint64_t* weights) {
   uint64_t total = 0;
   for (int k = 0; k < n; ++k) {
@@ -61,11 +65,14 @@ uint64_t set_weights(const double* row, const uint64_t* free_mask, int n, uint64
   return total;
 }
 
-// Returns a pointer to the weight of the first item up to which the weights add up to more than
-// `target`. item: the weights, with zeros up to a multiple of kBlock; target: a number below
-// the sum of all weights. Blocks of kBlock items that end before that item are skipped at once.
+// Returns a pointer to the weight of the item that a random number selects: the first item for
+// which the weights up to and including it add up to more than `target`.
+//
+// `item` points to the weights, which are followed by zeros up to a multiple of kBlock.
+// `target` is smaller than the sum of all weights. The function first skips the blocks of
+// kBlock items that end before that item.
 const uint64_t* find_item(const uint64_t* item, uint64_t target) {
-  uint64_t sum;  // of a block
+  uint64_t sum;  // of the weights of a block
   for (;; item += kBlock, target -= sum) {
     sum = 0;
     for (int k = 0; k < kBlock; ++k) sum += item[k];
@@ -75,18 +82,19 @@ const uint64_t* find_item(const uint64_t* item, uint64_t target) {
   return item;
 }
 
-// Draws a permutation of n items for every candidate of all problems (entries of the batch),
-// item by item. Row 0 of a problem's table has the probabilities of the first item; row 1 + i
-// has those of the item that follows item i. Items that are taken already cannot be drawn
-// again. Threads share the candidates.
+// Draws a permutation of n items for every candidate of all problems (batch entries), one item
+// after the other. Row 0 of a problem's table has the probabilities of the first item. Row 1 +
+// i has the probabilities of the item that follows item i. Items that are taken already cannot
+// be drawn again. The CPU threads share the candidates.
 void draw_permutations(const Call& call) {
   constexpr int kGrainWeights = 4096;  // weights that are worth waking another thread for
   int n = int(call.values);
   int64_t permutations = call.problems * call.samples;
   int64_t grain = std::max(1, kGrainWeights / n / n);
-  // Draws the permutations `begin` to `end` - 1, which are numbered by candidate, then by
-  // problem. free_mask[k] has all bits set while item k is not taken, then none. A step draws
-  // the item whose share of the free items' weights, added up in order, holds a random number.
+  // Draw the permutations `begin` to `end` - 1, which are numbered by candidate, then by
+  // problem. The weights of the free items divide the range from 0 to their sum into shares,
+  // and a random number below the sum falls into the share of the next item. free_mask[k] has
+  // all bits set while item k is free, and no bit set once it is taken.
   parallel_for(0, permutations, grain, [&](int64_t begin, int64_t end) {
     std::vector<uint64_t> free_mask(n);
     std::vector<uint64_t> weights(divide_up(n, kBlock) * kBlock);
@@ -98,11 +106,11 @@ void draw_permutations(const Call& call) {
       Noise noise(call, problem);
       std::fill(free_mask.begin(), free_mask.end(), ~uint64_t{0});
       for (int step = 0; step < n; ++step) {
-        uint64_t words[2];  // of a pair of candidates
+        uint64_t words[2];  // the random words of a pair of candidates
         noise.set(candidate / 2, step, words);
         uint64_t total = set_weights(row, free_mask.data(), n, weights.data());
-        uint64_t below_total = multiply_high(words[candidate % 2], total);
-        int64_t item = find_item(weights.data(), below_total) - weights.data();
+        uint64_t target = multiply_high(words[candidate % 2], total);
+        int64_t item = find_item(weights.data(), target) - weights.data();
         free_mask[item] = 0;
         row = table + (1 + item) * n;
         call.put(i * n + step, int(item));
@@ -115,12 +123,14 @@ void run(const Call& call, Device) {
   (call.is_permutation ? draw_permutations : draw_categories)(call);
 }
 
-constexpr int64_t kColumns = 64;  // of variables, whose sums one thread makes
+constexpr int64_t kColumns = 64;  // variables whose sums one thread computes
 
-// Ranks the candidates of one problem by fitness, and sets call.weights, the weight of each
-// candidate by its rank, and call.best, the index of the best one. Candidates of equal fitness
-// all get the mean weight of the ranks that they share. `Type` is the type of the fitness, and
-// ranking() returns pairs of key and index, best first.
+// Ranks the candidates of one problem by fitness. Sets call.weights, the weight of each
+// candidate by its rank, and call.best, the index of the best candidate. Candidates of equal
+// fitness share their ranks: they all get the mean weight of these ranks.
+//
+// `Type` is the type of the fitness. update::ranking() returns pairs of key and index, the best
+// candidate first; a key is an integer that ranks the fitness.
 template <typename Type>
 void rank(const Move& call, int64_t problem) {
   int64_t samples = call.settings.population;
@@ -128,24 +138,28 @@ void rank(const Move& call, int64_t problem) {
   call.best[problem] = ranked[0].second;
   int64_t first = 0;
   while (first < samples) {
-    // The ranks `first` to `end` - 1 have the same fitness.
+    // The candidates of ranks `first` to `end` - 1 have the same fitness.
     int64_t end = first;
     while (end < samples && ranked[end].first == ranked[first].first) ++end;
     int64_t weight = weight_of(call, first, end);
     for (int64_t k = first; k < end; ++k) {
-      call.weights[problem * samples + ranked[k].second] = weight;
+      int64_t candidate = ranked[k].second;
+      call.weights[problem * samples + candidate] = weight;
     }
     first = end;
   }
 }
 
-// Moves the probabilities of one problem towards its elites: for the columns `first` to `end` -
-// 1 of the candidates, adds the weight of each candidate to the cells of the table that it
-// used, and normalises each row. A family is a group of discrete variables with equally many
-// values; its table has a row of probabilities for each variable (column of the candidates),
-// and value_of() is the index of a candidate's value in the row. In a permutation, the row is 1
-// + the item in the column before (row 0 for the first column); then all columns are moved
-// together.
+// Moves the probabilities of one problem towards its elites, in the columns `first` to `end` -
+// 1 of the candidates. It adds the weight of every candidate to those cells of the table that
+// the candidate used, and normalises each row.
+//
+// A family is a group of discrete variables with equally many values. A variable is a column of
+// the candidates, and its row of the table has a probability for each value. value_of() returns
+// the index of a candidate's value in the row.
+//
+// In a permutation the row depends on the item in the column before: it is 1 + that item, or
+// row 0 for the first column. All columns of a permutation are therefore moved together.
 template <typename T>
 void move(const Move& call, const Family& family, int64_t problem, int64_t first, int64_t end) {
   bool has_transitions = family.has_transitions();
@@ -161,7 +175,8 @@ void move(const Move& call, const Family& family, int64_t problem, int64_t first
       sums[row * family.values + value_of(family, x[column])] += weight;
     }
   }
-  // raised() moves a probability by its sum of weights, but not below the family's floor.
+  // increase() adds the sum of the weights to a probability, but the result is at least the
+  // family's floor.
   int64_t offset = problem * call.width + family.first_cell;
   for (int64_t row = first_row; row < end_row; ++row) {
     const double* before = call.before + offset + row * family.values;
@@ -169,18 +184,19 @@ void move(const Move& call, const Family& family, int64_t problem, int64_t first
     const int64_t* row_sums = sums.data() + (row - first_row) * family.values;
     double total = 0.0;
     for (int64_t k = 0; k < family.values; ++k) {
-      next[k] = raised(family, before[k], row_sums[k]);
+      next[k] = increase(family, before[k], row_sums[k]);
       total += next[k];
     }
-    for (int64_t k = 0; k < family.values; ++k) next[k] = share(next[k], total);
+    for (int64_t k = 0; k < family.values; ++k) next[k] = normalise(next[k], total);
   }
 }
 
-// Writes the best candidate so far of a problem, behind its tables: this generation's best if
-// it has changed the best fitness in the record, otherwise the old one. A best fitness of NaN
-// means that there is none yet. The new record must have been written before.
+// Writes the best candidate so far of a problem to its position behind the problem's tables. It
+// is this generation's best candidate if the best fitness in the record has changed, otherwise
+// the old one. A best fitness of NaN means that no candidate has had a fitness yet. The new
+// record must have been written before.
 template <typename T>
-void keep_best(const Move& call, int64_t problem) {
+void write_best(const Move& call, int64_t problem) {
   int64_t figure = problem * update::kFigures + update::kBestFitness;
   int64_t offset = problem * call.width;
   double best = call.new_record[figure];
@@ -191,17 +207,17 @@ void keep_best(const Move& call, int64_t problem) {
   }
 }
 
-// Updates all problems (entries of the batch): first the records, then the weights and best
-// candidates, then the table of every family of variables. Threads share the problems, and of a
-// table its columns: kColumns at a time, or all together where the rows depend on the column
-// before (transitions).
+// Updates all problems (batch entries): first the records, then the weights and best
+// candidates, then the table of every family of variables. The CPU threads share the problems.
+// Of a table they share the columns, kColumns at a time. If the rows depend on the column
+// before (transitions), one thread moves all columns of a problem together.
 void run(const Move& call, Device device) {
   update::run(call, device);  // the record
   int64_t problems = call.settings.problems;
   int64_t samples = call.settings.population;
-  // Calls f(i) for all items; threads share them if their cost is worth it.
+  // Calls f(i) for all items. The CPU threads share the items if the work is worth it.
   auto for_each = [&](int64_t items, int64_t item_cost, const auto& f) {
-    update::share(items, item_cost, [&](int64_t begin, int64_t end) {
+    update::split_work(items, item_cost, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) f(i);
     });
   };
@@ -209,13 +225,13 @@ void run(const Move& call, Device device) {
   update::visit_fitness(call.fitness_type, [&](auto kind) {
     for_each(problems, 8 * samples, [&](int64_t problem) {
       rank<decltype(kind)>(call, problem);
-      auto* keep = is_double ? keep_best<double> : keep_best<float>;
-      keep(call, problem);
+      auto* write = is_double ? write_best<double> : write_best<float>;
+      write(call, problem);
     });
   });
   auto* move_columns = is_double ? move<double> : move<float>;
   for (const Family& family : *call.families) {
-    int64_t columns = family.columns;  // that are moved together
+    int64_t columns = family.columns;  // how many are moved together
     if (!family.has_transitions()) columns = std::min(kColumns, columns);
     int64_t parts = divide_up(family.columns, columns);
     for_each(problems * parts, samples * columns, [&](int64_t i) {

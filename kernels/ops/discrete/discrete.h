@@ -1,17 +1,19 @@
-// What is drawn and how tables move, for host and device. op.py and tables.py have the
-// definitions.
+// How candidates are drawn and how tables of probabilities are updated, for host and device.
+// op.py and tables.py have the definitions.
 //
-// Weights and their sums are integers, so that no sum depends on its order: a probability times
-// 2^48 is exact, and adding 2^52 rounds it to an integer, in the low bits of the result.
+// Weights and their sums are integers, so a sum does not depend on the order of its terms. A
+// probability times 2^48 is exact. Adding 2^52 rounds it to an integer, which is then in the
+// low bits of the result.
 //
-// The 64 random bits of candidate i at place j, a variable or a step: words 2 h and 2 h + 1, h
-// = i mod 2, of the Philox block
+// A candidate takes 64 random bits for each position j, which is a variable, or a step of a
+// permutation. For candidate i they are the words 2 h and 2 h + 1, with h = i mod 2, of the
+// Philox block
 //
 //   key:      seed ^ kDomain
 //   counter:  | i div 2: 32 bits | j: 32 | generation: 63 | is_permutation: 1 |
 //
-// Two candidates share a block; a search that has both categorical variables and a permutation
-// draws them independently.
+// Two candidates share a block. The last bit makes the categorical variables of a search
+// independent of its permutation.
 #pragma once
 
 #include <limits>
@@ -23,12 +25,12 @@
 namespace cem_tetris::discrete {
 
 constexpr uint64_t kDomain = 0x6469736372657465ull;  // "discrete" in ASCII
-constexpr int kMost = 32767;                         // values of a row
+constexpr int kMost = 32767;                         // most values of a row
 
 // The tensors of a draw, all contiguous.
 struct Call {
   int64_t problems, samples;
-  // Of a table: one for each variable; or, for permutations, one for the first item, then one
+  // Rows of a table: one for each variable. For permutations: one for the first item, then one
   // for each item that may come before.
   int64_t rows;
   int64_t values;  // of a row: categories or items
@@ -39,7 +41,7 @@ struct Call {
   void* out;
   ScalarType type;  // of out
 
-  // Writes a category or an item.
+  // Writes the index of a category or item to position `place` of the result.
   CEM_TETRIS_FUNCTION void put(int64_t place, int index) const {
     bool is_double = type == ScalarType::Double;
     if (type == ScalarType::Float) {
@@ -50,29 +52,31 @@ struct Call {
   }
 };
 
-// The random bits of a problem.
+// The source of a problem's random bits.
 struct Noise {
   uint64_t key, counter;
 
   CEM_TETRIS_FUNCTION Noise(const Call& call, int64_t problem)
       : key(uint64_t(call.seed[problem]) ^ kDomain),
         counter(uint64_t(*call.generation) << 1 >> 1 | uint64_t{call.is_permutation} << 63) {}
-  // Sets the words of candidates 2 pair and 2 pair + 1.
-  CEM_TETRIS_FUNCTION void set(uint64_t pair, uint64_t place, uint64_t* word) const {
-    philox::Block block = philox::block(pair | place << 32, counter, key);
+  // Sets word[0] and word[1] to the random words of candidates 2 * pair and 2 * pair + 1 for
+  // one variable or step.
+  CEM_TETRIS_FUNCTION void set(uint64_t pair, uint64_t step, uint64_t* word) const {
+    philox::Block block = philox::block(pair | step << 32, counter, key);
     for (int h = 0; h < 2; ++h) {
       word[h] = block.word[2 * h] | uint64_t{block.word[2 * h + 1]} << 32;
     }
   }
 };
 
-// Returns a probability as an integer below 2^49, so that a sum of kMost does not overflow,
-// whatever the table holds.
+// Returns a probability as an integer weight below 2^49. A sum of kMost such weights cannot
+// overflow, even if the table holds invalid numbers.
 CEM_TETRIS_FUNCTION uint64_t weight(double probability) {
   return bit_cast<uint64_t>(probability * 0x1p48 + 0x1p52) & ((uint64_t{1} << 49) - 1);
 }
 
-// Returns the upper half of a product: a random number below b, for a random word a.
+// Returns the upper 64 bits of the product a * b. If a is a random word, that is a random
+// number below b.
 CEM_TETRIS_FUNCTION uint64_t multiply_high(uint64_t a, uint64_t b) {
 #if defined(__CUDA_ARCH__)
   return __umul64hi(a, b);
@@ -81,17 +85,17 @@ CEM_TETRIS_FUNCTION uint64_t multiply_high(uint64_t a, uint64_t b) {
 #endif
 }
 
-// Draws one categorical variable for kCount candidates, by inversion: the probabilities become
-// integer weights, and a random number below their total falls into the share of one category,
-// the number of prefix sums of the weights that are at most that number. If no weight is
-// positive, all categories are equally likely.
+// Draws one categorical variable for kCount candidates by inversion. The `size` probabilities
+// become integer weights. A random number below the sum of all weights falls into the share of
+// one category. The index of that category is how many prefix sums of the weights are at most
+// the random number. If no weight is positive, all categories are equally likely.
 //
-// probabilities: of the `size` categories, loaded kAtOnce at a time. set_words(words): sets one
-// random word of 64 bits for each candidate. categories: the result, by candidate.
+// The weights are computed twice, kAtOnce of them at a time. set_words(words) must set one
+// random word of 64 bits for each candidate. categories[c] becomes the category of candidate c.
 template <int kAtOnce, int kCount, typename Set>
 CEM_TETRIS_FUNCTION void draw_category(
     const double* probabilities, int size, const Set& set_words, int (&categories)[kCount]) {
-  // Calls f for each weight, and with zeros behind the last one up to a multiple of kAtOnce.
+  // Calls f for every weight, and then with zeros up to a multiple of kAtOnce calls.
   auto for_each_weight = [&](const auto& f) {
 #pragma unroll 1
     for (int first = 0; first < size; first += kAtOnce) {
@@ -102,13 +106,13 @@ CEM_TETRIS_FUNCTION void draw_category(
       }
     }
   };
-  uint64_t random[kCount];
+  uint64_t random[kCount];  // one number for each candidate
   uint64_t total = 0;
   set_words(random);
   for_each_weight([&](uint64_t x) { total += x; });
-  // If no weight is positive, all are 1.
-  uint64_t least = total == 0 ? 1 : 0;
-  if (least == 1) total = uint64_t(size);
+  // If no weight is positive, every category gets the weight 1.
+  uint64_t uniform_weight = total == 0 ? 1 : 0;
+  if (uniform_weight == 1) total = uint64_t(size);
   // The upper half of the product with the total is a random number below the total.
   for (int c = 0; c < kCount; ++c) {
     random[c] = multiply_high(random[c], total);
@@ -116,43 +120,45 @@ CEM_TETRIS_FUNCTION void draw_category(
   }
   uint64_t prefix_sum = 0;
   for_each_weight([&](uint64_t x) {
-    prefix_sum += x | least;
+    prefix_sum += x | uniform_weight;
     for (int c = 0; c < kCount; ++c) categories[c] += (prefix_sum <= random[c]);
   });
 }
 
-// Probabilities of tables that move are multiples of 2^-40: no sum depends on its order.
+// update_tables rounds probabilities to multiples of 2^-40, so that the order of a sum does not
+// matter.
 constexpr double kUnit = 0x1p-40;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Columns of the candidates, of variables with as many values each, and their table of `rows`
-// rows.
+// A group of discrete variables with equally many values: `columns` columns of the candidates,
+// and a table of `rows` rows with a probability for every value. There is one row per column;
+// if there is one more (has_transitions), the family is a permutation.
 struct Family {
   int64_t columns, rows, values;
-  double rate;           // of learning
-  double floor;          // of a probability that is positive
-  int64_t first_column;  // of a candidate
-  int64_t first_cell;    // of a problem's tables
+  double rate;           // the learning rate
+  double floor;          // the lowest positive probability
+  int64_t first_column;  // the first one of the candidate's columns
+  int64_t first_cell;    // where the table begins in the problem's tables
 
   CEM_TETRIS_FUNCTION bool has_transitions() const { return rows != columns; }
 };
 
-// An update of P problems of N candidates, whose job is the record alone. A problem has `width`
-// numbers:
+// An update of P problems of N candidates. The Job updates only the record. The tables of a
+// problem and its best candidate so far are `width` numbers:
 //
 //   | table of family 0 | table of family 1 | ... | best candidate |
 //   0                                             cells            width
 struct Move : update::Job {
   int64_t cells, width;
   const double* before;                 // P x width
-  const int64_t* sums;                  // N + 1: of the weights of the ranks below n
+  const int64_t* sums;                  // N + 1: sum n is over the weights of the ranks below n
   double* after;                        // P x width
   const std::vector<Family>* families;  // in the host's memory
-  int64_t* weights;                     // P x N: of candidates
-  int64_t* best;                        // P: the first of the fittest
+  int64_t* weights;                     // P x N: by candidate
+  int64_t* best;                        // P: the index of the best candidate
   double* values;                       // P x N: the fitness of elites, NaN for all others
 
-  // Returns a candidate's columns of a family.
+  // Returns a candidate's numbers from column `first_column` on.
   template <typename T>
   CEM_TETRIS_FUNCTION const T* columns_of(
       int64_t problem, int64_t candidate, int64_t first_column) const {
@@ -161,42 +167,46 @@ struct Move : update::Job {
   }
 };
 
-// The mean weight of ranks first to last - 1, rounded down: exact, for the sum is an integer of
-// 42 bits.
+// Returns the mean weight of the ranks `first` to `last` - 1, rounded down. The division of
+// doubles is exact enough, because the sum is an integer of 42 bits.
 CEM_TETRIS_FUNCTION int64_t weight_of(const Move& call, int64_t first, int64_t last) {
   int64_t sum = call.sums[last] - call.sums[first];
   return int64_t(floor(double(sum) / double(last - first)));
 }
 
-// Returns the index of the value that a candidate's number stands for, or 0 if it stands for
-// none. There is no branch, so that later loads need not wait for it.
+// Returns a candidate's number x as the index of a value. A number that is no valid index
+// becomes 0. There is no branch, so later loads need not wait for one.
 template <typename T>
 CEM_TETRIS_FUNCTION int value_of(const Family& family, T x) {
   return int(x >= T(0) && x < T(family.values) ? x : T(0));
 }
 
-// Returns a probability that moved by the sum of its value's weights, before the row is
-// normalised: not below the floor, but 0 stays.
-CEM_TETRIS_FUNCTION double raised(const Family& family, double p, int64_t sum) {
+// Returns a probability p after its increase by the sum of the weights of the candidates that
+// have this value. The row still has to be normalised. The result is at least the floor, but a
+// probability of 0 stays 0.
+CEM_TETRIS_FUNCTION double increase(const Family& family, double p, int64_t sum) {
   double next = p + rint(double(sum) * family.rate) * kUnit;
   double floored = next > family.floor ? next : family.floor;
   return p > 0.0 ? floored : 0.0;
 }
 
-// Returns a probability's share of the sum of its row, which is 0 where nothing is possible.
-CEM_TETRIS_FUNCTION double share(double p, double total) {
+// Returns a probability divided by `total`, the sum of its row. The sum is 0 if no value of the
+// row is possible; then the result is 0, too.
+CEM_TETRIS_FUNCTION double normalise(double p, double total) {
   return rint(p / (total > kUnit ? total : kUnit) * 0x1p40) * kUnit;
 }
 
-// The operators, for a device whose run() does the work.
+// The operators. run() is the function of the device that does the work.
 namespace {
 
-// The operator sample_discrete: draws `samples` candidates for each problem, an entry of the
-// batch, from tables of probabilities. any_table is (..., V, K) for V categorical variables
-// with K values, and the result (..., samples, V). For permutations of n items it is (..., n +
-// 1, n), a row for the first item and one for every item that may come before, and the result
-// is (..., samples, n). any_seed has one seed for each problem. Checks the arguments, and calls
-// the device's run() unless the result is empty or on the meta device.
+// The operator sample_discrete: draws `samples` candidates for each problem (batch entry) from
+// tables of probabilities. Checks the arguments, and calls the device's run() unless the result
+// is empty or on the meta device.
+//
+// Categorical variables: any_table has the shape (..., V, K) for V variables with K values, and
+// the result (..., samples, V). Permutations of n items: any_table has the shape (..., n + 1,
+// n), one row for the first item and one for every item that may come before, and the result
+// (..., samples, n). any_seed has one seed for each problem.
 template <void (&run)(const Call&, Device)>
 Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& any_seed,
     const Tensor& generation, ScalarType type, bool is_permutation) {
@@ -205,10 +215,10 @@ Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& a
   Problems problems(any_table, 2, shape);
   int64_t rows = any_table.sizes().end()[-2];
   int64_t values = any_table.sizes().back();
-  int64_t width = is_permutation ? values : rows;  // of a candidate
-  bool fits = !is_permutation || rows == values + 1;
-  STD_TORCH_CHECK(values >= 1 && values <= kMost && fits, "expected ", shape, " with 1 to ",
-      kMost, " values, got ", text_of(any_table.sizes()));
+  int64_t width = is_permutation ? values : rows;  // numbers of a candidate
+  bool has_expected_rows = !is_permutation || rows == values + 1;
+  STD_TORCH_CHECK(values >= 1 && values <= kMost && has_expected_rows, "expected ", shape,
+      " with 1 to ", kMost, " values, got ", text_of(any_table.sizes()));
   Tensor table = problems.check(any_table, "the table", ScalarType::Double, {rows, values});
   Tensor seed = problems.check(any_seed, "seed", ScalarType::Long, {});
   problems.require(generation, "generation", ScalarType::Long, {}, false);
@@ -226,10 +236,12 @@ Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& a
   return out;
 }
 
-// Moves the tables of every family towards the elites. Checks the arguments, allocates the
-// results, and calls run(). The arguments from `columns` to `floors` have one element for each
-// family. The tables of a problem lie one after the other, then its best candidate (see Move).
-// Returns the new tables, record and generation.
+// The operator update_tables: moves the tables of every family towards the elites. Checks the
+// arguments, allocates the results, and calls run(). Returns the new tables, record and
+// generation.
+//
+// The arguments from `columns` to `floors` have one element for each family. The tables of a
+// problem lie one after the other, and its best candidate follows (see Move).
 template <void (&run)(const Move&, Device)>
 std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& any_fitness,
     const Tensor& any_candidates, const Tensor& any_tables, const Tensor& any_record,
@@ -243,7 +255,7 @@ std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& any_fitness,
       ", got ", elites);
   STD_TORCH_CHECK(count * samples < int64_t{1} << 31, "expected fewer candidates");
   std::vector<Family> families;
-  int64_t width = 0;  // of a candidate
+  int64_t width = 0;  // columns of a candidate
   int64_t cells = 0;
   for (size_t i = 0; i < columns.size(); ++i) {
     families.push_back(
@@ -266,8 +278,8 @@ std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& any_fitness,
   Tensor new_record = empty_as(record);
   Tensor next = empty_as(generation);
 
-  // Scratch: weights, P x N; the best, P; then places of elites on the CPU, their fitness on
-  // CUDA, P x N.
+  // Scratch memory: the weights of the candidates, P x N; the best candidates, P; and P x N
+  // numbers that the CPU uses for the places of elites, and CUDA for their fitness.
   Tensor scratch = empty(problems.device, ScalarType::Long, {count * (2 * samples + 1)});
   int64_t* weights = mutable_data<int64_t>(scratch);
   int64_t* best = weights + count * samples;

@@ -1,5 +1,5 @@
-// The operators on CUDA: a draw is one kernel; an update is one kernel for the ranks, then one
-// per family.
+// The operators on CUDA. A draw is one kernel. An update is one kernel for the ranks of the
+// candidates, then one or two for each family of variables.
 #pragma once
 
 #include "cem_update/launch.cuh"
@@ -12,45 +12,52 @@ using update::kWarp;
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kDrawn = 2 * kWarp;  // candidates of a warp: a lane has the two of a Philox block
+constexpr int kGroup = 2 * kWarp;  // candidates of a warp; two per lane share a Philox block
 
+// Returns the number of this warp in the grid.
 CEM_TETRIS_DEVICE_FUNCTION uint32_t warp_of_grid() {
   return blockIdx.x * kWarps + threadIdx.x / kWarp;
 }
 
-// Draws categorical variables: a block draws kWarps variables, one per warp, of a group of
-// kDrawn = 64 candidates, two per lane, which share a block of random bits. The categories go
-// through shared memory, so that neighbouring threads write neighbouring variables of a
-// candidate. call.table has a row of call.values probabilities for each variable, and the
-// result is problems x samples x variables.
+// Kernel: draws categorical variables. call.table has one row of call.values probabilities for
+// each variable. The result is problems x samples x variables; a sample is a candidate.
 //
-// A problem (an entry of the batch) has `groups` groups of candidates; for each group there are
-// `blocks` CUDA blocks, which share its variables.
-__global__ void __launch_bounds__(kThreads)
-    categorical_kernel(const __grid_constant__ Call call, uint32_t blocks, uint32_t groups) {
+// The samples of a problem (batch entry) are cut into groups of 64 (kGroup). A warp draws one
+// variable for the 64 samples of a group; a lane draws it for two samples. A thread block
+// consists of kWarps warps, which draw neighbouring variables for the same group. The blocks of
+// a group come one after the other in the grid; they share the variables.
+//
+// The results go through shared memory, so that neighbouring threads write neighbouring
+// variables of a sample.
+__global__ void __launch_bounds__(kThreads) categorical_kernel(
+    const __grid_constant__ Call call, uint32_t blocks_per_group, uint32_t groups_per_problem) {
   wait_for_kernel_before();
   let_kernel_after_begin();
-  // The categories by candidate and variable. One more column lets rows begin in different
-  // banks of the shared memory.
-  __shared__ int drawn[kDrawn][kWarps + 1];
-  uint32_t group = blockIdx.x / blocks;  // numbered through all problems
-  uint32_t problem = group / groups;
+  // The drawn categories, by sample and variable. Because of the additional column,
+  // neighbouring rows begin in different banks of the shared memory.
+  __shared__ int drawn[kGroup][kWarps + 1];
+  uint32_t group = blockIdx.x / blocks_per_group;  // numbered through all problems
+  uint32_t problem = group / groups_per_problem;
   int thread = int(threadIdx.x);
   int warp = thread / kWarp;
   int lane = thread % kWarp;
-  int64_t first_variable = int64_t{blockIdx.x - group * blocks} * kWarps;
-  int64_t first_sample = int64_t{group - problem * groups} * kDrawn;
+  int64_t first_variable = int64_t{blockIdx.x - group * blocks_per_group} * kWarps;
+  int64_t first_sample = int64_t{group - problem * groups_per_problem} * kGroup;
+  // A warp beyond the last variable reads its row of the table, and writes no result.
   int64_t row = problem * call.rows + min(first_variable + warp, call.rows - 1);
   Noise noise(call, problem);
+  // The two samples of a lane share a block of random bits.
   auto set_words = [&](uint64_t* words) {
     noise.set(first_sample / 2 + lane, first_variable + warp, words);
   };
   int categories[2];
-  draw_category<4>(call.table + row * call.values, int(call.values), set_words, categories);
+  constexpr int kLoads = 4;  // probabilities that are loaded at once
+  draw_category<kLoads>(
+      call.table + row * call.values, int(call.values), set_words, categories);
   for (int h = 0; h < 2; ++h) drawn[2 * lane + h][warp] = categories[h];
   __syncthreads();
 #pragma unroll 1
-  for (int i = thread; i < kDrawn * kWarps; i += kThreads) {
+  for (int i = thread; i < kGroup * kWarps; i += kThreads) {
     int64_t sample = first_sample + i / kWarps;
     int64_t variable = first_variable + i % kWarps;
     if (sample < call.samples && variable < call.rows) {
@@ -60,13 +67,15 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Draws permutations, one warp per candidate and one item per step, with probabilities by the
-// item before. A lane has some neighbouring items; a scan of the lanes' sums of weights finds
-// the lane that has the next item. Which items are not taken yet is a bit for each, in shared
-// memory; the words of a thread are kThreads apart. The kernel is bound by latency.
+// Kernel: draws permutations, one warp per candidate and one item per step. The probabilities
+// of an item depend on the item before. A lane has some neighbouring items; a prefix sum over
+// the lanes' sums of weights finds the lane that has the next item.
+//
+// One bit for each item, in shared memory, says whether the item is still free. The words of
+// these bits that belong to a thread are kThreads apart. Latency bounds the kernel.
 __global__ void __launch_bounds__(kThreads)
     permutation_kernel(const __grid_constant__ Call call) {
-  constexpr int kBits = 32;  // of a word
+  constexpr int kBits = 32;  // bits of a word
   wait_for_kernel_before();
   let_kernel_after_begin();
   int n = int(call.values);
@@ -78,85 +87,94 @@ __global__ void __launch_bounds__(kThreads)
   int64_t problem = i / call.samples;
   int64_t candidate = i - problem * call.samples;
   if (problem >= call.problems) return;
-  auto* left = reinterpret_cast<uint32_t*>(update::dynamic_shared()) + threadIdx.x;
-  for (int j = 0; j < lane_items; j += kBits) left[j / kBits * kThreads] = kAll;
+  auto* free_bits = reinterpret_cast<uint32_t*>(update::dynamic_shared()) + threadIdx.x;
+  for (int j = 0; j < lane_items; j += kBits) free_bits[j / kBits * kThreads] = kAll;
   const double* table = call.table + problem * call.rows * n + first;
   const double* row = table;
   Noise noise(call, problem);
-  uint64_t words[2];  // of the two candidates of a block, for the step of the lane
-  int item = 0;       // of the step
-  int lane_item = 0;  // of the lane's step
+  // Lane l computes the random words of step l of every 32 steps, for the two candidates that
+  // share a Philox block. It also keeps the item of that step until 32 items are written.
+  uint64_t words[2];
+  int item = 0;  // the item of the current step
+  int lane_item = 0;
 #pragma unroll 1
   for (int step = 0; step < n; ++step) {
-    int turn = step % kWarp;  // the lane that has the step's random word
-    if (turn == 0) noise.set(candidate / 2, step + lane, words);
+    int step_lane = step % kWarp;  // the lane that has the step's random word
+    if (step_lane == 0) noise.set(candidate / 2, step + lane, words);
     uint64_t own_word = candidate % 2 == 0 ? words[0] : words[1];
-    uint64_t word = __shfl_sync(kAll, own_word, turn);
-    uint64_t sum, until;
+    uint64_t word = __shfl_sync(kAll, own_word, step_lane);
+    uint64_t sum, sum_to_lane;
     uint64_t total = 0;
     bool is_uniform = true;
     auto weight_of = [&](int j) {
-      uint64_t is_left = left[j / kBits * kThreads] >> j % kBits & 1;
-      return is_uniform ? is_left : (0 - is_left) & weight(row[j]);
+      uint64_t is_free = free_bits[j / kBits * kThreads] >> j % kBits & 1;
+      return is_uniform ? is_free : (0 - is_free) & weight(row[j]);
     };
-    // By the probabilities in the row; if no item that is left has a positive weight, once more
-    // with equal weights.
+    // The loop first uses the probabilities in the row. If no free item has a positive weight,
+    // it runs again with equal weights.
     do {
       is_uniform = !is_uniform;
       sum = 0;
 #pragma unroll 4
       for (int j = 0; j < count; ++j) sum += weight_of(j);
-      until = update::warp_scan(sum, lane);
-      total = __shfl_sync(kAll, until, kWarp - 1);
+      sum_to_lane = update::warp_scan(sum, lane);
+      total = __shfl_sync(kAll, sum_to_lane, kWarp - 1);
     } while (total == 0);
-    uint64_t below = multiply_high(word, total);
-    int winner = __popc(__ballot_sync(kAll, until <= below));
+    uint64_t target = multiply_high(word, total);
+    int winner = __popc(__ballot_sync(kAll, sum_to_lane <= target));
     if (lane == winner) {
-      uint64_t prefix = until - sum;
+      uint64_t prefix = sum_to_lane - sum;
       int place = 0;
 #pragma unroll 4
       for (int j = 0; j < count; ++j) {
         prefix += weight_of(j);
-        place += (prefix <= below);
+        place += (prefix <= target);
       }
-      left[place / kBits * kThreads] &= ~(1u << place % kBits);
+      free_bits[place / kBits * kThreads] &= ~(1u << place % kBits);
       item = first + place;
     }
     item = __shfl_sync(kAll, item, winner);
     row = table + int64_t{1 + item} * n;
-    if (lane == turn) lane_item = item;
-    bool writes = turn == kWarp - 1 || step == n - 1;  // the items of the last steps together
-    if (writes && lane <= turn) call.put(i * n + step - turn + lane, lane_item);
+    if (lane == step_lane) lane_item = item;
+    bool writes = step_lane == kWarp - 1 || step == n - 1;  // the items of the last steps
+    if (writes && lane <= step_lane) call.put(i * n + step - step_lane + lane, lane_item);
   }
 }
 
-// Launches a draw for all problems (entries of the batch): one warp for each permutation, whose
-// shared memory has a bit for every item that is still free; or one warp for each categorical
-// variable of a group of kDrawn = 64 candidates, and a block for kWarps of these variables.
+// Launches a draw for all problems (batch entries).
+//
+// Permutations: a warp draws one permutation. Its shared memory has one bit for every item,
+// which says whether the item is still free.
+//
+// Categorical variables: a warp draws one variable for a group of 64 candidates (kGroup), and a
+// block draws kWarps variables for the same group.
 template <typename Gpu>
 void launch(const Gpu& device, const Call& call, Device) {
   int64_t candidates = call.problems * call.samples;
   STD_TORCH_CHECK(candidates < int64_t{1} << 31, "expected fewer candidates");
   if (call.is_permutation) {
     int64_t lane_items = divide_up(call.values, kWarp);
-    int64_t lane_words = divide_up(lane_items, 32);  // of 32 bits
+    int64_t lane_words = divide_up(lane_items, 32);  // words of 32 bits
     int64_t bytes = lane_words * kThreads * 4;
     return device.launch_early(
         permutation_kernel, divide_up(candidates, kWarps), kThreads, bytes, call);
   }
-  int64_t blocks = divide_up(call.rows, kWarps);
-  int64_t groups = divide_up(call.samples, kDrawn);
-  device.launch_early(categorical_kernel, call.problems * groups * blocks, kThreads, 0, call,
-      uint32_t(blocks), uint32_t(groups));
+  int64_t blocks_per_group = divide_up(call.rows, kWarps);
+  int64_t groups_per_problem = divide_up(call.samples, kGroup);
+  device.launch_early(categorical_kernel, call.problems * groups_per_problem * blocks_per_group,
+      kThreads, 0, call, uint32_t(blocks_per_group), uint32_t(groups_per_problem));
 }
 
 constexpr int kAtOnce = 4;                 // keys that a thread loads together
 constexpr int kTile = kAtOnce * kThreads;  // keys that a block loads together
 
-// Ranks the candidates of every problem, one warp per candidate: it counts how many are
-// better and how many are equal, which share their weights. Sets the weight of each candidate,
-// its fitness if it is an elite (otherwise NaN), and the best candidate of the problem. A
-// problem, an entry of the batch, has `blocks` blocks.
+// Kernel: ranks the candidates of every problem (batch entry), one warp per candidate. A warp
+// compares the key of its candidate with all others; a key is an integer that ranks a fitness,
+// the smallest key first. The rank is the number of better candidates. Candidates of equal
+// fitness share their ranks, and get the mean weight of these ranks.
+//
+// Sets the weight of each candidate; call.values, its fitness if it is an elite, otherwise NaN;
+// and call.best, the index of the best candidate. A problem has `blocks` thread blocks.
 template <typename Type>
 __global__ void __launch_bounds__(kThreads)
     rank_kernel(const __grid_constant__ Move call, uint32_t blocks) {
@@ -169,15 +187,16 @@ __global__ void __launch_bounds__(kThreads)
   int lane = thread % kWarp;
   uint32_t problem = blockIdx.x / blocks;
   uint32_t first = problem * samples;
-  int i = int(blockIdx.x - problem * blocks) * kWarps + thread / kWarp;
+  int i = int(blockIdx.x - problem * blocks) * kWarps + thread / kWarp;  // the candidate
+  // Behind the last candidate, the last one is loaded again.
   auto load_fitness = [&](int k) {
     return update::load<Type>(call.fitness, first + min(k, samples - 1));
   };
   const auto fitness = load_fitness(i);
-  const auto own = Type::key(fitness, maximize);
+  const auto own_key = Type::key(fitness, maximize);
   int better = 0;
   int equal = 0;
-  int before = 0;  // equal ones with a lower index
+  int before = 0;  // equal candidates with a lower index
 #pragma unroll 1
   for (int tile = 0; tile < samples; tile += kTile) {
     typename Type::Bits loaded[kAtOnce];
@@ -192,9 +211,9 @@ __global__ void __launch_bounds__(kThreads)
     for (int turn = 0; turn < kTile / kWarp; ++turn) {
       const auto key = keys[turn * kWarp + lane];
       int k = tile + turn * kWarp + lane;
-      better += (k < samples && key < own);
-      equal += (k < samples && key == own);
-      before += (k < i && key == own);
+      better += (k < samples && key < own_key);
+      equal += (k < samples && key == own_key);
+      before += (k < i && key == own_key);
     }
     __syncthreads();
   }
@@ -203,7 +222,7 @@ __global__ void __launch_bounds__(kThreads)
   before = update::warp_sum(before);
   if (lane != 0 || i >= samples) return;
   int rank = better + before;
-  bool failed = Type::kCanFail && own == Type::kFailed;
+  bool failed = Type::kCanFail && own_key == Type::kFailed;
   bool is_elite = !failed && rank < call.settings.elites;
   call.weights[first + i] = weight_of(call, better, better + equal);
   call.values[first + i] = is_elite ? Type::value(fitness) : kNaN;
@@ -213,16 +232,18 @@ __global__ void __launch_bounds__(kThreads)
 constexpr int kMoveThreads = 512;
 constexpr int kMoveWarps = kMoveThreads / kWarp;
 constexpr int kRowsOfBlock = 8;
-constexpr int kParts = kMoveThreads / kRowsOfBlock;  // of the candidates, of a row
-constexpr int kLoads = 16;                           // of candidates, in flight
-constexpr int kPlaces = 2 * update::kChunk;          // of elites that finish() keeps
+constexpr int kParts = kMoveThreads / kRowsOfBlock;  // threads that share a row's candidates
+constexpr int kLoads = 16;                           // loads of candidates in flight
+constexpr int kPlaces = 2 * update::kChunk;          // elites that finish() keeps at once
 
-using Sum = unsigned long long;  // as atomicAdd takes it
+using Sum = unsigned long long;  // the type that atomicAdd takes
 
-// Writes the record and the best candidate of a problem, by one block; move_kernel calls it.
-// The fitness of the elites is added in the order of update.h: the threads append it to a ring
-// of kPlaces numbers in shared memory, in index order, and warp 0 folds every chunk of the ring
-// as soon as it is complete.
+// Writes the record and the best candidate of a problem. All threads of one block of
+// move_kernel call the function.
+//
+// The fitness of the elites is added in the order of update.h. The threads append it to a ring
+// of kPlaces numbers in shared memory, in index order. Warp 0 folds every chunk of the ring as
+// soon as the chunk is complete.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   double* ring = update::dynamic_shared();
@@ -232,17 +253,16 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   int samples = int(call.settings.population);
   bool maximize = call.settings.maximize;
   const double* values = call.values + problem * samples;
-  auto worse = [&](double a, double b) {  // NaN: no fitness
-    return maximize ? fmin(a, b) : fmax(a, b);
-  };
+  // NaN means no fitness: fmin() and fmax() then return the other number.
+  auto worse = [&](double a, double b) { return maximize ? fmin(a, b) : fmax(a, b); };
   int64_t best = call.best[problem];
-  int64_t offset = problem * call.width + call.cells;  // of the best candidate
+  int64_t offset = problem * call.width + call.cells;  // where the best candidate is stored
   double fittest = values[best];
   double known = call.record[problem * update::kFigures + update::kBestFitness];
   double worst = kNaN;
-  double sum = 0.0;  // of a chunk, for each lane
+  double sum = 0.0;  // lane l has the sum of chunk l
   int places = 0;    // elites so far
-  int chunk = 0;     // the next one to fold
+  int chunk = 0;     // the next chunk to fold
 #pragma unroll 1
   for (int first = 0; first < samples; first += kMoveThreads) {
     double x = first + thread < samples ? values[first + thread] : kNaN;
@@ -281,15 +301,16 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   if (lane == 0) update::write_record(call, problem, places, top, sum, worst, *call.generation);
 }
 
-// Adds the weight of every candidate to the cells of a family's table that it used, one warp
-// for each candidate, a lane for every 32nd of its columns. A family is a group of discrete
-// variables with equally many values. Its table has a row for each variable, which is a column
-// of the candidates; with transitions (a permutation), the row is 1 + the item in the column
-// before, and row 0 for the first column. value_of() is the index of a candidate's value in the
-// row.
+// Kernel: adds the weight of every candidate to those cells of a family's table that the
+// candidate used. There is one warp for each candidate, and a lane has every 32nd column. The
+// kernel serves tables that do not fit into the shared memory of move_kernel, and transitions.
 //
-// sums: by problem, row and value; they are zero before. The kernel is for tables that do not
-// fit into the shared memory of move_kernel, and for transitions.
+// A family is a group of discrete variables with equally many values. Its table has a row for
+// each variable, which is a column of the candidates. With transitions (a permutation), the row
+// depends on the item in the column before: it is 1 + that item, or row 0 for the first column.
+// value_of() returns the index of a candidate's value in the row.
+//
+// `sums` has one sum for each problem, row and value; all of them are 0 before the kernel.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) count_kernel(
     const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
@@ -309,13 +330,15 @@ __global__ void __launch_bounds__(kThreads) count_kernel(
 }
 
 // Adds up the weights of a problem's candidates by the value that a candidate has, for some
-// discrete variables of a family: `rows` of them from `first` on, at most kRowsOfBlock = 8. All
-// threads of a block call it together. Thread t has one variable, t % kRowsOfBlock, and every
-// kParts-th candidate, from t / kRowsOfBlock on, and writes sums[value * kMoveThreads + t] in
-// shared memory. So a thread's sums are its own, and need no atomic additions; move_kernel adds
-// them up. Threads of missing variables repeat the last one.
+// discrete variables of a family: `rows` variables from `first` on, at most kRowsOfBlock = 8.
+// All threads of a block call the function together.
 //
-// A thread loads kLoads candidates before it uses the first.
+// Thread t has one variable, t % kRowsOfBlock, and every kParts-th candidate, from t /
+// kRowsOfBlock on. It adds its sums to sums[value * kMoveThreads + t] in shared memory. No
+// other thread uses these sums, so they need no atomic additions; move_kernel adds up the sums
+// of all threads. Threads without a variable repeat the last one.
+//
+// A thread loads kLoads candidates before it uses the first one.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION void count_values(
     const Move& call, const Family& family, uint32_t problem, int first, int rows, Sum* sums) {
@@ -343,10 +366,12 @@ CEM_TETRIS_DEVICE_FUNCTION void count_values(
   }
 }
 
-// Moves the table of a family: adds the sums of weights to the probabilities, and normalises
-// each row. A block has kRowsOfBlock rows. It adds up the weights in shared memory, unless
-// count_kernel has: then `counted` is not null, and has the sums. A problem has `blocks`
-// blocks; if they are more than the rows take, the last one calls finish().
+// Kernel: moves the table of a family towards the elites. It adds the sums of weights to the
+// probabilities, and normalises each row. A block has kRowsOfBlock rows.
+//
+// The block adds up the weights in its shared memory, unless count_kernel has done so; then
+// `counted` is not null, and has the sums. A problem has `blocks` blocks. If there are more
+// blocks than the rows need, the last one calls finish().
 template <typename T>
 __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constant__ Move call,
     const __grid_constant__ Family family, uint32_t blocks, Sum* counted) {
@@ -371,7 +396,7 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
   if (rows <= 0) return finish<T>(call, problem);
   if (must_count) count_values<T>(call, family, problem, first, rows, sums);
   __syncthreads();
-  // The probabilities before they are normalised, in place of the sums.
+  // The probabilities before the normalisation replace the sums.
   int64_t offset = problem * call.width + family.first_cell + int64_t{first} * values;
 #pragma unroll 1
   for (int cell = thread; cell < values * kRowsOfBlock; cell += kMoveThreads) {
@@ -385,7 +410,7 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
 #pragma unroll 9
       for (int part = 1; part < kParts; ++part) sum += own[part * kRowsOfBlock];
     }
-    own[0] = bit_cast<Sum>(raised(family, p, int64_t(sum)));
+    own[0] = bit_cast<Sum>(increase(family, p, int64_t(sum)));
   }
   __syncthreads();
   // A warp normalises a row.
@@ -400,25 +425,27 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
     }
 #pragma unroll 1
     for (int k = lane; k < values; k += kWarp) {
-      call.after[offset + row * values + k] = share(bit_cast<double>(*sum_of(row, k)), total);
+      call.after[offset + row * values + k] =
+          normalise(bit_cast<double>(*sum_of(row, k)), total);
     }
   }
 }
 
-// Launches the kernels that move the tables of a family (a group of discrete variables with
-// equally many values) towards the elites. A block of move_kernel moves kRowsOfBlock rows of a
-// problem's table. It adds up the candidates' weights in its shared memory if they fit;
-// otherwise count_kernel does that before, in the device's memory. With the first family, each
-// problem has one more block, which writes its record and best candidate.
+// Launches the kernels that move the tables of a family towards the elites; a family is a group
+// of discrete variables with equally many values. A block of move_kernel moves kRowsOfBlock
+// rows of a problem's table. It adds up the candidates' weights in its shared memory if they
+// fit. Otherwise count_kernel adds them up before, in the device's memory. With the first
+// family, every problem has one more block, which writes its record and best candidate.
 template <typename T, typename Gpu>
 void move(const Gpu& device, const Move& call, const Family& family, Device where) {
   int64_t problems = call.settings.problems;
   int64_t row_blocks = divide_up(family.rows, kRowsOfBlock);
-  int64_t blocks = row_blocks + (family.first_column == 0 ? 1 : 0);
+  bool is_first_family = family.first_column == 0;
+  int64_t blocks = row_blocks + (is_first_family ? 1 : 0);
   int64_t bytes = sizeof(Sum) * std::max<int64_t>(kPlaces, kMoveThreads * family.values);
   std::optional<Tensor> zeros;
   Sum* counted = nullptr;  // the sums of count_kernel
-  if (family.has_transitions() || !device.gives(move_kernel<T>, bytes)) {
+  if (family.has_transitions() || !device.try_dynamic_memory(move_kernel<T>, bytes)) {
     int64_t cells = problems * family.rows * family.values;
     zeros = empty(where, ScalarType::Long, {cells});
     counted = mutable_data<Sum>(*zeros);
@@ -431,9 +458,9 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
       uint32_t(blocks), counted);
 }
 
-// Launches an update of all problems (entries of the batch): a kernel that ranks the
-// candidates, one warp for each of them, then the kernels that move the table of every family
-// of discrete variables. If there are no problems, only the generation is counted.
+// Launches an update of all problems (batch entries): a kernel that ranks the candidates, one
+// warp for each of them, then the kernels that move the table of every family of discrete
+// variables. If there are no problems, only the generation advances.
 template <typename Gpu>
 void launch(const Gpu& device, const Move& call, Device where) {
   int64_t problems = call.settings.problems;

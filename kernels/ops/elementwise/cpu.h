@@ -1,4 +1,4 @@
-// The loop over the elements on the CPU, in parallel, and the sigmoid.
+// The parallel loop over the elements on the CPU, and the sigmoid.
 #pragma once
 
 #include <limits>
@@ -12,11 +12,11 @@
 namespace cem_tetris {
 namespace {
 
-// The fewest elements of a thread, as in PyTorch.
+// The fewest elements that a thread gets, as in PyTorch.
 constexpr int64_t kGrain = 32768;
 
-// As many elements are converted to the type of computation at a time: they stay in the
-// first-level cache.
+// How many 16-bit floats are converted to the type of computation at a time: so few that they
+// stay in the first-level cache.
 constexpr int kBlock = 512;
 
 // Converts numbers to the type of computation, or back.
@@ -25,8 +25,8 @@ inline void convert(const T* source, A* target, int count) {
   for (int i = 0; i < count; ++i) target[i] = A(source[i]);
 }
 
-// The same for Half, eight numbers at a time by the processor's instructions: torch's
-// conversions of Half call functions, which the compiler cannot turn into vectors.
+// The same for Half, eight numbers at a time with instructions of the processor. torch's
+// conversions of Half call functions, which the compiler cannot vectorize.
 #ifdef __F16C__
 inline void convert(const Half* source, float* target, int count) {
   int i = 0;
@@ -48,10 +48,10 @@ inline void convert(const float* source, Half* target, int count) {
 }
 #endif
 
-// Applies f to the elements `begin` to `begin + count - 1` of kIn input and kOut output
-// tensors: f(inputs, outputs) reads one element of each input, and sets one of each output, in
-// the type of computation A. The pointers are copied into restrict ones, so that the compiler
-// can vectorize the loop.
+// Applies f to the elements `begin` to `begin` + `count` - 1 of kIn input and kOut output
+// tensors. f(inputs, outputs) reads one element of each input, and sets one element of each
+// output, in the type of computation A. The pointers are copied to restrict pointers, so that
+// the compiler can vectorize the loop.
 template <typename T, int kIn, int kOut, typename F>
 void run(const Elements<T, kIn, kOut>& tensors, int64_t begin, int64_t count, const F& f) {
   using A = compute_t<T>;
@@ -67,18 +67,17 @@ void run(const Elements<T, kIn, kOut>& tensors, int64_t begin, int64_t count, co
   }
 }
 
-// Applies f to all elements of kIn input and kOut output tensors, in parallel on the CPU:
-// f(inputs, outputs) reads one element of each input, and sets one of each output. 16-bit
-// floats are converted to float in blocks of kBlock elements, computed there, and converted
-// back; other types are computed in place.
+// Applies f to all elements of kIn input and kOut output tensors, in parallel on the CPU.
+// f(inputs, outputs) reads one element of each input, and sets one element of each output.
+// 16-bit floats are converted to float in blocks of kBlock elements, computed, and converted
+// back. Other types need no conversion.
 template <typename T, int kIn, int kOut, typename F>
 void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device) {
   using A = compute_t<T>;
-  // A is the type of computation: float if T is a 16-bit float, otherwise T itself.
+  // A is the type of computation: float if T is a 16-bit float.
   constexpr bool kConverts = std::is_same_v<A, float> && !std::is_same_v<T, float>;
-  // One thread's work: applies f to the elements `begin` to `end` - 1 of kIn inputs and kOut
-  // outputs. 16-bit floats are converted to float in blocks of kBlock elements: `buffer` holds
-  // a block of every tensor, and `block` has pointers to them.
+  // The work of one thread: apply f to the elements `begin` to `end` - 1. For 16-bit floats,
+  // `buffer` holds a block of every tensor as floats, and `block` has pointers to these.
   parallel_for(0, tensors.size, kGrain, [&](int64_t begin, int64_t end) {
     if constexpr (!kConverts) {
       run(tensors, begin, end - begin, f);
@@ -98,14 +97,15 @@ void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device)
 }
 
 // Returns e^x for x <= 0, accurate down to subnormal results; NaN for NaN. A is float or
-// double. It has no branches and no calls, so that the compiler can vectorize a loop over it.
+// double. The function has no branches and no calls, so that the compiler can vectorize a loop
+// over it.
 //
 // x is split into n ln 2 + r with an integer n and |r| <= ln 2 / 2, and the result is 2^n e^r.
 // e^r is a Taylor polynomial, cut where the next term is below a tenth of the last bit.
 //
-// To round x / ln 2 to the integer n, kRound is added: it is so large that the last bit of the
-// sum has the value 1, so that n ends up in the low bits of the sum. Subtracting kRound leaves
-// n. For an accurate r, ln 2 is split into a part of few bits, whose product with n is exact,
+// Adding kRound to x / ln 2 rounds it to the integer n. kRound is so large that the last bit of
+// the sum has the value 1, so that n is in the low bits of the sum. Subtracting kRound leaves
+// n. For an accurate r, ln 2 is split into a part with few bits, whose product with n is exact,
 // and a small rest.
 template <typename A>
 CEM_TETRIS_FUNCTION A exponential(A x) {
@@ -121,7 +121,7 @@ CEM_TETRIS_FUNCTION A exponential(A x) {
   A shifted = multiply_add(x, kInverseLn2, kRound);
   A n = shifted - kRound;
   A r = multiply_add(n, -kLn2Low, multiply_add(n, -kLn2High, x));
-  A power_of_e;  // e^r; the coefficients are 1 / k!, that of the highest power first
+  A power_of_e;  // e^r; the coefficients are 1 / k!, and the highest power comes first
   if constexpr (kSingle) {
     power_of_e = polynomial(
         r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2, 1.0f, 1.0f);
@@ -130,9 +130,9 @@ CEM_TETRIS_FUNCTION A exponential(A x) {
         1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2,
         1.0, 1.0);
   }
-  // n goes down to -150 or -1076, where 2^n is no longer a normal number, so 2^n is multiplied
-  // in two factors. A power of two has only an exponent, with a bias, above the bits of the
-  // mantissa.
+  // n can be as low as -150 or -1076, where 2^n is no longer a normal number. Therefore 2^n is
+  // multiplied as two factors. A power of two has only an exponent, which is stored with a bias
+  // above the bits of the mantissa.
   auto power_of_two = [](Bits exponent) {
     constexpr Bits kBias = std::numeric_limits<A>::max_exponent - 1;
     return bit_cast<A>((exponent + kBias) << kMantissa);
@@ -142,7 +142,7 @@ CEM_TETRIS_FUNCTION A exponential(A x) {
   return power_of_e * power_of_two(Bits{0} - half) * power_of_two(half - minus_n);
 }
 
-// Sets out[0] to the sigmoid of in[0], 1 / (1 + e^-x) or, for negative x, e^x / (1 + e^x).
+// Sets out[0] to the sigmoid of x = in[0]: 1 / (1 + e^-x), or e^x / (1 + e^x) for negative x.
 template <typename T>
 struct Sigmoid {
   template <typename A>

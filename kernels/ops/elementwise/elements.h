@@ -1,7 +1,7 @@
-// The memory of tensors that all have one layout without gaps. An operator is a function object
-// with
+// The memory of tensors that have the same layout without gaps. An operator is a function
+// object with
 //     template <typename A, ...> void operator()(const A (&in)[kIn], A (&out)[kOut]) const
-// on one element of every tensor; A is compute_t<T> for tensors of T.
+// for one element of every tensor. A is compute_t<T> for tensors of T.
 #pragma once
 
 #include "tensors.h"

@@ -7,16 +7,16 @@
 namespace cem_tetris {
 namespace {
 
-// Measured at 2^28 elements on an H200: of 128 to 512 threads with 16 to 64 bytes, the fastest,
-// or within 1 % of it.
+// Measured at 2^28 elements on an H200, these are the fastest of 128 to 512 threads with 16 to
+// 64 bytes, or within 1 % of the fastest.
 constexpr int kThreads = 128;
-constexpr int kThreadBytes = 16;  // of each tensor
+constexpr int kThreadBytes = 16;  // bytes of each tensor that a thread loads or stores
 
-// The most elements of a launch: 32 bits hold their indices, and the next launch begins at an
-// aligned address again.
+// The most elements of one launch. Their indices fit into 32 bits, and the next launch begins
+// at an aligned address again.
 constexpr int64_t kLaunch = int64_t{1} << 30;
 
-// Loads kWidth elements of every input, from `first` on.
+// Loads kWidth consecutive elements of every input, from element `first` on.
 template <int kWidth, typename T, int kIn, int kOut>
 __device__ void load(
     const Elements<T, kIn, kOut>& x, uint32_t first, Pack<T, kWidth> (&in)[kIn]) {
@@ -25,9 +25,9 @@ __device__ void load(
     in[i] = *reinterpret_cast<const Pack<T, kWidth>*>(x.in[i] + first);
 }
 
-// Applies f to kWidth consecutive elements, from `first` on, and stores the results. `in` holds
-// the packs of these elements of all inputs. f(inputs, outputs) computes one element of all
-// outputs in the type of computation A, which is float for 16-bit floats.
+// Applies f to kWidth consecutive elements, from element `first` on, and stores the results.
+// in[i] holds these elements of input i. f(inputs, outputs) computes one element of all outputs
+// in the type of computation A, which is float for 16-bit floats.
 template <int kWidth, typename T, int kIn, int kOut, typename F>
 __device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t first,
     const Pack<T, kWidth> (&in)[kIn], const F& f) {
@@ -46,23 +46,23 @@ __device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t first,
   for (int i = 0; i < kOut; ++i) *reinterpret_cast<Pack<T, kWidth>*>(x.out[i] + first) = out[i];
 }
 
-// Kernel: applies f to every element of kIn input and kOut output tensors. It is bound by
-// memory bandwidth: every input is read once and every output written once.
+// Kernel: applies f to every element of kIn input and kOut output tensors. The memory bandwidth
+// bounds the kernel: it reads every input once, and writes every output once.
 //
-// A thread loads and stores packs of kWidth consecutive elements, kPacks of them per tensor.
-// The packs of a block are consecutive, and neighbouring threads have neighbouring packs, so
-// that the loads of a warp are coalesced:
+// A pack is kWidth consecutive elements, which a thread loads or stores at once. A thread has
+// kPacks packs of every tensor. The packs of a block are consecutive, and neighbouring threads
+// have neighbouring packs, so that the loads of a warp are coalesced:
 //
 //   | thread 0 | thread 1 | ... | thread kThreads - 1 | thread 0 | thread 1 | ...
 //
 // A thread loads all of its packs before it uses the first one. If the number of elements is
-// not a multiple of kWidth, one pack is incomplete, and its thread handles the elements one by
-// one.
+// not a multiple of kWidth, one pack is incomplete. Its thread computes the elements of this
+// pack one by one.
 template <int kWidth, typename T, int kIn, int kOut, typename F>
 __global__ void __launch_bounds__(kThreads) elementwise_kernel(Elements<T, kIn, kOut> x, F f) {
   constexpr int kPacks = kThreadBytes / sizeof(T) / kWidth;
   uint32_t size = uint32_t(x.size);
-  // The thread's first element, and the distance from one of its packs to the next one.
+  // The first element of the thread's first pack, and the distance to its next pack.
   uint32_t first_of_thread = (blockIdx.x * kThreads * kPacks + threadIdx.x) * kWidth;
   constexpr uint32_t kStride = kThreads * kWidth;
   Pack<T, kWidth> in[kPacks][kIn];
@@ -87,13 +87,13 @@ __global__ void __launch_bounds__(kThreads) elementwise_kernel(Elements<T, kIn, 
   }
 }
 
-// Launches the kernel for all elements, kLaunch of them at a time. kWidth: the elements of a
-// pack, which is loaded and stored at once.
+// Launches the kernel for all elements, at most kLaunch of them per launch. kWidth is the
+// number of elements in a pack, which a thread loads and stores at once.
 template <int kWidth, typename T, int kIn, int kOut, typename F>
 void launch(const Gpu& gpu, Elements<T, kIn, kOut> tensors, const F& f) {
   constexpr int64_t kTile = int64_t{kThreads} * kThreadBytes / sizeof(T);
-  for (int64_t left = tensors.size; left > 0; left -= kLaunch) {
-    tensors.size = std::min(left, kLaunch);
+  for (int64_t remaining = tensors.size; remaining > 0; remaining -= kLaunch) {
+    tensors.size = std::min(remaining, kLaunch);
     gpu.launch(elementwise_kernel<kWidth, T, kIn, kOut, F>, divide_up(tensors.size, kTile),
         kThreads, 0, tensors, f);
     for (const T*& pointer : tensors.in) pointer += tensors.size;
@@ -101,10 +101,10 @@ void launch(const Gpu& gpu, Elements<T, kIn, kOut> tensors, const F& f) {
   }
 }
 
-// Applies f to all elements of kIn input and kOut output tensors, on the current CUDA stream:
-// f(inputs, outputs) reads one element of each input, and sets one of each output. A thread
-// loads and stores packs of 16 bytes, or single elements if some tensor does not begin at a
-// multiple of 16 bytes.
+// Applies f to all elements of kIn input and kOut output tensors, on the current CUDA stream.
+// f(inputs, outputs) reads one element of each input, and sets one element of each output. A
+// thread loads and stores packs of 16 bytes, or single elements if one of the tensors does not
+// begin at a multiple of 16 bytes.
 template <typename T, int kIn, int kOut, typename F>
 void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device device) {
   if (tensors.size == 0) return;
@@ -119,6 +119,7 @@ void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device 
   launch_packs(Gpu(device), tensors, f);
 }
 
+// Returns an approximation of 1 / x.
 __device__ float reciprocal(float x) {
   float result;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -127,22 +128,22 @@ __device__ float reciprocal(float x) {
 
 template <typename T>
 struct Sigmoid {
-  // 16 bits: the error of the fast exponential, at most 6e-6 where the result is not zero, is
-  // far below a rounding of the result.
+  // For types of 16 bits: the fast exponential has an error of at most 6e-6 where the result is
+  // not zero. The rounding of the result is much larger.
   __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
     float power = __expf(-fabsf(in[0]));
     out[0] = (in[0] < 0.0f ? power : 1.0f) * reciprocal(1.0f + power);
   }
 };
 
-// The quotient numerator / (1 + power) by an approximate reciprocal and one step of Newton's
-// method; `rest` is what rounding took from 1 + power.
+// Computes the quotient numerator / (1 + power) by an approximate reciprocal and one step of
+// Newton's method. `rest` is the rounding error of 1 + power.
 template <>
 struct Sigmoid<float> {
   __device__ void operator()(const float (&in)[1], float (&out)[1]) const {
     float power = expf(-fabsf(in[0]));
     float numerator = in[0] < 0.0f ? power : 1.0f;
-    float denominator = 1.0f + power;  // in [1, 2], so that no division can need scaling
+    float denominator = 1.0f + power;           // in [1, 2], so the reciprocal needs no scaling
     float rest = power - (denominator - 1.0f);  // exactly: 1 + power = denominator + rest
     float inverse = reciprocal(denominator);
     float quotient = numerator * inverse;

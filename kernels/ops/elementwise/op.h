@@ -1,10 +1,11 @@
-// The elementwise operators, one source for CPU and CUDA: a function of one element each, and
-// their table.
+// The elementwise operators, one source for CPU and CUDA: a function of one element for each,
+// and their registration.
 //
-// On a GPU they are bound by memory, (inputs + outputs) * sizeof(T) bytes an element. While a
-// multiprocessor of an H200 moves the 8 bytes of a float32 element of sigmoid at 4.3 TB/s, it
-// can issue 55 thread instructions and 7 special functions, at 16 bits half of that; sigmoid
-// takes 15 to 20, two of them special. A sum or a product is one instruction beside 12 bytes.
+// On a GPU the memory bounds them, with (inputs + outputs) * sizeof(T) bytes per element. A
+// multiprocessor of an H200 moves the 8 bytes of a float32 element of sigmoid at 4.3 TB/s. In
+// this time it can issue 55 thread instructions and 7 special functions, at 16 bits half as
+// many. sigmoid takes 15 to 20 instructions, two of them special. A sum or a product takes one
+// instruction for 12 bytes.
 #pragma once
 
 #include <array>
@@ -31,7 +32,7 @@ struct Multiply {
   }
 };
 
-// From the gradient, a and b: the gradients of a and b.
+// Computes the gradients of a and b from the gradient of the product, a and b.
 template <typename T>
 struct MultiplyBackward {
   template <typename A>
@@ -41,7 +42,7 @@ struct MultiplyBackward {
   }
 };
 
-// From the gradient and the result: the gradient of x.
+// Computes the gradient of x from the gradient of the result and the result.
 template <typename T>
 struct SigmoidBackward {
   template <typename A>
@@ -51,8 +52,8 @@ struct SigmoidBackward {
 };
 
 // Calls f(T{}) with the C++ type T of a tensor's elements, a floating-point or an integer type,
-// and raises an error for other types. A signed integer type is replaced by the unsigned one of
-// the same size: sums and products modulo 2^n have the same bits, and cannot overflow.
+// and raises an error for other types. A signed integer type is replaced by the unsigned type
+// of the same size: its sums and products modulo 2^n have the same bits, and cannot overflow.
 template <typename F>
 void visit_number(const char* name, ScalarType type, const F& f) {
   switch (type) {
@@ -67,7 +68,8 @@ void visit_number(const char* name, ScalarType type, const F& f) {
   }
 }
 
-// Returns whether elements of equal index lie at equal offsets. The sizes have to be equal.
+// Returns whether elements of equal index lie at equal offsets in both tensors. The tensors
+// must have the same shape.
 bool same_layout(const Tensor& a, const Tensor& b) {
   const Sizes sizes = a.sizes();
   const Sizes left = a.strides();
@@ -78,13 +80,15 @@ bool same_layout(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-// Returns an unset tensor with the shape, type, device and, but for gaps, the layout of x.
-// empty_like goes through the dispatcher, which takes as long as a small kernel.
+// Returns an unset tensor with the shape, type, device and layout of x, but without gaps. The
+// function avoids empty_like where it can, because that goes through the dispatcher, which
+// takes as long as a small kernel.
 Tensor empty_in_layout_of(const Tensor& x) {
   return x.is_contiguous() ? empty_as(x) : torch::stable::empty_like(x);
 }
 
-// Returns `x`, or a copy of it with the layout of `output`, which has no gaps.
+// Returns x if it has the layout of `output`, which has no gaps; otherwise a copy of x with
+// that layout.
 Tensor in_layout_of(const Tensor& output, const Tensor& x) {
   if (same_layout(output, x)) return x;
   Tensor copy = empty_in_layout_of(output);
@@ -93,10 +97,12 @@ Tensor in_layout_of(const Tensor& output, const Tensor& x) {
 }
 
 // Returns the kOut results of an elementwise operator: applies the function object F<T> to
-// every element of kIn tensors of one shape, type T and device. The results have the shape of
-// the inputs, and the memory layout of input number kLike; inputs with another layout are
-// copied first. On the meta device nothing is computed. kIntegers says whether integers are
-// allowed, and `name` is the operator's name for error messages.
+// every element of kIn tensors of the same shape, type T and device. The results have the shape
+// of the inputs, and the memory layout of input number kLike. Inputs with another layout are
+// copied first. On the meta device nothing is computed.
+//
+// kIntegers says whether integer types are allowed, and `name` is the operator's name for error
+// messages.
 template <template <typename> class F, bool kIntegers, int kIn, int kOut = 1, int kLike = 0>
 std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   Problems like{Device(inputs[0]), inputs[0].sizes()};
@@ -121,13 +127,14 @@ std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   return outputs;
 }
 
-// The sigmoid in that of its equal forms 1 / (1 + e^-x) and e^x / (1 + e^x) whose exponential
-// is at most 1: it cannot overflow, and keeps its relative accuracy where the result is small.
-// It is defined in cpu.h and launch.cuh.
+// Returns the sigmoid of x. Of the equal forms 1 / (1 + e^-x) and e^x / (1 + e^x), it uses the
+// one whose exponential is at most 1: it cannot overflow, and a small result has a small
+// relative error. The function object Sigmoid is defined in cpu.h and launch.cuh.
 Tensor sigmoid(const Tensor& x) { return map<Sigmoid, false, 1>("sigmoid", {x})[0]; }
 
 Tensor sigmoid_backward(const Tensor& grad, const Tensor& y) {
-  return map<SigmoidBackward, false, 2, 1, 1>("sigmoid_backward", {grad, y})[0];
+  return map<SigmoidBackward, /*kIntegers=*/false, 2, 1, /*kLike=*/1>(
+      "sigmoid_backward", {grad, y})[0];
 }
 
 Tensor vector_add(const Tensor& a, const Tensor& b) {

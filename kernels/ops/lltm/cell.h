@@ -1,15 +1,16 @@
-// The LLTM cell for one element, a batch row and a state, and what a pass of the cell reads and
-// writes. Both devices compile these lines.
+// The LLTM cell for one element, which is a batch row and a state, and what a pass of the cell
+// reads and writes. Both devices compile this file.
 //
-// `Math` brings sigmoid, tanh, elu and elu_slope for A: a number, or a vector register of them.
+// `Math` provides sigmoid, tanh, elu and elu_slope for the type A: a number, or a vector
+// register of numbers.
 #pragma once
 
 #include "tensors.h"
 
 namespace cem_tetris::lltm {
 
-// The rows of the weights, and so the columns of the gates, come in this order, `states` of
-// each.
+// The order of the gates. The weights have `states` rows for each gate, and the sums that enter
+// the gates `states` columns for each.
 constexpr int kGates = 3;
 enum Gate { kInput = 0, kOutput = 1, kCandidate = 2 };
 
@@ -36,12 +37,12 @@ struct Gradients {
 };
 
 // Returns the gradients of one element of the LLTM cell with respect to the sums that enter its
-// three gates and to the old cell, by the derivatives of the forward pass
+// three gates and to the old cell. They are the derivatives of the forward pass
 //
 //   cell' = cell + elu(candidate) sigmoid(input),   h' = tanh(cell') sigmoid(output).
 //
-// input, output, candidate: the sums that enter the gates; new_cell: cell'; grad_h, grad_cell:
-// the gradients with respect to h' and cell'.
+// input, output and candidate are the sums that enter the gates, and new_cell is cell'. grad_h
+// and grad_cell are the gradients with respect to h' and cell'.
 template <class Math, typename A>
 CEM_TETRIS_FUNCTION Gradients<A> backward(
     A input, A output, A candidate, A new_cell, A grad_h, A grad_cell) {
@@ -65,15 +66,15 @@ struct CellSizes {
   int64_t multiply_adds() const { return batch * gates() * columns(); }
 };
 
-// The tensors of a forward pass. In a small cell all are contiguous; in others those that the
-// BLAS reads need not be.
+// The tensors of a forward pass. In a small cell all are contiguous. In other cells those that
+// the BLAS reads may have any strides.
 struct Forward {
   Tensor input, weights, bias, old_h, old_cell, new_h, new_cell, gates;
 };
 
-// The tensors of a backward pass. All are contiguous but those that the BLAS reads and the
-// gradients of h and cell. Results that are not wanted are empty; the gradient of the old cell
-// is a by-product of all others.
+// The tensors of a backward pass. All are contiguous, except those that the BLAS reads and the
+// gradients of h and cell. Results that are not wanted are empty. The gradient of the old cell
+// is always computed, because all other results need it.
 struct Backward {
   bool wants_input, wants_parameters, wants_old_h;
   const std::optional<Tensor>& grad_h;  // without a value: zeros

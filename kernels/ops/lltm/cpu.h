@@ -1,5 +1,5 @@
-// The LLTM cell on the CPU. A pass over the elements is bound by the bytes of the gates, which
-// it reads once.
+// The LLTM cell on the CPU. A pass over the elements is bound by the memory bandwidth: it reads
+// the gates once.
 #pragma once
 
 #include "cell.h"
@@ -9,19 +9,21 @@
 namespace cem_tetris::lltm {
 namespace {
 
-// The largest small cell, as measured: it is faster in one go than through the BLAS.
+// The largest small cell. Up to this size, as measured, one function for all is faster than the
+// BLAS.
 constexpr int64_t kSmallMultiplyAdds = int64_t{1} << 22;
 constexpr int64_t kSmallWeights = int64_t{1} << 20;
-// The least work that is worth waking another thread for.
+// The least work for which it is worth waking another thread.
 constexpr int64_t kGrainMultiplyAdds = int64_t{1} << 19;
 constexpr int64_t kGrainElements = 4096;
 
-// A matrix of batch rows and states with any strides, read and written a vector at a time.
+// A matrix of batch rows and states with any strides, which is read and written one vector at a
+// time.
 template <typename T>
 struct Matrix {
   using A = compute_t<T>;
 
-  T* data = nullptr;  // none: every element is 0
+  T* data = nullptr;  // null if every element is 0
   int64_t row_stride = 0;
   int64_t column_stride = 0;
 
@@ -32,8 +34,8 @@ struct Matrix {
     data = const_cast<T*>(const_data<T>(*tensor)) + first_column * column_stride;
   }
 
-  // Returns `lanes` numbers of a row, from `column` on, in the type of computation; the other
-  // lanes are 0.
+  // Returns `lanes` numbers of a row, from column `column` on, in the type of computation A.
+  // The other lanes are 0.
   Vector<A> load(int64_t row, int64_t column, int lanes) const {
     Vector<A> values = {};
     if (!data) return values;
@@ -45,6 +47,7 @@ struct Matrix {
     return values;
   }
 
+  // Stores the first `lanes` numbers to a row, whose numbers are neighbours in memory.
   void store(const Vector<A>& values, int64_t row, int64_t column, int lanes) const {
     T* to = data + row * row_stride + column;
     if constexpr (std::is_same_v<T, A>) {
@@ -56,8 +59,8 @@ struct Matrix {
 };
 
 // Calls f(row, column, lanes) for every vector of kWide neighbouring states in a batch x states
-// matrix; `lanes` says how many of them exist, fewer than kWide at the end of a row. The
-// vectors are shared by as many threads as the work is worth.
+// matrix. Only the first `lanes` states of a vector exist, fewer than kWide at the end of a
+// row. The CPU threads share the vectors, as many threads as the work is worth.
 template <int kWide, class F>
 void for_each_vector(const CellSizes& sizes, const F& f) {
   int64_t row_vectors = (sizes.states + kWide - 1) / kWide;
@@ -72,9 +75,11 @@ void for_each_vector(const CellSizes& sizes, const F& f) {
 
 // The forward pass of the LLTM cell over its elements: computes the new h and cell, batch x
 // states, from the sums that enter the gates, batch x (3 * states), which the BLAS has
-// computed. The states of the input gate come first, then those of the output gate and of the
-// candidate. A step computes a vector of neighbouring states; `position` is its row, column and
-// number of lanes.
+// computed. The columns of the input gate come first, then those of the output gate and of the
+// candidate.
+//
+// The lambda computes a vector of neighbouring states; `position` is its row, column and number
+// of lanes.
 template <typename T>
 void forward_elements(const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
@@ -93,11 +98,13 @@ void forward_elements(const CellSizes& sizes, const Forward& pass) {
   });
 }
 
-// The backward pass of the LLTM cell over its elements: computes the gradients of the sums that
-// enter the gates (d_gates, batch x (3 * states)) and of the old cell (batch x states), from
-// the gradients of the new h and cell. The columns of the input gate come first, then those of
-// the output gate and of the candidate. A step computes a vector of neighbouring states;
-// `position` is its row, column and number of lanes.
+// The backward pass of the LLTM cell over its elements. From the gradients of the new h and
+// cell, it computes the gradients of the sums that enter the gates (d_gates, batch x (3 *
+// states)) and of the old cell (batch x states). The columns of the input gate come first, then
+// those of the output gate and of the candidate.
+//
+// The lambda computes a vector of neighbouring states; `position` is its row, column and number
+// of lanes.
 template <typename T>
 void backward_elements(const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
@@ -120,15 +127,16 @@ void backward_elements(const CellSizes& sizes, const Backward& pass) {
   });
 }
 
-// Whether a cell is computed in one go. The BLAS makes the products of 16-bit types of any
-// size.
+// Returns whether a cell is small, so that it is computed without the BLAS. Cells of 16-bit
+// types use the BLAS at any size.
 bool is_small(const CellSizes& sizes, ScalarType type) {
   return (type == ScalarType::Float || type == ScalarType::Double) &&
          sizes.multiply_adds() <= kSmallMultiplyAdds &&
          sizes.gates() * sizes.columns() <= kSmallWeights;
 }
 
-// Returns [old_h, input], for less than torch's concatenation costs; both are contiguous.
+// Returns the matrix [old_h, input] in less time than torch's concatenation takes. Both
+// arguments are contiguous.
 template <typename A>
 Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
   Tensor joined = empty(input, {sizes.batch, sizes.columns()});
@@ -141,17 +149,17 @@ Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
   return joined;
 }
 
-// Calls f(first, last) for ranges that together cover `count` items, on as many threads as the
-// work is worth. multiply_adds: the work of an item.
+// Calls f(first, last) for ranges of items that together cover 0 to `count` - 1, on as many
+// threads as the work is worth. multiply_adds is the work of one item.
 template <class F>
-void share(int64_t count, int64_t multiply_adds, const F& f) {
+void split_work(int64_t count, int64_t multiply_adds, const F& f) {
   parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
 }
 
-// The forward pass of a small LLTM cell in one go: the products of X = [old_h, input] with the
-// weights, and the new h and cell that follow from them. Threads share the blocks of
-// neighbouring states. Small cells have float32 or float64 numbers; for the 16-bit types this
-// is never called.
+// The forward pass of a small LLTM cell: multiplies X = [old_h, input] with the weights, and
+// computes the new h and cell from the products. The CPU threads share the blocks of
+// neighbouring states. Small cells have float32 or float64 numbers; the function is never
+// called for the 16-bit types.
 template <typename T>
 void forward_small(const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
@@ -161,19 +169,19 @@ void forward_small(const CellSizes& sizes, const Forward& pass) {
         mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell),
         mutable_data<T>(pass.gates)};
     int64_t blocks = divide_up(sizes.states, kLanes<T>);
-    share(blocks, sizes.multiply_adds() / blocks,
+    split_work(blocks, sizes.multiply_adds() / blocks,
         [&](int64_t first, int64_t last) { cell.forward_blocks(first, last); });
   }
 }
 
-// The backward pass of a small LLTM cell: first the gradients of the elements (gates and old
-// cell), then those of the parameters, of old_h and of the input, each only if it is wanted.
-// These are products with d, the gradients of the sums that enter the gates, batch x gates; the
-// weights are gates x columns, and X = [old_h, input] is batch x columns. Small cells have
-// float32 or float64 numbers; for the 16-bit types this is never called.
+// The backward pass of a small LLTM cell. First it computes the gradients of the elements
+// (gates and old cell), then those of the parameters, of old_h and of the input, if they are
+// wanted. The latter are products with d, the gradients of the sums that enter the gates, batch
+// x gates. The weights are gates x columns, and X = [old_h, input] is batch x columns.
 //
-// A Product{rows, columns, depth, left, left_row, left_depth, right, right_depth, result,
-// result_row} is result = left * right, where the names after `left` are its strides.
+// Product{rows, columns, depth, left, left_row_stride, left_depth_stride, right,
+// right_row_stride, result, result_row_stride} stands for result = left * right. Small cells
+// have float32 or float64 numbers; the function is never called for the 16-bit types.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   backward_elements<T>(sizes, pass);
@@ -184,10 +192,10 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
     const T* d = const_data<T>(pass.d_gates);
     const T* weights = const_data<T>(pass.weights);
     auto multiply = [](const Product<T>& product) {
-      share(product.rows, product.columns * product.depth,
+      split_work(product.rows, product.columns * product.depth,
           [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
     };
-    // The gradient of the weights is d^T X, and that of the bias the sum of d's rows.
+    // The gradient of the weights is d^T X, and that of the bias is the sum of d's rows.
     if (pass.wants_parameters) {
       Tensor joined = join<T>(sizes, pass.input, pass.old_h);
       T* d_weights = mutable_data<T>(pass.d_weights);
@@ -199,8 +207,8 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
         for (int64_t gate = 0; gate < gates; ++gate) d_bias[gate] += d[row * gates + gate];
       }
     }
-    // Writes d times the weights' columns `first` to `first` + `count` - 1, which belong to
-    // old_h (the first `states` columns) or to the input.
+    // Writes d times the columns `first` to `first` + `count` - 1 of the weights. The first
+    // `states` columns belong to old_h, the others to the input.
     auto multiply_columns = [&](const Tensor& result, int64_t first, int64_t count) {
       multiply({rows, count, gates, d, gates, 1, weights + first, columns,
           mutable_data<T>(result), count});

@@ -1,5 +1,5 @@
-// The LLTM cell on a GPU. A small cell is one launch forward and one or two backward
-// (small.cuh); of the others one pass makes the elements (pointwise.cuh).
+// The LLTM cell on a GPU. A small cell takes one launch forward, and one or two backward
+// (small.cuh). For other cells one pass computes the elements (pointwise.cuh).
 #pragma once
 
 #include "pointwise.cuh"
@@ -8,8 +8,9 @@
 namespace cem_tetris::lltm {
 namespace {
 
-// The largest small cell: a pass takes the GPU less time than the BLAS's several launches take
-// the host. A block walks all columns forward, and the whole batch backward.
+// The largest small cell. Up to this size, a pass takes the GPU less time than the host needs
+// for the several launches of the BLAS. A block goes through all columns forward, and through
+// the whole batch backward.
 constexpr int64_t kSmallMultiplyAdds = int64_t{1} << 24;
 constexpr int64_t kSmallColumns = 512;
 constexpr int64_t kSmallBatch = 256;
@@ -24,8 +25,8 @@ dim3 tiles(int64_t wide, int width, int64_t high, int height) {
   return dim3(unsigned(divide_up(wide, width)), unsigned(divide_up(high, height)));
 }
 
-// Launches a kernel with one thread per element, a batch row and a state. arguments: the
-// kernel's, before the numbers of batch rows and of states.
+// Launches a kernel with one thread per element, which is a batch row and a state. `arguments`
+// are those that the kernel takes before the numbers of batch rows and of states.
 template <typename... Parameters, typename... Arguments>
 void for_elements(const Tensor& like, const CellSizes& sizes, void (*kernel)(Parameters...),
     const Arguments&... arguments) {
@@ -74,9 +75,11 @@ void backward_elements(const CellSizes& sizes, const Backward& pass) {
 }
 
 // The backward pass of a small LLTM cell on a GPU. One kernel computes the gradients of the
-// elements (gates and old cell) and of the parameters; if the latter are not wanted, a kernel
-// for the elements alone does. A second kernel computes the gradients of old_h and the input as
-// one product with the weights, d_gates * weights; it leaves out what is not wanted.
+// elements (gates and old cell) and of the parameters. If the parameters' gradients are not
+// wanted, another kernel computes those of the elements alone.
+//
+// The last kernel computes the gradients of old_h and of the input as one product with the
+// weights, d_gates * weights. It leaves out a gradient that is not wanted.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   Gpu gpu{Device(pass.gates)};

@@ -1,6 +1,6 @@
-// The LLTM cell, one source for CPU and CUDA. Small cells are computed in one go; for the
-// others torch's BLAS makes the products, in TF32 only where torch allows it, and one pass over
-// the gates makes the cell.
+// The LLTM cell, one source for CPU and CUDA. A small cell is computed by functions of this
+// folder alone. For other cells torch's BLAS computes the products, in TF32 only if torch
+// allows it, and one pass over the gates computes the rest.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ CellSizes sizes_of(const Tensor& input, const Tensor& old_h) {
   return {input.size(0), input.size(1), old_h.size(1)};
 }
 
-// Calls an operator that writes into `out`: autocast, which may be on, changes the types of the
-// others.
+// Calls an operator that writes into `out`, and returns its result. Operators without `out`
+// would change their types under autocast.
 template <class... Arguments>
 Tensor call_into(const Tensor& out, const char* name, const Arguments&... arguments) {
   std::array<StableIValue, sizeof...(arguments) + 1> stack{
@@ -36,11 +36,12 @@ Tensor concatenate(const Tensor& old_h, const Tensor& input) {
   return call_into(joined, "aten::cat", std::vector<Tensor>{old_h, input}, int64_t{1});
 }
 
-// Computes by torch's BLAS the gradients of the LLTM cell's weights, bias, old_h and input from
-// d_gates, the gradients of the sums that enter the gates, batch x (3 * states); each only if
-// it is wanted. With X = [old_h, input], the weights' gradient is d_gates^T X and the gradient
-// of X is d_gates * weights. call_into(result, operator, arguments) calls an operator that
-// writes into the result.
+// Computes the gradients of the LLTM cell's weights, bias, old_h and input with torch's BLAS,
+// each of them only if it is wanted. d_gates, batch x (3 * states), are the gradients of the
+// sums that enter the gates. With X = [old_h, input], the gradient of the weights is d_gates^T
+// X, and that of X is d_gates * weights.
+//
+// call_into(result, operator, arguments) calls an operator that writes into the result.
 void multiply_gradients(const Backward& pass) {
   int64_t states = pass.old_h.size(1);
   int64_t batch_dimension = 0;
@@ -50,8 +51,8 @@ void multiply_gradients(const Backward& pass) {
     torch::stable::sum_out(
         const_cast<Tensor&>(pass.d_bias), pass.d_gates, Sizes(&batch_dimension, 1));
   }
-  // Multiplies d_gates with the weights' columns from `first` on, as many as the result has.
-  // One product for all columns would leave two results that share their memory.
+  // Multiplies d_gates with the columns of the weights from `first` on, as many as the result
+  // has. After one product for all columns, both results would share their memory.
   auto multiply_columns = [&](const Tensor& result, int64_t first) {
     Tensor columns =
         torch::stable::narrow(const_cast<Tensor&>(pass.weights), 1, first, result.size(1));
@@ -61,11 +62,13 @@ void multiply_gradients(const Backward& pass) {
   if (pass.wants_input) multiply_columns(pass.d_input, states);
 }
 
-// The forward pass of the LLTM cell: checks the arguments, and returns new_h and new_cell,
-// batch x states, and for the backward pass the gates before their activation functions, batch
-// x (3 * states). input is batch x inputs, old_h and old_cell are batch x states, and the
-// weights (3 * states) x (states + inputs). A small cell is computed in one go; for larger ones
-// torch's BLAS computes the gates, and one pass over the elements the rest.
+// The forward pass of the LLTM cell. Checks the arguments, and returns new_h and new_cell,
+// batch x states, and the gates before their activation functions, batch x (3 * states), for
+// the backward pass.
+//
+// input is batch x inputs, old_h and old_cell are batch x states, and the weights are (3 *
+// states) x (states + inputs). For a small cell one function computes everything. For larger
+// ones torch's BLAS computes the gates, and one pass over the elements the rest.
 std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tensor& weights,
     const Tensor& bias, const Tensor& old_h, const Tensor& old_cell) {
   CellSizes sizes = sizes_of(input, old_h);
@@ -99,11 +102,16 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
   return {pass.new_h, pass.new_cell, pass.gates};
 }
 
-// The backward pass of the LLTM cell: checks the arguments, and returns the gradients of input,
-// weights, bias, old_h and old_cell. grad_h, grad_cell: the gradients of the forward pass's
-// results, zeros if they are missing; gates: the sums that enter the gates, batch x (3 *
-// states), as the forward pass returned them. wants_input, wants_parameters, wants_old_h: which
-// gradients are wanted; the others are empty tensors.
+// The backward pass of the LLTM cell. Checks the arguments, and returns the gradients of input,
+// weights, bias, old_h and old_cell.
+//
+// Args:
+//     grad_h, grad_cell: the gradients of the forward pass's results; a missing one counts as
+//         zeros.
+//     gates: the sums that enter the gates, batch x (3 * states), as the forward pass returned
+//         them.
+//     wants_input, wants_parameters, wants_old_h: which gradients are wanted. The others are
+//     empty tensors.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(
     const std::optional<Tensor>& grad_h, const std::optional<Tensor>& grad_cell,
     const Tensor& input, const Tensor& weights, const Tensor& old_h, const Tensor& new_cell,

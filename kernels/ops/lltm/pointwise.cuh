@@ -1,8 +1,8 @@
 // One pass over the elements of a cell whose gates torch's BLAS has computed.
 //
-// Roofline: memory. Forward reads 4 and writes 2 numbers an element, backward reads 6 and
-// writes 4. Grid: x over kRowsAtOnce batch rows, y over the 32 states of a warp; a thread owns
-// an element.
+// Roofline: memory. For each element the forward pass reads 4 and writes 2 numbers; the
+// backward pass reads 6 and writes 4. Grid: x over kRowsAtOnce batch rows, y over the 32 states
+// of a warp; a thread owns one element.
 #pragma once
 
 #include "cell.h"
@@ -23,15 +23,15 @@ struct DeviceMath {
   __device__ static A tanh(A x) {
     return ::tanh(x);
   }
-  // The derivative of elu at x, where it is `value`.
+  // Returns the derivative of elu at x, where elu has the value `value`.
   template <typename A>
   __device__ static A elu_slope(A x, A value) {
     return x > A(0) ? A(1) : value + A(1);
   }
 };
 
-// A gradient with any strides: the gradient of a sum is one number, expanded. A gradient
-// without data is one of zeros.
+// A gradient with any strides; the gradient of a sum, for example, is one number that is
+// expanded. A gradient without data consists of zeros.
 template <typename T>
 struct Gradient {
   const T* data;
@@ -55,9 +55,9 @@ struct Element {
         state(blockIdx.y * int64_t(kWarp) + threadIdx.x) {}
 };
 
-// Computes the new h and cell of the LLTM cell, batch x states, one thread for each batch row
-// and state. gates: batch x (3 * states), the sums that enter the input gate, the output gate
-// and the candidate, in this order.
+// Kernel: computes the new h and cell of the LLTM cell, batch x states, with one thread for
+// each batch row and state. `gates`, batch x (3 * states), are the sums that enter the input
+// gate, the output gate and the candidate, in this order.
 template <typename T>
 __global__ void forward_kernel(
     const T* gates, const T* old_cell, T* new_h, T* new_cell, int64_t batch, int64_t states) {
@@ -81,9 +81,10 @@ struct Pointers {
   T* d_gates;
   T* d_old_cell;
 
-  // Returns the gradients of the LLTM cell for one batch row and state with respect to the sums
-  // that enter the three gates and to the old cell, and also writes them if `writes`. gates:
-  // batch x (3 * states), the sums for the input gate, the output gate and the candidate.
+  // Returns the gradients of the LLTM cell for one batch row and state, with respect to the
+  // sums that enter the three gates and to the old cell. If `writes`, also writes them to
+  // d_gates and d_old_cell. `gates`, batch x (3 * states), are the sums for the input gate, the
+  // output gate and the candidate.
   __device__ Gradients<compute_t<T>> gradients(
       int64_t row, int64_t state, int64_t states, bool writes) const {
     using A = compute_t<T>;

@@ -1,7 +1,7 @@
-// A small cell in one launch each way: at these sizes launches take the time, not the
-// arithmetic. Tiles of the operands go through shared memory, a tile of the result stays in
-// registers. Sums are float32 (float64 for float64), never TF32, in an order that depends on
-// the sizes alone.
+// A small cell in one launch forward, and one or two backward: at these sizes the launches take
+// longer than the arithmetic. Tiles of the operands go through shared memory, and a tile of the
+// result stays in registers. Sums are float32 (float64 for float64), never TF32. Their order
+// depends only on the sizes.
 #pragma once
 
 #include "cell.h"
@@ -13,7 +13,7 @@ constexpr int kTileRows = 16;   // batch rows of a block
 constexpr int kTileStates = 8;  // states of a block
 constexpr int kSmallThreads = kTileRows * kTileStates;
 
-// Loads kPack neighbours at once.
+// Loads kPack neighbouring numbers at once.
 template <typename T, int kPack>
 __device__ inline Pack<T, kPack> load(const T* from) {
   return *reinterpret_cast<const Pack<T, kPack>*>(from);
@@ -35,14 +35,16 @@ struct Joined {
   }
 };
 
-// The forward pass of a small cell. Grid: x over kTileStates states, y over kTileRows batch
-// rows. A thread owns one state of one batch row: its three gates, each the product of a row of
-// X = [old_h, input] with a row of the weights, and the new h and cell that follow from them.
-// The columns are walked kDepth at a time, through two tiles in shared memory. Bound by the
-// latency of its loads.
+// Kernel: the forward pass of a small cell. Grid: x over kTileStates states, y over kTileRows
+// batch rows. A thread computes one state of one batch row: its three gates, which are products
+// of a row of X = [old_h, input] with a row of the weights, and the new h and cell that follow
+// from them. The block goes through the columns, kDepth at a time, in two tiles in shared
+// memory:
 //
 //   x:  one row per batch row, kDepth columns of X
 //   w:  one row per gate and state, gate * kTileStates + state, the same columns of the weights
+//
+// The latency of its loads bounds the kernel.
 template <typename T>
 __global__ void __launch_bounds__(kSmallThreads) small_forward(Joined<T> joined,
     const T* weights, const T* bias, const T* old_cell, T* new_h, T* new_cell, T* gates) {
@@ -117,13 +119,15 @@ __global__ void __launch_bounds__(kSmallThreads) small_forward(Joined<T> joined,
 
 constexpr int kColumns = 32;  // columns of a block's gradients
 
-// The gradients of weights and bias in a small cell, and first those of the elements (the gates
-// and the old cell), of which they are sums over the batch. Grid: x over kTileStates states (24
-// rows of weights), y over kColumns columns of the weights. Every block of a state computes the
-// gradients of its elements again, which costs less than another launch; the blocks of the
-// first columns write them and the gradient of the bias. A thread first has one element of a
-// batch row, then six rows of the weights' gradient in one column. The batch is walked
-// kTileRows rows at a time.
+// Kernel: the gradients of weights and bias in a small cell. These are sums over the batch of
+// the gradients of the elements (the gates and the old cell), which the kernel computes first.
+//
+// Grid: x over kTileStates states (24 rows of weights), y over kColumns columns of the weights.
+// All blocks of a state compute the gradients of its elements, which costs less than another
+// launch. The blocks of the first columns write them, and the gradient of the bias.
+//
+// A thread first has one element of a batch row, then six rows of the weights' gradient in one
+// column. The block goes through the batch, kTileRows rows at a time:
 //
 //   d:  the gradients of the gates, one row per batch row, kTileStates states of each gate
 //   x:  the same batch rows, kColumns columns of X = [old_h, input]
@@ -195,15 +199,15 @@ __global__ void __launch_bounds__(kSmallThreads)
 
 constexpr int kResultColumns = 16;
 
-// Computes the gradients of old_h and input in a small LLTM cell, the product of d_gates, batch
-// x (3 * states), with the weights, (3 * states) x (states + inputs). The first `states`
-// columns of the product belong to old_h, the others to the input. Columns before `first` are
-// left out, and a result that is not wanted is null.
+// Kernel: computes the gradients of old_h and input in a small LLTM cell. They are the product
+// of d_gates, batch x (3 * states), with the weights, (3 * states) x (states + inputs). The
+// first `states` columns of the product belong to old_h, the others to the input. Columns
+// before `first` are left out, and a result that is not wanted is null.
 //
-// Grid: x over kResultColumns columns, y over kTileRows batch rows; a thread owns one number of
-// the product. The sum goes over the rows of the weights, kDepth at a time: the block loads a
-// tile of each operand into shared memory, with zeros beyond the matrices, and multiplies them.
-// The latency of the loads is the bound.
+// Grid: x over kResultColumns columns, y over kTileRows batch rows; a thread computes one
+// number of the product. The sum goes over the rows of the weights, kDepth at a time: the block
+// loads a tile of each operand into shared memory, with zeros beyond the matrices, and
+// multiplies the tiles. The latency of the loads bounds the kernel.
 template <typename T>
 __global__ void __launch_bounds__(kTileRows* kResultColumns)
     small_inputs(const T* d_gates, const T* weights, int64_t batch, int64_t inputs,
@@ -213,7 +217,7 @@ __global__ void __launch_bounds__(kTileRows* kResultColumns)
   __shared__ A d[kTileRows][kDepth + 1];  // rows begin in different banks
   __shared__ A w[kDepth][kResultColumns];
 
-  int64_t rows = kGates * states;  // of weights
+  int64_t rows = kGates * states;  // rows of the weights
   int64_t columns = inputs + states;
   int own_column = threadIdx.x % kResultColumns;
   int own_row = threadIdx.x / kResultColumns;

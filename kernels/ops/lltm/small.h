@@ -1,5 +1,5 @@
-// A small cell on the CPU: its forward pass in one go, and the products of its backward pass. A
-// BLAS would pack both operands first and wake its threads.
+// A small cell on the CPU: its forward pass, and the products of its backward pass. A BLAS
+// would first pack both operands, and wake its threads.
 #pragma once
 
 #include "cell.h"
@@ -7,15 +7,16 @@
 
 namespace cem_tetris::lltm {
 
-// The weights are read once, kWide states at a time, and multiplied with every batch row while
-// they lie in the first-level cache. kGates x kRows sums fill the registers.
+// The forward pass of a small cell. It reads the weights once, kWide states at a time, and
+// multiplies them with every batch row while they are in the first-level cache. kGates x kRows
+// sums fill the registers.
 template <typename A>
 struct SmallCell {
   static constexpr int kRows = 4;
   static constexpr int kWide = kLanes<A>;
 
   int64_t batch, columns, states;
-  const A* joined;  // a row of old_h, then one of input
+  const A* joined;  // [old_h, input]
   const A* weights;
   const A* bias;
   const A* old_cell;
@@ -23,7 +24,7 @@ struct SmallCell {
   A* new_cell;
   A* gates;
 
-  // Computes the blocks `first` to `last` of kWide states, in every batch row.
+  // Computes the blocks `first` to `last` - 1 of kWide states, in every batch row.
   void forward_blocks(int64_t first, int64_t last) const {
     for (int64_t block = first; block < last; ++block) {
       int64_t row = 0;
@@ -33,16 +34,18 @@ struct SmallCell {
   }
 
  private:
-  // Computes the gates, the new h and the new cell of the LLTM cell for kWide states (the lanes
-  // of a vector; fewer at the end) from `state` on, in kCount batch rows from `row` on. A gate
-  // is the product of a weight row with a row of X = [old_h, input], plus the bias; gates is
-  // batch x (3 * states). partial[gate][row][lane] is a vector of partial sums of one product,
-  // whose lanes lane_sums() adds up.
+  // Computes the gates, the new h and the new cell of the LLTM cell for kWide states from
+  // `state` on (the lanes of a vector; fewer at the end), in kCount batch rows from `row` on.
+  //
+  // A gate is the product of a weight row with a row of X = [old_h, input], plus the bias;
+  // `gates` is batch x (3 * states). partial[gate][row][lane] is a vector of partial sums of
+  // one product. lane_sums() adds up the lanes of each such vector.
   template <int kCount>
   void forward_tile(int64_t state, int64_t row) const {
     int lanes = int(std::min<int64_t>(kWide, states - state));
     Vector<A> partial[kGates][kCount][kWide] = {};
-    for (int lane = 0; lane < lanes; ++lane) products<kCount>(state + lane, row, lane, partial);
+    for (int lane = 0; lane < lanes; ++lane)
+      add_products<kCount>(state + lane, row, lane, partial);
     for (int b = 0; b < kCount; ++b) {
       int64_t element = (row + b) * states + state;
       A* row_gates = gates + (row + b) * kGates * states;
@@ -59,15 +62,16 @@ struct SmallCell {
     }
   }
 
-  // Multiplies the weights of one state with kCount rows of X = [old_h, input] (`joined`) from
-  // `row` on. A state has three rows of the weights, one for each gate, which are states *
-  // columns numbers apart. partial[gate][row][lane] becomes a vector whose lanes still have to
-  // be added up: its lane l has the sum over the columns l, l + kWide, l + 2 kWide, and so on.
-  // `lane` is the position of the state in its block of kWide states.
+  // Multiplies the weights of one state with kCount rows of X = [old_h, input] (`joined`), from
+  // row `row` on. A state has three rows of the weights, one for each gate, which are states *
+  // columns numbers apart. `lane` is the position of the state in its block of kWide states.
   //
-  // The function is not inlined, so that nothing but the sums competes for the registers.
+  // partial[gate][row][lane] becomes a vector of partial sums: its lane l has the sum over the
+  // columns l, l + kWide, l + 2 kWide, and so on.
+  //
+  // The function is not inlined, so that only the sums compete for the registers.
   template <int kCount>
-  __attribute__((noinline)) void products(
+  __attribute__((noinline)) void add_products(
       int64_t state, int64_t row, int lane, Vector<A> (&partial)[kGates][kCount][kWide]) const {
     const A* weight = weights + state * columns;
     const A* rows = joined + row * columns;
@@ -101,11 +105,11 @@ struct SmallCell {
   }
 };
 
-// result[i][j] = the sum over k of left[i][k] * right[k][j]. Rows of `right` and `result` are
-// contiguous.
+// The matrix product result = left * right: result[i][j] is the sum over k of left[i][k] *
+// right[k][j]. The rows of `right` and `result` are contiguous.
 //
-// A tile of kRows rows by kVectors vectors of the result stays in registers while k runs: a
-// step loads kVectors vectors and kRows numbers for kRows * kVectors products.
+// A tile of kRows rows by kVectors vectors of the result stays in registers while k runs over
+// the depth. One step loads kVectors vectors and kRows numbers for kRows * kVectors products.
 template <typename A>
 struct Product {
   static constexpr int kRows = 4;
@@ -114,12 +118,13 @@ struct Product {
 
   int64_t rows, columns, depth;
   const A* left;
-  int64_t left_row, left_depth;  // the strides of i and k
+  int64_t left_row_stride, left_depth_stride;  // the strides of i and k in `left`
   const A* right;
-  int64_t right_depth;
+  int64_t right_row_stride;
   A* result;
-  int64_t result_row;
+  int64_t result_row_stride;
 
+  // Computes the rows `first` to `last` - 1 of the result.
   void compute_rows(int64_t first, int64_t last) const {
     int64_t row = first;
     for (; row + kRows <= last; row += kRows) compute_columns<kRows>(row);
@@ -127,8 +132,8 @@ struct Product {
   }
 
  private:
-  // Computes all columns of kCount rows from `row` on: by tiles, then by vectors, then one by
-  // one.
+  // Computes all columns of kCount rows from `row` on: first in tiles, then in single vectors,
+  // then number by number.
   template <int kCount>
   void compute_columns(int64_t row) const {
     int64_t column = 0;
@@ -141,10 +146,10 @@ struct Product {
     }
   }
 
-  // Computes a tile of the matrix product result = left * right: kCount rows from `row` on by
-  // kAcross vectors of kWide columns from `column` on. The tile's sums stay in registers while
-  // k runs over the depth. `left` has any strides (left_row, left_depth); the rows of `right`
-  // and `result` are contiguous, right_depth and result_row numbers apart.
+  // Computes a tile of the matrix product result = left * right. The tile has kCount rows,
+  // which begin at `row`, and kAcross vectors of kWide columns, which begin at `column`. Its
+  // sums stay in registers while k runs over the depth. `left` may have any strides. The rows
+  // of `right` and `result` are contiguous; a stride is the distance from one row to the next.
   template <int kCount, int kAcross>
   void compute_tile(int64_t row, int64_t column) const {
     Vector<A> sums[kCount][kAcross] = {};
@@ -152,10 +157,12 @@ struct Product {
       Vector<A> across[kAcross];
 #pragma GCC unroll 4
       for (int v = 0; v < kAcross; ++v)
-        across[v] = load_lanes(right + k * right_depth + column + v * kWide, kWide);
+        across[v] = load_lanes(right + k * right_row_stride + column + v * kWide, kWide);
 #pragma GCC unroll 4
       for (int i = 0; i < kCount; ++i) {
-        Vector<A> factor = Vector<A>{} + left[(row + i) * left_row + k * left_depth];
+        // A vector whose lanes all have the number left[row + i][k].
+        Vector<A> factor =
+            Vector<A>{} + left[(row + i) * left_row_stride + k * left_depth_stride];
 #pragma GCC unroll 4
         for (int v = 0; v < kAcross; ++v)
           sums[i][v] = multiply_add(factor, across[v], sums[i][v]);
@@ -165,7 +172,8 @@ struct Product {
     for (int i = 0; i < kCount; ++i) {
 #pragma GCC unroll 4
       for (int v = 0; v < kAcross; ++v) {
-        store_lanes(sums[i][v], result + (row + i) * result_row + column + v * kWide, kWide);
+        store_lanes(
+            sums[i][v], result + (row + i) * result_row_stride + column + v * kWide, kWide);
       }
     }
   }
@@ -173,9 +181,10 @@ struct Product {
   void compute_number(int64_t row, int64_t column) const {
     A sum = 0;
     for (int64_t k = 0; k < depth; ++k) {
-      sum += left[row * left_row + k * left_depth] * right[k * right_depth + column];
+      sum += left[row * left_row_stride + k * left_depth_stride] *
+             right[k * right_row_stride + column];
     }
-    result[row * result_row + column] = sum;
+    result[row * result_row_stride + column] = sum;
   }
 };
 

@@ -1,9 +1,8 @@
-// sigmoid, elu and tanh of whole vector registers, which g++ and clang++ have as a language
-// extension.
+// sigmoid, elu and tanh of vector registers, which are a language extension of g++ and clang++.
 //
-// All three come from e^x - 1 for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, and the Taylor
-// series in r, cut where the next term is below a quarter of the last bit. Errors: at most
-// three units in the last place.
+// All three are computed from e^x - 1 for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, and the
+// Taylor series in r, cut where the next term is below a quarter of the last bit. The errors
+// are at most three units in the last place.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +31,8 @@ struct Format {
   static constexpr Word kSign = Word{1} << (8 * sizeof(A) - 1);
   static constexpr Word kBias = std::numeric_limits<A>::max_exponent - 1;
   static constexpr int kTerms = kSingle ? 8 : 14;
-  // Adding it rounds to an integer, which the low bits then hold.
+  // Adding kRound to a number rounds it to an integer, which is then in the low bits of the
+  // sum.
   static constexpr A kRound = A(3) * (Word{1} << (kMantissa - 1));
   static constexpr A kLowest = kSingle ? -87 : -708;  // e^x is a normal number from here on
   // ln 2 in two parts, as fdlibm splits it: n * kLn2High has no rounding error.
@@ -46,8 +46,8 @@ using Vector = typename Format<A>::Vector;
 template <typename A>
 constexpr int kLanes = kVectorBytes / int(sizeof(A));
 
-// Loads `lanes` neighbours in memory; the lanes beyond them are 0. A full vector is a copy of a
-// size that is known.
+// Returns the first `lanes` numbers at `from` as a vector; its other lanes are 0. A full vector
+// is copied by a memcpy of constant size, which is one instruction.
 template <typename A>
 inline Vector<A> load_lanes(const A* from, int lanes) {
   Vector<A> values = {};
@@ -59,6 +59,7 @@ inline Vector<A> load_lanes(const A* from, int lanes) {
   return values;
 }
 
+// Stores the first `lanes` numbers of a vector at `to`.
 template <typename V, typename A>
 inline void store_lanes(const V& values, A* to, int lanes) {
   if (lanes == kLanes<A>) {
@@ -68,7 +69,8 @@ inline void store_lanes(const V& values, A* to, int lanes) {
   }
 }
 
-// Returns a * b + c, rounded once if the processor has such an instruction, otherwise twice.
+// Returns a * b + c. The result is rounded once if the processor has an instruction for this,
+// otherwise twice.
 template <typename V>
 inline V multiply_add(V a, V b, V c) {
 #if defined(__FMA__) && defined(__AVX__)
@@ -83,8 +85,9 @@ inline V multiply_add(V a, V b, V c) {
 }
 
 // Returns a vector whose lane i is the sum of the lanes of v[i]. With AVX, a vector has 8
-// floats or 4 doubles in two halves: hadd adds neighbouring lanes within each half, and the two
-// permutations put the lower and the upper halves of two vectors together, to be added.
+// floats or 4 doubles in two halves. hadd adds neighbouring lanes within each half of its
+// arguments. The first permutation collects the lower halves of a and b, the second one their
+// upper halves; these are added.
 template <typename A>
 inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
 #ifdef __AVX__
@@ -125,7 +128,7 @@ struct VectorMath {
     return x > A(0) ? x : multiply_add(e.scale, e.fraction, e.scale - A(1));
   }
 
-  // The derivative of elu at x, where it is `value`.
+  // Returns the derivative of elu at x, where elu has the value `value`.
   static V elu_slope(V x, V value) { return x > A(0) ? V{} + A(1) : value + A(1); }
 
   static V tanh(V x) {
@@ -138,7 +141,8 @@ struct VectorMath {
  private:
   static V negative_magnitude(V x) { return (V)((Bits)x | F::kSign); }
 
-  // e^x = scale + scale * fraction for x <= 0 (below kLowest as for kLowest); NaN in, NaN out.
+  // Computes e^x = scale + scale * fraction for x <= 0. A number below kLowest counts as
+  // kLowest; NaN gives NaN.
   struct Exponential {
     V scale;
     V fraction;
@@ -154,7 +158,7 @@ struct VectorMath {
     }
   };
 
-  // 1 / k! + r / (k + 1)! + ...
+  // Returns 1 / k! + r / (k + 1)! + r^2 / (k + 2)! + ...
   template <int k>
   static V series(V r) {
     constexpr A factor = A(1 / factorial(k));

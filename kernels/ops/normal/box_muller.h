@@ -1,13 +1,14 @@
-// From random words to a point of the plane in polar form: the Box-Muller transform (G. E. P.
-// Box, M. E. Muller: A note on the generation of random normal deviates, Ann. Math. Stat. 29,
-// 1958). radius * cosine and radius * sine are independent and normal.
+// Converts random words to a point of the plane in polar form by the Box-Muller transform (G.
+// E. P. Box, M. E. Muller: A note on the generation of random normal deviates, Ann. Math. Stat.
+// 29, 1958). radius * cosine and radius * sine are independent standard normal numbers.
 //
-// float: a word for the radius, which goes up to 6.76, and a word for the angle. The device
-// takes the special-function unit for log2, square root, sine and cosine; the host takes
-// polynomials, good to 3e-7, that a compiler can vectorise. The two differ by no more than 2e-6
-// * max(1, radius) (measured on 5e8 numbers: 1.4e-6 below a radius of 3, 2e-6 above). The
-// polynomials are minimax fits (linear programming on 1500 Chebyshev points; the coefficients
-// rounded to float one by one, the rest fitted again each time).
+// float: one word makes the radius, which is at most 6.76, and one word the angle. On the
+// device, the special-function unit computes log2, square root, sine and cosine. The host uses
+// polynomials with an error of at most 3e-7, which a compiler can vectorise. The results of
+// both differ by at most 2e-6 * max(1, radius); 5e8 numbers differed by 1.4e-6 below a radius
+// of 3, and by 2e-6 above. The polynomials are minimax fits (linear programming on 1500
+// Chebyshev points). Their coefficients were rounded to float one by one, and the others fitted
+// again each time.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +23,8 @@ struct Polar {
   Real radius, cosine, sine;
 };
 
-// Returns the nearest float. The host converts halves, because AVX2 converts signed integers
-// only.
+// Returns the float that is nearest to a word. The host converts the two halves of the word,
+// because AVX2 can only convert signed integers.
 CEM_TETRIS_FUNCTION float nearest_float(uint32_t word) {
 #if defined(__CUDA_ARCH__)
   return float(word);
@@ -34,28 +35,29 @@ CEM_TETRIS_FUNCTION float nearest_float(uint32_t word) {
 #endif
 }
 
-// Returns (word + 1/2) 2^-32, a little less, so that it is at most 1 - 2^-23.
+// Returns slightly less than (word + 1/2) 2^-32, so that the result is at most 1 - 2^-23.
 CEM_TETRIS_FUNCTION float open_unit(uint32_t word) {
   return fmaf(nearest_float(word), 0x1.fffffcp-33f, 0x1p-33f);
 }
 
-// The radius is sqrt(-2 log(u)), from a logarithm that is good to 2^-22 absolutely. That is too
-// little near u = 1, where the root magnifies an error. There v (2 + v) = (1 + v)^2 - 1, with v
-// = 1 - u, takes over: the series of the logarithm begins so, and it is a little less than -2
-// log(u). The logarithm is lowered by kLowered, so that it is less, too; then the greater of
-// the two is the better one.
+// The radius is sqrt(-2 log(u)). The logarithm has an absolute error of 2^-22. That is too much
+// near u = 1, where the root magnifies an error. There the first terms of the series replace
+// the logarithm: with v = 1 - u, they are v (2 + v) = (1 + v)^2 - 1, which is slightly less
+// than -2 log(u). The logarithm is lowered by kLowered, so that it is also slightly too small.
+// The greater of the two is then the better one.
 constexpr float kLowered = 2e-7f;
 
 #if defined(__CUDA_ARCH__)
 
-// Returns a point of the plane whose coordinates radius * cosine and radius * sine are
-// independent standard normal numbers (Box-Muller), from one random word for the radius and one
-// for the angle. Logarithm, root, sine and cosine are those of the GPU's special-function unit.
+// Returns a point of the plane by the Box-Muller transform, from one random word for the radius
+// and one for the angle. The coordinates radius * cosine and radius * sine are independent
+// standard normal numbers. The GPU's special-function unit computes logarithm, root, sine and
+// cosine.
 //
-// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). The logarithm's absolute error would
-// dominate near u = 1; there w^2 - 1, with w = 2 - u, is the better approximation. Both are a
-// little too small (the first one is lowered on purpose), so the greater one is taken. The
-// angle is uniform in (-pi, pi).
+// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). Near u = 1 the absolute error of the
+// logarithm would dominate. There w^2 - 1, with w = 2 - u, is the better approximation of -2
+// log(u). Both approximations are slightly too small (the logarithm is lowered on purpose), so
+// the greater one is the better one. The angle is uniform in (-pi, pi).
 CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   constexpr float kPi = 3.14159265f;
   constexpr float kMinusTwoLog2 = -1.38629436f;
@@ -76,21 +78,24 @@ CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word
 
 #else
 
-// Returns -2 log(u) for normal floats u < 1, with a relative error of at most 3e-7. With
-// u = m 2^e and 1/2 <= m < 1, that is -2 log(2) e + (m - 1) Q(m - 1), where Q is a polynomial
+// Returns -2 log(u) for normal floats u < 1, with a relative error of at most 3e-7. With u = m
+// 2^e and 1/2 <= m < 1, the result is -2 log(2) e + (m - 1) Q(m - 1), where Q is a polynomial
 // fitted to the logarithm. Both terms are positive or zero, so no digits cancel.
 //
-// The exponent e becomes a float without a conversion, which would be slow in vectors. The
-// float kMagic is so large that its last bit is worth 1: adding e to its bits gives the float
-// kMagic + e, and kMagic is subtracted again after the multiplication by -2 log(2), in one
-// rounding. Shifted left by the 23 bits of the mantissa, the same integer takes the exponent
-// out of the bits of u: the bits of kMagic vanish in the shift, because its low 9 bits are 0.
+// Converting the exponent e to float would be slow in vectors. Instead, e is added to the bits
+// of kMagic, a float so large that its last bit has the value 1. These are the bits of the
+// float kMagic + e. After the multiplication by -2 log(2), kMagic * -2 log(2) is subtracted
+// again, in one rounding.
+//
+// The same integer also takes the exponent out of the bits of u: it is shifted left by the 23
+// bits of the mantissa and subtracted. The bits of kMagic vanish in this shift, because its low
+// 9 bits are 0.
 inline float minus_two_log(float u) {
   constexpr float kMagic = 12582912.0f;         // 1.5 * 2^23
   constexpr uint32_t kMagicBits = 0x4B400000u;  // the bits of kMagic
   constexpr float kTwoLog2 = 0x1.62e43p+0f;     // to 22 bits: kMagic * kTwoLog2 is exact
   constexpr int kMantissa = 23;
-  constexpr uint32_t kBias = 126;  // of an exponent where 1/2 <= m < 1
+  constexpr uint32_t kBias = 126;  // the stored exponent of numbers m with 1/2 <= m < 1
   uint32_t bits = bit_cast<uint32_t>(u);
   uint32_t exponent_bits = (bits >> kMantissa) + (kMagicBits - kBias);
   float magic_plus_e = bit_cast<float>(exponent_bits);
@@ -102,28 +107,29 @@ inline float minus_two_log(float u) {
   return fmaf(m_minus_1, q, minus_two_log2_e);
 }
 
-// Returns a point of the plane whose coordinates radius * cosine and radius * sine are
-// independent standard normal numbers (Box-Muller), from one random word for the radius and one
-// for the angle. Sine and cosine are polynomials; masks of bits take the place of branches, so
-// that a compiler can vectorise a loop over this function.
+// Returns a point of the plane by the Box-Muller transform, from one random word for the radius
+// and one for the angle. The coordinates radius * cosine and radius * sine are independent
+// standard normal numbers. Sine and cosine are polynomials. Bit masks replace branches, so that
+// a compiler can vectorise a loop over this function.
 //
-// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). The logarithm's absolute error would
-// dominate near u = 1; there w^2 - 1, with w = 2 - u, is the better approximation. Both are a
-// little too small (the first one is lowered on purpose), so the greater one is taken.
+// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). Near u = 1 the absolute error of the
+// logarithm would dominate. There w^2 - 1, with w = 2 - u, is the better approximation of -2
+// log(u). Both approximations are slightly too small (the logarithm is lowered on purpose), so
+// the greater one is the better one.
 CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   float u = open_unit(radius_word);
   float w = 2.0f - u;
   float squared_radius = std::max(minus_two_log(u) - kLowered, fmaf(w, w, -1.0f));
-  // The angle is pi times half_turns, which is in (-1, 1). The polynomials hold for |t| <= 1/2:
-  // an angle in the left half plane is turned by half a turn, and then both sine and cosine
-  // change their signs.
+  // The angle is pi times half_turns, a number in (-1, 1). The polynomials are valid for |t| <=
+  // 1/2. An angle in the left half plane is therefore turned by half a turn, which changes the
+  // signs of sine and cosine. left_mask has all bits set for such an angle, otherwise none.
   float half_turns = fmaf(float(int32_t(angle_word)), 0x1p-31f, 0x1p-32f);
   uint32_t left_mask = std::fabs(half_turns) <= 0.5f ? 0u : ~0u;
   uint32_t turned_by = bit_cast<uint32_t>(std::copysign(1.0f, half_turns)) & left_mask;
   float t = half_turns - bit_cast<float>(turned_by);
   float t2 = t * t;
   uint32_t sign = left_mask & 0x80000000u;
-  // These are cos(pi t), to 6e-8, and sin(pi t) / t, to 1e-8.
+  // cos(pi t), with an error of at most 6e-8, and sin(pi t) / t, with at most 1e-8.
   float cosine = polynomial(
       t2, 0x1.c02e2p-3f, -0x1.54dcb4p+0f, 0x1.03bc26p+2f, -0x1.3bd39cp+2f, 0x1.fffffep-1f);
   float sine_by_t = polynomial(
@@ -135,10 +141,10 @@ CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word
 
 #endif
 
-// double: 53 bits for each of radius and angle, from a whole block of four words. IEEE
-// operations alone, in a fixed order, in place of the libraries' functions: the same bits on
-// every processor and on CUDA. The series are cut where what is left out is below 1e-16 of the
-// sum; radius * cosine and radius * sine are good to 1e-15 of the radius.
+// double: radius and angle have 53 bits each, from one block of four words. The functions use
+// IEEE operations alone, in a fixed order, in place of library functions. So every processor
+// and CUDA get the same bits. A series ends where the remaining terms are below 1e-16 of the
+// sum. The errors of radius * cosine and radius * sine are at most 1e-15 of the radius.
 
 // Returns upper * 2^32 + lower + 1/2, rounded once.
 CEM_TETRIS_FUNCTION double plus_half(int32_t upper, uint32_t lower) {
@@ -146,14 +152,14 @@ CEM_TETRIS_FUNCTION double plus_half(int32_t upper, uint32_t lower) {
   return fma(double(upper), 0x1p32, signed_lower + (0x1p31 + 0.5));
 }
 
-// Returns -2 log(u) for 2^-54 <= u <= 1. With u = m 2^e and sqrt(1/2) <= m < sqrt(2), it is
-// log(u) = e log(2) + log(m), and log(m) = 2 atanh(s) = 2 (s + s^3 / 3 + s^5 / 5 + ...) with
-// s = (m - 1) / (m + 1).
+// Returns -2 log(u) for 2^-54 <= u <= 1. With u = m 2^e and sqrt(1/2) <= m < sqrt(2), log(u) =
+// e log(2) + log(m), where log(m) = 2 atanh(s) = 2 (s + s^3 / 3 + s^5 / 5 + ...) with s = (m -
+// 1) / (m + 1).
 //
-// The exponent is computed on the bits of u. Subtracting the bits of sqrt(1/2) first makes the
-// mantissas begin there, and kBias keeps e positive. The integer e + kBias becomes a double
-// when it is written into the lowest bits of 2^52, whose last bit is worth 1; 2^52 and kBias
-// are then subtracted.
+// The exponent is computed from the bits of u. First the bits of sqrt(1/2) are subtracted,
+// because the mantissas begin there, and kBias is added to keep e positive. The integer e +
+// kBias becomes a double by being written into the lowest bits of 2^52, whose last bit has the
+// value 1. Then 2^52 and kBias are subtracted.
 CEM_TETRIS_FUNCTION double minus_two_log(double u) {
   constexpr uint64_t kRootHalfBits = 0x3FE6A09E667F3BCDull;  // the bits of sqrt(1/2)
   constexpr uint64_t kTwo52Bits = 0x4330000000000000ull;     // the bits of 2^52
@@ -172,19 +178,20 @@ CEM_TETRIS_FUNCTION double minus_two_log(double u) {
   return fma(exponent, -kTwoLog2, -4.0 * fma(s * s2, series, s));
 }
 
-// Returns a point of the plane whose coordinates radius * cosine and radius * sine are
-// independent standard normal numbers (Box-Muller), from four random words: the upper 53 bits
-// of the first two make the radius, the upper 53 bits of the last two the angle. IEEE
-// operations alone, so that CPU and GPU give the same bits. plus_half(upper, lower) is upper *
-// 2^32 + lower + 1/2.
+// Returns a point of the plane by the Box-Muller transform, from four random words. The
+// coordinates radius * cosine and radius * sine are independent standard normal numbers. The
+// upper 53 bits of the first two words make the radius, the upper 53 bits of the last two the
+// angle. The function uses IEEE operations alone, so CPU and GPU get the same bits.
+// plus_half(upper, lower) is upper * 2^32 + lower + 1/2.
 CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
   constexpr double kTwoPi53 = 0x1.921fb54442d18p-51;  // 2 pi 2^-53
   // The radius is sqrt(-2 log(u)), with u = (n + 1/2) 2^-53 and n the 53 bits.
   uint32_t radius_lower = w0 << 21 | w1 >> 11;
   double u = plus_half(int32_t(w0 >> 11), radius_lower) * 0x1p-53;
   double squared_radius = minus_two_log(u);
-  // The angle is a number of quarter turns plus x, with |x| <= pi / 4. Its upper 3 bits,
-  // rounded, are the quarters; they are subtracted from the 53 bits, and the rest makes x.
+  // The angle is a number of quarter turns plus x, with |x| <= pi / 4. The upper 3 bits of the
+  // angle count eighths of a turn; they are rounded to quarters. The quarters are subtracted
+  // from the 53 bits, and the rest makes x.
   uint32_t quarters = ((w2 >> 29) + 1) / 2;
   int32_t angle_upper = int32_t((w2 >> 11) - (quarters << 19));
   uint32_t angle_lower = w2 << 21 | w3 >> 11;
@@ -200,8 +207,8 @@ CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, u
   double first_terms = 1.0 - half_square;
   double rounding_error = (1.0 - first_terms) - half_square;
   double cosine = first_terms + fma(x2 * x2, cosine_series, rounding_error);
-  // The quarter turns are added: an odd number exchanges sine and cosine; 1 and 2 quarters
-  // change the sign of the cosine (bit 63), 2 and 3 quarters that of the sine.
+  // Add the quarter turns. An odd number of them exchanges sine and cosine. 1 and 2 quarters
+  // change the sign of the cosine (bit 63); 2 and 3 quarters change that of the sine.
   bool is_odd = quarters % 2 != 0;
   uint64_t cosine_bits = bit_cast<uint64_t>(is_odd ? sine : cosine);
   uint64_t sine_bits = bit_cast<uint64_t>(is_odd ? cosine : sine);

@@ -1,6 +1,6 @@
-// What the kernels of both devices know of a call of the sampler, and of a tile of its noise:
-// four consecutive samples of four consecutive dimensions, each from a multiple of 4 on. A
-// block of samples is four of them.
+// The structures of a call of the sampler that the kernels of both devices share, and the noise
+// of a tile: four consecutive samples of four consecutive dimensions, both from a multiple of 4
+// on. A block of samples is four of them.
 //
 //   float:   one Philox block for each dimension and block of samples:
 //            | word 0: radius 01 | word 1: angle 01 | word 2: radius 23 | word 3: angle 23 |
@@ -14,18 +14,19 @@
 
 namespace cem_tetris::normal {
 
-// One number for each dimension and problem, of any of the four types. The dimensions of a
-// problem are neighbours in memory, `stride` numbers lie between problems. Bounds may have no
-// data.
+// One number for each dimension of each problem, such as the means, of any of the four types.
+// The numbers of a problem are neighbours in memory; those of the next problem begin `stride`
+// numbers later. A bound that does not exist has no data.
 struct Vector {
   const void* data;
   ScalarType type;
   int64_t stride;
 };
 
-constexpr uint64_t kGenerations = uint64_t{1} << 38;  // the bits that a counter has for them
+constexpr uint64_t kGenerations = uint64_t{1}
+                                  << 38;  // a counter has 38 bits for the generation
 
-// What the noise is made of.
+// What determines the noise of a call.
 struct Noise {
   uint64_t seed, generation;
   const int64_t* seed_data;        // if not null, one seed per problem, in place of `seed`
@@ -52,21 +53,21 @@ struct Call {
 
 constexpr int kTile = 4;
 
-// How many blocks of four Philox words the noise of four samples of one dimension takes: one
-// for float, two for double.
+// How many blocks of four Philox words the noise of four samples of one dimension takes.
 template <typename Real>
 constexpr int kPhiloxBlocks = sizeof(Real) / sizeof(float);
 
-// The part of the noise of four consecutive samples (a block of samples) that all dimensions
-// have in common, one part for each block of Philox words.
+// The part of the random words of four consecutive samples (a block of samples) that all
+// dimensions have in common. There is one part for each block of Philox words.
 template <typename Real>
 struct Samples {
   BlockPart part[kPhiloxBlocks<Real>];
 };
 
-// Returns the dimension-independent part for the samples 4 (block + i) to 4 (block + i) + 3.
-// The bits of `block` and `dimension` above the lowest 32 enter it: block + i must have those
-// of `block`, and the dimensions that it is used for must have those of `dimension`.
+// Returns the part that all dimensions have in common, for the samples 4 (block + i) to 4
+// (block + i) + 3. The bits from 32 on of `block` and `dimension` enter the part. Therefore
+// block + i must have the same upper bits as `block`, and the part serves only dimensions with
+// the same upper bits as `dimension`.
 template <typename Real>
 CEM_TETRIS_FUNCTION Samples<Real> samples_of(
     Key key, uint64_t generation, uint64_t dimension, uint64_t block, int i = 0) {
@@ -81,25 +82,27 @@ CEM_TETRIS_FUNCTION Samples<Real> samples_of(
 
 // Sets the noise of four consecutive samples of one dimension: a radius, a cosine and a sine
 // for each of the two pairs of samples. The first sample of a pair is radius * cosine, the
-// second one radius * sine; both are standard normal. words() returns four random words of
-// Philox: for floats they make both pairs, for doubles a pair takes four words of its own.
+// second one radius * sine; both are standard normal.
+//
+// philox_words() returns four random words. For floats these make both pairs; for doubles every
+// pair takes four words of its own.
 template <typename Real>
 CEM_TETRIS_FUNCTION void set_pairs(const LateKeys& keys, const DimensionPart& dimension,
     const Samples<Real>& samples, Polar<Real> (&pairs)[kTile / 2]) {
   if constexpr (kPhiloxBlocks<Real> == 1) {
-    Words w = words(keys, dimension, samples.part[0]);
+    Words w = philox_words(keys, dimension, samples.part[0]);
     pairs[0] = polar(w.word[0], w.word[1]);
     pairs[1] = polar(w.word[2], w.word[3]);
   } else {
     for (int pair = 0; pair < 2; ++pair) {
-      Words w = words(keys, dimension, samples.part[pair]);
+      Words w = philox_words(keys, dimension, samples.part[pair]);
       pairs[pair] = polar(w.word[0], w.word[1], w.word[2], w.word[3]);
     }
   }
 }
 
-// Calls f(T{}) with the type of means and standard deviations, or of the result; raises an
-// error if the sampler has no kernels for it.
+// Calls f(T{}) with the C++ type T of means and standard deviations, or of the result. Raises
+// an error if the sampler has no kernels for this type.
 template <typename F>
 void dispatch(ScalarType type, const F& f) {
   visit_floating("sample_normal", type, f);

@@ -1,8 +1,8 @@
 // The sampler on the CPU.
 //
-// It works on kLanes tiles side by side, so that the compiler makes vectors of the loops over
-// them; threads share the rows of tiles. Every number is a function of its place alone, so the
-// number of threads changes nothing.
+// It computes kLanes tiles side by side, so that the compiler vectorises the loops over them.
+// The CPU threads share the rows of tiles. A number depends only on its position in the result,
+// so the number of threads changes nothing.
 #pragma once
 
 #include <vector>
@@ -16,23 +16,24 @@ constexpr int kLanes = 32;
 constexpr int kCells = kTile * kTile;
 constexpr int64_t kLaneDimensions = kTile * kLanes;
 
-// One number for each dimension of each problem (an entry of the batch), such as the means, in
-// the order in which lanes read them; lane l works on tile l of kLanes. For kLanes tiles of
-// kTile = 4 dimensions:
+// One number for each dimension of each problem (batch entry), such as the means, in the order
+// in which the lanes read them. Lane l works on tile l of kLanes. For kLanes tiles of kTile = 4
+// dimensions the order is
 //
 //   | dimension 0 of tiles 0..31 | dimension 1 of tiles 0..31 | dimension 2 | dimension 3 |
 //
-// The last tiles are filled up with zeros. It is empty if the vector has no data.
+// Zeros fill up the last tiles. If the vector has no data, there are no numbers.
 template <typename Real>
 struct ByLane {
-  int64_t size = 0;  // of a problem
+  int64_t size = 0;  // numbers of a problem
   std::vector<Real> values;
 
-  // Copies one number for each dimension of each problem (an entry of the batch), such as the
-  // means, into the order in which the lanes read them, converted to the type of computation.
-  // A tile is kTile = 4 dimensions, and lane l works on tile l of kLanes = 32: first comes
-  // dimension 0 of the 32 tiles, then dimension 1 of them, and so on; then the next 32 tiles.
-  // The last tiles are filled up with zeros. `vector` has no data where there are no bounds.
+  // Copies one number for each dimension of each problem (batch entry), such as the means, into
+  // the order in which the lanes read them, converted to the type of computation.
+  //
+  // A tile is kTile = 4 dimensions, and lane l works on tile l of kLanes = 32 tiles. Dimension
+  // 0 of these 32 tiles comes first, then dimension 1, 2 and 3; then the next 32 tiles follow.
+  // Zeros fill up the last tiles. `vector` has no data if there are no bounds.
   ByLane(Vector vector, int64_t problems, int64_t dimensions) {
     if (!vector.data) return;
     size = divide_up(dimensions, kLaneDimensions) * kLaneDimensions;
@@ -48,21 +49,20 @@ struct ByLane {
     });
   }
 
-  // Returns where the first dimension of a tile is; the others follow at distances of kLanes.
+  // Returns the position of a tile's first dimension. The others follow at distances of kLanes.
   static int64_t start(int64_t tile) { return tile / kLanes * kLaneDimensions + tile % kLanes; }
 
-  // Returns the number of a tile's first dimension, or null without numbers.
+  // Returns a pointer to the number of a tile's first dimension, or null if there are no
+  // numbers.
   const Real* of(int64_t problem, int64_t tile) const {
     return values.empty() ? nullptr : values.data() + problem * size + start(tile);
   }
 };
 
-// The noise of kLanes neighbouring tiles, z = radius * direction, indexed by the dimension and
-// the sample within a tile, then by lane; a pair of samples shares a radius. A tile is four
-// dimensions of a block of four samples. If `across`, the lanes are neighbours across the
-// dimensions: lane l has the dimensions from (tile + l) * kTile on and the samples from block *
-// kTile on; otherwise the dimensions from tile * kTile on and the samples from (block + l) *
-// kTile on. If all dimensions share their noise, only dimension 0 is set.
+// The noise z = radius * direction of kLanes neighbouring tiles. A tile is four dimensions of a
+// block of four samples, and two samples, a pair, share a radius. The arrays are indexed by the
+// dimension and the sample (or pair) within a tile, then by lane. If all dimensions share their
+// noise, only dimension 0 is set.
 template <typename Real>
 struct Tiles {
   Real radius[kTile][kTile / 2][kLanes];
@@ -73,9 +73,9 @@ struct Tiles {
   // tile `tile` + l and the samples of `block`; otherwise it has the dimensions of `tile` and
   // the samples of `block` + l. If the dimensions share their noise, only dimension 0 is set.
   //
-  // Four random words of Philox make the four samples of a dimension for floats; doubles take
+  // Four random words of Philox make the four samples of a dimension for floats. Doubles take
   // two times four words (parts 0 and 1), one part for each pair of samples. A mark in the
-  // counter's last word tells the parts apart.
+  // counter's last word distinguishes the parts.
   void fill(const Noise& noise, int64_t tile, int64_t block, bool across) {
     constexpr bool kIsFloat = sizeof(Real) == sizeof(float);
     Key key = make_key(noise.seed);
@@ -84,8 +84,9 @@ struct Tiles {
     uint32_t dimension_step = across && !noise.shared ? kTile : 0;  // from lane to lane
     uint32_t block_step = across ? 0 : 1;
     uint64_t generation = noise.generation;
-    // The counter's last word is the same for all lanes, because `tile` or `block`, whichever
-    // the lanes count, is a multiple of kLanes.
+    // The counter's last word has only upper bits of `tile` and `block`. It is the same for all
+    // lanes: the number that differs between lanes begins at a multiple of kLanes, so its upper
+    // bits do not change.
     uint32_t word3 = upper(generation, first_dimension, block);
     for (int j = 0; j < (noise.shared ? 1 : kTile); ++j) {
       for (int part = 0; part < kPhiloxBlocks<Real>; ++part) {
@@ -93,9 +94,9 @@ struct Tiles {
         uint32_t mark = kIsFloat ? 0 : kOfDouble | part_mark;
         uint32_t random[4][kLanes];
         for (int l = 0; l < kLanes; ++l) {
-          uint32_t dimension = low(first_dimension) + j + l * dimension_step;
-          uint32_t lane_block = low(block) + l * block_step;
-          Words lane_words = words(keys, dimension_part(key, dimension, generation),
+          uint32_t dimension = low_word(first_dimension) + j + l * dimension_step;
+          uint32_t lane_block = low_word(block) + l * block_step;
+          Words lane_words = philox_words(keys, dimension_part(key, dimension, generation),
               block_part(key, lane_block, generation, word3 | mark));
           for (int i = 0; i < 4; ++i) random[i][l] = lane_words.word[i];
         }
@@ -129,7 +130,7 @@ struct Tiles {
     }
   }
 
-  // Makes the second sample of each pair the first one's opposite.
+  // Sets the second sample of each pair to the negative of the first one.
   void mirror(int j) {
     for (int s = 0; s < kTile; s += 2) {
       for (int l = 0; l < kLanes; ++l) direction[j][s + 1][l] = -direction[j][s][l];
@@ -137,21 +138,24 @@ struct Tiles {
   }
 };
 
-// The samples of kLanes neighbouring tiles of one problem, which are computed and then stored.
+// Computes and stores the samples of kLanes neighbouring tiles of one problem.
 template <typename T, typename Real>
 struct Chunk {
-  Noise noise;  // of one problem
-  // Of the first tile, in the order of ByLane; null for bounds that do not exist.
+  Noise noise;  // with the seed of the problem
+  // The parameters from the first tile on, in the order of ByLane; a bound that does not exist
+  // is null.
   const Real *mean = nullptr, *std = nullptr, *low = nullptr, *high = nullptr;
   T* out = nullptr;  // the problem's result
   Tiles<Real> z;
-  Real x[kCells][kLanes];  // by dimension * kTile + sample
+  Real x[kCells][kLanes];  // the samples, by dimension * kTile + sample, then by lane
 
   // Computes x = mean + std * z, clamped to the bounds, for a tile of four dimensions j and
-  // four samples s in each of the kLanes lanes; x is indexed by j * kTile + s, then by lane.
-  // The standard normal z is radius * direction, and samples 2 h and 2 h + 1 share a radius. If
-  // kAcross, lanes have different dimensions, so every lane has its own mean, standard
-  // deviation and bounds; otherwise all lanes use those of lane 0.
+  // four samples s in each of the kLanes lanes. x is indexed by j * kTile + s, then by lane.
+  // The standard normal z is radius * direction, and samples 2 h and 2 h + 1 share a radius.
+  //
+  // If kAcross, the lanes have different dimensions, so every lane has its own mean, standard
+  // deviation and bounds. Otherwise all lanes have the same dimensions, and use the values of
+  // lane 0.
   template <bool kAcross>
   void compute() {
     for (int j = 0; j < kTile; ++j) {
@@ -181,12 +185,14 @@ struct Chunk {
     }
   }
 
-  // Stores the tiles of the first `lanes` lanes into a problem's result, where they are
-  // neighbours in memory: kTile rows of lanes * kTile consecutive numbers. A row of the result
-  // has one sample's dimensions in the layout (N, d), where lanes have different dimensions
-  // (`across`), and one dimension's samples in the layout (d, N). Lane 0 begins at dimension
-  // tile * kTile and sample block * kTile. x is indexed by dimension * kTile + sample, then by
-  // lane. What extends beyond the result, at the end of a row or below, is left out.
+  // Stores the tiles of the first `lanes` lanes into a problem's result if they are neighbours
+  // in memory: kTile rows of lanes * kTile consecutive numbers. A row of the result has the
+  // dimensions of one sample in the layout (N, d), where the lanes have different dimensions
+  // (`across`), and the samples of one dimension in the layout (d, N). Lane 0 begins at
+  // dimension tile * kTile and sample block * kTile.
+  //
+  // x is indexed by dimension * kTile + sample, then by lane. Numbers beyond the end of a row
+  // or below the last row of the result are left out.
   void store(int64_t tile, int64_t block, bool across, int lanes) {
     int64_t row_size = across ? noise.dimensions : noise.samples;
     int64_t rows = across ? noise.samples : noise.dimensions;
@@ -210,12 +216,14 @@ struct Chunk {
     }
   }
 
-  // Stores the tiles of the first `lanes` lanes into a problem's result one number at a time,
-  // where they are not neighbours in memory. A tile is kTile dimensions (j) and kTile samples
-  // (s), and x is indexed by j * kTile + s, then by lane. If `across`, lane l has the
-  // dimensions of tile `tile` + l and the samples of block `block`; otherwise the dimensions of
-  // `tile` and the samples of block `block` + l. The result has the layout (d, N) if
-  // noise.dim_first, otherwise (N, d); what extends beyond it is left out.
+  // Stores the tiles of the first `lanes` lanes into a problem's result if they are not
+  // neighbours in memory, one number at a time. A tile is kTile dimensions (j) and kTile
+  // samples (s), and x is indexed by j * kTile + s, then by lane.
+  //
+  // If `across`, lane l has the dimensions of tile `tile` + l and the samples of block `block`;
+  // otherwise it has the dimensions of `tile` and the samples of block `block` + l. The result
+  // has the layout (d, N) if noise.dim_first, otherwise (N, d). Numbers beyond the result are
+  // left out.
   void scatter(int64_t tile, int64_t block, bool across, int lanes) {
     int64_t sample_stride = noise.dim_first ? 1 : noise.dimensions;
     int64_t dimension_stride = noise.dim_first ? noise.samples : 1;
@@ -232,13 +240,15 @@ struct Chunk {
   }
 };
 
-// Draws mean + std * z for all samples, dimensions and problems (entries of the batch) of a
-// call on the CPU. A tile is 4 dimensions (kTile) times a block of 4 samples; threads share
-// chunks of kLanes = 32 neighbouring tiles, which the lanes of vectors compute side by side.
+// Draws mean + std * z for all samples, dimensions and problems (batch entries) of a call on
+// the CPU. A tile is 4 dimensions (kTile) times a block of 4 samples. The CPU threads share
+// chunks of kLanes = 32 neighbouring tiles, which the lanes of the vectors compute side by
+// side.
 //
-// The lanes follow the fast side of the result, dimensions in the layout (..., N, d) and
-// samples in (..., d, N): then their results are neighbours in memory. Only if most lanes would
-// be idle, because the fast side is short, do they follow the other side (not follows_layout).
+// Usually the lanes go along the fast side of the result, whose numbers are neighbours in
+// memory: the dimensions in the layout (..., N, d), the samples in (..., d, N). If the fast
+// side is so short that most lanes would be idle, the lanes go along the other side, and
+// follows_layout is false.
 template <typename T>
 void draw_as(const Call& call, T* out) {
   using Real = compute_t<T>;
@@ -260,10 +270,10 @@ void draw_as(const Call& call, T* out) {
   int64_t columns = across ? tiles : blocks;
   int64_t rows = across ? blocks : tiles;
   int64_t row_chunks = divide_up(columns, kLanes);
-  // Draws the chunks `begin` to `end` - 1, each of up to kLanes neighbouring tiles of a row.
-  // The tiles of a problem are a matrix whose rows lie along the lanes: a row is a block of
-  // samples and its columns are tiles of dimensions if `across`, otherwise the other way round.
-  // Chunks are numbered along a row, then by row, then by problem.
+  // Draw the chunks `begin` to `end` - 1; a chunk is up to kLanes neighbouring tiles of a row.
+  // The tiles of a problem are a matrix whose rows lie along the lanes. If `across`, a row is a
+  // block of samples, and its columns are tiles of dimensions; otherwise it is the other way
+  // round. Chunks are numbered along a row, then by row, then by problem.
   parallel_for(0, noise.problems * rows * row_chunks, 16, [&](int64_t begin, int64_t end) {
     Chunk<T, Real> chunk{};
     for (int64_t i = begin; i < end; ++i) {

@@ -1,4 +1,4 @@
-// Which kernel a call on CUDA is, and its grid.
+// Chooses the kernel of a call on CUDA and its grid, and launches it.
 #pragma once
 
 #include "small.cuh"
@@ -6,12 +6,15 @@
 namespace cem_tetris::normal {
 namespace {
 
-// Returns how a result of fast_tiles by slow_tiles tiles is divided among the CUDA blocks of
-// sample_kernel; a tile is four samples of four dimensions. A block owns a rectangle of tiles:
-// 2^log_width tiles along the fast side (the one whose numbers are neighbours in memory), as
-// many as its kThreads threads and the result allow; the threads that are left form more rows
-// below, `height` in all. Each thread computes `steps` tiles, one below the other. More steps
-// save work, but their number is doubled only as long as 16 blocks per multiprocessor remain.
+// Returns how sample_kernel divides a result of fast_tiles by slow_tiles tiles among its
+// blocks; a tile is four samples of four dimensions. The fast side of a result is the one whose
+// numbers are neighbours in memory.
+//
+// A block computes a rectangle of tiles. The rectangle is 2^log_width tiles wide along the fast
+// side, as wide as the block's kThreads threads and the result allow. The block's threads form
+// `height` rows of this width. Every thread computes `steps` tiles, one below the other along
+// the slow side. More steps save work, but their number is doubled only while 16 blocks per
+// multiprocessor remain.
 Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
   int log_width = 0;
   while ((1 << log_width) < kThreads && (int64_t{1} << log_width) < fast_tiles) ++log_width;
@@ -20,7 +23,8 @@ Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
   int64_t least_blocks = 16 * multiprocessors;
   auto blocks_down = [&](int steps) { return divide_up(slow_tiles, steps * height); };
   int steps = 1;
-  // The block's table in shared memory has an entry for each of its steps * height rows.
+  // The table in shared memory has an entry for each of the block's steps * height rows of
+  // tiles.
   while (steps < kMaxSteps && 2 * steps * height <= kMaxEntries &&
          blocks_across * blocks_down(2 * steps) >= least_blocks) {
     steps *= 2;
@@ -29,13 +33,14 @@ Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
       uint32_t(std::min(kGroup, blocks_across))};
 }
 
-// The largest call of a small kernel, in blocks for each multiprocessor: with more, the general
-// kernel is as fast.
+// The largest call of the kernel for small results, in blocks per multiprocessor. With more
+// blocks the general kernel is as fast.
 constexpr int64_t kSmallLoad = 96;
-constexpr int64_t kLine = 128;  // bytes of a line of the cache
+constexpr int64_t kLine = 128;  // bytes of a cache line
 
-// Returns how many dimensions a thread of a small kernel has. load: the threads for each thread
-// of the device if every one had a single dimension. The limits are measured.
+// Returns how many dimensions a thread of the kernel for small results draws. `load` is the
+// number of threads that the call would have with one dimension each, divided by the number of
+// threads that the device can run. The limits were measured.
 int rows_of(int64_t load) {
   if (load < 4) return 1;
   return load < 15 ? 2 : 4;
@@ -43,11 +48,12 @@ int rows_of(int64_t load) {
 
 // Launches the kernel for small results if this call is small enough for it, and returns
 // whether it did. A thread of that kernel draws `rows` dimensions (1, 2 or 4) of one block of
-// four samples; the larger the call, the more rows. The result has the layout (..., d, N) if
+// four samples; a larger call has more rows. The result has the layout (..., d, N) if
 // kDimFirst, otherwise (..., N, d).
 //
-// The limit is the number of threads that the device can work on, times kSmallLoad: above it,
-// the general kernel is as fast. The comparisons divide, because products could overflow.
+// The limit is the number of threads that the device can run, times kSmallLoad. Above it, the
+// general kernel is as fast. The comparisons divide instead of multiplying, because products
+// could overflow.
 template <typename T, bool kDimFirst>
 bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   const Noise& noise = call.noise;
@@ -67,8 +73,8 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   while (kDimFirst ? rows > dimensions : dimensions % rows != 0) rows /= 2;
   int64_t across = divide_up(dimensions, rows);  // threads for all dimensions
   int64_t threads = noise.problems * blocks * across;
-  // If a row of the result is not a whole number of cache lines, a warp would write parts of
-  // many lines: then the result goes through shared memory.
+  // If a row of the result does not consist of complete cache lines, a warp would write parts
+  // of many lines. Such a result goes through shared memory.
   bool has_whole_lines = dimensions * int64_t{sizeof(T)} % kLine == 0;
   bool is_staged =
       !kDimFirst && rows == kTile && across <= kThreads && has_whole_blocks && !has_whole_lines;
@@ -83,10 +89,11 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   return true;
 }
 
-// Launches a draw of mean + std * z: small results of float32 parameters by a kernel of their
-// own (launch_small), all others by the general kernel. Its plain variant is faster; it needs
-// independent noise, no bounds, and numbers of samples and dimensions that are multiples of
-// kTile = 4. The grid has one problem (an entry of the batch) along y.
+// Launches a draw of mean + std * z. Small results with float32 parameters have their own
+// kernel (launch_small); the general kernel computes all others. A faster variant of the
+// general kernel, the plain one, requires independent noise, no bounds, and numbers of samples
+// and dimensions that are multiples of kTile = 4. The grid has one problem (batch entry) along
+// y.
 template <typename T>
 void launch(const Gpu& gpu, Call call, T* out) {
   Noise& noise = call.noise;

@@ -1,5 +1,5 @@
-// The sampler's operators, one source for CPU and CUDA: their arguments as the kernels want
-// them, over the device's `draw`.
+// The sampler's operators, one source for CPU and CUDA. They check their arguments, convert
+// them to the structures that the kernels take, and call draw() of the device.
 #pragma once
 
 #include "call.h"
@@ -7,15 +7,17 @@
 namespace cem_tetris::normal {
 namespace {
 
-// Draws noise.samples samples of mean + std * z for each problem, an entry of the batch, and
-// returns them, with the layout (..., d, N) if noise.dim_first and otherwise (..., N, d).
-// Checks the arguments that all operators have in common, and calls the device's draw() unless
-// the result is empty or on the meta device.
+// Draws noise.samples samples of mean + std * z for each problem (batch entry), and returns
+// them with the layout (..., d, N) if noise.dim_first and otherwise (..., N, d). Checks the
+// arguments that all operators have in common, and calls the device's draw() unless the result
+// is empty or on the meta device.
 //
-// mean, std: one number for each dimension and problem. seeds: a tensor of one seed per problem
-// in place of noise.seed; required if there are batch dimensions. generations: a tensor of one
-// number, for all problems or for each, in place of noise.generation. low, high: bounds, one
-// number for each dimension, either for each problem or for all problems.
+// Args:
+//     mean, std: one number for each dimension and problem.
+//     seeds: replaces noise.seed by one seed per problem; required if there are batch
+//         dimensions.
+//     generations: replaces noise.generation by one number for all problems, or one for each.
+//     low, high: bounds, one number for each dimension, either for each problem or for all.
 Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
     std::optional<Tensor> seeds, std::optional<Tensor> generations, ScalarType dtype,
     std::optional<Tensor> low, std::optional<Tensor> high) {
@@ -29,8 +31,8 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
   dispatch(mean.type, [](auto) {});  // raises an error if the type is not supported
   STD_TORCH_CHECK(problems.sizes.empty() || seeds.has_value(),
       "expected a tensor of seeds of the batch shape");
-  // Checks an optional tensor of one integer for each problem, or of one integer without
-  // has_batch, and returns its data, or null.
+  // Checks an optional tensor of integers, one for each problem if has_batch and otherwise a
+  // single one. Returns its data, or null.
   auto check_numbers = [&](std::optional<Tensor>& tensor, const char* name,
                            bool has_batch) -> const int64_t* {
     if (tensor.has_value()) {
@@ -61,10 +63,13 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
 // independent dimensions. mean and std are tensors of the same shape (..., d). The result has
 // the shape (..., d, N) if dim_first, and otherwise (..., N, d).
 //
-// Every number is a function of seed, generation, sample and dimension. seeds, one per entry of
-// the batch, and generations replace seed and generation. shared: all dimensions of a sample
-// have the same noise; antithetic: sample 2 i + 1 has the noise of sample 2 i, negated. low,
-// high: bounds to which the samples are clamped.
+// Every number is a function of seed, generation, sample and dimension.
+//
+// Args:
+//     seeds, generations: replace seed and generation; seeds has one seed per batch entry.
+//     shared: all dimensions of a sample have the same noise.
+//     antithetic: sample 2 i + 1 has the noise of sample 2 i, negated.
+//     low, high: the samples are clamped to these bounds.
 Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
     int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations,
     bool shared, bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
@@ -89,18 +94,20 @@ Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples,
       std::move(generations), dtype, std::move(low), std::move(high));
 }
 
-// The operator sample_normal_seeded: sample_normal with one seed, no bounds and the mean's
-// type.
+// The operator sample_normal_seeded: sample_normal with one seed and no bounds. The result has
+// the type of the mean.
 Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_samples,
     int64_t seed, int64_t generation, bool dim_first, bool shared) {
   STD_TORCH_CHECK(seed >= 0, "expected a seed in 0..2^63 - 1, got ", seed);
-  return sample_normal(mean, std, num_samples, seed, generation, {}, {}, shared, false,
-      dim_first, mean.scalar_type(), {}, {});
+  return sample_normal(mean, std, num_samples, seed, generation, /*seeds=*/{},
+      /*generations=*/{}, shared, /*antithetic=*/false, dim_first, mean.scalar_type(),
+      /*low=*/{},
+      /*high=*/{});
 }
 
-// The operator sample_normal_rows: draws num_samples = N samples for each entry of the batch
-// from a normal distribution whose mean is row 0 and whose standard deviation is row 1 of
-// `distribution`, (..., R, d). Both are read in place. The result has the shape (..., N, d).
+// The operator sample_normal_rows: draws num_samples = N samples for each problem (batch entry)
+// from a normal distribution. Row 0 of `distribution`, (..., R, d), is its mean, and row 1 its
+// standard deviation; both are read in place. The result has the shape (..., N, d).
 Tensor sample_normal_rows(const Tensor& distribution, int64_t num_samples, const Tensor& seeds,
     const Tensor& generation, std::optional<Tensor> low, std::optional<Tensor> high) {
   Tensor rows = dense(distribution);

@@ -1,17 +1,17 @@
-// out = mean + std * z: the forward kernel for results of any size, layout and type. small.cuh
-// has another one for small results, which computes the same.
+// out = mean + std * z: the general kernel, for results of any size, layout and type. small.cuh
+// has a kernel for small results, which computes the same numbers.
 //
-// Roofline: 4 bytes written for each float32 and nothing else of weight, so the bound is the
-// write bandwidth: an H200 fills 4 GB in 877 us. By the disassembly a normal takes 17.8
-// instructions, 3.75 of them 32 x 32 -> 64 bit products: issue slots for 542 us, but without
-// its stores the kernel takes 840 to 880 us. Both count.
+// Roofline: the kernel writes 4 bytes for each float32, and reads next to nothing. So the write
+// bandwidth bounds it: an H200 fills 4 GB in 877 us. By the disassembly, a normal number takes
+// 17.8 instructions, 3.75 of them 32 x 32 -> 64 bit products. Their issue slots take 542 us,
+// but without its stores the kernel takes 840 to 880 us. Both count.
 //
-// Grid: a block owns a rectangle of tiles; a tile is four samples of four dimensions (call.h).
-// The fast side of the result is the one whose numbers are neighbours in memory: samples in the
-// layout (..., d, N) (kDimFirst), dimensions in (..., N, d). Neighbouring threads have
-// neighbouring tiles of the fast side, so that a warp stores whole lines; a thread computes one
-// tile after the other along the slow side, in `steps` steps. What the tiles of the slow side
-// need is in a table in shared memory, `entries` long, for all threads:
+// Grid: a block computes a rectangle of tiles; a tile is four samples of four dimensions
+// (call.h). The fast side of the result is the one whose numbers are neighbours in memory:
+// samples in the layout (..., d, N) (kDimFirst), dimensions in (..., N, d). Neighbouring
+// threads have neighbouring tiles of the fast side, so a warp stores complete cache lines. A
+// thread computes `steps` tiles, one after the other along the slow side. A table of `entries`
+// entries in shared memory holds what the tiles of the slow side need, for all threads:
 //
 //                    fast side: `width` tiles, one for each thread of a row
 //   slow side:       | thread 0     | thread 1         | ... | thread width - 1 |   step 0
@@ -26,20 +26,22 @@ namespace cem_tetris::normal {
 
 constexpr int kThreads = 256;
 constexpr int kMaxSteps = 16;
-constexpr int kMaxEntries = 256;  // of the table in shared memory
-constexpr int64_t kGroup = 128;   // blocks along the fast side that run before those below them
+constexpr int kMaxEntries = 256;  // entries of the table in shared memory
+constexpr int64_t kGroup =
+    128;  // blocks along the fast side that run before the next row of blocks
 
-// How many blocks a multiprocessor holds; fewer leave each thread more registers.
+// How many blocks a multiprocessor holds. With fewer blocks a thread has more registers.
 template <typename T, bool kPlain, bool kDimFirst>
 constexpr int kResident = sizeof(T) == sizeof(double) ? 2
                           : kPlain && !kDimFirst      ? 4
                                                       : 3;
 
 // Loads the elements `first` to `first` + 3 of a vector of `count` elements into `to`,
-// converted to Real; the vector has any of the four floating-point types. Indices beyond the
-// end load the last element again. All four loads are issued before the first value is
-// converted, because a load takes microseconds while the memory is busy with a stream of
-// stores.
+// converted to Real. The vector has any of the four floating-point types. Indices beyond the
+// end load the last element again.
+//
+// All four loads are issued before the first value is converted, because a load takes
+// microseconds while the memory is busy with a stream of stores.
 template <typename Real>
 CEM_TETRIS_DEVICE_FUNCTION void load_four(
     Vector vector, int64_t first, int64_t count, Real (&to)[kTile]) {
@@ -61,8 +63,8 @@ CEM_TETRIS_DEVICE_FUNCTION void load_four(
   }
 }
 
-// The four dimensions of a tile: their part of the noise, and their parameters. A plain call
-// has no bounds.
+// The four dimensions of a tile: the part of the random words that depends only on the
+// dimension, and the parameters. A plain call has no bounds.
 template <typename Real, bool kPlain>
 struct alignas(16) Column {
   DimensionPart noise[kTile];
@@ -72,11 +74,13 @@ struct alignas(16) Column {
   Real high[kPlain ? 1 : kTile];
 };
 
-// Loads what a thread needs of the four dimensions `first` to `first` + 3 of a problem: mean,
-// standard deviation, bounds, and the part of the random words that depends on the dimension
-// but not on the sample (dimension_part). Missing bounds are infinite; a plain call has none.
-// If all dimensions share their noise, the part is that of dimension 0, and only the first of
-// the four is used. Dimensions beyond the last one repeat its parameters.
+// Loads what a thread needs for the four dimensions `first` to `first` + 3 of a problem: mean,
+// standard deviation, bounds, and dimension_part(), the part of the random words that depends
+// on the dimension but not on the sample. Missing bounds are infinite; a plain call has no
+// bounds.
+//
+// If all dimensions share their noise, the parts are those of the dimensions 0 to 3, and only
+// the first one is used. Dimensions beyond the last one repeat its parameters.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION Column<Real, kPlain> load_column(
     Key key, const Call& call, int64_t first) {
@@ -102,30 +106,32 @@ CEM_TETRIS_DEVICE_FUNCTION Column<Real, kPlain> load_column(
   return column;
 }
 
-// Advances a vector from the numbers of problem 0 to those of another one.
+// Advances the pointer of a vector from the numbers of problem 0 to those of another problem.
 CEM_TETRIS_DEVICE_FUNCTION void move_to(int64_t problem, Vector& vector) {
   int bytes = vector.type == ScalarType::Double ? 8 : vector.type == ScalarType::Float ? 4 : 2;
   vector.data = static_cast<const char*>(vector.data) + problem * vector.stride * bytes;
 }
 
-// Returns a grid of `blocks` along x for every problem: problems along y, and z where there are
-// too many.
+// Returns a grid of `blocks` blocks along x for every problem. The problems lie along y; if
+// there are too many for y, they also use z.
 inline dim3 grid_of(int64_t blocks, int64_t problems) {
-  constexpr int64_t kMost = 65535;  // of a grid, along y and z
+  constexpr int64_t kMost = 65535;  // the largest grid along y and z
   STD_TORCH_CHECK(
       blocks < int64_t{1} << 31, "sample_normal: expected less than 2^31 blocks, got ", blocks);
   STD_TORCH_CHECK(problems <= kMost * kMost,
       "sample_normal: expected less than 2^32 problems, got ", problems);
   int64_t layers = (problems + kMost - 1) / kMost;
-  int64_t of_layer = (problems + layers - 1) / layers;
-  return dim3(unsigned(blocks), unsigned(of_layer), unsigned(layers));
+  int64_t layer_problems = (problems + layers - 1) / layers;
+  return dim3(unsigned(blocks), unsigned(layer_problems), unsigned(layers));
 }
 
 // Computes a tile of four dimensions by four samples, x[dimension][sample] = mean + std * z,
-// clamped to the bounds. Two consecutive samples are a pair with one radius: the first is
-// radius * cosine, the second radius * sine. In an antithetic pair the second sample is the
-// opposite of the first. If the dimensions share their noise, the pairs of dimension 0 serve
-// all. A plain call (kPlain) has no bounds, and neither shared nor antithetic noise.
+// clamped to the bounds. Two consecutive samples are a pair with one radius: the z of the first
+// is radius * cosine, that of the second radius * sine. In an antithetic pair, the z of the
+// second sample is the negative of the first one's.
+//
+// If the dimensions share their noise, all of them use the pairs of dimension 0. A plain call
+// (kPlain) has no bounds, and neither shared nor antithetic noise.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION void sample_tile(const LateKeys& keys, const Noise& noise,
     const Column<Real, kPlain>& column, const Samples<Real>& samples, Real (&x)[kTile][kTile]) {
@@ -155,10 +161,10 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_tile(const LateKeys& keys, const Noise& n
   }
 }
 
-// Stores a pack of four numbers as vectors of 8 or 16 bytes, by streaming stores: lines that
-// are marked to leave the cache first are written to memory nearly in the order of their
-// addresses. Floats are stored in assembly, because ptxas splits some vectors that it sees made
-// of single numbers.
+// Stores a pack of four numbers as vectors of 8 or 16 bytes, by streaming stores. Their cache
+// lines leave the cache first, so they are written to memory nearly in the order of their
+// addresses. Floats are stored in assembly, because ptxas splits some vectors that consist of
+// single numbers.
 CEM_TETRIS_DEVICE_FUNCTION void store_words(float* to, const Pack<float, 4>& x) {
   asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.value[0]),
       "f"(x.value[1]), "f"(x.value[2]), "f"(x.value[3])
@@ -173,7 +179,7 @@ CEM_TETRIS_DEVICE_FUNCTION void store_words(T* to, const Pack<T, 4>& x) {
   }
 }
 
-// Returns numbers as a pack of the result's type.
+// Returns the numbers x as a pack, converted to the result's type T.
 template <typename T, int kCount, typename Real>
 CEM_TETRIS_DEVICE_FUNCTION Pack<T, kCount> packed(const Real (&x)[kCount]) {
   Pack<T, kCount> pack;
@@ -182,10 +188,10 @@ CEM_TETRIS_DEVICE_FUNCTION Pack<T, kCount> packed(const Real (&x)[kCount]) {
   return pack;
 }
 
-// Stores four neighbouring numbers of a row of the result at `to`, converted to its type; only
+// Stores four neighbouring numbers of a row of the result at `to`, converted to its type. Only
 // the first `count` of them lie within the row, or all four if count >= 4. If is_aligned, all
-// rows begin at multiples of four numbers, so that the four are stored at once; otherwise they
-// are stored one by one.
+// rows begin at multiples of four numbers, and the four are stored at once; otherwise one by
+// one.
 template <typename T, typename Real>
 CEM_TETRIS_DEVICE_FUNCTION void store(
     T* to, const Real (&x)[kTile], int64_t count, bool is_aligned) {
@@ -200,18 +206,21 @@ CEM_TETRIS_DEVICE_FUNCTION void store(
   }
 }
 
-// A grid's rectangles: 2^log_width tiles wide, kThreads / 2^log_width * steps high.
+// How the result is cut into the rectangles of the blocks. A rectangle is 2^log_width tiles
+// wide and kThreads / 2^log_width * steps tiles high.
 struct Shape {
   int log_width, steps;
-  uint32_t across, down;  // blocks along the fast and the slow side
-  uint32_t group;         // see kGroup
+  uint32_t across, down;  // how many blocks lie along the fast and the slow side
+  uint32_t group;         // kGroup, or `across` if that is less
 };
 
-// Draws mean + std * z for every problem, an entry of the batch; they are numbered along y and
-// z of the grid. If kDimFirst, neighbouring threads have neighbouring blocks of four
-// samples, and the table in shared memory holds the parameters of dimensions; otherwise they
-// have neighbouring dimensions, and the table holds the noise of blocks of samples. kPlain:
-// whole tiles of independent noise, no bounds.
+// Kernel: draws mean + std * z for every problem (batch entry). The problems are numbered along
+// y and z of the grid. If kPlain, the result consists of complete tiles of independent noise
+// without bounds.
+//
+// If kDimFirst, neighbouring threads have neighbouring blocks of four samples, and the table in
+// shared memory holds the parameters of dimensions. Otherwise they have neighbouring
+// dimensions, and the table holds the noise of blocks of samples.
 template <typename T, bool kPlain, bool kDimFirst>
 __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sample_kernel(
     Call call, Shape shape, T* out) {

@@ -1,24 +1,24 @@
-// out = mean + std * z for results that a multiprocessor has done in a few microseconds: noise
-// that is not antithetic, of one problem or many. At these sizes the start of the general
-// kernel counts: its table in shared memory and its barriers.
+// out = mean + std * z for small results, which take the device a few microseconds. The noise
+// is not antithetic; there may be one problem or many. At these sizes the general kernel would
+// lose time at its start, with its table in shared memory and its barriers.
 //
-// Roofline: the bytes of the result fit into the second-level cache, so what is left is the
-// latency of a thread's few hundred instructions: 19 for each normal, 4.2 of them 32 x 32 -> 64
-// bit products.
+// Roofline: the result fits into the L2 cache. So the latency of a thread's few hundred
+// instructions is the bound: a normal number takes 19, of which 4.2 are 32 x 32 -> 64 bit
+// products.
 //
-// A thread owns a block of samples, four consecutive ones, of kRows consecutive dimensions. The
-// fast side of the result is the one whose numbers are neighbours in memory: samples in the
-// layout (..., d, N) (kDimFirst), dimensions in (..., N, d); the other one is the slow side.
-// Threads are numbered along the fast side, then along the slow side, then by problem (an entry
-// of the batch), so that only the last threads of all are idle.
+// A thread draws a block of samples, which is four consecutive ones, of kRows consecutive
+// dimensions. The fast side of the result is the one whose numbers are neighbours in memory:
+// samples in the layout (..., d, N) (kDimFirst), dimensions in (..., N, d). The other one is
+// the slow side. Threads are numbered along the fast side, then along the slow side, then by
+// problem (batch entry), so that only the last threads of the grid are idle.
 #pragma once
 
 #include "sample.cuh"
 
 namespace cem_tetris::normal {
 
-// n / divisor for n < 2^31 by a product (T. Granlund, P. Montgomery: Division by invariant
-// integers using multiplication, PLDI 1994).
+// Computes n / divisor for n < 2^31 by a multiplication (T. Granlund, P. Montgomery: Division
+// by invariant integers using multiplication, PLDI 1994).
 struct Divider {
   uint32_t divisor, multiplier, shift;
 
@@ -28,22 +28,23 @@ struct Divider {
 };
 
 inline Divider make_divider(uint32_t divisor) {
-  uint32_t log = 0;  // of the divisor, rounded up
+  uint32_t log = 0;  // the binary logarithm of the divisor, rounded up
   while ((uint64_t{1} << log) < divisor) ++log;
   if (log == 0) return {1, 0, 0};
   uint64_t power = uint64_t{1} << (31 + log);
   return {divisor, uint32_t((power + divisor - 1) / divisor), log - 1};
 }
 
+// The arguments of small_kernel.
 struct Small {
-  Divider by_problem_threads;  // divides by the threads of a problem
-  Divider by_row_threads;      // divides by the threads of one row, a step of the slow side
-  uint32_t threads;            // of all problems
-  bool is_staged;  // a CUDA block has whole rows, and its result goes through shared memory
-  Call call;       // of float
+  Divider by_problem_threads;  // divides by the number of threads of a problem
+  Divider by_row_threads;      // divides by the number of threads of one row of the slow side
+  uint32_t threads;            // the threads of all problems
+  bool is_staged;              // whether the results of a thread block go through shared memory
+  Call call;                   // with float parameters
 };
 
-// Loads kRows numbers of a problem's vector, such as its means, from `dimension` on.
+// Loads kRows numbers of a problem's vector, such as its means, from dimension `dimension` on.
 template <int kRows>
 CEM_TETRIS_DEVICE_FUNCTION void load_rows(
     Vector vector, int64_t problem, int64_t dimension, float (&values)[kRows]) {
@@ -52,8 +53,8 @@ CEM_TETRIS_DEVICE_FUNCTION void load_rows(
   for (int i = 0; i < kRows; ++i) values[i] = data[problem * vector.stride + dimension + i];
 }
 
-// Stores a pack of kCount neighbours at once. Four floats are stored by __stcg, because ptxas
-// splits a plain store of them into four.
+// Stores a pack of kCount neighbouring numbers at once. Four floats are stored by __stcg,
+// because ptxas would split a plain store into four.
 template <typename T, int kCount>
 CEM_TETRIS_DEVICE_FUNCTION void store_pack(T* to, const Pack<T, kCount>& x) {
   if constexpr (kCount == 4 && sizeof(T) == 4) {
@@ -64,10 +65,10 @@ CEM_TETRIS_DEVICE_FUNCTION void store_pack(T* to, const Pack<T, kCount>& x) {
   }
 }
 
-// Computes x[s][i] = mean + std * z for the four samples 4 * block + s and kRows dimensions
-// `dimension` + i of a problem, before they are clamped to the bounds. Two consecutive samples
-// share a radius: the standard normal z of the first is radius * cosine, that of the second
-// radius * sine. If the dimensions share their noise, all of them have that of dimension 0.
+// Computes x[s][i] = mean + std * z for the four samples 4 * block + s and the kRows dimensions
+// `dimension` + i of a problem. The results are not clamped yet. Two consecutive samples share
+// a radius: the standard normal z of the first is radius * cosine, that of the second radius *
+// sine. If the dimensions share their noise, all of them have that of dimension 0.
 template <int kRows>
 CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
     int64_t dimension, uint32_t block, float (&x)[kTile][kRows]) {
@@ -101,10 +102,10 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
   }
 }
 
-// Clamps the numbers x[sample][i] of dimensions `dimension` + i to one bound, lower or upper.
-// is_beyond(value, limit) is `less` for a lower bound and `greater` for an upper one; a NaN
-// stays, because it compares false. bound: a limit for each dimension of each problem, or no
-// data if there is no such bound.
+// Clamps the numbers x[sample][i] of the dimensions `dimension` + i to one bound, lower or
+// upper. is_beyond(value, limit) is "less" for a lower bound and "greater" for an upper one. A
+// NaN stays, because it compares false. `bound` has a limit for each dimension of each problem;
+// it has no data if there is no such bound.
 template <int kRows, typename IsBeyond>
 CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dimension,
     const IsBeyond& is_beyond, float (&x)[kTile][kRows]) {
@@ -118,21 +119,23 @@ CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dim
   }
 }
 
-// Stores the result of a CUDA block in the layout (..., N, d) by way of shared memory, so that
-// a warp writes complete cache lines. The block's result is one contiguous piece of memory, but
-// a thread has a pack of kRows numbers in each of four rows of it (kTile samples), which are a
-// row length apart. So the block collects the piece in shared memory; then every thread stores
-// four packs that are blockDim.x apart, neighbouring threads neighbouring packs.
+// Stores the result of a thread block in the layout (..., N, d) by way of shared memory, so
+// that a warp writes complete cache lines.
 //
-// x: the thread's numbers, by sample and dimension. threads_before: how many threads the blocks
-// before this one have.
+// The result of a block is one contiguous piece of memory. A thread has a pack of kRows numbers
+// in each of four rows of this piece (kTile samples), which are one row length apart. So the
+// block first collects the piece in shared memory. Then a thread stores four packs that are
+// blockDim.x apart, and neighbouring threads store neighbouring packs.
+//
+// x holds the thread's numbers, by sample and dimension. threads_before is the number of
+// threads in earlier blocks.
 template <typename T, int kRows>
 CEM_TETRIS_DEVICE_FUNCTION void store_staged(
     const Small& job, uint32_t threads_before, const float (&x)[kTile][kRows], T* out) {
   __shared__ Pack<T, kRows> staged[kTile * kThreads];
-  uint32_t row_packs = job.by_row_threads.divisor;  // packs of a row of the result
+  uint32_t row_packs = job.by_row_threads.divisor;  // how many packs a row of the result has
   uint32_t row_group = job.by_row_threads.quotient(threadIdx.x);  // of kTile rows
-  // The thread's first pack: the groups before have kTile rows of packs, not one.
+  // Every group before has kTile rows of packs, but only one row of threads.
   uint32_t first_pack = threadIdx.x + row_group * (kTile - 1) * row_packs;
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kTile; ++i) staged[first_pack + i * row_packs] = packed<T>(x[i]);
@@ -149,12 +152,14 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
   }
 }
 
-// Draws mean + std * z, clamped to the bounds, for small results: a thread draws kRows
+// Kernel: draws mean + std * z, clamped to the bounds, for small results. A thread draws kRows
 // dimensions of one block of four samples (kTile). The result has the layout (..., d, N) if
 // kDimFirst, otherwise (..., N, d); its fast side is the one whose numbers are neighbours in
 // memory. Threads are numbered along the fast side, then along the slow side, then by problem
-// (an entry of the batch). Threads beyond the last one repeat its work and write the same
-// numbers, because all threads of a block must reach the barrier in store_staged().
+// (batch entry).
+//
+// All threads of a block must reach the barrier in store_staged(). So threads beyond the last
+// one repeat its work, and write the same numbers.
 template <typename T, int kRows, bool kDimFirst>
 __global__ __launch_bounds__(kThreads) void small_kernel(
     const __grid_constant__ Small job, T* __restrict__ out) {
@@ -164,9 +169,9 @@ __global__ __launch_bounds__(kThreads) void small_kernel(
   uint32_t thread = min(threads_before + threadIdx.x, job.threads - 1);
   uint32_t problem = job.by_problem_threads.quotient(thread);
   uint32_t problem_thread = thread - problem * job.by_problem_threads.divisor;
-  // Where the thread is along the slow and the fast side. One of the two counts dimensions,
-  // kRows at a time, the other one blocks of samples. `by_..._threads` divide by the number of
-  // threads of a problem, and of one row of the slow side.
+  // The position of the thread along the slow and the fast side. One of the two counts
+  // dimensions, kRows at a time, and the other one blocks of samples. by_row_threads divides by
+  // the number of threads of one row of the slow side.
   uint32_t slow = job.by_row_threads.quotient(problem_thread);
   uint32_t fast = problem_thread - slow * job.by_row_threads.divisor;
   uint32_t block = kDimFirst ? fast : slow;
