@@ -96,9 +96,10 @@ def appears(rows: Rows, piece: int, rules: Rules) -> bool:
 
 
 def with_next(after: AfterState, next_piece: int | None) -> AfterState:
-    """Return the after-state; by the original rule the game is over if the next piece has no room.
+    """Return the after-state, with the game over if the original rule ends it.
 
-    Without a known next piece the after-state is unchanged.
+    By that rule the game is over if the next piece has no room to appear. Without a known next
+    piece the after-state is unchanged.
     """
     if not after.rules.original or after.game_over or next_piece is None:
         return after
@@ -141,8 +142,8 @@ def choose(
     every such pair ends the game, or if there is no next piece, the player decides as without a
     preview.
 
-    With expectimax the player takes the two placements with the greatest values, and chooses
-    the one with the greater `prospect`, a sum over all pieces that may come next.
+    With expectimax the player compares the two placements with the greatest values. It chooses
+    the second one if its `prospect`, a sum over all pieces that may come next, is greater.
     """
     candidates = list(after_states(rows, piece, rules))
     if player.lookahead is Lookahead.PREVIEW and next_piece is not None:
