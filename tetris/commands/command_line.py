@@ -138,7 +138,7 @@ def run(main: Callable[[], int]) -> NoReturn:
             raise
         fail(f"out of memory: {str(error) or 'none is left'}")
     finally:
-        # Otherwise Python would report at exit what it cannot write to a closed pipe.
+        # Otherwise Python would report an error at exit if stdout is a closed pipe.
         discard_stdout()
     raise SystemExit(status)
 

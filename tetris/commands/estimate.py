@@ -51,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(
                 "expected a compiler for the C++ engine: in Python an estimate takes hours"
             )
-    # An estimate ends when it has taken at least this long and at least so many decisions. The
-    # user can set only one of the two.
+    # An estimate ends when it has reached both numbers. A user can set only one of them; the
+    # other one is 0.
     seconds = arguments.seconds or 0.0
     decisions = arguments.decisions or 0
     if not seconds and not decisions:

@@ -25,7 +25,7 @@ from tetris.commands.command_line import Parser, fail, one_line_errors, path_end
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
 from tetris.solver import solve
-from tetris.solver.value_iteration import MOST_GAMES
+from tetris.solver.value_iteration import MOST_GAMES, Solution
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -96,15 +96,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             }
         )
         return 0
-    known = "the next piece known" if solution.pieces_known == 2 else "one piece known"
     # With one game there is no standard error.
     spread = "" if standard_error is None else f" +- {standard_error:.2g}"
-    print(
+    mean_text = f"{mean:,.6g}{spread} in {counted(games, 'game')} (seed {arguments.seed})"
+    print(solution_text(solution, mean_text))
+    return 0
+
+
+def solution_text(solution: Solution, mean_text: str) -> str:
+    """Return a solution in words; ``mean_text`` is the line on the games that were played."""
+    rules = solution.rules
+    known = "the next piece known" if solution.pieces_known == 2 else "one piece known"
+    return (
         f"{rules.board}, {rules.rule} rule, pieces {rules.pieces}, {known}: perfect play "
         f"clears\n{solution.lines_per_game:,.6g} lines per game "
         f"(error about {solution.error:.1g})\n"
-        f"{mean:,.6g}{spread} in {counted(games, 'game')} (seed {arguments.seed})\n"
+        f"{mean_text}\n"
         f"{solution.boards:,} boards can be reached, mirror images counted once; "
         f"{solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
     )
-    return 0

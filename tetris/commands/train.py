@@ -169,8 +169,8 @@ def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
                 "expected --out FOLDER with --max-restarts: a restart resumes the run in FOLDER"
             )
         restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-        has_begun = RunFolder(out).config.is_file()
-        if restarts and has_begun:
+        # The first attempt may have failed before it wrote the configuration of the run.
+        if restarts and RunFolder(out).config.is_file():
             resumed = out
     if resumed is not None:
         folder = RunFolder(resumed)
@@ -302,7 +302,7 @@ def train(training: Training, options: argparse.Namespace) -> int:
         resume = command_for(folder, options, "train", "--resume")
         note(f"time is up {progress}; to resume: {resume}")
     if conclusion is not None:
-        flags = []
+        flags = []  # By default `watch` plays with one known piece.
         if recipe.pieces_known != 1:
             flags = ["--pieces-known", str(recipe.pieces_known)]
         watch = command_for(folder, options, "watch", *flags)

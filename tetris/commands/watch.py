@@ -296,7 +296,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A person who watches in a terminal can stop the games with a key. Otherwise the number of
     # pieces needs a limit. Each decision places one piece.
     pieces = arguments.decisions
-    has_limit = pieces is not None or arguments.games or show.replay
+    has_limit = pieces is not None or arguments.games or show.replay is not None
     is_watched = interactive and not writes_files
     if not has_limit and not is_watched:
         pieces = DEFAULT_DECISIONS

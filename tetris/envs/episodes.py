@@ -45,6 +45,7 @@ def replay_of(
         TypeError: If the environment is not from this package.
     """
     if isinstance(env, TetrisVectorEnv):
+        # Play the game alone, in a single environment with the same pieces and board.
         single = env.single(game, seed, (options or {}).get("board"))
         actions_of_game = [int(step[game]) for step in actions]
         return _record(single, actions_of_game, env.max_placements, env.autoreset_mode)

@@ -68,7 +68,9 @@ class Painter:
         if mode == "ansi":
             return tuple(map(_text, observations))
         games = list(observations)
-        if not self._drawn:  # In the first call no game has a last observation.
+        # `_drawn` has the last observation and the last cells of each game. In the first call
+        # there is no last observation.
+        if not self._drawn:
             self._drawn = [(None, np.zeros(0, np.uint8))] * len(games)
         frames = []
         for number, observation in enumerate(games):
@@ -199,7 +201,7 @@ def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8
             images.append(fitted(text_picture(label, 12), CELL, 4 * CELL))
             images.append(piece_picture(piece, CELL))
         left_margin = ((0, 0), (CELL // 2, 0))
-        background = 3 * PAGE  # The palette has three colours for each kind; PAGE is a kind.
+        background = 3 * PAGE  # The palette has three colours for each kind of cell.
         panel = np.pad(np.vstack(images), left_margin, constant_values=background)
         picture = np.hstack([picture, fitted(panel, len(picture), _SLOT)])
     return PALETTE[picture]

@@ -248,19 +248,19 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self._chosen_pieces = ()
             self._draw_piece()
         elif self.held is not None:
-            # The current piece may have come from the hold slot. Begin the game with the last
-            # piece that was drawn from the stream instead.
+            # The game begins with the last piece that was drawn from the stream. With a hold
+            # slot this need not be the current piece, so draw it again.
             self._time -= 1
             self._draw_piece()
         if chosen_pieces:  # The first chosen piece replaces the piece that was just drawn.
             self._chosen_pieces = chosen_pieces
-            self._first_chosen = self._time - 1
+            self._first_chosen = self._time - 1  # The index of the piece just drawn.
             self.piece = chosen_pieces[0]
         self.rows = rows
         self.held = None
         self._placed = 0
         self.is_over = False
-        self._begin()
+        self._begin()  # A subclass sets up its own state.
         return self._observation(), {"action_mask": self._mask()}
 
     def step(
@@ -335,6 +335,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         board = (rows[:, np.newaxis] >> columns & 1).astype(np.int8)
         observation: Observation = {"board": board, "piece": np.int64(self.piece)}
         if self.pieces_known > 1:
+            # `_time` is the index of the next piece in the stream.
             times = range(self._time, self._time + self.pieces_known - 1)
             next_pieces = [self._piece_at(time) for time in times]
             observation["next_pieces"] = np.array(next_pieces, dtype=np.int64)

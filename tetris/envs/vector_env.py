@@ -422,10 +422,11 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.output == "numpy" and not ended.any():
             return {}
         if self._max_placements:
+            # A truncated game is not over, so its last board has features.
             columns = _columns_of(final_board)
             is_over = terminated.to(torch.uint8)
         else:
-            # Every game that ended is over, and has no features: any boards can be passed.
+            # Every game that ended is over, and has no features. So any boards can be passed.
             columns = self._columns
             is_over = torch.ones_like(self._ended)
         # The next game begins with the same pieces as the last observation shows. They are

@@ -217,6 +217,7 @@ def score_table(scores: Sequence[Score]) -> str:
     notes = ""
     for score in scores:
         name = score["controller"]
+        # The scores in the package do not name the features.
         features = score.get("features") or published(name).features
         rows.append(
             [

@@ -163,6 +163,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
     def play(decisions: int) -> torch.Tensor:
         """Play on; return the lines and games of each stream so far, shape (share_size, 2)."""
         rollout.play_on(decisions, check)
+        # The controller is the only candidate of the rollout, number 0.
         counts = torch.stack([rollout.stream_lines[0], rollout.stream_games[0]], dim=1)
         return counts[:share_size]
 
@@ -175,9 +176,9 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         counts = burn_in_counts
         burn_in_counts.sum().item()  # Wait for the GPU before the clock starts.
         start_time = time.perf_counter()
-        score = Score(0, 0, 0)
+        score = Score(lines=0, games=0, decisions=0)
         seconds = 0.0
-        chunk = 0
+        chunk = 0  # The decisions of a chunk on each stream.
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
             counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts

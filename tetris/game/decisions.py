@@ -65,6 +65,7 @@ def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> Afte
     removed_cells = 0
     overflows = row + shape.height > rules.height
     if overflows and not rules.clear_on_overflow:
+        # The game is over. Rows that the piece has filled are neither removed nor counted.
         return AfterState(
             rules, shape, column, row, tuple(stack), lines, removed_cells, game_over=True
         )

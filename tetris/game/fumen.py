@@ -174,11 +174,11 @@ def _pages(digits: list[int]) -> Iterator[FumenPage]:
         number, color = divmod(_read(digits, 3), 8)
         number, rotation = divmod(number, 4)
         flags, position = divmod(number, _CELLS)
-        if flags & _COMMENT:  # Skip the comment: five digits for each four characters.
+        if flags & _COMMENT:  # Skip the comment: five digits for every four characters.
             length = _read(digits, 2)
             _read(digits, 5 * -(-length // 4))
         page = FumenPage(field[1:].copy())
-        is_locked = not flags & _UNLOCKED
+        is_locked = not flags & _UNLOCKED  # If so, the piece of this page comes to rest.
         if color and is_locked:
             page = _with_piece(page, color, rotation, position)
         yield page
@@ -243,6 +243,7 @@ def write_fumen(pages: Iterable[FumenPage]) -> str:
     for page in pages:
         difference = page.cells - previous
         is_unchanged = not difference.any()
+        # A digit is at most _BASE - 1.
         if is_unchanged and counter is not None and digits[counter] < _BASE - 1:
             digits[counter] += 1
         else:

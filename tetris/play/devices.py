@@ -29,8 +29,8 @@ DEVICES = (AUTO, *ENGINES)
 def choose_device(requested: str, instead: str = "--device cpu") -> str:
     """Return the engine that plays for a requested device: ``cpu``, ``cuda`` or ``python``.
 
-    The engines ``cpu`` and ``cuda`` are in C++ and CUDA, and are compiled on this machine.
-    ``python`` is the reference implementation.
+    ``cpu`` is the engine in C++, and ``cuda`` the engine in CUDA. If they are not prebuilt,
+    they are compiled on this machine. ``python`` is the reference implementation.
 
     Args:
         requested: One of the engines, or ``auto``. With ``auto`` the result is ``cuda`` on a

@@ -36,9 +36,9 @@ def operators_of(
     defines: Sequence[tuple[str, str]] = (),
     **options: Any,
 ) -> Extension:
-    """Return a C++ or CUDA library that is still to be compiled.
+    """Describe a library of C++ or CUDA operators. It is compiled when it is loaded.
 
-    Once it is loaded, its operators are in ``torch.ops.<name>``.
+    Its operators are then in ``torch.ops.<name>``.
 
     Args:
         name: The name of the library.

@@ -113,7 +113,7 @@ class Rollout:
         self.lookahead = Lookahead(policy.lookahead)
         self.names = feature_names(policy.features, streams.rules.width)
         self.weights = _checked_weights(policy.weights, len(self.names), on_gpu)
-        self.decisions = 0
+        self.decisions = 0  # The decisions made so far on each stream.
         # The counts of each stream of each candidate: lines removed, games that ended, and
         # pieces placed.
         shape = (len(self.weights), streams.count)
@@ -311,8 +311,8 @@ class Rollout:
             signed64(streams.seed),
             streams.first,
             streams.shared,
-            self.decisions,
-            decisions,
+            self.decisions,  # The decisions made so far.
+            decisions,  # The decisions to make now.
             stop_after_games,
         )
 

@@ -154,8 +154,8 @@ class SplitRollout:
         if streams.games is not None:
             raise ValueError(f"expected streams that do not stop, got games={streams.games}")
         self._games = Rollout(policy, streams, device)
-        # The library with the operator `resample`. In C++ it is the engine. On a GPU it is
-        # another library. In Python it is None, and the weights use torch.
+        # The library with the operator `resample`: the C++ engine, or on a GPU another library.
+        # For the engine in Python it is None, and `StreamWeights` uses torch.
         operators = self._games.operators
         if device == "cuda":
             operators = native.load(native.resampling_extension())
@@ -284,7 +284,7 @@ class StreamWeights:
             # sums in place.
             return self._operators.resample(  # type: ignore[no-any-return]
                 self._games.columns,
-                self._games._games,
+                self._games._games,  # The games ended on each stream.
                 self._last_games,
                 self._weight,
                 self._level_sums,
