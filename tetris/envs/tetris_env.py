@@ -81,8 +81,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | `hold`          | `Discrete(8)`                             | held piece, 7 for none     |
     | `since_garbage` | `Discrete(garbage_every)`                 | pieces since a garbage row |
 
-    After the placement that ends the game `board` shows that piece, too, as far as it is on the
-    board.
+    After the placement that ends the game, `board` also shows the part of this piece that is on
+    the board.
 
     ## Variants *Hold* (Tetris guideline): the actions are `Discrete(8 * width)`. Action `4 *
     width + a` swaps the piece with the one in the slot, or with the next one if the slot is
@@ -101,17 +101,17 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     ## Starting State An empty board. `reset(seed=s)` begins stream 0 of seed `s`,
     `reset(seed=s, options={"stream": n})` stream `n`, and `reset()` the next game on the same
     stream, with the piece that the last observation showed. Piece `t` is a pure function of
-    seed, stream and `t`, so the games are those of `tetris.rollout` with this seed, if the same
-    placements are chosen. Without any seed the first `reset()` draws one.
+    seed, stream and `t`. So `tetris.rollout` with this seed plays the same games, if it chooses
+    the same placements. Without any seed the first `reset()` draws one.
 
     `reset(options={"board": board})` begins on a stack, which
     `tetris.game.positions.read_board` reads from text, an array or a fumen. With `{"pieces":
-    "TSZ"}` these pieces replace as many of the stream's. The next game begins on an empty
-    board.
+    "TSZ"}` the first pieces are these instead of those in the stream. The next game begins on
+    an empty board.
 
     ## Episode End The episode terminates when a piece comes to rest with a cell above the top
-    row; the lines it completed do not count. With `clear_on_overflow` they are removed and
-    counted first, and the episode terminates only if the stack is still higher than the board.
+    row. The lines that it completed do not count. With `clear_on_overflow` these lines are
+    removed and counted first, and the episode terminates only if the stack is still too high.
     It also terminates when a garbage row lifts the stack above the top row. It is never
     truncated: `gymnasium.make(..., max_episode_steps=n)` sets a limit.
 

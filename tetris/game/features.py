@@ -194,10 +194,7 @@ def diversity(after: AfterState) -> int:
 
 @_feature
 def wells_fast(after: AfterState) -> int:
-    """Return the sum of `wells`, in which all empty cells below a well cell count as such.
-
-    Each cell of an unbroken run of empty cells below a well cell begins a sum of its own.
-    """
+    """As `wells`, but all empty cells directly below a well cell also count as well cells."""
     open_columns = 0
     cells = _well_cells(after)
     for height in range(len(cells) - 1, -1, -1):  # From the top row downwards.

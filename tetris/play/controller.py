@@ -44,7 +44,7 @@ _KEYS = ("format", "version", *_FIELDS)
 
 @dataclass(frozen=True)
 class LinearController:
-    """A controller whose value of an after-state is the weighted sum of its features.
+    """A controller that values an after-state by a weighted sum of features.
 
     Examples:
         >>> controller = LinearController("holes, max_height", (-4.0, -1.0))

@@ -78,7 +78,7 @@ def with_cuda(library: Extension) -> Extension:
 
 
 def libraries(library: Extension, *, cuda: bool) -> list[Extension]:
-    """Return a library and, if ``cuda``, the one that adds CUDA to it."""
+    """Return a library and, if ``cuda``, the library that adds its CUDA operators."""
     return [library, with_cuda(library)] if cuda else [library]
 
 

@@ -100,9 +100,9 @@ def _checked_value(name: str, value: float | None) -> float:
 def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Register the features that a user's C++ header defines, for the C++ and CUDA engines.
 
-    For every such feature ``@tetris.feature`` must have registered a Python function before,
-    which is the reference. Its name is that of the feature in snake case: the feature
-    ``EmptyColumns`` of the header has the reference ``empty_columns``.
+    Every such feature needs a reference: a Python function that was registered before by
+    ``@tetris.feature``. Its name is the name of the feature in snake case. For example, the
+    feature ``EmptyColumns`` needs the function ``empty_columns``.
 
     Args:
         path: A header with a ``TETRIS_FEATURE(Name)`` for each feature, as
