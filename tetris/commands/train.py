@@ -306,7 +306,7 @@ def train(training: Training, options: argparse.Namespace) -> int:
         if recipe.pieces_known != 1:
             flags = ["--pieces-known", str(recipe.pieces_known)]
         watch = command_for(folder, options, "watch", *flags)
-        print(f"\n{conclusion}\nto watch the controller play: {printable(watch)}", flush=True)
+        print(f"\n{conclusion}\nto watch it play: {printable(watch)}", flush=True)
     return 0
 
 
