@@ -54,12 +54,13 @@ def score_parser(
 ) -> tuple[Parser, Group]:
     """Return the parser of a command that scores controllers, such as ``evaluate``.
 
-    It has arguments for the controllers, the game, the device, how long to play, and the form
-    of the output. `read_trials` reads them, and `print_scores` prints the scores.
+    The parser has arguments for the controllers, the game, the device, the length of play and
+    the form of the output. `read_trials` reads these arguments.
 
     Returns:
-        The parser, and the group of its options that limit the length of play. A user can
-        choose only one of them, and a command can add others.
+        The parser.
+        The group of the options that limit the length of play. A user can give at most one of
+        them. A command can add its own options to the group.
     """
     parser = Parser(
         description=description, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]"
@@ -68,69 +69,71 @@ def score_parser(
         "controllers",
         nargs="+",
         metavar="CONTROLLER",
-        help=f"one by name ({', '.join(known_names())}), a controller.json or a run folder",
+        help=f"a name ({', '.join(known_names())}), a controller.json or a run folder",
     )
     game = add_game(parser)
     add_device(game, devices)
     limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
-    text = f"at least S seconds per controller (default: {DEFAULT_SECONDS:g})"
-    add_option(limit, "--seconds", "S", text, positive_seconds)
-    add_option(limit, "--decisions", "N", "at least N decisions per controller", positive_int)
+    text = f"play at least S seconds per controller (default: {DEFAULT_SECONDS:g})"
+    add_option(limit, "--seconds", "S", text, read=positive_seconds)
+    text = "play at least N decisions per controller"
+    add_option(limit, "--decisions", "N", text, read=positive_int)
     output = parser.add_argument_group("output")
-    text = "print one object per controller, a list, to stdout"
+    text = "print a JSON list with one object per controller"
     output.add_argument("--json", action="store_true", help=text)
     return parser, limit
 
 
 def add_game(parser: argparse.ArgumentParser, **seed_options: Any) -> argparse._ArgumentGroup:
-    """Add the options that describe a game to a parser, and return them as a group.
+    """Add the options that describe a game to a parser, and return their group.
 
-    They are the board, the rule, the pieces, the lookahead, the seed, and a header with
-    features of the user. `add_setting` takes a default and a help text from the settings of
-    that name.
+    The options set the board, the rule, the pieces, the lookahead, the seed, and a C++ header
+    with features of the user. `add_setting` takes the default and the help text of an option
+    from the setting with the same name.
 
     Args:
         parser: The parser.
-        seed_options: Arguments of `add_option` that replace those of the option ``--seed``.
+        seed_options: Arguments of `add_option` that replace the usual ones of ``--seed``.
     """
     game = parser.add_argument_group("game")
     add_setting(game, "board")
     add_setting(game, "rule")
     add_setting(game, "pieces")
-    # There are two kinds of lookahead, of which a user can choose one.
+    # A user can choose at most one of the two kinds of lookahead.
     lookahead = game.add_mutually_exclusive_group()
+    # Without a metavar the help shows the choices.
     add_setting(lookahead, "pieces_known", choices=(1, 2), metavar=None)
     text = (
-        "compare the two best placements by all pieces that may come next: "
-        "some 15 times as slow"
+        "compare the two best placements over every piece that may come next "
+        "(about 15 times as slow)"
     )
     lookahead.add_argument("--lookahead", action="store_true", help=text)
-    seed_defaults = {"read": seed, "text": "of the pieces"}
+    seed_defaults = {"read": seed, "text": "seed of the pieces"}
     add_setting(game, "seed", **seed_defaults | seed_options)
     add_feature_header(game)
     return game
 
 
 def add_controller(parser: argparse.ArgumentParser, alternative: str = "") -> None:
-    """Add an optional argument, a controller, which `controller_for` reads.
+    """Add an optional argument for a controller, which `controller_for` reads.
 
-    ``alternative`` is a text for the help if it may also be something else.
+    If the argument may also be something else, ``alternative`` says so in the help.
     """
     text = (
-        f"one by name ({', '.join(known_names())}), a controller.json, a run folder"
+        f"a name ({', '.join(known_names())}), a controller.json, a run folder"
         f"{alternative} (default: {DEFAULT_CONTROLLER}; on a board that is not ten columns "
-        f"wide {DEFAULT_ELSEWHERE})"
+        f"wide, {DEFAULT_ELSEWHERE})"
     )
     parser.add_argument("source", nargs="?", metavar="CONTROLLER", help=text)
 
 
 def controller_for(source: str | None, rules: Rules) -> tuple[str, LinearController]:
-    """Return the label and the controller of an argument.
+    """Return the label and the controller that an argument names.
 
-    Without an argument it is the default controller of the board. ValueError if the controller
-    cannot play by the rules.
+    Without an argument, return the default controller of the board. Raise ValueError if the
+    controller cannot play by the rules.
     """
-    if not source:  # The default controller has features of each of ten columns.
+    if not source:  # The default controller has a feature for each of ten columns.
         source = DEFAULT_CONTROLLER if rules.width == 10 else DEFAULT_ELSEWHERE
     controller = resolve(source)
     controller.names_on(rules)  # It raises if the controller cannot play.
@@ -138,7 +141,7 @@ def controller_for(source: str | None, rules: Rules) -> tuple[str, LinearControl
 
 
 def print_json(values: Any) -> None:
-    """Print plain values on stdout."""
+    """Print plain values on stdout as JSON."""
     print(json.dumps(values, indent=2, allow_nan=False))
 
 
@@ -158,14 +161,14 @@ def add_option(
     read: Callable[[str], Any] = str,
     **options: Any,
 ) -> None:
-    """Add an option to a parser or a group; its help ends with the default, if it has one.
+    """Add an option to a parser or a group. Its help ends with the default, if there is one.
 
     Args:
         group: The parser or the group.
         name: The option, such as ``--seed``.
-        metavar: What stands for the value in the help.
+        metavar: The placeholder of the value in the help.
         text: The help.
-        read: Returns the value of a text, and raises an error if it is not valid.
+        read: Converts the text of the value, and raises an error if the text is not valid.
         options: Other arguments of `argparse`'s ``add_argument``.
     """
     if options.get("default", argparse.SUPPRESS) is not argparse.SUPPRESS:
@@ -176,7 +179,7 @@ def add_option(
 def add_setting(group: Group, name: str, **options: Any) -> None:
     """Add the option of a setting, such as ``--pieces-known`` for ``pieces_known``.
 
-    ``options`` are arguments of `add_option`, which replace those that follow from the setting.
+    ``options`` are arguments of `add_option` that replace those of the setting.
     """
     setting = SETTINGS[name]
     defaults = {
@@ -197,11 +200,9 @@ def add_device(group: Group, known: Sequence[str] = DEVICES, *, what: str = "eng
 def add_feature_header(group: Group) -> None:
     """Add the option ``--feature-header``.
 
-    The header is read while the arguments are parsed, so that later ones can name its features.
+    The parser reads the header at once, so that later arguments can name its features.
     """
-    text = (
-        "features of your own in C++, beside FILE.py with their references (docs/features.md)"
-    )
+    text = "your own features in C++; FILE.py has the same in Python (docs/features.md)"
     add_option(group, "--feature-header", "FILE.h", text, _read_header)
 
 
@@ -218,9 +219,9 @@ def game_rules(arguments: argparse.Namespace) -> Rules:
 
 
 def read_trials(arguments: argparse.Namespace, device: str) -> list[Trial]:
-    """Return a trial for each controller of the arguments of `score_parser`, on a device.
+    """Return a trial for each controller that was given to a `score_parser`.
 
-    It raises ValueError if a controller is not valid, or cannot play by the rules.
+    Raise ValueError if a controller is not valid or cannot play by the rules.
     """
     rules = game_rules(arguments)
     lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
@@ -235,6 +236,6 @@ def read_trials(arguments: argparse.Namespace, device: str) -> list[Trial]:
 
 
 def controller_label(controller: LinearController, argument: str) -> str:
-    """Return the label of a controller: the name of a published one, otherwise its argument."""
+    """Return the name of a published controller; for any other one, the argument itself."""
     is_published = controller.name in PUBLISHED and controller is resolve(controller.name)
     return controller.name if is_published else argument

@@ -1,4 +1,4 @@
-"""The command line: checked arguments, errors in one line, exit statuses."""
+"""The command line: checked arguments, one-line error messages, exit statuses."""
 
 import argparse
 import contextlib
@@ -22,22 +22,23 @@ BAD_INPUT = 2
 """Exit status after a wrong argument or file."""
 
 Number = TypeVar("Number", int, float)
-_FULL_MEMORY = ("allocate memory", "bad_alloc", "out of memory")  # Parts of torch's errors.
+# Parts of the texts with which torch reports that memory is full.
+_FULL_MEMORY = ("allocate memory", "bad_alloc", "out of memory")
 _silenced: tuple[int, TextIO] | None = None
-"""The number of this rank and its stderr; None for the first rank, which prints."""
+"""On a silenced rank, its number and its original stderr; None on rank 0, which prints."""
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Fills paragraphs to the terminal's width; paragraphs of commands keep their lines."""
+    """Wraps paragraphs to the terminal's width; paragraphs of commands keep their lines."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, max_help_position=28, **options)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Return a description with filled paragraphs; those of commands keep their lines."""
+        """Return a description with wrapped paragraphs; those of commands keep their lines."""
         paragraphs = []
         for paragraph in map(textwrap.dedent, re.split(r"\n\s*\n", text.strip("\n"))):
-            # "cem-tetris 1.0" is no command, but the version.
+            # "cem-tetris 1.0" is the version, not a command.
             if re.match(r"(python|cem-tetris) \D", paragraph):
                 paragraphs.append(textwrap.indent(paragraph.rstrip(), "  "))
             else:
@@ -46,9 +47,9 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser with errors in one line and hints for misspelt options.
+    """An argument parser with one-line errors and hints for misspelt options.
 
-    Its help is the description, filled to the width of the terminal; commands keep their lines.
+    Its help wraps the description to the width of the terminal; commands keep their lines.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -58,7 +59,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Print the line, with the option that was probably meant, and exit with status 2."""
+        """Print the message, with the option that was probably meant; exit with status 2."""
         unknown = re.match(r"unrecognized arguments: (-[^\s=]+)", message)
         if unknown:
             message += did_you_mean(unknown[1], self._option_string_actions)
@@ -68,39 +69,39 @@ class Parser(argparse.ArgumentParser):
 def fail(error: object) -> NoReturn:
     """Print an error as one line on stderr, and exit with status 2.
 
-    If several processes work together, which are called ranks, rank 0 prints every error. The
-    other ranks are silenced, because an error of the input occurs in all of them. They print
-    only errors of files and builds, which may occur in one process alone, with the number of
-    the rank in front.
+    Several processes, called ranks, can work together. Rank 0 prints every error. The other
+    ranks are silenced, because wrong input causes the same error in all of them. But a file or
+    a build can fail in one process alone. Then a silenced rank prints the error, too, with its
+    number in front.
     """
-    stream = sys.stderr
+    stream = sys.stderr  # On a silenced rank this is the null device.
     prefix = ""
-    # `_silenced` has the number and the stderr of this rank; it is None for rank 0.
+    # `_silenced` is None on rank 0.
     if _silenced and isinstance(error, (OSError, BuildError)):
-        from kernels.support.ranks import RanksError  # It imports torch.
+        from kernels.support.ranks import RanksError  # Imported here: it imports torch.
 
-        # A RanksError says that another rank has gone, which prints its own error.
+        # A RanksError means that another rank has failed. That rank prints its own error.
         is_of_other_rank = isinstance(error, RanksError)
         is_caused_by_other_rank = isinstance(error.__cause__, RanksError)
         if not is_of_other_rank and not is_caused_by_other_rank:
-            rank, stream = _silenced
+            rank, stream = _silenced  # The number and the original stderr of this rank.
             prefix = f"rank {rank}: "
-    # The text of an OSError would begin with its number, "[Errno 2]".
+    # str() of an OSError would begin with its number, such as "[Errno 2]".
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     program = Path(sys.argv[0]).name
     line = printable(" ".join(str(error).split()))
-    with contextlib.suppress(OSError):  # The terminal may be closed.
+    with contextlib.suppress(OSError):  # The terminal may have been closed.
         print(f"{prefix}{program}: error: {line}", file=stream, flush=True)
     raise SystemExit(BAD_INPUT)
 
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Print errors of input, files and machine in the context as one line; exit with status 2.
+    """Print an error of input, files or the machine as one line, and exit with status 2.
 
-    The context must only read or check input, or write output. Elsewhere a ValueError is an
-    error of the program itself, which needs its traceback.
+    Use the context only around code that reads or checks input, or writes output. Elsewhere a
+    ValueError is a bug of the program, and its traceback is needed.
     """
     try:
         yield
@@ -113,11 +114,11 @@ def one_line_errors() -> Iterator[None]:
 def run(main: Callable[[], int]) -> NoReturn:
     """Run the main function of a command, and exit with the status that it returns.
 
-    After Ctrl-C, a full disk, full memory or a failed build there is one line instead of a
-    traceback, and nothing at all if the reader of a pipe has closed it.
+    Ctrl-C, a full disk, full memory and a failed build print one line instead of a traceback.
+    If the reader of a pipe has closed it, nothing is printed.
     """
-    open_closed_streams()
-    # A terminal may lack a character; then print its escape sequence.
+    open_closed_streams()  # The process may have been started without a stdout or stderr.
+    # Print the escape sequence of a character that the terminal cannot show.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -125,40 +126,40 @@ def run(main: Callable[[], int]) -> NoReturn:
         with one_line_interrupts():
             status = main()
             sys.stdout.flush()
-    except BrokenPipeError:  # The reader of the pipe, such as `head`, has enough lines.
+    except BrokenPipeError:  # The reader of the pipe, such as `head`, has read enough lines.
         status = 0
     except (OSError, BuildError) as error:
         fail(error)
     except (MemoryError, RuntimeError) as error:
-        # torch has no error type of its own for full memory on the CPU, only texts.
+        # For full memory on the CPU torch raises a RuntimeError, known by its text only.
         has_text = any(text in str(error) for text in _FULL_MEMORY)
         is_memory_full = isinstance(error, MemoryError) or has_text
         if not is_memory_full:
             raise
         fail(f"out of memory: {str(error) or 'none is left'}")
     finally:
+        # Otherwise Python would report an error at exit if stdout is a closed pipe.
         discard_stdout()
     raise SystemExit(status)
 
 
 @contextlib.contextmanager
 def joined_ranks() -> Iterator[None]:
-    """Connect the processes that ``torchrun`` started, the ranks, in a context.
+    """Connect the processes that ``torchrun`` started, called ranks, for a context.
 
-    Only rank 0 prints. The output of the other ranks is dropped, except for some errors, which
-    `fail` prints. If the processes cannot reach each other, the command ends with an error in
-    one line. In a process that ``torchrun`` did not start, nothing changes.
+    Inside the context only rank 0 prints. The output of the other ranks is dropped, except for
+    some errors, which `fail` prints. If the ranks cannot connect, the command prints one line
+    and exits. In a process that ``torchrun`` did not start, the context does nothing.
     """
     global _silenced
-    from kernels.support import ranks  # It imports torch.
+    from kernels.support import ranks  # Imported here: it imports torch.
 
     with contextlib.ExitStack() as stack:
         with one_line_errors():
             stack.enter_context(ranks.joined())
         rank = ranks.rank()
         if rank > 0:
-            # `fail` still needs the stderr of this process, so it is stored before it is
-            # replaced.
+            # Store the original stderr for `fail` before it is redirected.
             _silenced = rank, sys.stderr
             null = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
             stack.enter_context(contextlib.redirect_stdout(null))
@@ -172,7 +173,7 @@ def joined_ranks() -> Iterator[None]:
 def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
     """Return a function, the ``type`` of an argument, that accepts only known names.
 
-    Its error for another text suggests a similar name.
+    For any other text the function raises an error that suggests a similar name.
     """
     names = tuple(known)
 
@@ -185,7 +186,7 @@ def one_of(kind: str, known: Iterable[str]) -> Callable[[str], str]:
 
 
 def path_ending(*suffixes: str) -> Callable[[str], Path]:
-    """Return a function, the ``type`` of an argument, that accepts files of these suffixes."""
+    """Return a function, the ``type`` of an argument, that accepts only these suffixes."""
 
     def read(text: str) -> Path:
         path = Path(text)
@@ -202,9 +203,9 @@ def between(low: Number, high: Number, description: str) -> Callable[[str], Numb
     """Return a function, the ``type`` of an argument, that accepts numbers in a range.
 
     Args:
-        low: The least number; its type is the type of the numbers.
+        low: The smallest number. The function returns numbers of the same type.
         high: The greatest number.
-        description: What the error says that is expected.
+        description: The expected value in words, for the error message.
     """
 
     def read(text: str) -> Number:

@@ -3,9 +3,9 @@
 python -m tetris estimate best dt20
 python -m tetris estimate runs/mine --board 10x20 --seconds 60
 
-An estimate takes less than a minute on two cores; python -m tetris evaluate takes hours. The
-spread of many estimates gives the interval. A score to be published is played instead: see
-docs/scores.md.
+An estimate takes less than a minute on two cores, where python -m tetris evaluate takes hours.
+The spread of many estimates gives the interval. To publish a score, measure it with evaluate:
+see docs/scores.md.
 """
 
 import argparse
@@ -25,9 +25,9 @@ from tetris.play.splitting import MOST_STREAMS
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments of the command line; exit with an error in one line."""
+    """Return the arguments of the command line; on an error, print one line and exit."""
     parser, _ = score_parser(__doc__, ("auto", *NATIVE))
-    text = f"of each estimate, 2 to {MOST_STREAMS}"
+    text = f"streams of pieces per estimate, 2 to {MOST_STREAMS}"
     read = up_to(MOST_STREAMS, low=2)
     add_option(parser, "--streams", "N", text, read, default=estimates.STREAMS)
     return parser.parse_args(argv)
@@ -35,10 +35,14 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 @joined_ranks()
 def main(argv: Sequence[str] | None = None) -> int:
-    """Estimate the score of every controller, print the table, and return the exit status.
+    """Estimate the lines per game of every controller, and print a table of the estimates.
 
-    An estimate is made by importance splitting, which needs less play than games do if games
-    hardly ever end. If ``torchrun`` started several processes, they share the work.
+    The estimates use importance splitting. For a controller that rarely loses, it needs far
+    fewer decisions than playing games to their end. If ``torchrun`` started several processes,
+    they share the work.
+
+    Returns:
+        The exit status.
     """
     arguments = parse_arguments(argv)
     with one_line_errors():
@@ -47,7 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(
                 "expected a compiler for the C++ engine: in Python an estimate takes hours"
             )
-    # An estimate goes on until it has used both a number of seconds and a number of decisions.
+    # An estimate ends when it has reached both numbers. A user can set only one of them; the
+    # other one is 0.
     seconds = arguments.seconds or 0.0
     decisions = arguments.decisions or 0
     if not seconds and not decisions:
@@ -58,12 +63,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     scores = []
     for trial in trials:
-        # If many games end within a short time of play, splitting has no advantage.
+        # Play for a short time first. If many games end, splitting has no advantage.
         games = estimates.games_ended(trial)
         if games > estimates.MOST_ENDS:
             fail(
                 f"{trial.label} ends {games:,} games in {estimates.PLAYED:,} decisions on "
-                f"{trial.rules.board}: evaluate scores it by them"
+                f"{trial.rules.board}: score it with python -m tetris evaluate instead"
             )
         scores.append(estimates.estimate(trial, is_enough, arguments.streams).to_dict())
     print_scores(scores, arguments.json)

@@ -19,7 +19,7 @@ from tetris.play.devices import choose_device
 
 @joined_ranks()
 def main(argv: Sequence[str] | None = None) -> int:
-    """Score every controller by play, print the table, and return the exit status.
+    """Score every controller by playing games, print a table, and return the exit status.
 
     If ``torchrun`` started several processes, they share the work.
     """

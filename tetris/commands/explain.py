@@ -1,7 +1,7 @@
 """Explain what a controller plays on a board: the board with the piece, the best placements.
 
-The file has the board as text, the top row first, with . for empty and X for full cells; or a
-fumen string. In the answer # is the piece.
+The file holds the board as text, top row first, with . for empty and X for full cells; or it
+holds a fumen string. In the output # is the piece.
 
 python -m tetris explain --board board.txt --piece T
 python -m tetris explain dt20 --board board.txt --piece T --next S
@@ -28,27 +28,34 @@ from tetris.record.placements import PlacementTable, best_placement
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments of the command ``explain``; exit with an error in one line."""
+    """Return the arguments of the command ``explain``; on an error, print one line and exit.
+
+    `add_option` takes the name of an option, the placeholder of its value in the help, and the
+    help text.
+    """
     usage = "%(prog)s [option ...] [CONTROLLER] --board FILE --piece LETTER"
     parser = Parser(description=__doc__, usage=usage)
     add_controller(parser)
     position = parser.add_argument_group("position")
-    add_option(position, "--board", "FILE", "the board; - is stdin", required=True)
-    add_option(position, "--piece", "LETTER", "the piece to be placed", required=True)
+    add_option(position, "--board", "FILE", "the board; - reads stdin", required=True)
+    add_option(position, "--piece", "LETTER", "the piece to place", required=True)
+    # The next piece is either known, or all pieces that may come next are considered.
     lookahead = position.add_mutually_exclusive_group()
     add_option(lookahead, "--next", "LETTER", "the next piece, if it is known")
-    text = "compare the two best placements by all pieces that may come next"
+    text = "compare the two best placements over every piece that may come next"
     lookahead.add_argument("--lookahead", action="store_true", help=text)
-    heights = up_to(MAX_HEIGHT, MIN_HEIGHT)
-    add_option(position, "--height", "ROWS", "rows of the board", heights, default=20)
+    height = up_to(MAX_HEIGHT, low=MIN_HEIGHT)
+    text = "rows of the board"
+    add_option(position, "--height", "ROWS", text, read=height, default=20)
     add_setting(position, "rule")
     add_feature_header(position)
-    add_option(parser, "--top", "N", "placements to print", positive_int, default=5)
+    text = "how many placements to print"
+    add_option(parser, "--top", "N", text, read=positive_int, default=5)
     return parser.parse_args(argv)
 
 
 def read_table(arguments: argparse.Namespace) -> PlacementTable:
-    """Return the table of the placements that the arguments describe.
+    """Return the table of placements for the board, piece and controller of the arguments.
 
     Raises:
         OSError: If a file cannot be read.

@@ -1,4 +1,4 @@
-"""Play Tetris against a controller in a browser: writes an offline page, and opens it.
+"""Play Tetris against a controller in a browser: write an offline page, and open it.
 
 python -m tetris play
 python -m tetris play dt20 --board 10x10 --seed 7 --no-open
@@ -26,32 +26,35 @@ from tetris.view.play_page import play_page
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write a web page on which a person plays against a controller, and open it in a browser.
+    """Write a web page for playing against a controller, and open it in a browser.
 
     Returns:
         The exit status.
     """
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER]")
     add_controller(parser)
-    # With SUPPRESS the parsed arguments have no seed if the user chose none.
-    text = "of the pieces (default: other ones whenever the page is opened)"
+    # With the default SUPPRESS, the parsed arguments have no attribute ``seed`` if the user
+    # gave no seed.
+    text = "seed of the pieces (default: a new one each time the page is opened)"
     add_game(parser, default=argparse.SUPPRESS, text=text)
     output = parser.add_argument_group("output")
-    page_path = path_ending(".html")
+    html_path = path_ending(".html")
     default_path = Path("play.html")
-    add_option(output, "--out", "FILE.html", "the page", page_path, default=default_path)
-    output.add_argument("--no-open", action="store_true", help="write the page alone")
+    add_option(output, "--out", "FILE.html", "the page", read=html_path, default=default_path)
+    text = "write the page without opening it"
+    output.add_argument("--no-open", action="store_true", help=text)
     arguments = parser.parse_args(argv)
     with one_line_errors():
         rules = game_rules(arguments)
         lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
         label, controller = controller_for(arguments.source, rules)
-        labelled = replace(controller, name=label)
-        page = play_page(labelled, rules, getattr(arguments, "seed", None), lookahead)
-        write_text(arguments.out, page)
+        labelled_controller = replace(controller, name=label)
+        seed = getattr(arguments, "seed", None)
+        write_text(arguments.out, play_page(labelled_controller, rules, seed, lookahead))
     print(f"{printable(arguments.out)}: {file_size(arguments.out.stat().st_size)}")
     address = arguments.out.resolve().as_uri()
+    # `webbrowser.open` returns whether it found a browser.
     is_open = not arguments.no_open and webbrowser.open(address)
     if not is_open:
-        print(f"to play open {address} in a browser")
+        print(f"to play, open {address} in a browser")
     return 0

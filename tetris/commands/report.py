@@ -1,4 +1,4 @@
-"""Write the report of a training run again, or a page that compares several.
+"""Write the report of a training run, or a page that compares several runs.
 
 python -m tetris report runs/mine       # writes runs/mine/report.html
 python -m tetris report runs/a runs/b --out both.html
@@ -26,24 +26,27 @@ COMPARISON = Path("comparison.html")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments of the command ``report``; exit with an error in one line.
+    """Return the arguments of the command ``report``; on an error, print one line and exit.
 
-    `add_option` takes the name of an option, what stands for its value in the help, the help,
-    and a function that reads the value.
+    `add_option` takes the name of an option, the placeholder of its value in the help, the help
+    text, and a function that reads the value.
     """
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] RUN [RUN ...]")
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="the folder of a run, finished or not"
     )
-    text = f"the page (default: report.html in the folder of one run, {COMPARISON} of several)"
-    add_option(parser, "--out", "FILE.html", text, path_ending(".html"))
-    text = f"a picture, too: {', '.join(PICTURE_SUFFIXES)} (needs matplotlib)"
-    add_option(parser, "--plot", "FILE", text, path_ending(*PICTURE_SUFFIXES))
     text = (
-        "write nothing, but show the page on this machine alone, again whenever a run changes"
+        "the page (default: report.html in the folder of the run; "
+        f"for several runs {COMPARISON})"
     )
+    add_option(parser, "--out", "FILE.html", text, read=path_ending(".html"))
+    suffixes = ", ".join(PICTURE_SUFFIXES)
+    text = f"also draw the learning curves into FILE: {suffixes} (needs matplotlib)"
+    add_option(parser, "--plot", "FILE", text, read=path_ending(*PICTURE_SUFFIXES))
+    text = "write no file; serve the page to this machine only, and update it as the runs go on"
     parser.add_argument("--serve", action="store_true", help=text)
-    add_option(parser, "--port", "N", "the port of --serve (default: a free one)", up_to(65535))
+    text = "the port of --serve (default: a free one)"
+    add_option(parser, "--port", "N", text, read=up_to(65535))
     add_feature_header(parser)
     arguments = parser.parse_args(argv)
     if arguments.serve and (arguments.out or arguments.plot):
@@ -52,10 +55,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the report of one training run, or of several for comparison, as a web page.
+    """Write a web page with the report of one training run, or a comparison of several runs.
 
-    With ``--plot`` also draw the learning curves into a picture; with ``--serve`` show the page
-    on this machine instead of writing it.
+    With ``--plot``, also draw the learning curves into a picture. With ``--serve``, serve the
+    page to this machine instead of writing it.
 
     Returns:
         The exit status.
@@ -65,43 +68,46 @@ def main(argv: Sequence[str] | None = None) -> int:
         return serve(arguments)
     with one_line_errors():
         runs = [load_run(path) for path in arguments.runs]
-        page = arguments.out
-        if page is None:
-            page = RunFolder(arguments.runs[0]).report if len(runs) == 1 else COMPARISON
-        picture = arguments.plot
-        # Look for errors of paths before the work.
-        check_writable(page)
-        if picture is not None:
-            check_writable(picture)
-            draw_runs(runs, picture)
-            print(f"{printable(picture)}: {file_size(picture.stat().st_size)}")
-        write_report(page, runs)
-        print(f"{printable(page)}: {file_size(page.stat().st_size)}")
+        page_path = arguments.out
+        if page_path is None:
+            page_path = RunFolder(arguments.runs[0]).report if len(runs) == 1 else COMPARISON
+        picture_path = arguments.plot
+        # Check the paths before the slow work.
+        check_writable(page_path)
+        if picture_path is not None:
+            check_writable(picture_path)
+            draw_runs(runs, picture_path)
+            print(f"{printable(picture_path)}: {file_size(picture_path.stat().st_size)}")
+        write_report(page_path, runs)
+        print(f"{printable(page_path)}: {file_size(page_path.stat().st_size)}")
     return 0
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Show a page that follows training runs on this machine until Ctrl-C.
+    """Serve a page that follows training runs to this machine, until Ctrl-C.
 
-    The argument ``runs`` is a list of folders: those of runs, or one that holds the folders of
-    runs.
+    ``arguments.runs`` is a list of run folders, or a list with one folder that contains run
+    folders.
 
     Returns:
         The exit status.
     """
     with one_line_errors():
         for path in arguments.runs:
-            configs = list(path.glob("*/config.json"))  # Every run has such a file.
-            is_folder_of_runs = len(arguments.runs) == 1 and configs
-            if not is_folder_of_runs:
-                # This raises an error if the folder is no run. A run need not have a
-                # generation yet, so it cannot be loaded.
+            configs = list(path.glob("*/config.json"))  # Every run folder has such a file.
+            contains_runs = len(arguments.runs) == 1 and configs
+            if not contains_runs:
+                # Reading the recipe raises an error if this is not a run folder. `load_run`
+                # would also refuse a run that has no generation yet.
                 RunFolder(path).recipe()
     try:
-        port = arguments.port or 0  # 0 is a free port.
+        port = arguments.port or 0  # With 0 the system chooses a free port.
         server = ReportServer(arguments.runs, port)
     except OSError as error:
-        fail(f"--port {arguments.port}: {error.strerror}: take another, or none for a free one")
+        fail(
+            f"--port {arguments.port}: {error.strerror}: "
+            "choose another port, or leave --port out to use a free one"
+        )
     with server:
         folders = ", ".join(map(printable, arguments.runs))
         print(f"{server.url} follows {folders}; Ctrl-C ends it", flush=True)

@@ -4,8 +4,8 @@ python -m tetris solve --board 5x5
 python -m tetris solve --board 4x6 --pieces-known 2 --games 100000
 python -m tetris solve --board 4x6 --out solution.npz
 
-Boards have at most 32 cells. 5x5 takes a minute on four cores. The values are checked by games,
-which the engines' rules play; their mean lies within two standard errors in 95 of 100 runs.
+A board has at most 32 cells. 5x5 takes a minute on four cores. As a check, games are played
+with the solution: in 95 of 100 runs their mean is within two standard errors of the value.
 """
 
 import argparse
@@ -25,38 +25,41 @@ from tetris.commands.command_line import Parser, fail, one_line_errors, path_end
 from tetris.game.rules import PLACEMENT_RULES
 from tetris.play.devices import NATIVE, choose_device
 from tetris.solver import solve
-from tetris.solver.value_iteration import MOST_GAMES
+from tetris.solver.value_iteration import MOST_GAMES, Solution
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments of the command ``solve``; exit with an error in one line.
+    """Return the arguments of the command ``solve``; on an error, print one line and exit.
 
-    `add_setting` adds an option whose help and default are those of a setting, and
-    `add_option` one of its own, with a function that reads the value.
+    `add_setting` adds an option with the help and the default of a training setting.
+    `add_option` takes the name of an option, the placeholder of its value in the help, the help
+    text, and a function that reads the value.
     """
     parser = Parser(description=__doc__)
     game = parser.add_argument_group("game")
     add_setting(game, "board", default="5x5")
     add_setting(game, "rule", text=", ".join(PLACEMENT_RULES))
-    add_setting(
-        game, "pieces", metavar="LETTERS", text="letters of IOTZSJL such as SZ, or all seven"
-    )
+    text = "the pieces, as letters of IOTZSJL such as SZ"
+    add_setting(game, "pieces", metavar="LETTERS", text=text)
     add_setting(game, "pieces_known", choices=(1, 2), metavar=None)
     add_device(game, ("auto", *NATIVE), what="processor")
     check = parser.add_argument_group("check")
-    add_option(check, "--games", "N", "played", up_to(MOST_GAMES), default=100_000)
-    add_setting(check, "seed", read=seed, text="of the pieces")
+    text = "games to play as a check"
+    add_option(check, "--games", "N", text, read=up_to(MOST_GAMES), default=100_000)
+    add_setting(check, "seed", read=seed, text="seed of the pieces")
     output = parser.add_argument_group("output")
-    add_option(output, "--out", "FILE.npz", "write the values: the policy", path_ending(".npz"))
-    output.add_argument("--json", action="store_true", help="print one object to stdout")
+    text = "save the values of all boards, which define perfect play"
+    add_option(output, "--out", "FILE.npz", text, read=path_ending(".npz"))
+    output.add_argument("--json", action="store_true", help="print a JSON object")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Solve a small board by value iteration, and check the solution by games.
+    """Solve a small board by value iteration, and check the solution by playing games.
 
-    The solution is the value of every board under perfect play. It can be saved to a file. Its
-    lines per game, and the mean of the games that were played, are printed as text or as JSON.
+    The solution is the value of every board: the lines that perfect play still clears from
+    there. It can be saved to a file. The command prints the lines per game of perfect play, and
+    the mean over the games played, as text or as JSON.
 
     Returns:
         The exit status.
@@ -67,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         rules = game_rules(arguments)
         device = choose_device(arguments.device)
         if device not in NATIVE:
-            fail("expected a compiler for C++: in Python it takes days")
+            fail("expected a C++ compiler: in Python a solution takes days")
         if arguments.out is not None:
             check_writable(arguments.out)
         solution = solve(rules, arguments.pieces_known, device)
@@ -75,8 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         mean = float(lines.mean())
         standard_error = float(lines.std() / games**0.5) if games > 1 else None
         if arguments.out is not None:
-            count = solution.save(arguments.out)
-            text = f"wrote {arguments.out}: {count:,} boards, all others have value 0"
+            saved_boards = solution.save(arguments.out)
+            text = f"wrote {arguments.out}: {saved_boards:,} boards; all others have value 0"
             print(text, file=sys.stderr)
     if arguments.json:
         print_json(
@@ -93,14 +96,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             }
         )
         return 0
-    known = "the next piece known" if solution.pieces_known == 2 else "one piece known"
+    # With one game there is no standard error.
     spread = "" if standard_error is None else f" +- {standard_error:.2g}"
-    print(
+    mean_text = f"{mean:,.6g}{spread} in {counted(games, 'game')} (seed {arguments.seed})"
+    print(solution_text(solution, mean_text))
+    return 0
+
+
+def solution_text(solution: Solution, mean_text: str) -> str:
+    """Return a solution in words; ``mean_text`` is the line on the games that were played."""
+    rules = solution.rules
+    known = "the next piece known" if solution.pieces_known == 2 else "one piece known"
+    return (
         f"{rules.board}, {rules.rule} rule, pieces {rules.pieces}, {known}: perfect play "
         f"clears\n{solution.lines_per_game:,.6g} lines per game "
         f"(error about {solution.error:.1g})\n"
-        f"{mean:,.6g}{spread} in {counted(games, 'game')} (seed {arguments.seed})\n"
-        f"{solution.boards:,} boards can be reached, mirror images once; "
+        f"{mean_text}\n"
+        f"{solution.boards:,} boards can be reached, mirror images counted once; "
         f"{solution.sweeps:,} sweeps in {solution.seconds:.1f} s"
     )
-    return 0

@@ -37,44 +37,46 @@ from tetris.training.run_folder import RunFolder, load_run, new_folder
 from tetris.training.settings import SETTINGS
 from tetris.training.training import Training, choose_recipe, prepare_engine, tensorboard_writer
 
-_CPU = "--device cpu in a new run"
-_WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")
+_INSTEAD_OF_GPU = "--device cpu in a new run"  # What an error recommends without a GPU.
+_ALLOWED_WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options of the command ``train``, only those that the user has set.
+    """Return the options of the command ``train`` that the user gave.
 
-    An option that the user left out is not an attribute of the result, because its value then
-    comes from a configuration file or a preset.
+    An option that the user left out is not an attribute of the result. Its value comes from a
+    configuration file or a preset instead.
     """
     parser = Parser(
         description=__doc__,
         argument_default=argparse.SUPPRESS,
         usage="%(prog)s [--preset NAME] [option ...]",
-        epilog="What is not given comes from --config, then from --preset.",
+        epilog="Settings that are not given come from --config, then from --preset.",
     )
-    # Every setting of a training is an option, in the group that the setting names.
+    # Every setting of a training is an option. The setting names the group of its option.
     group_names = ("recipe", "game", "search", "machine", "run")
     groups = {name: parser.add_argument_group(name) for name in group_names}
     for name, setting in SETTINGS.items():
         add_setting(groups[setting.metadata["group"]], name, default=argparse.SUPPRESS)
     text = "settings as JSON, such as the config.json of a run"
-    add_option(groups["recipe"], "--config", "FILE", text, Path)
+    add_option(groups["recipe"], "--config", "FILE", text, read=Path)
     add_feature_header(groups["game"])
     run = groups["run"]
     folder = run.add_mutually_exclusive_group()
-    add_option(folder, "--out", "FOLDER", "a new folder (default: runs/DATE-TIME-seedN)", Path)
-    add_option(folder, "--resume", "FOLDER", "a stopped run goes on, by its settings", Path)
-    text = "train at most S seconds, then measure"
-    add_option(run, "--time-limit", "S", text, positive_seconds)
-    text = "curves for TensorBoard (extra tensorboard)"
+    text = "a new folder (default: runs/DATE-TIME-seedN)"
+    add_option(folder, "--out", "FOLDER", text, read=Path)
+    text = "resume the stopped run in FOLDER, with its settings"
+    add_option(folder, "--resume", "FOLDER", text, read=Path)
+    text = "train for at most S seconds, then measure"
+    add_option(run, "--time-limit", "S", text, read=positive_seconds)
+    text = "write curves for TensorBoard (extra tensorboard)"
     run.add_argument("--tensorboard", action="store_true", help=text)
     options = parser.parse_args(argv)
-    # Of a resumed run only a few options can still be changed.
+    # A resumed run keeps its settings, so only a few options are allowed with --resume.
     if "resume" in options:
-        fixed = [name for name in vars(options) if name not in _WITH_RESUME]
-        if fixed:
-            flags = ", ".join("--" + name.replace("_", "-") for name in fixed)
+        refused = [name for name in vars(options) if name not in _ALLOWED_WITH_RESUME]
+        if refused:
+            flags = ", ".join("--" + name.replace("_", "-") for name in refused)
             parser.error(f"a resumed run keeps its settings: expected no {flags}")
     return options
 
@@ -82,57 +84,59 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Train a controller in a new run, or resume a run, and return the exit status.
 
-    The options become a recipe, and the recipe becomes a `Training`. Its trainer asks
-    `run_objective` for the fitness of each generation, whose games `tetris.Rollout` plays on an
-    engine.
+    The options become a recipe, and the recipe becomes a `Training`. In each generation the
+    trainer calls `run_objective` for the fitness of the candidates. `run_objective` plays their
+    games with `tetris.Rollout`.
     """
     options = parse_arguments(argv)
-    # At the end the stack unlocks the folder of the run and disconnects the processes.
+    # When the stack closes, it unlocks the folder of the run and disconnects the processes.
     with ExitStack() as stack:
         with one_line_errors():
             stack.enter_context(joined_ranks())
             training = open_training(options, stack)
-        if training is None:  # The run was finished before.
+        if training is None:  # The run to resume is already finished.
             return 0
         announce(training)
         folder = training.folder
         if "tensorboard" in options:
             note(f"curves: tensorboard --logdir {shlex.quote(str(folder.tensorboard))}")
-        # In this context a signal such as Ctrl-C asks the training to stop.
+        # Inside this context a signal, such as Ctrl-C, asks the training to stop.
         with training.stop:
             announce_interrupts(training.stop)
             try:
                 return train(training, options)
             except OSError:
-                # For example the disk is full. The run can go on from its last checkpoint.
+                # The disk may be full, for example. The run has a checkpoint to resume from.
                 resume = command_for(folder, options, "train", "--resume")
-                note(f"to go on when that is mended: {resume}")
+                note(f"once this is fixed, resume with: {resume}")
                 raise
 
 
 def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | None:
-    """Return the training of a new or a resumed run; None if the run is finished.
+    """Return the training of a new or a resumed run; None if that run is already finished.
 
-    The folder of the run is locked until the caller closes ``stack``. Several processes, the
-    ranks, can train together. `ranks.broadcast` calls a function on rank 0 only, and returns
-    its result on every rank.
+    The folder of the run stays locked until the caller closes ``stack``. Several processes,
+    called ranks, can train together. `ranks.broadcast` calls a function on rank 0 only, and
+    returns its result on every rank.
     """
     recipe, folder, is_new = ranks.broadcast(lambda: choose_run(options))
-    choose_device(recipe.device, _CPU)  # It raises if the engine is not available.
+    # Raise an error now if the engine is not available.
+    choose_device(recipe.device, instead=_INSTEAD_OF_GPU)
     prepare_engine(recipe)
     callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in options else []
     time_limit = getattr(options, "time_limit", None)
     training = Training(recipe, folder, time_limit, callbacks)
     is_first_rank = ranks.rank() == 0
     if is_first_rank:
-        new_recipe = recipe if is_new else None  # The recipe to write.
+        # Lock the folder. The folder of a new run is created, and the recipe is written to it.
+        new_recipe = recipe if is_new else None
         stack.enter_context(folder.claimed(new_recipe))
     if not is_new:
         if ranks.broadcast(lambda: is_finished(folder, recipe)):
             total = recipe.total_generations
             print(
-                f"{printable(folder.path)} is finished: all {total} generations are played "
-                "and measured"
+                f"{printable(folder.path)} is finished: all {total} generations are trained, "
+                "and the scores are measured"
             )
             return None
         ranks.broadcast(lambda: restore(training))
@@ -142,23 +146,30 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
 
 
 def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
-    """Return the recipe and the folder of the run to train, and whether it is a new run.
+    """Choose the run to train: a new one or one to resume.
 
-    A new run has the settings of its options, then of its configuration file, then of its
-    preset. A resumed run has the settings in its folder. An option that the user left out is
-    not an attribute of ``options``.
+    A setting of a new run comes from the options, else from the configuration file, else from
+    the preset. A resumed run keeps the settings in its folder. An option that the user left out
+    is not an attribute of ``options``.
+
+    Returns:
+        The recipe of the run.
+        The folder of the run.
+        Whether the run is new.
     """
     out: Path | None = getattr(options, "out", None)
     resumed: Path | None = getattr(options, "resume", None)
-    # torchrun, which sets these two variables, starts the command again after a failure. Then
-    # resume the run that the command had begun.
+    # After a failure torchrun can start the same command again. It sets two environment
+    # variables: how often it may do so, and how often it has done so. A restarted command must
+    # resume the run that it began the first time.
     restarts_allowed = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
     if resumed is None and restarts_allowed:
         if out is None:
             raise ValueError(
-                "expected --out FOLDER with --max-restarts: what is started again goes on there"
+                "expected --out FOLDER with --max-restarts: a restart resumes the run in FOLDER"
             )
         restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+        # The first attempt may have failed before it wrote the configuration of the run.
         if restarts and RunFolder(out).config.is_file():
             resumed = out
     if resumed is not None:
@@ -167,7 +178,7 @@ def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     settings = {name: value for name, value in vars(options).items() if name in SETTINGS}
     config = read_settings(options.config) if "config" in options else {}
     device_setting = (config | settings).get("device", AUTO)
-    recipe = choose_recipe(str(device_setting), config, settings, instead=_CPU)
+    recipe = choose_recipe(str(device_setting), config, settings, instead=_INSTEAD_OF_GPU)
     return recipe, new_folder(out, recipe.seed), True
 
 
@@ -179,8 +190,8 @@ def note(text: object) -> None:
 def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
     """Return whether a training run is complete, so that there is nothing to resume.
 
-    It is complete if its controller was learned in all generations, and has a score on every
-    board, unless the recipe asks for no scores.
+    A run is complete if its controller comes from the last generation and has a score on every
+    board. If the recipe asks for no scores, the controller alone is enough.
     """
     if not folder.controller.is_file():
         return False
@@ -190,7 +201,7 @@ def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
         return False
     if not recipe.score_decisions:
         return True
-    # Some scores are from games, others are estimates; either list may be missing.
+    # Scores from games and estimated scores are in two lists. Either list may be missing.
     scores = (provenance.get("score") or []) + (provenance.get("estimates") or [])
     scored_boards = {score["board"] for score in scores}
     all_boards = {rules.board for rules in boards(controller, recipe.rules)}
@@ -198,57 +209,58 @@ def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
 
 
 def restore(training: Training) -> None:
-    """Resume from the newest usable checkpoint of a run, if any, with notes on damaged ones."""
+    """Restore the newest usable checkpoint, if any, and print notes on damaged ones."""
     if any(training.folder.checkpoints.glob("checkpoint-*.json")):
         for problem in training.trainer.resume():
-            note(f"passed over {problem}")
+            note(f"skipped {problem}")
     training.metrics.restore(training.optimizer.generation)
 
 
 def announce(training: Training) -> None:
-    """Print on stderr which training run begins or resumes, its folder and its settings.
+    """Print on stderr the folder and the settings of a training run that begins or resumes.
 
-    The second line is the header of the lines that follow during the training, one for each
+    A second line is the header of the progress lines: the training prints one line for each
     generation.
     """
     recipe = training.recipe
     stages = ", ".join(f"{stage.generations} on {stage.rules.board}" for stage in recipe.stages)
     generation = training.optimizer.generation
-    progress = f"going on after {generation} of " if generation else ""
+    progress = f"resuming after {generation} of " if generation else ""
     print(
         f"{printable(training.folder.path)}: {progress}"
         f"{recipe.total_generations} generations ({stages}), features "
         f"{feature_label(recipe.features)}, population {recipe.population}, "
         f"engine {recipe.device}, sampler {recipe.backend}, seed {recipe.seed}\n"
-        "lines per game in a generation, of its best candidate (partly luck) and the mean of "
-        "its elites:",
+        "lines per game, for each generation: the best candidate (partly luck), "
+        "the mean of the elites",
         file=sys.stderr,
     )
 
 
 def announce_interrupts(stop: StopRequest) -> None:
-    """Print at once that the first Ctrl-C was noticed, because the run may go on for seconds.
+    """Make the first Ctrl-C print a notice at once, because the run may go on for seconds.
 
-    The context of ``stop`` has set the handler of the signal, and sets the one before it again.
+    Call this inside ``with stop:``. That context has installed the handler that requests the
+    stop. On exit it restores the handler from before, so nothing needs to be restored here.
     """
     if threading.current_thread() is not threading.main_thread():
-        return  # Here signals have no handlers.
-    handle = signal.getsignal(signal.SIGINT)
-    assert callable(handle)
+        return  # Python runs signal handlers in the main thread only.
+    request_stop = signal.getsignal(signal.SIGINT)
+    assert callable(request_stop)
 
-    def announce(number: int, frame: FrameType | None) -> None:
+    def announce_and_stop(number: int, frame: FrameType | None) -> None:
         if not stop.requested:
-            # A handler can interrupt a print, which must not begin again. The terminal may be
-            # closed.
-            with suppress(OSError):
+            with suppress(OSError):  # The terminal may have been closed.
+                # This may interrupt a print, and print cannot be called inside itself. So write
+                # to stderr, file descriptor 2, directly.
                 os.write(2, b"\nstopping after this step; Ctrl-C again ends at once\n")
-        handle(number, frame)
+        request_stop(number, frame)
 
-    signal.signal(signal.SIGINT, announce)
+    signal.signal(signal.SIGINT, announce_and_stop)
 
 
 def announce_controller(training: Training, result: TrainingResult) -> None:
-    """Print the file of a learned controller, and how long the training took."""
+    """Print the file of a learned controller and the duration of the training."""
     recipe = training.recipe
     decisions = recipe.decisions_until(result.generation)
     speed = decisions / max(result.elapsed_s, 1e-9)
@@ -261,9 +273,9 @@ def announce_controller(training: Training, result: TrainingResult) -> None:
 
 
 def train(training: Training, options: argparse.Namespace) -> int:
-    """Train a controller, then draw and score it and write the report of the run.
+    """Train a controller, draw its training, score it, and write the report of the run.
 
-    If a time limit or a signal stops the training or the scores, print how to resume.
+    If a time limit or a signal stops the training or the scoring, print how to resume the run.
 
     Returns:
         The exit status.
@@ -277,22 +289,20 @@ def train(training: Training, options: argparse.Namespace) -> int:
         if ranks.rank() == 0 and controller is not None:
             report(folder)
         return announce_stop(training, options, progress)
-    conclusion = None  # The verdict on the scores.
+    conclusion = None  # The verdict on the scores, in words.
     if controller is None:
-        note(
-            "the time limit came before the first generation was over: no controller exists yet"
-        )
+        note("the time limit ended the run before its first generation: there is no controller")
     else:
         announce_controller(training, result)
         conclusion = draw_and_measure(training, controller)
-        # The recipe asks for scores, but there is no verdict: a signal stopped them.
+        # If the recipe asks for scores but there is no verdict, a signal stopped the scoring.
         if recipe.score_decisions and conclusion is None:
             return announce_stop(training, options, f"while measuring {folder.controller}")
     if result.reason == "time_limit":
         resume = command_for(folder, options, "train", "--resume")
-        note(f"time is up {progress}; to go on: {resume}")
+        note(f"time is up {progress}; to resume: {resume}")
     if conclusion is not None:
-        flags = []
+        flags = []  # By default `watch` plays with one known piece.
         if recipe.pieces_known != 1:
             flags = ["--pieces-known", str(recipe.pieces_known)]
         watch = command_for(folder, options, "watch", *flags)
@@ -303,23 +313,23 @@ def train(training: Training, options: argparse.Namespace) -> int:
 def draw_and_measure(training: Training, controller: LinearController) -> str | None:
     """Score a learned controller, draw its training, and write the report of the run.
 
-    Several processes, the ranks, can play for the scores together; only the first one draws.
+    Several processes, called ranks, can share the games for the scores. Only rank 0 draws.
 
     Returns:
-        The verdict on the scores; None if the recipe asks for no scores, or if a signal stopped
-        them.
+        The verdict on the scores, in words. None if the recipe asks for no scores, or if a
+        signal stopped the scoring.
     """
     is_first_rank = ranks.rank() == 0
     drawing = threading.Thread(target=draw, args=(training,))
     if is_first_rank:
         drawing.start()
-        # A GPU can play for the scores while the CPU draws. Without one wait, because drawing
-        # would slow the games down.
+        # If a GPU plays the games, the CPU can draw at the same time. Otherwise drawing would
+        # slow the games down, so finish it first.
         if training.recipe.device != "cuda":
             drawing.join()
     conclusion = None
     if training.recipe.score_decisions:
-        with suppress(Interrupted):
+        with suppress(Interrupted):  # A signal came; the caller prints how to resume.
             conclusion = measure(training, controller)
     if is_first_rank:
         drawing.join()
@@ -330,7 +340,7 @@ def draw_and_measure(training: Training, controller: LinearController) -> str | 
 def draw(training: Training) -> None:
     """Write the picture of the learning curve and the clip of the evolution."""
     folder = training.folder
-    if find_spec("matplotlib"):  # Without matplotlib only the report has the curves.
+    if find_spec("matplotlib"):  # Without matplotlib the curves are in the report only.
         with optional_file(folder.learning_curve):
             draw_runs([load_run(folder.path)], folder.learning_curve)
     with optional_file(folder.evolution, "the means of three generations play the same pieces"):
@@ -338,47 +348,47 @@ def draw(training: Training) -> None:
 
 
 def report(folder: RunFolder) -> None:
-    """Write the report and print its path and what it holds."""
+    """Write the report, and print its path and a description."""
     with optional_file(folder.report, "curves, weights and a game, for a browser"):
         write_report(folder.report, [load_run(folder.path)])
 
 
 @contextmanager
 def optional_file(file: Path, description: str = "") -> Iterator[None]:
-    """Let the context write a file, then print its path and description.
+    """Print the path and the description of a file after the context has written it.
 
-    An error is printed as a note, because the run has its results without the file.
+    An error in the context is only printed as a note: the file is not needed for the results.
     """
     try:
         yield
         if description:
-            with suppress(OSError):  # The terminal may be closed.
+            with suppress(OSError):  # The terminal may have been closed.
                 print(f"{printable(file)}: {description}", flush=True)
     except Exception as error:
         note(f"no {file}: {type(error).__name__}: {error}")
 
 
 def measure(training: Training, controller: LinearController) -> str:
-    """Score a controller on all boards of its training, and return a verdict in words.
+    """Score a controller and published ones on each board, and return a verdict in words.
 
-    The scores of a board are those of the controller and of published ones. They are printed
-    and saved after each board, so that a signal, on which `stop.check` raises an error, loses
-    only those of one board.
+    After each board its scores are printed and saved. After a signal `stop.check` raises an
+    error, and only the scores of the current board are lost.
 
     Returns:
-        The verdict on the board of the run, or on the first board if that was not scored.
+        The verdict for the board of the run. If the controller cannot play there, the verdict
+        for the first board.
     """
     recipe = training.recipe
     all_scores: list[Score] = []
     conclusion = ""
     for rules in boards(controller, recipe.rules):
-        # If one of several processes got a signal, all of them stop.
+        # If one of several processes has received a signal, this raises in all of them.
         ranks.run_collective(training.stop.check)
         print(f"scoring on {rules.board} ...", file=sys.stderr, flush=True)
         trial = Trial(LEARNED, controller, rules, recipe.device, lookahead=recipe.lookahead)
         scores = list(compare(trial, recipe.score_decisions, training.stop.check))
         all_scores += scores
-        # A score is None if no game ended.
+        # The lines per game are None if no game ended. Then a table would say nothing.
         if any(score["lines_per_game"] is not None for score in scores):
             print(f"\n{score_table(scores)}", flush=True)
         training.save_controller(scores=all_scores)
@@ -392,7 +402,7 @@ def command_for(
 ) -> str:
     """Return a command line for the folder of a run, such as ``python -m tetris watch runs/a``.
 
-    It has the option ``--feature-header`` if the user gave it to this command.
+    If the user gave the option ``--feature-header``, the command line repeats it.
     """
     words = [*arguments, str(folder.path)]
     if "feature_header" in options:
@@ -403,23 +413,24 @@ def command_for(
 def announce_stop(training: Training, options: argparse.Namespace, progress: str) -> int:
     """Print how to resume a run that a signal stopped, and return the exit status.
 
-    The status is 128 plus the number of the signal, as usual in a shell.
+    The exit status is 128 plus the number of the signal, as a shell reports it.
 
     Args:
         training: The run.
         options: The options of the command line.
-        progress: A text that says how far the run is.
+        progress: How far the run has come, such as "after 3 of 5 generations".
     """
     signal_number = training.stop.signum or 0
-    # If several processes train, only one of them may have got the signal.
+    # If several processes train, perhaps only one of them has received the signal: the others
+    # have the number 0. If the processes are no longer connected, keep this one's own number.
     with suppress(RanksError):
         (signal_number,) = ranks.all_reduce_max([signal_number])
-    signal_number = signal_number or signal.SIGINT
+    signal_number = signal_number or signal.SIGINT  # The number is unknown: assume Ctrl-C.
     resume = command_for(training.folder, options, "train", "--resume")
-    with suppress(OSError):  # The terminal may be closed.
+    with suppress(OSError):  # The terminal may have been closed.
         print(
             f"stopped by {signal.Signals(signal_number).name} {printable(progress)}; "
-            f"to go on: {printable(resume)}",
+            f"to resume: {printable(resume)}",
             file=sys.stderr,
             flush=True,
         )

@@ -1,4 +1,4 @@
-"""Watch a controller play, or a replay, in the terminal; or write it as GIF, MP4 or a web page.
+"""Watch a controller or a replay in the terminal, or write a GIF, an MP4 or a web page.
 
 python -m tetris watch dt20 --board 10x10
 python -m tetris watch runs/mine --html mine.html --gif mine.gif
@@ -48,7 +48,7 @@ from tetris.view.text import scene_text
 from tetris.view.watcher import Watcher
 
 DEFAULT_DECISIONS = 500
-"""Default pieces of a file or a pipe; a terminal has no end."""
+"""The default number of pieces in a file or a pipe; in a terminal the games have no end."""
 
 EXPORTS = {
     "replay": (".json", "a replay"),
@@ -56,44 +56,45 @@ EXPORTS = {
     "gif": (".gif", "an animation"),
     "mp4": (".mp4", "a video"),
 }
-"""The files that it can write, by their options: suffix and help."""
+"""The kinds of files that the command can write, by option: their suffix and their help."""
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments of the command ``watch``; exit with an error in one line.
+    """Return the arguments of the command ``watch``; on an error, print one line and exit.
 
-    `add_option` takes the name of an option, what stands for its value in the help, the help,
-    and a function that reads the value.
+    `add_option` takes the name of an option, the placeholder of its value in the help, the help
+    text, and a function that reads the value.
     """
     parser = Parser(
         description=__doc__, usage="%(prog)s [option ...] [CONTROLLER | replay.json]"
     )
     add_controller(parser, ", or a replay")
     add_game(parser)
-    length = parser.add_argument_group("length, one of the first two, and speed")
+    length = parser.add_argument_group("length (games or decisions) and speed")
     limit = length.add_mutually_exclusive_group()
-    add_option(limit, "--games", "N", "play until N games have ended", positive_int)
-    default = f"{DEFAULT_DECISIONS} into a file or a pipe, no end in a terminal"
-    add_option(limit, "--decisions", "N", f"play N pieces (default: {default})", positive_int)
+    add_option(limit, "--games", "N", "play until N games have ended", read=positive_int)
+    default = f"{DEFAULT_DECISIONS} in a file or a pipe, no end in a terminal"
+    text = f"play N pieces (default: {default})"
+    add_option(limit, "--decisions", "N", text, read=positive_int)
     speed = between(0.1, 1000, "a number of pieces per second from 0.1 to 1000")
-    add_option(length, "--speed", "N", "pieces per second", speed, default=5.0)
-    text = "begin with piece N: the terminal, GIF and MP4"
-    add_option(length, "--from", "N", text, positive_int, default=1, dest="first")
-    # The kinds of files that the command can write, such as --gif OUT.gif.
+    add_option(length, "--speed", "N", "pieces per second", read=speed, default=5.0)
+    text = "start at piece N, in the terminal, a GIF or an MP4"
+    add_option(length, "--from", "N", text, read=positive_int, default=1, dest="first")
+    # An option for each kind of file, such as --gif OUT.gif.
     output = parser.add_argument_group("instead of watching in the terminal")
     for kind, (suffix, description) in EXPORTS.items():
         text = f"write {description}"
-        add_option(output, f"--{kind}", f"OUT{suffix}", text, path_ending(suffix))
-    text = "write what generations of a run folder play, side by side, and an MP4 beside it"
-    add_option(output, "--evolution", "OUT.gif", text, path_ending(".gif"))
+        add_option(output, f"--{kind}", f"OUT{suffix}", text, read=path_ending(suffix))
+    text = "write how generations of a run folder play, side by side, as a GIF and an MP4"
+    add_option(output, "--evolution", "OUT.gif", text, read=path_ending(".gif"))
     return parser.parse_args(argv)
 
 
 @dataclass(frozen=True)
 class Show:
-    """The games to show: those of a controller, or of a replay.
+    """The games to show: games of a controller, or a replay.
 
-    The seed and the controller of a replay may be unknown.
+    For a replay the seed and the controller may be None: unknown.
     """
 
     rules: Rules
@@ -113,15 +114,15 @@ class Show:
         ]
 
     def player(self) -> Player | None:
-        """Return the controller on the board; None without one."""
+        """Return the controller as a player on this board; None if it is unknown."""
         return (
             None
             if self.controller is None
             else self.controller.player(self.rules, self.lookahead)
         )
 
-    def played(self) -> Iterator[AfterState]:
-        """Return the after-states from the beginning."""
+    def after_states(self) -> Iterator[AfterState]:
+        """Play the games from the beginning, and yield the state after each placement."""
         if self.replay is not None:
             return self.replay.after_states()
         player = self.player()
@@ -131,10 +132,10 @@ class Show:
 
 
 def read_show(arguments: argparse.Namespace) -> Show:
-    """Return the games to show: a replay, or games that a controller is yet to play.
+    """Return the games to show: a replay, or games that a controller will play.
 
-    ``arguments.source`` is the file of a replay, or else a controller: its name, its file or
-    the folder of a training run.
+    ``arguments.source`` is the file of a replay, or a controller: its name, its file or the
+    folder of its training run.
 
     Raises:
         OSError: If a file cannot be read.
@@ -142,7 +143,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
     """
     source = arguments.source
     if source is not None and _is_replay(Path(source)):
-        # A user must not choose the rules or the pieces of a replay.
+        # A replay has its own rules and pieces, so these options must have their defaults.
         for name, default in GAME.items():
             if getattr(arguments, name) != default:
                 flag = name.replace("_", "-")
@@ -150,7 +151,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
         replay = Replay.load(source)
         if not replay.placements:
             raise ValueError(f"{source}: expected a replay of at least one placement, got none")
-        label = "a person"
+        label = "a person"  # Who played, if it was no controller.
         if replay.controller:
             label = replay.controller.name or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, label, replay)
@@ -167,14 +168,14 @@ def _is_replay(path: Path) -> bool:
 
 
 def limit(
-    played: Iterator[AfterState], pieces: int | None, games: int | None
+    after_states: Iterator[AfterState], pieces: int | None, games: int | None
 ) -> Iterator[AfterState]:
-    """Yield placements until a number of pieces is placed, or a number of games has ended.
+    """Yield after-states until so many pieces are placed, or so many games have ended.
 
-    A number that is None is no limit.
+    None means no limit.
     """
     games_ended = 0
-    for after in islice(played, pieces):
+    for after in islice(after_states, pieces):
         yield after
         games_ended += after.game_over
         if games_ended == games:
@@ -182,7 +183,7 @@ def limit(
 
 
 def skip_to(first: int, all_scenes: Iterator[Scene]) -> Iterator[Scene]:
-    """Return the scenes from piece ``first`` on; end the program if there are fewer."""
+    """Return the scenes from piece ``first`` on; exit with an error if there are none."""
     rest = islice(all_scenes, first - 1, None)
     scene = next(rest, None)
     if scene is None:
@@ -191,27 +192,31 @@ def skip_to(first: int, all_scenes: Iterator[Scene]) -> Iterator[Scene]:
 
 
 def export_files(
-    show: Show, played: Iterator[AfterState], pieces: int | None, arguments: argparse.Namespace
+    show: Show,
+    after_states: Iterator[AfterState],
+    pieces: int | None,
+    arguments: argparse.Namespace,
 ) -> None:
-    """Play games, write them to the files that a user asked for, and print the files' names.
+    """Play games, write them to the files that the user asked for, and print the file names.
 
     Args:
-        show: The games' rules, seed, controller and label; if they are a replay, also that.
-        played: An iterator that plays the games, and yields the state after each placement. It
-            may have no end.
-        pieces: The most pieces to play; None: up to the end of ``played``.
+        show: Describes the games: their rules, seed, controller and label, or a replay.
+        after_states: An iterator that plays the games, and yields the state after each
+            placement. It ends at the limits of the command line.
+        pieces: The greatest number of pieces, for the progress bar; None: unknown.
         arguments: The arguments of the command line.
     """
-    stream: int | None = 0  # The number of the sequence of pieces.
+    stream: int | None = 0  # A seed has many streams of pieces; the command plays stream 0.
     boards = None
     if show.replay is not None:
         stream = show.replay.stream
         boards = show.replay.boards
         pieces = min(pieces or sys.maxsize, len(show.replay.placements))
-    with progress(played, desc="playing", total=pieces, unit=" pieces", leave=False) as bar:
-        # The games are played here, because that reads the iterator to its end.
+    desc = "playing"
+    with progress(after_states, desc=desc, total=pieces, unit=" pieces", leave=False) as bar:
+        # `Replay.of` iterates over the after-states, so the games are played here.
         replay = Replay.of(bar, show.rules, show.seed, stream, show.controller, boards)
-    count = len(replay.placements)
+    pieces_played = counted(len(replay.placements), "piece")
     for kind, path in export_paths(arguments).items():
         with one_line_errors():
             if kind == "replay":
@@ -222,15 +227,16 @@ def export_files(
             else:
                 write_movie(path, replay, show.label, arguments)
         size = file_size(path.stat().st_size)
-        print(f"{printable(path)}: {counted(count, 'piece')}, {size}")
+        print(f"{printable(path)}: {pieces_played}, {size}")
 
 
 def write_movie(path: Path, replay: Replay, label: str, arguments: argparse.Namespace) -> None:
-    """Write a replay as a GIF or an MP4, by the suffix of the path, from ``--from`` on."""
-    shown = skip_to(arguments.first, scenes(replay.rules, replay.after_states(), replay.boards))
+    """Write a replay, from the piece of ``--from`` on, as a GIF or an MP4 by the suffix."""
+    all_scenes = scenes(replay.rules, replay.after_states(), replay.boards)
+    scenes_to_draw = skip_to(arguments.first, all_scenes)
     total = len(replay.placements) - arguments.first + 1
     desc = f"drawing {path.name}"
-    bar = progress(shown, desc=desc, total=total, unit=" pictures", leave=False)
+    bar = progress(scenes_to_draw, desc=desc, total=total, unit=" pictures", leave=False)
     is_gif = path.suffix.lower() == ".gif"
     write = write_gif if is_gif else write_mp4
     cell = 12 if is_gif else 24  # In pixels.
@@ -239,7 +245,7 @@ def write_movie(path: Path, replay: Replay, label: str, arguments: argparse.Name
 
 
 def export_paths(arguments: argparse.Namespace) -> dict[str, Path]:
-    """Return the paths of the files to write by their kind, such as ``gif``."""
+    """Return the path of each file to write, by its kind, such as ``gif``."""
     return {name: path for name in EXPORTS if (path := getattr(arguments, name)) is not None}
 
 
@@ -255,7 +261,7 @@ def check_exports(arguments: argparse.Namespace) -> None:
 
 
 def show_evolution(source: str | None, path: Path) -> None:
-    """Write the clip of a run, which the run's engine plays, and print the name of its file."""
+    """Write a clip of how generations of a run play, and print the name of its file."""
     from tetris.report.evolution import write_evolution
     from tetris.training.run_folder import load_run
 
@@ -270,9 +276,9 @@ def show_evolution(source: str | None, path: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Show games of a controller or of a replay, or write them to files.
+    """Show games of a controller or a replay, or write them to files.
 
-    A terminal shows them as an animation. If the output is no terminal, they are printed as
+    In a terminal the games are an animation. If stdout is not a terminal, they are printed as
     text.
 
     Returns:
@@ -287,27 +293,29 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         show = read_show(arguments)
         check_exports(arguments)
-    # In a terminal a person can end the games by a key. Anything else needs a limit.
+    # A person who watches in a terminal can stop the games with a key. Otherwise the number of
+    # pieces needs a limit. Each decision places one piece.
     pieces = arguments.decisions
-    has_limit = pieces is not None or arguments.games or show.replay
+    has_limit = pieces is not None or arguments.games or show.replay is not None
     is_watched = interactive and not writes_files
     if not has_limit and not is_watched:
         pieces = DEFAULT_DECISIONS
     if pieces is not None:
-        pieces += arguments.first - 1  # The pieces that are skipped.
-    played = limit(show.played(), pieces, arguments.games)
-    # The games are played while they are shown, so a damaged replay is noticed only then.
+        pieces += arguments.first - 1  # The pieces before --from are played but not shown.
+    after_states = limit(show.after_states(), pieces, arguments.games)
+    # `after_states` is lazy: the games are played, and a damaged replay is found, below.
     try:
         if writes_files:
-            export_files(show, played, pieces, arguments)
+            export_files(show, after_states, pieces, arguments)
             return 0
         boards = show.replay.boards if show.replay else None
-        shown = skip_to(arguments.first, scenes(show.rules, played, boards))
+        scenes_to_show = skip_to(arguments.first, scenes(show.rules, after_states, boards))
         if interactive:
             with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
-                Watcher(terminal, shown, show.player(), show.title, arguments.speed).run()
+                speed = arguments.speed
+                Watcher(terminal, scenes_to_show, show.player(), show.title, speed).run()
         else:
-            for scene in shown:
+            for scene in scenes_to_show:
                 print(f"{scene_text(scene)}\n")
     except DamagedReplayError as error:
         fail(f"{arguments.source} holds no valid replay: {error}")

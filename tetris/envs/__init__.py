@@ -40,10 +40,10 @@ _REFERENCE_VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 IDS = tuple(_VARIANTS)
-"""The ids of the environments that have a vector environment, too."""
+"""The ids of the environments that also exist as a `TetrisVectorEnv`."""
 
 REFERENCE_IDS = tuple(_REFERENCE_VARIANTS)
-"""The ids of the others: `gymnasium.make_vec` steps them one after another."""
+"""The ids of the other environments: `gymnasium.make_vec` steps their games one by one."""
 
 for _name, _arguments in (_VARIANTS | _REFERENCE_VARIANTS).items():
     _class = "KeyPressTetrisEnv" if "KeyPress" in _name else "TetrisEnv"

@@ -1,4 +1,4 @@
-"""Replays of the games of environments, from their actions."""
+"""Replays of games in environments, made from the actions."""
 
 import copy
 from collections.abc import Iterable
@@ -22,67 +22,74 @@ def replay_of(
     options: dict[str, Any] | None = None,
     game: int = 0,
 ) -> Replay:
-    """Return the replay of the games that actions have played in an environment.
+    """Return a replay of the games that a list of actions plays in an environment.
 
-    The actions are played again on a copy, from a reset on. After the end of a game the next
-    one follows, as `reset` without a seed begins it.
+    This function plays the actions again, on a copy of the environment that it resets first.
+    When a game ends, the next game begins on the same stream of pieces.
 
     Args:
-        env: An environment of this package, also inside wrappers.
-        actions: The actions of all steps since the reset; of a vector environment those of all
-            games, shape (steps, num_envs).
-        seed: The seed of that reset; of a vector environment also one for each game.
-        options: The options of that reset.
-        game: The game of a vector environment, by its number.
+        env: An environment of this package, with or without wrappers.
+        actions: The actions of all steps since the reset. For a vector environment they have
+            the shape (steps, num_envs).
+        seed: The seed of the reset. For a vector environment it can also be a sequence with a
+            seed for each game.
+        options: The options of the reset.
+        game: For a vector environment, the number of the game to return.
 
     Returns:
-        The replay. It has no seed if the pieces were not those of the stream in their order,
+        The replay. Its seed is None if the pieces were not placed in the order of the stream,
         for example after a swap with the hold slot. A game that a garbage row ends counts as
         unfinished.
 
     Raises:
-        TypeError: If it is another environment.
+        TypeError: If the environment is not from this package.
     """
     if isinstance(env, TetrisVectorEnv):
+        # Play the game alone, in a single environment with the same pieces and board.
         single = env.single(game, seed, (options or {}).get("board"))
-        numbers = [int(step[game]) for step in actions]
-        return _record(single, numbers, env.max_placements, env.autoreset_mode)
+        actions_of_game = [int(step[game]) for step in actions]
+        return _record(single, actions_of_game, env.max_placements, env.autoreset_mode)
     if not isinstance(env.unwrapped, TetrisEnv):
         raise TypeError(f"expected an environment of tetris.envs, got {env!r}")
     single = copy.deepcopy(env.unwrapped)
     single.reset(seed=seed, options=options)
     limit = env.spec.max_episode_steps if env.spec else None
+    # After the end of a game the user calls `reset`, and the next action places a piece. No
+    # action is lost, as in the autoreset mode SAME_STEP.
     return _record(single, map(int, actions), limit, AutoresetMode.SAME_STEP)
 
 
 def _record(
     env: TetrisEnv, actions: Iterable[int], limit: int | None, mode: AutoresetMode
 ) -> Replay:
-    """Return the replay of actions in an environment that was reset.
+    """Play actions in an environment that was just reset, and return their replay.
 
     Args:
-        env: The environment, which changes.
+        env: The environment, which is changed.
         actions: The actions.
-        limit: Steps after which a game is truncated; None: never.
-        mode: What follows the end of a game.
+        limit: The number of steps after which a game is truncated; None: never.
+        mode: What happens after the end of a game.
     """
     placements: list[AfterState] = []
+    # A replay stores a stack only where it does not follow from the placement before, for
+    # example because a garbage row rose. The key is the number of the placement to come.
     boards: dict[int, Rows] = {}
-    rows_left: Rows = ()  # The stack that the last placement has left.
-    steps = 0  # Of this game.
+    rows_left: Rows = ()  # The stack after the last placement.
+    steps = 0  # The steps of the current game.
     for action in actions:
         if env.is_over or steps == limit:
             if mode is AutoresetMode.DISABLED:
                 break
             env.reset()
             steps = 0
-            if mode is AutoresetMode.NEXT_STEP:  # This action places nothing.
+            if mode is AutoresetMode.NEXT_STEP:  # This action is ignored: it only resets.
                 continue
         rows = env.rows
         last_landing = env.landing
         env.step(action)
         steps += 1
         landing = env.landing
+        # With key presses, a step places a piece only if the piece comes to rest.
         if landing is not None and landing is not last_landing:
             if rows != rows_left:
                 boards[len(placements)] = rows

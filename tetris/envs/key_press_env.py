@@ -19,24 +19,26 @@ NOTHING, LEFT, RIGHT, ROTATE, DOWN, DROP, HOLD = range(7)
 def collides(rows: Rows, shape: Shape, column: int, row: int) -> bool:
     """Return whether a piece overlaps the stack or the floor.
 
-    ``column`` is the piece's left edge, ``row`` its bottom; the stack's rows are bits.
+    ``column`` is the left edge of the piece, and ``row`` is its bottom. Bit c of a row of the
+    stack is column c.
     """
     if row < 0:
         return True
-    row_pairs = zip(shape.rows, rows[row:], strict=False)  # The stack may be lower.
+    # Above the top of the stack nothing can collide.
+    row_pairs = zip(shape.rows, rows[row:], strict=False)
     return any(cells << column & stack_row for cells, stack_row in row_pairs)
 
 
 class KeyPressTetrisEnv(TetrisEnv):
     """Tetris, one key press per step: a piece moves and turns while it falls.
 
-    It can slide under overhangs.
+    A piece can slide under overhangs.
 
-    Everything else is as in `TetrisEnv`, whose arguments this environment has, too.
+    Everything else, including the arguments, is as in `TetrisEnv`.
 
     ## Description A piece appears in the middle, right above the board. After every
-    `gravity`-th step it falls by one row. It comes to rest when it should fall, by gravity or
-    by a key, and cannot.
+    `gravity`-th step it falls by one row. If it cannot fall when gravity or a key moves it
+    down, it comes to rest.
 
     ## Action Space
     `Discrete(6)`; `Discrete(7)` with a hold slot.
@@ -53,7 +55,7 @@ class KeyPressTetrisEnv(TetrisEnv):
     | 6      | c     | swaps with the hold slot, once per piece; the other begins on top     |
 
     `info["action_mask"]` (int8) is 0 for the keys that would change nothing: a move, a turn or
-    a swap that is not possible. They are allowed and do what action 0 does.
+    a swap that is not possible. These keys are allowed and do the same as action 0.
 
     ## Observation Space
     `Dict` of the entries of `TetrisEnv` and
@@ -96,12 +98,12 @@ class KeyPressTetrisEnv(TetrisEnv):
     ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Press a key, and let the piece fall by a row if gravity acts in this step.
 
-        A key that has no effect now is allowed. The piece comes to rest when it should fall, by
-        a key or by gravity, and cannot; then the next piece begins above the board.
+        If a key or gravity moves the piece down and it cannot fall, it comes to rest. The next
+        piece then begins above the board. A key that has no effect now is allowed.
 
         Args:
-            action: The number of a key: nothing, left, right, rotate, down (by one row), drop
-                (as far as possible), or swap with the piece in the hold slot.
+            action: The number of a key. 0: nothing, 1: left, 2: right, 3: rotate, 4: down by
+                one row, 5: drop as far as possible, 6: swap with the hold slot.
 
         Returns:
             Observation, reward, terminated, truncated and info, as Gymnasium defines them.
@@ -111,7 +113,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         reward = 0.0
         dropped_rows = 0
         if key in (DOWN, DROP):
-            # A drop ends at row 0 at the latest.
+            # From row r a piece can fall by at most r rows.
             most_rows = 1 if key == DOWN else self._row
             while dropped_rows < most_rows and self._can_fall():
                 self._row -= 1
@@ -123,10 +125,10 @@ class KeyPressTetrisEnv(TetrisEnv):
                 self._swap()
                 self._begin_piece()
                 self._may_hold = False
-        elif key != NOTHING:
-            moved = self._piece_after_key(key)
-            if moved is not None:
-                self._shape, self._column = moved
+        elif key != NOTHING:  # The key is left, right or rotate.
+            moved_piece = self._piece_after_key(key)
+            if moved_piece is not None:
+                self._shape, self._column = moved_piece
         # Gravity acts after every gravity-th step, unless the piece has just come to rest.
         self._since_gravity = (self._since_gravity + 1) % self.gravity
         if self._since_gravity == 0 and self._placed == placed_before:
@@ -143,8 +145,8 @@ class KeyPressTetrisEnv(TetrisEnv):
         return not collides(self.rows, self._shape, self._column, self._row - 1)
 
     def get_keys_to_action(self) -> dict[tuple[int, ...], int]:
-        """Return the keys of `gymnasium.utils.play` by SDL code: arrows or wasd, space, c."""
-        right, left, down, up = range(0x4000004F, 0x40000053)  # SDL's codes of the arrows.
+        """Return the actions of keys for `gymnasium.utils.play`: arrows or wasd, space, c."""
+        right, left, down, up = range(0x4000004F, 0x40000053)  # The SDL codes of the arrows.
         keys = {left: LEFT, right: RIGHT, up: ROTATE, down: DOWN, ord(" "): DROP}
         keys |= {ord("a"): LEFT, ord("d"): RIGHT, ord("w"): ROTATE, ord("s"): DOWN}
         if self.has_hold:
@@ -159,9 +161,9 @@ class KeyPressTetrisEnv(TetrisEnv):
     def _piece_after_key(self, key: int) -> tuple[Shape, int] | None:
         """Return the falling piece's shape and column after the key left, right or rotate.
 
-        The shape is the piece in its new orientation; the column is its leftmost one. The
-        result is None if the key has no effect, because a wall or the stack is in the way, or
-        because the piece looks the same after a turn.
+        Returns:
+            The piece in its new orientation, and its leftmost column. None if the key has no
+            effect: a wall or the stack is in the way, or the piece looks the same after a turn.
         """
         shape = self._shape
         column = self._column
@@ -169,7 +171,7 @@ class KeyPressTetrisEnv(TetrisEnv):
             orientations = PIECES[shape.piece]
             next_orientation = (shape.orientation + 1) % len(orientations)
             shape = orientations[next_orientation]
-            # A piece that would stick out on the right moves to the left.
+            # If the turned piece would stick out on the right, it also moves to the left.
             column = min(column, self.rules.width - shape.width)
         else:
             column += 1 if key == RIGHT else -1
@@ -191,7 +193,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         return space_of
 
     def _observation(self) -> Observation:
-        """Return what the game shows: the entries of `TetrisEnv`, and the falling piece."""
+        """Return the entries of `TetrisEnv`, the falling piece, and what belongs to it."""
         falling = np.zeros((self.rules.height + HEADROOM, self.rules.width), dtype=np.int8)
         put(falling, self._shape, self._column, self._row, 1)
         observation = super()._observation()

@@ -1,4 +1,4 @@
-"""Loads the step operators, in C++ and CUDA, which are compiled here on first use."""
+"""Loads the step operators in C++ and CUDA, and compiles them on first use."""
 
 import functools
 from pathlib import Path
@@ -17,7 +17,7 @@ def extension() -> Extension:
 
 
 def feature_extension(names: tuple[str, ...]) -> Extension:
-    """Return the library of the placements' features; ValueError if Python alone has one."""
+    """Return the library that computes features; ValueError if one exists in Python only."""
     digest, includes, defines = feature_definitions(names)
     return operators_of(
         f"tetris_placements_{digest}",
@@ -31,10 +31,10 @@ def feature_extension(names: tuple[str, ...]) -> Extension:
 
 @functools.cache
 def operators(names: tuple[str, ...] = (), *, cuda: bool = False) -> Any:
-    """Return the step operators, or with names the operator of the placements' features."""
+    """Return the step operators or, with names, the operator that computes these features."""
     library = feature_extension(names) if names else extension()
     try:
         return load(library, cuda=cuda)
     except CompilerMissingError as error:
-        remedy = f'{error.remedy}, or take vectorization_mode="sync", which plays in Python'
+        remedy = f'{error.remedy}, or use vectorization_mode="sync", which plays in Python'
         raise CompilerMissingError(error.problem, remedy) from error

@@ -1,4 +1,4 @@
-"""Pictures of an environment's observations, by `tetris.view.text` and `tetris.view.images`."""
+"""Draws an environment's observations with `tetris.view.text` and `tetris.view.images`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -26,20 +26,20 @@ from tetris.view.images import PALETTE, board_picture, fitted, piece_picture, te
 from tetris.view.text import board_lines
 
 CELL = 16
-"""Pixels of a cell's side: video encoders want the sides of a frame to be multiples of it."""
+"""The side of a cell in pixels. Video encoders want the sides of a frame in multiples of 16."""
 
 EMPTY_HOLD = len(PIECES)
 """The observation ``hold`` while no piece is held."""
 
-# A piece in a square of 4 x 4 cells has its label above and a margin beside it.
+# The side, in pixels, of a square with a piece: 4 x 4 cells, a label above, a margin beside.
 _SLOT = 5 * CELL
 
 
 class Painter:
     """Draws one or many games from their observations.
 
-    A cell has its piece's colour if the board was also drawn before the piece came; otherwise
-    it is grey.
+    An observation does not contain the colours of the pieces at rest. They are known only if
+    the board was also drawn before the piece came to rest. Other full cells are grey.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -52,14 +52,14 @@ class Painter:
     ) -> tuple[Any, ...] | None:
         """Return a picture of each game from its observation.
 
-        A frame shows the pieces at rest in their colours. These follow from the observation and
-        the cells that were drawn last, which are stored for each game.
+        A frame shows the pieces at rest in their colours. To find the colours, this object
+        stores the last observation of each game and the cells that it drew.
 
         Args:
-            mode: ``"ansi"``: a picture is a text. ``"rgb_array"``: it is a frame in red, green
-                and blue, shape (16 * (height + 4), 16 * width, 3), uint8. The held piece and
-                the next ones are on the right of the board; each column of them makes the frame
-                wider by 80. None: print a warning and return None.
+            mode: ``"ansi"``: a picture is a text. ``"rgb_array"``: a picture is a frame in red,
+                green and blue, shape (16 * (height + 4), 16 * width, 3), uint8. On the right of
+                the board are the held piece and the next pieces; each column of pieces makes
+                the frame 80 pixels wider. None: print a warning and return None.
             observations: An observation of each game, in the same order in every call.
         """
         if mode is None:
@@ -68,7 +68,9 @@ class Painter:
         if mode == "ansi":
             return tuple(map(_text, observations))
         games = list(observations)
-        if not self._drawn:  # This is the first call.
+        # `_drawn` has the last observation and the last cells of each game. In the first call
+        # there is no last observation.
+        if not self._drawn:
             self._drawn = [(None, np.zeros(0, np.uint8))] * len(games)
         frames = []
         for number, observation in enumerate(games):
@@ -79,49 +81,53 @@ class Painter:
         return tuple(frames)
 
     def _next_cells(
-        self, observation: Mapping[str, Any], last: Mapping[str, Any] | None, cells: Cells
+        self,
+        observation: Mapping[str, Any],
+        last: Mapping[str, Any] | None,
+        last_cells: Cells,
     ) -> Cells:
-        """Return which piece each cell of a board belongs to: its number + 1, or 0 if empty.
+        """Return the piece of each cell of a board, as the piece's number + 1; 0 if empty.
 
-        An observation only says which cells are full. Which piece came to rest since the board
-        was drawn last follows from the two observations. If it does not, because the board was
-        not drawn in between, all full cells are `UNKNOWN`.
+        An observation only says which cells are full. The observation before it says which
+        piece came to rest in between, so the new cells belong to that piece. If one piece does
+        not explain the difference of the two boards, all full cells are `UNKNOWN`.
 
         Args:
-            observation: What to draw now.
-            last: The observation drawn last; None: there is none.
-            cells: The cells drawn last, rows from the bottom, with some empty rows on top.
+            observation: The observation to draw.
+            last: The observation that was drawn last; None: there is none.
+            last_cells: The cells that were drawn last: rows from the bottom, with some empty
+                rows on top.
         """
         unknown = _unknown_cells(observation)
         if last is None:
             return unknown
         if np.array_equal(observation["board"], last["board"]):
-            return cells
+            return last_cells
         piece = _placed_piece(observation, last)
         board = unknown > 0
-        # If a row of garbage rose after the piece came to rest, remove it for now.
+        # If a row of garbage rose after the piece came to rest, leave it out for now.
         has_garbage = observation.get("since_garbage") == 0
         if has_garbage:
             board = np.roll(board, -1, axis=0)
             board[-1] = False
-        was_full = cells > 0
+        was_full = last_cells > 0
         tracker = GameTracker(self._rules)
-        tracker.cells = cells
+        tracker.cells = last_cells
         tracker.rows = _stack(was_full)
-        if (board >= was_full).all():  # No row was removed: all new cells are the piece's.
-            cells = np.where(was_full, cells, board * np.uint8(piece + 1))
+        if (board >= was_full).all():  # No row was removed: all new cells are of the piece.
+            cells = np.where(was_full, last_cells, board * np.uint8(piece + 1))
         elif tracker.follow(piece, _stack(board)) is not None:
-            # The tracker placed the piece where it explains the rows that were removed.
+            # The tracker found the placement of the piece after which the right rows vanish.
             cells = tracker.cells
-        else:  # The piece alone does not explain the difference.
+        else:  # One piece does not explain the difference of the boards.
             return unknown
-        if has_garbage:  # Add the row of garbage again, at the bottom.
+        if has_garbage:  # Put the row of garbage back, at the bottom.
             cells = np.vstack([unknown[:1], cells[:-1]])
         return cells
 
 
 def _unknown_cells(observation: Mapping[str, Any]) -> Cells:
-    """Return the cells of a board whose pieces are not known, with `HEADROOM` rows on top."""
+    """Return the cells of a board as `UNKNOWN` or empty, with `HEADROOM` empty rows on top."""
     board = np.pad(observation["board"], ((0, HEADROOM), (0, 0)))
     cells: Cells = board.astype(np.uint8) * np.uint8(UNKNOWN)
     return cells
@@ -132,7 +138,7 @@ def _placed_piece(observation: Mapping[str, Any], last: Mapping[str, Any]) -> in
     held: Any = last.get("hold")
     if held == observation.get("hold"):
         return int(last["piece"])
-    # The piece was swapped with the held one or, if there was none, with the next one.
+    # The current piece was swapped with the held piece or, if there was none, the next piece.
     if held == EMPTY_HOLD:
         return int(last["next_pieces"][0])
     return int(held)
@@ -144,23 +150,24 @@ def _stack(full: npt.NDArray[np.bool_]) -> Rows:
 
 
 def _text(observation: Mapping[str, Any]) -> str:
-    """Return the picture of an observation as text: a title with the pieces, and the board.
+    """Return an observation as text: a title with the pieces, and then the board.
 
-    An observation has numbers of pieces, and the board as an array of 0 and 1, shape (height,
-    width), whose row 0 is the bottom.
+    In an observation a piece is a number. The board is an array of 0 and 1 with the shape
+    (height, width); row 0 is the bottom.
     """
     title = f"piece {PIECE_LETTERS[observation['piece']]}"
     if "next_pieces" in observation:
         letters = " ".join(PIECE_LETTERS[piece] for piece in observation["next_pieces"])
         title += f", next {letters}"
     if "hold" in observation:
-        # The number after that of the last piece means that no piece is held.
+        # Number 7, after the seven pieces, means that no piece is held.
         letters = PIECE_LETTERS + "-"
         title += f", hold {letters[observation['hold']]}"
-    # A kind says what to draw in a cell. The cells at rest look the same for all pieces, which
-    # an observation does not tell; kinds from FALLING on are those of the falling piece.
+    # The kind of a cell says what to draw there. All cells at rest have the same kind, because
+    # an observation does not say which piece they belong to. Kinds from FALLING on are cells of
+    # the falling piece.
     kinds = _kinds(observation, _unknown_cells(observation))
-    # Show the rows of the board, and rows above it up to the top of the falling piece.
+    # Show all rows of the board, and the rows above it up to the top of the falling piece.
     height = len(observation["board"])
     rows_of_piece = np.flatnonzero((kinds >= FALLING).any(axis=1))
     shown_rows = max(rows_of_piece[-1] + 1, height)
@@ -170,26 +177,27 @@ def _text(observation: Mapping[str, Any]) -> str:
 def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8]:
     """Return the picture of a game in red, green and blue: shape (height, width, 3), uint8.
 
-    On the right of the board are panels with the held piece and the next ones, each below its
-    label. A panel is as high as the board; pieces that do not fit go into another panel.
+    On the right of the board are panels with the held piece and the next pieces. Each piece is
+    below its label. A panel is as high as the board. If not all pieces fit, there are several
+    panels side by side.
 
     Args:
         observation: An observation of the environment.
         cells: The piece of each cell of the board.
     """
-    # Until the last line a picture is an array of indices into a palette.
+    # A picture is an array of indices into a palette. The last line looks up the colours.
     picture = board_picture(_kinds(observation, cells), CELL)
-    pieces = []
+    pieces = []  # The label and the number of each piece in the panels.
     if "hold" in observation:
         pieces.append(("HOLD", observation["hold"]))
     for number, piece in enumerate(observation.get("next_pieces", ()), start=1):
         label = f"NEXT {number}" if number > 1 else "NEXT"
         pieces.append((label, piece))
-    pieces_per_panel = len(picture) // _SLOT  # Heights in pixels.
+    pieces_per_panel = len(picture) // _SLOT  # Both heights are in pixels.
     for first in range(0, len(pieces), pieces_per_panel):
         images = []
         for label, piece in pieces[first : first + pieces_per_panel]:
-            # `fitted` cuts or fills up a picture to a height and a width.
+            # `fitted` crops or pads a picture to a height and a width.
             images.append(fitted(text_picture(label, 12), CELL, 4 * CELL))
             images.append(piece_picture(piece, CELL))
         left_margin = ((0, 0), (CELL // 2, 0))
@@ -200,9 +208,9 @@ def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8
 
 
 def _kinds(observation: Mapping[str, Any], cells: Cells) -> Cells:
-    """Return the kind of each cell of an observation, see `board_kinds`, with the piece.
+    """Return the kind of each cell, as `board_kinds` defines it, with the current piece added.
 
-    A piece that an observation does not show on the board waits above it, in the middle.
+    If the observation does not say where the piece is, it waits above the board, in the middle.
     """
     piece = observation["piece"]
     height, width = observation["board"].shape

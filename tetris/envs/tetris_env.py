@@ -28,14 +28,14 @@ MAX_ORIENTATIONS = max(map(len, PIECES))
 
 
 def placement(action: int, piece: int, width: int) -> tuple[Shape, int]:
-    """Return the shape of a piece and the column of its left edge that an action stands for."""
+    """Return the shape and the left column in which an action places a piece."""
     orientation, column = divmod(action, width)
     shape = PIECES[piece][orientation % len(PIECES[piece])]
     return shape, min(column, width - shape.width)
 
 
 def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
-    """Return 1 for each action that is a placement of its own, else 0: shape (4 * width,)."""
+    """Return 1 for the first action of each different placement, else 0: shape (4 * width,)."""
     mask = np.zeros((MAX_ORIENTATIONS, width), dtype=np.int8)
     for shape in PIECES[piece]:
         mask[shape.orientation, : width - shape.width + 1] = 1
@@ -43,9 +43,9 @@ def action_mask(piece: int, width: int) -> npt.NDArray[np.int8]:
 
 
 def options_of_reset(options: dict[str, Any] | None, *names: str) -> list[Any]:
-    """Return the values of the options of ``reset`` by name, None for those that are absent.
+    """Return the values of the named options of ``reset``, with None for an absent option.
 
-    ``reset`` has no other options: they raise ValueError.
+    Any other option raises ValueError.
     """
     options = options or {}
     for unknown in options.keys() - set(names):
@@ -81,8 +81,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     | `hold`          | `Discrete(8)`                             | held piece, 7 for none     |
     | `since_garbage` | `Discrete(garbage_every)`                 | pieces since a garbage row |
 
-    After the placement that ends the game `board` shows that piece, too, as far as it is on the
-    board.
+    After the placement that ends the game, `board` also shows the part of this piece that is on
+    the board.
 
     ## Variants *Hold* (Tetris guideline): the actions are `Discrete(8 * width)`. Action `4 *
     width + a` swaps the piece with the one in the slot, or with the next one if the slot is
@@ -101,17 +101,17 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     ## Starting State An empty board. `reset(seed=s)` begins stream 0 of seed `s`,
     `reset(seed=s, options={"stream": n})` stream `n`, and `reset()` the next game on the same
     stream, with the piece that the last observation showed. Piece `t` is a pure function of
-    seed, stream and `t`, so the games are those of `tetris.rollout` with this seed, if the same
-    placements are chosen. Without any seed the first `reset()` draws one.
+    seed, stream and `t`. So `tetris.rollout` with this seed plays the same games, if it chooses
+    the same placements. Without any seed the first `reset()` draws one.
 
     `reset(options={"board": board})` begins on a stack, which
     `tetris.game.positions.read_board` reads from text, an array or a fumen. With `{"pieces":
-    "TSZ"}` these pieces replace as many of the stream's. The next game begins on an empty
-    board.
+    "TSZ"}` the first pieces are these instead of those in the stream. The next game begins on
+    an empty board.
 
     ## Episode End The episode terminates when a piece comes to rest with a cell above the top
-    row; the lines it completed do not count. With `clear_on_overflow` they are removed and
-    counted first, and the episode terminates only if the stack is still higher than the board.
+    row. The lines that it completed do not count. With `clear_on_overflow` these lines are
+    removed and counted first, and the episode terminates only if the stack is still too high.
     It also terminates when a garbage row lifts the stack above the top row. It is never
     truncated: `gymnasium.make(..., max_episode_steps=n)` sets a limit.
 
@@ -156,7 +156,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             pieces: ``"uniform"``, ``"bag"``, or the letters of the pieces to draw from.
             render_mode: ``"ansi"``, ``"rgb_array"`` or None.
             pieces_known: The number of pieces that an observation shows, 1 to 7.
-            hold: Whether there is a hold slot, with which the piece can be swapped.
+            hold: Whether the current piece can be swapped with a piece in a hold slot.
             garbage_every: Pieces from one garbage row to the next; None: no garbage.
             reward: What a step is rewarded for; one of `REWARDS`.
 
@@ -216,15 +216,15 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Begin a game, and return its first observation and its info.
 
         Args:
-            seed: Begins a stream of random pieces, 0 to 2^64 - 1. None: the game goes on with
-                the present stream, or with a random one if there is none.
-            options: ``"stream"``: every seed has 2^64 streams of pieces, of which stream 0 is
-                the default. ``"board"``: the stack to begin with. ``"pieces"``: the first
-                pieces, letters or numbers.
+            seed: The seed of a new stream of random pieces, 0 to 2^64 - 1. None: the game uses
+                the next pieces of the current stream; the first reset draws a random seed.
+            options: ``"stream"``: the number of the stream, because every seed has 2^64 streams
+                of pieces; the default is 0. ``"board"``: the stack to begin with.
+                ``"pieces"``: the first pieces, as letters or numbers.
 
         Raises:
-            ValueError: If a number is out of range, a stream comes without a seed, a board or a
-                piece does not fit the rules, or an option is unknown.
+            ValueError: If a number is out of range, a stream is given without a seed, a board
+                or a piece does not fit the rules, or an option is unknown.
         """
         stream, board, pieces = options_of_reset(options, "stream", "board", "pieces")
         rows = () if board is None else read_board(board, self.rules)
@@ -239,7 +239,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if seed is not None:
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
         super().reset(seed=seed)
-        if seed is None and self._time == 0:  # There is no stream yet.
+        if seed is None and self._time == 0:  # In the first reset there is no stream yet.
             seed = int(self.np_random.integers(1 << 63))
         if seed is not None:
             self.stream = PieceStream(self.rules, seed, stream)
@@ -248,29 +248,29 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self._chosen_pieces = ()
             self._draw_piece()
         elif self.held is not None:
-            # The current piece may have come from the hold slot. Go back to the last piece
-            # that was drawn from the stream, with which the game begins.
+            # The game begins with the last piece that was drawn from the stream. With a hold
+            # slot this need not be the current piece, so draw it again.
             self._time -= 1
             self._draw_piece()
-        if chosen_pieces:  # The first of them replaces the piece that was drawn.
+        if chosen_pieces:  # The first chosen piece replaces the piece that was just drawn.
             self._chosen_pieces = chosen_pieces
-            self._first_chosen = self._time - 1
+            self._first_chosen = self._time - 1  # The index of the piece just drawn.
             self.piece = chosen_pieces[0]
         self.rows = rows
         self.held = None
         self._placed = 0
         self.is_over = False
-        self._begin()
+        self._begin()  # A subclass sets up its own state.
         return self._observation(), {"action_mask": self._mask()}
 
     def step(
         self, action: SupportsIndex
     ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Place the piece as an action says, and draw the next one.
+        """Place the piece as an action says, and draw the next piece.
 
         Raises:
             gymnasium.error.ResetNeeded: If no game is in progress.
-            ValueError: If the action is not of the action space.
+            ValueError: If the action is not in the action space.
         """
         width = self.rules.width
         swap, number = divmod(self._checked_number(action), MAX_ORIENTATIONS * width)
@@ -282,7 +282,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return self._observation(), reward, self.is_over, False, {"action_mask": self._mask()}
 
     def action_masks(self) -> npt.NDArray[np.bool_]:
-        """Return which actions are placements of their own, as bools, for sb3-contrib."""
+        """Return the action mask as bools, the form that sb3-contrib expects."""
         return self._mask().astype(np.bool_)
 
     def render(self) -> Any:
@@ -291,7 +291,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         return pictures and pictures[0]
 
     def _checked_number(self, action: SupportsIndex) -> int:
-        """Return the number of an action; an error if it is none, or no game is in progress."""
+        """Return an action as an int; raise if it is not valid or no game is in progress."""
         if self.is_over:
             raise gymnasium.error.ResetNeeded(
                 "expected a game in progress, got step() before reset()"
@@ -314,19 +314,20 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             space_of["next_pieces"] = spaces.MultiDiscrete(
                 [len(PIECES)] * (self.pieces_known - 1)
             )
-        if self.has_hold:  # The last number stands for no piece.
+        if self.has_hold:  # The number after the last piece means that no piece is held.
             space_of["hold"] = spaces.Discrete(len(PIECES) + 1)
         if self.garbage_every is not None:
             space_of["since_garbage"] = spaces.Discrete(self.garbage_every)
         return space_of
 
     def _observation(self) -> Observation:
-        """Return the observation: the board, the piece to be placed, and what options add.
+        """Return the observation: the board, the piece to place, and the optional entries.
 
-        The board is an int8 array of 0 and 1, shape (height, width), whose row 0 is the bottom.
+        The board is an int8 array of 0 and 1 with the shape (height, width). Row 0 is the
+        bottom.
         """
-        # Row y of the stack is an integer whose bit c is column c. The stack may be lower than
-        # the board or, after the end of a game, higher.
+        # A row of the stack is an integer whose bit c is column c. The stack may have fewer
+        # rows than the board or, after the end of a game, more.
         rows = np.zeros(self.rules.height, dtype=np.int32)
         visible = self.rows[: self.rules.height]
         rows[: len(visible)] = visible
@@ -334,6 +335,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         board = (rows[:, np.newaxis] >> columns & 1).astype(np.int8)
         observation: Observation = {"board": board, "piece": np.int64(self.piece)}
         if self.pieces_known > 1:
+            # `_time` is the index of the next piece in the stream.
             times = range(self._time, self._time + self.pieces_known - 1)
             next_pieces = [self._piece_at(time) for time in times]
             observation["next_pieces"] = np.array(next_pieces, dtype=np.int64)
@@ -355,14 +357,14 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self._time += 1
 
     def _piece_at(self, time: int) -> int:
-        """Return the piece of an index, from the chosen pieces or from the stream."""
+        """Return the piece at an index, from the chosen pieces or else from the stream."""
         index = time - self._first_chosen
         if 0 <= index < len(self._chosen_pieces):
             return self._chosen_pieces[index]
         return self.stream[time]
 
     def _swap(self) -> None:
-        """Swap the piece with the one in the hold slot, or with the next one if it is empty."""
+        """Put the piece into the hold slot, and take the held piece, or else the next one."""
         held = self.held
         self.held = self.piece
         if held is None:
@@ -376,7 +378,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         After every ``garbage_every`` pieces a row of garbage rises from below.
 
         Args:
-            shape: The piece in its orientation.
+            shape: The current piece, in the orientation in which it comes to rest.
             column: The leftmost column of the piece.
             row: The lowest row of the piece.
         """
@@ -385,11 +387,13 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.rows = after.rows
         self.is_over = after.game_over
         self._placed += 1
-        is_due = self.garbage_every is not None and self._placed % self.garbage_every == 0
-        if is_due and not self.is_over:
+        garbage_rises = (
+            self.garbage_every is not None and self._placed % self.garbage_every == 0
+        )
+        if garbage_rises and not self.is_over:
             self._raise_garbage()
         self._draw_piece()
-        # The engine of the vector environment has the same rewards in step.h.
+        # In C++ the vector environment computes the same rewards, see step.h.
         rewards = {
             "lines": float(after.lines),
             "points": float(GUIDELINE_POINTS[after.lines]),

@@ -30,7 +30,7 @@ Tensors = dict[str, torch.Tensor]
 
 
 class Views(NamedTuple):
-    """What games show, in the order in which the engine fills it."""
+    """What the games show: tensors that the engine fills, in the order of its arguments."""
 
     board: torch.Tensor
     piece: torch.Tensor
@@ -46,28 +46,29 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     """Many independent games of `TetrisEnv`, which describes the game and the arguments.
 
     ``gymnasium.make_vec("CemTetris/Tetris-v0", num_envs=1024)`` makes one, for every id of
-    `TetrisEnv`. ``vectorization_mode="sync"`` makes one out of single environments instead,
-    which needs no compiler.
+    `TetrisEnv`. ``vectorization_mode="sync"`` combines single environments instead, and needs
+    no compiler.
 
-    Observations, rewards (float32), terminations and truncations are those of all games, one
-    after the other; ``infos["action_mask"]`` has the shape (num_envs, 4 * width), int8. They
-    are new arrays in every step. With ``device="cuda"`` they are torch tensors on the GPU, made
-    there, and a step waits for nothing.
+    Observations, rewards (float32), terminations and truncations are arrays with an entry for
+    each game. ``infos["action_mask"]`` has the shape (num_envs, 4 * width), int8. Every step
+    returns new arrays. With ``device="cuda"`` they are torch tensors that are computed on the
+    GPU, and a step does not wait for the GPU.
 
     With ``features="dt"``, or another feature set, the engine adds ``features`` and
-    ``ends_game``, as `PlacementFeatures` does to a single environment.
+    ``ends_game``, as `PlacementFeatures` does for a single environment.
 
-    ``reset(seed=s)`` has game i play stream ``first_stream + i`` of the seed s, as in
-    `tetris.rollout`; with a sequence of seeds game i plays stream 0 of its own. A game that has
-    ended is followed by the next one on its stream, when Gymnasium's ``autoreset_mode`` says
-    so. In ``SAME_STEP`` the infos have ``final_obs`` and ``final_info``: as NumPy only where a
-    game has ended, with ``final_obs`` an array of dictionaries, as Gymnasium's wrappers expect;
-    as torch tensors always, batched like the observation. In ``DISABLED`` a game stays as it
-    is, without rewards, until ``reset(options={"reset_mask": mask})``.
+    After ``reset(seed=s)``, game i plays stream ``first_stream + i`` of the seed s, as in
+    `tetris.rollout`. After a reset with a sequence of seeds, game i plays stream 0 of the i-th
+    seed. When a game has ended, the next game on its stream begins as Gymnasium's
+    ``autoreset_mode`` says. In ``SAME_STEP`` the infos have ``final_obs`` and ``final_info``.
+    NumPy outputs have them only in steps in which a game ends, and ``final_obs`` is an array of
+    dictionaries, as Gymnasium's wrappers expect. Torch outputs have them in every step, batched
+    like the observation. In ``DISABLED`` a game that has ended does not change and yields no
+    rewards until ``reset(options={"reset_mask": mask})``.
 
     Args:
         num_envs: Games, at least 1.
-        arguments: Those of `TetrisEnv`.
+        arguments: The arguments of `TetrisEnv`.
         device: ``"cpu"``: all of torch's threads; ``"cuda"`` or ``"cuda:1"``: a GPU.
         output: ``"numpy"`` or ``"torch"``; by default NumPy on the CPU. On a GPU it is torch.
         autoreset_mode: An `AutoresetMode` or its value.
@@ -75,7 +76,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         first_stream: Number of the first game's stream, 0 to 2^62.
         features: Name of a feature set, or feature names separated by commas; None: no
             features.
-        options: Those of `TetrisEnv` but ``hold`` and ``garbage_every``.
+        options: Other arguments of `TetrisEnv`, except ``hold`` and ``garbage_every``.
 
     Raises:
         ValueError: If an argument is out of range, there is no such feature, it is defined in
@@ -140,14 +141,14 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self._max_placements,
             REWARDS.index(single.reward),
         )
-        # The first look-up compiles the operators if necessary, so that no step has to wait.
+        # The first look-up compiles the operators if necessary. Do it now, before any step.
         _ = self._operators, self._feature_operators
         zeros = partial(torch.zeros, num_envs, dtype=torch.int64, device=self.device)
         self._seed = zeros()
         self._stream = zeros()
-        self._time = zeros()  # Number of the next piece in the stream.
-        self._length = zeros()  # Pieces of the game.
-        self._current = zeros(dtype=torch.uint8)  # The piece to be placed.
+        self._time = zeros()  # The number of the next piece in the stream.
+        self._length = zeros()  # The pieces placed in the current game.
+        self._current = zeros(dtype=torch.uint8)  # The piece to place.
         self._ended = zeros(dtype=torch.uint8)
         self._columns = self._seed.new_zeros(self.rules.width, num_envs, dtype=torch.int32)
         self._is_reset = False
@@ -177,17 +178,18 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Begin games, and return the observation and the infos of all games.
+        """Begin new games, and return the observation and the infos of all games.
 
         Args:
             seed: An integer: game i plays stream ``first_stream + i`` of this seed. A sequence:
-                each game plays stream 0 of its own seed. None, also in a sequence: games go on
-                with the pieces of their streams.
-            options: ``"reset_mask"``, bools of shape (num_envs,): the games to begin; others go
-                on. ``"board"``: the stack to begin with, one for all games or one for each.
+                each game plays stream 0 of its own seed. None, for all games or in the
+                sequence: a game uses the next pieces of its current stream.
+            options: ``"reset_mask"``: bools of shape (num_envs,) that say which games begin
+                anew; the other games go on. ``"board"``: the stack to begin with, one for all
+                games or one for each game.
 
         Raises:
-            gymnasium.error.ResetNeeded: If there is a mask before the first reset of all games.
+            gymnasium.error.ResetNeeded: If the first reset has a mask.
             ValueError: If a seed, the number of seeds, the mask or an option is wrong.
         """
         mask, boards, pieces = options_of_reset(options, "reset_mask", "board", "pieces")
@@ -199,11 +201,13 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
         elif not self._is_reset:
-            # In the first reset games without a seed of their own get a random one.
+            # In the first reset, begin streams of a random seed. Below, games with a seed of
+            # their own replace them.
             self._choose_pieces(int(self.np_random.integers(1 << 63)), chosen)
         if seed is not None:
             self._choose_pieces(seed, chosen)
         self._columns = torch.where(chosen, columns, self._columns)
+        # The chosen games have no placed pieces and have not ended.
         for state in (self._length, self._ended):
             state.masked_fill_(chosen, 0)
         self._is_reset = True
@@ -213,12 +217,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     def step(
         self, actions: npt.ArrayLike | torch.Tensor
     ) -> tuple[dict[str, Array], Array, Array, Array, dict[str, Any]]:
-        """Place a piece in every game; a game that has ended restarts by the autoreset mode.
+        """Place a piece in every game. The autoreset mode says when an ended game restarts.
 
         Args:
             actions: ``orientation * width + column`` for every game, integers of shape
-                (num_envs,). A GPU does not check them, because the check would wait for the
-                GPU; it takes the nearest valid action.
+                (num_envs,). On a GPU they are not checked, because that would wait for the GPU;
+                instead of an invalid action the nearest valid one is played.
 
         Returns:
             Observation, reward, terminated, truncated and infos of all games, as Gymnasium
@@ -239,14 +243,14 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         reward = self._empty(torch.float32)
         terminated = self._empty(torch.bool)
         truncated = self._empty(torch.bool)
-        # In the mode SAME_STEP the views show the next game already where a game has ended, and
-        # the last board of that game is returned, too.
+        # In the mode SAME_STEP, where a game has ended the views already show the next game. So
+        # the last board of the ended game is returned separately.
         same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         final_board = views.board.new_empty(0)
         if same_step:
             final_board = torch.empty_like(views.board)
-        # The operator also changes the state of the games, which is in attributes: boards as
-        # columns, the current pieces, and the numbers of pieces drawn and placed.
+        # The operator also updates the state of the games in place: the boards as columns, the
+        # current pieces, and the numbers of pieces drawn and placed.
         self._operators.step(
             numbers,
             self._seed,
@@ -280,9 +284,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """Return a single environment with the pieces and the board of a game after a reset.
 
         Args:
-            game: Number of the game, from 0.
+            game: The number of the game, from 0.
             seed: The seed of the reset.
-            boards: Its option ``"board"``.
+            boards: The option ``"board"`` of the reset.
         """
         game = check_integer("game", game, 0, self.num_envs - 1)
         rules = self.rules
@@ -313,9 +317,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return torch.empty((self.num_envs, *shape), dtype=dtype, device=self.device)
 
     def _checked_numbers(self, actions: npt.ArrayLike | torch.Tensor) -> torch.Tensor:
-        """Return the actions as int64 on the device, after a check of their type and shape.
+        """Check the type and the shape of actions, and return them as int64 on the device.
 
-        Their values are checked on a CPU only, because a GPU would have to be waited for.
+        On the CPU the values are checked, too. On a GPU they are not, because the check would
+        wait for the GPU.
         """
         tensor = _tensor_of(actions)
         if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
@@ -335,7 +340,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return numbers
 
     def _empty_views(self) -> Views:
-        """Return tensors to be filled with what the games show."""
+        """Return empty tensors, which the engine fills with what the games show."""
         return Views(
             self._empty(torch.int8, self.rules.height, self.rules.width),
             self._empty(torch.int64),
@@ -345,7 +350,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _observe(self) -> tuple[Tensors, Tensors]:
         """Return the observation and the infos of all games, as tensors by name."""
-        # The operator writes into these tensors what the games show.
+        # The operator reads the state of the games, and fills the tensors of `views`.
         views = self._empty_views()
         self._operators.observe(
             self._seed,
@@ -354,23 +359,23 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             self._time,
             self._current,
             *views,
-            *self._source,  # The pieces that the rules allow, as the engine takes them.
+            *self._source,  # The pieces that the rules allow, packed for the engine.
         )
         return self._observation_of(views, self._columns, self._ended)
 
     def _observation_of(
         self, views: Views, columns: torch.Tensor, ended: torch.Tensor
     ) -> tuple[Tensors, Tensors]:
-        """Return the observation and the infos of games as tensors by name.
+        """Return the observation and the infos of games, as tensors by name.
 
-        If the environment has features, the observation has the features of the board after
-        every action, shape (num_envs, actions, features), and the infos say which actions end
-        the game.
+        If the environment has features, the observation also has the features of the board
+        after every action, shape (num_envs, actions, features), and the infos say which actions
+        end the game.
 
         Args:
             views: What the games show.
             columns: The boards, as the engine stores them.
-            ended: Whether each game has ended, uint8; then its features are 0.
+            ended: Whether each game has ended, uint8. The features of an ended game are 0.
         """
         observation = {"board": views.board, "piece": views.piece}
         infos = {"action_mask": views.action_mask}
@@ -379,7 +384,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.names:
             features = self._empty(torch.float32, self._actions, len(self.names))
             ends_game = self._empty(torch.int8, self._actions)
-            # The operator fills these two tensors.
+            # The operator fills the two tensors.
             self._feature_operators.placements(
                 columns,
                 self._current,
@@ -400,31 +405,32 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         terminated: torch.Tensor,
         truncated: torch.Tensor,
     ) -> dict[str, Any]:
-        """Return the last observations and infos of games that ended and were restarted.
+        """Return the last observations and infos of games that have just ended.
 
-        The autoreset mode ``SAME_STEP`` returns them as infos. They are empty if no game ended
-        and the outputs are NumPy arrays. Torch tensors are always returned, because reading
-        them would wait for the GPU.
+        In the autoreset mode ``SAME_STEP`` these games have already restarted, so the step
+        returns their last observations as infos. With NumPy outputs the result is empty if no
+        game ended. With torch outputs it is never empty, because a look at the values would
+        wait for the GPU.
 
         Args:
             final_board: The last board of each game that ended.
-            views: What the games show now; where a game ended this is the next game.
+            views: What the games show now: the next game, where a game ended.
             terminated: Whether each game is over, bool.
-            truncated: Whether each game was stopped by its length, bool.
+            truncated: Whether each game has reached the greatest length, bool.
         """
         ended: Array = self._as_output(terminated | truncated)
         if self.output == "numpy" and not ended.any():
             return {}
         if self._max_placements:
+            # A truncated game is not over, so its last board has features.
             columns = _columns_of(final_board)
             is_over = terminated.to(torch.uint8)
         else:
-            # Games are never truncated. A game that is over has no features, so the boards do
-            # not matter.
+            # Every game that ended is over, and has no features. So any boards can be passed.
             columns = self._columns
             is_over = torch.ones_like(self._ended)
-        # The next game begins with the pieces that the last observation shows. They are copied
-        # because a caller may change the arrays of the next game.
+        # The next game begins with the same pieces as the last observation shows. They are
+        # copied, so that a caller can change one of the two observations only.
         final_views = Views(
             final_board, _copy(views.piece), _copy(views.action_mask), _copy(views.next_pieces)
         )
@@ -434,9 +440,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.output == "numpy":
             final_observation = _dictionary_per_game(observation, ended)
             for name, tensor in infos.items():
-                # The infos of games that go on are 0.
+                # Games that have not ended get zeros.
                 final_info[name] = tensor.numpy() * ended[:, np.newaxis]
-        # By Gymnasium's convention "_x" says which games have the info "x".
+        # By Gymnasium's convention, "_x" says which games have the info "x".
         final_info |= {f"_{name}": ended for name in infos}
         return {
             "final_obs": final_observation,
@@ -451,10 +457,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
     def _as_outputs(
         self, observation: Tensors, infos: Tensors
     ) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Return an observation and infos as arrays of NumPy or as tensors, by ``output``.
+        """Return an observation and infos as NumPy arrays or as tensors, as ``output`` says.
 
-        Gymnasium expects an entry with an underscore for each info: which games have it. Here
-        all games have all infos.
+        By Gymnasium's convention, "_x" says which games have the info "x". Here all games have
+        all infos.
         """
         as_output = self._as_output
         outputs = {name: as_output(tensor) for name, tensor in observation.items()}
@@ -465,7 +471,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return outputs, info_outputs
 
     def _columns_of_boards(self, boards: Any) -> torch.Tensor:
-        """Return the boards to begin with as the engine stores them; None: empty ones."""
+        """Return the boards to begin with, as the engine stores them; None means empty ones."""
         if boards is None:
             return torch.zeros_like(self._columns)
         rows = np.zeros((self.num_envs, self.rules.height, 1), dtype=np.int32)
@@ -475,7 +481,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return _columns_of(torch.from_numpy(cells).to(self.device))
 
     def _games_to_reset(self, mask: Any) -> torch.Tensor:
-        """Return which games to reset, as bools of shape (num_envs,): by default all."""
+        """Check a ``reset_mask``, and return which games to reset; None means all games.
+
+        The result is a tensor of bools, shape (num_envs,), on the device.
+        """
         if mask is None:
             return torch.ones_like(self._ended, dtype=torch.bool)
         if not self._is_reset:
@@ -491,30 +500,30 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         return chosen.to(self.device)
 
     def _choose_pieces(self, seed: int | Sequence[int | None], chosen: torch.Tensor) -> None:
-        """Let some games begin new streams of pieces, each at its first piece.
+        """Start some games on new streams of pieces, each at its first piece.
 
         Args:
-            seed: One seed, of which each game plays a stream of its own; or a sequence of
-                seeds, one for each game, which plays stream 0 of it. A game whose seed is None
-                goes on with its stream.
-            chosen: The games that begin new streams, bools of shape (num_envs,).
+            seed: One seed: game i plays its stream ``first_stream + i``. Or a sequence with a
+                seed for each game: the game plays stream 0 of it, or goes on with its current
+                stream if the seed is None.
+            chosen: The games that start on new streams, bools of shape (num_envs,).
         """
         int64 = partial(torch.tensor, dtype=torch.int64, device=self.device)
         if isinstance(seed, int):
-            # An unsigned seed is stored in a signed integer with the same bits.
+            # The engine takes the unsigned seed as a signed integer with the same bits.
             seeds = int64(signed64(seed)).expand(self.num_envs)
             streams = torch.arange(self.num_envs, device=self.device) + self._first_stream
         else:
             if len(seed) != self.num_envs:
                 raise ValueError(f"expected {self.num_envs} seeds, got {len(seed)}")
-            # A game without a seed gets the seed 0, which is not used.
-            numbers = []
+            signed_seeds = []
             has_seed = []
             for seed_of_game in seed:
+                # If the seed is None, 0 is a placeholder: the game is not chosen below.
                 number = check_integer("seed", seed_of_game or 0, 0, (1 << 64) - 1)
-                numbers.append(signed64(number))
+                signed_seeds.append(signed64(number))
                 has_seed.append(seed_of_game is not None)
-            seeds = int64(numbers)
+            seeds = int64(signed_seeds)
             streams = torch.zeros_like(seeds)
             chosen = chosen & torch.tensor(has_seed, device=self.device)
         self._seed = torch.where(chosen, seeds, self._seed)
@@ -523,9 +532,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
 
 def _dictionary_per_game(observation: Tensors, ended: Array) -> npt.NDArray[np.object_]:
-    """Return the observation of each game that ended as a dictionary, None for other games.
+    """Return the observation of each ended game as a dictionary, and None for other games.
 
-    This is the form that Gymnasium's wrappers expect: an array of objects, shape (num_envs,).
+    Gymnasium's wrappers expect this form: an array of objects with the shape (num_envs,).
     """
     dictionaries = np.empty(len(ended), dtype=object)
     games = np.flatnonzero(ended)
@@ -536,18 +545,17 @@ def _dictionary_per_game(observation: Tensors, ended: Array) -> npt.NDArray[np.o
 
 
 def _columns_of(board: torch.Tensor) -> torch.Tensor:
-    """Return boards, shape (num_envs, height, width), as the engine stores them.
+    """Return boards of shape (num_envs, height, width) as the engine stores them.
 
-    They have the shape (width, num_envs), int32: a column is a word, whose highest bit is the
-    bottom row.
+    The result has the shape (width, num_envs), int32. Each number is a column of a board; its
+    highest bit is the bottom row.
     """
     rows = torch.arange(board.shape[1], dtype=torch.int32, device=board.device).view(-1, 1)
     return (board.to(torch.int32) << (31 - rows)).sum(1, dtype=torch.int32).T.contiguous()
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    # On the CPU NumPy makes the copy: torch would wake its threads for so few bytes, and wait
-    # for them.
+    # On the CPU NumPy copies. For so few bytes torch would wake its threads, and wait for them.
     return tensor.clone() if tensor.is_cuda else torch.from_numpy(tensor.numpy().copy())
 
 
@@ -555,7 +563,8 @@ def _engine_device(device: str | torch.device) -> torch.device:
     device = torch.device(device)
     if device.type == "cuda":
         check_gpu(f"device {device}", "device cpu")
-    # A tensor's device has a number; torch's current GPU may be another one later.
+    # The device of a tensor includes the number of the GPU. "cuda" alone is torch's current
+    # GPU, which may change.
     return torch.empty(0, device=device).device
 
 

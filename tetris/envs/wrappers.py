@@ -1,4 +1,4 @@
-"""The features of every placement, as a wrapper of a single game."""
+"""A wrapper that adds the features of every placement to the observations of a game."""
 
 from typing import Any
 
@@ -20,12 +20,13 @@ class PlacementFeatures(
     """Adds the features of every placement's after-state to the observation.
 
     The observation gets the key ``features``: shape (actions, features), float32, a row for
-    each action. A row is 0 if `info["action_mask"]` excludes the action, or if it ends the
-    game; then `info["ends_game"]` (int8) is 1. A linear controller plays the action with the
-    greatest ``features @ weights`` among the others.
+    each action. A row is 0 if `info["action_mask"]` excludes the action. It is also 0 if the
+    action ends the game; then `info["ends_game"]` (int8) is 1. A linear controller plays the
+    action with the greatest ``features @ weights`` among the others.
 
-    It wraps a single environment; with ``gymnasium.make_vec(..., features="dt")`` the engine
-    does the same for many. The features are those before a garbage row rises.
+    This class wraps a single environment. For many environments
+    ``gymnasium.make_vec(..., features="dt")`` does the same, in the engine. The features
+    describe the board before a garbage row rises.
 
     Args:
         env: A `TetrisEnv`, or a wrapper of one; TypeError for any other.
@@ -40,7 +41,7 @@ class PlacementFeatures(
             features: Name of a feature set, or feature names separated by commas.
 
         Raises:
-            TypeError: If it is another environment, or one whose actions are key presses.
+            TypeError: If it is not a `TetrisEnv`, or if its actions are key presses.
         """
         RecordConstructorArgs.__init__(self, features=features)
         gymnasium.Wrapper.__init__(self, env)
@@ -75,14 +76,16 @@ class PlacementFeatures(
     ) -> tuple[Observation, dict[str, Any]]:
         """Return the observation with ``features``, and the info with ``ends_game``.
 
-        ``features`` has a row for each action: the features of the board after it, or zeros if
-        the action does not exist or ends the game. In the second case ``ends_game`` is 1.
+        ``features`` has a row for each action: the features of the board after the action. If
+        the action repeats another placement, the row is 0. If the action ends the game, the row
+        is 0, too, and ``ends_game`` is 1.
 
-        An action is the number ``(swap * MAX_ORIENTATIONS + orientation) * width + column``;
-        with swap 1 the piece is first swapped with the one in the hold slot.
+        The number of an action is ``(swap * MAX_ORIENTATIONS + orientation) * width + column``.
+        With swap 1 the piece is first swapped with the hold slot.
         """
         game = self._env
-        pieces = []  # The piece that is placed without a swap, and the one with a swap.
+        # The piece that an action without a swap places, then that of an action with a swap.
+        pieces = []
         if not game.is_over:
             pieces.append(game.piece)
             if game.has_hold:

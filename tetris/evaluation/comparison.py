@@ -1,10 +1,10 @@
 """Compares a learned controller with published ones, on the literature's boards and its own.
 
-A score is played, or estimated by importance splitting for controllers that rarely lose. The
-package holds the scores of the published controllers on the boards of the literature: a score
-is a function of controller, rules, pieces and seed, on any machine. The figures of the papers
-are quoted from memory; papers round them and give no intervals. Fahey's 660,000 for
-Dellacherie's controller is left out: it has other rules.
+A score is measured by playing games or, for controllers that rarely lose, estimated by
+importance splitting. The package contains the scores of the published controllers on the boards
+of the literature, because a score depends only on controller, rules, pieces and seed, not on
+the machine. The figures of the papers are quoted from memory; papers round them and give no
+intervals. Fahey's 660,000 for Dellacherie's controller is left out, because the rules differ.
 """
 
 import json
@@ -43,7 +43,7 @@ BOARDS = ((10, 10), (10, 20))
 """The boards on which the literature scores controllers."""
 
 MOST_ESTIMATED = 300_000_000
-"""Decisions after which an estimate is good enough, though a score would have more."""
+"""The most decisions that an estimate takes, even if a played score would take more."""
 
 _SHIPPED = Path(__file__).with_name("published_scores.json")
 
@@ -91,9 +91,9 @@ def _shipped() -> tuple[dict[str, Any], ...]:
 
 
 def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
-    """Return the package's score of a published controller, if it has one for these rules.
+    """Return the package's score of a published controller by these rules; None if it has none.
 
-    ``measured`` has commit, date and machine.
+    Its entry ``measured`` has the commit, the date and the machine.
     """
     game = name, rules.board, rules.rule, rules.pieces
     for score in _shipped():
@@ -103,9 +103,9 @@ def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
 
 
 def boards(controller: LinearController, own_rules: Rules) -> list[Rules]:
-    """Return the rules under which a learned controller is scored, one for each board.
+    """Return the rules by which a learned controller is scored, one for each board.
 
-    They are the boards of the literature on which it can play, and at the end its own board.
+    The boards are those of the literature and then its own, if the controller can play there.
     """
     candidates = [replace(own_rules, width=width, height=height) for width, height in BOARDS]
     playable = []
@@ -121,16 +121,16 @@ def compare(
 ) -> Iterator[Score]:
     """Yield the score of a learned controller, then the scores of published ones on its board.
 
-    All of them play the same streams as in ``python -m tetris evaluate``.
+    All controllers play the same streams of pieces, as in ``python -m tetris evaluate``.
 
     Args:
         trial: The learned controller and its games.
-        decisions: Decisions of a score.
+        decisions: The number of decisions for each score.
         check: Called a few times a second; an exception ends the comparison.
     """
     yield _score(trial, decisions, check).to_dict()
     for name in REFERENCES:
-        shipped = None  # The package has scores without a lookahead only.
+        shipped = None  # The package only has scores without a lookahead.
         if trial.lookahead is Lookahead.NONE:
             shipped = published_score(name, trial.rules)
         reference = replace(trial, label=name, controller=published(name))
@@ -140,9 +140,9 @@ def compare(
 def _score(
     trial: Trial, decisions: int, check: Callable[[], None] | None
 ) -> Measurement | Estimate:
-    """Return the score of a controller: estimated if its games rarely end, otherwise played.
+    """Return the score of a controller: an estimate if its games rarely end, else from games.
 
-    It is also played if there are fewer decisions than an estimate takes, or Python plays.
+    With the Python engine, or with too few decisions for an estimate, it is also from games.
     """
     if trial.device in NATIVE and decisions >= PLAYED and games_ended(trial) <= MOST_ENDS:
         enough = min(decisions, MOST_ESTIMATED)
@@ -155,9 +155,9 @@ def verdict(scores: Sequence[Score]) -> str:
     """Return a line of text that compares a learned controller with dt20, a published one.
 
     Args:
-        scores: The score of the learned controller, and those of published controllers. A score
-            has the lines per game, or None if no game ended, and its game: board, rule and
-            pieces.
+        scores: First the score of the learned controller, then scores of published ones. A
+            score has the lines per game, which are None if no game ended, and the board, the
+            rule and the pieces of its games.
     """
     learned = scores[0]
     lines = learned["lines_per_game"]
@@ -167,18 +167,19 @@ def verdict(scores: Sequence[Score]) -> str:
         return f"{interval} lines per game on {learned['board']}: no game ended"
     text = f"{format_lines(lines)} lines per game on {learned['board']} "
     text += f"({method}, 95 % interval {interval})"
+    # The list is empty without a score of dt20, and holds None if no game of dt20 ended.
     published_lines = [
         score["lines_per_game"] for score in scores if score["controller"] == BEST_PUBLISHED
     ]
     ratio = 0.0
     if published_lines and published_lines[0]:
         ratio = lines / published_lines[0]
-    if ratio < 0.1:  # Nothing to compare with, or not worth mentioning.
+    if ratio < 0.1:  # There is no score of dt20, or the learned controller is far worse.
         return text
     ratio_text = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
     text += f": {ratio_text} times {BEST_PUBLISHED}"
-    # On the game of the literature dt20 has the best published score of a linear controller,
-    # provided that the learned controller does not know more than dt20 does.
+    # In the game of the literature, dt20 has the best published score of a linear controller
+    # that does not know the next piece.
     game = learned["board"], learned["rule"], learned["pieces"]
     knows_next = Lookahead.from_dict(learned) is Lookahead.PREVIEW
     if game == ("10x20", "published", "uniform") and not knows_next:
@@ -210,12 +211,13 @@ def counted(score: Score) -> str:
 def score_table(scores: Sequence[Score]) -> str:
     """Return scores on one board as text: a title, a table with a row per score, and notes.
 
-    A note says which estimates are biased, because their rates are too low to be resolved.
+    There is a note for each estimate that is biased, because its games end too rarely.
     """
     rows = []
     notes = ""
     for score in scores:
         name = score["controller"]
+        # The scores in the package do not name the features.
         features = score.get("features") or published(name).features
         rows.append(
             [
@@ -230,10 +232,10 @@ def score_table(scores: Sequence[Score]) -> str:
         )
         if not score.get("resolved", True):
             notes += (
-                f"\n{printable(name)}: beyond what the weights of streams resolve; "
+                f"\n{printable(name)}: games end too rarely for the precision of the weights; "
                 "the estimate is biased"
             )
-    # All scores have the same board, rule, pieces and engine.
+    # All scores have the same board, rule, pieces, seed, lookahead and engine.
     first = scores[0]
     pieces = f"{first['pieces']} (seed {first['seed']}){Lookahead.from_dict(first).phrase}"
     game = f"board {first['board']}, {first['rule']} rule, pieces {pieces}"

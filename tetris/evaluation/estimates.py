@@ -16,19 +16,19 @@ from tetris.evaluation.measurement import Trial
 from tetris.play.splitting import BURN_IN, least_rate, lines_per_game
 
 ESTIMATES = 16
-"""Independent estimates of a batch, made in parallel; an `Estimate` has at least one batch."""
+"""The independent estimates of a batch, made in parallel; an `Estimate` has whole batches."""
 
 STREAMS = 1024
-"""Streams of an estimate, enough for 10x20; see `split_rollout`."""
+"""The streams of an independent estimate, enough for 10x20; see `split_rollout`."""
 
 DECISIONS = BURN_IN + 1000
-"""Decisions on each stream of an estimate."""
+"""The decisions on each stream of an independent estimate."""
 
 PLAYED = 2 * STREAMS * DECISIONS
-"""Decisions that `games_ended` plays without splitting."""
+"""The decisions that `games_ended` plays without splitting."""
 
 MOST_ENDS = 2
-"""A controller that ends more games in `PLAYED` decisions is scored by playing."""
+"""If more games than this end in `PLAYED` decisions, the controller is scored by playing."""
 
 METHOD = (
     "mean of importance splitting estimates, Student's t interval of their termination rate"
@@ -37,14 +37,14 @@ METHOD = (
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate of a controller's lines per game: the mean of at least two independent ones.
+    """An estimate of a controller's lines per game, from several independent estimates.
 
     Attributes:
         trial: The controller, and the games that it played.
-        streams: Streams of each independent estimate.
-        rates: Termination rate of each: games ended per decision.
-        decisions: Decisions of all together.
-        seconds: Wall time.
+        streams: The streams of each independent estimate.
+        rates: The termination rate of each independent estimate: games ended per decision.
+        decisions: The decisions of all independent estimates together.
+        seconds: The wall time.
     """
 
     trial: Trial
@@ -70,7 +70,7 @@ class Estimate:
 
     @property
     def ci95(self) -> tuple[float, float | None]:
-        """Its 95 % interval; the upper end is None if the interval of the rate contains 0."""
+        """The 95 % interval. Its upper end is None if the interval of the rate contains 0."""
         rules = self.trial.rules
         rate = self.rate
         count = len(self.rates)
@@ -96,10 +96,10 @@ class Estimate:
 
 
 def student_t(degrees: int) -> float:
-    """Return the 97.5 % quantile of Student's distribution.
+    """Return the 97.5 % quantile of Student's t distribution.
 
-    Its error is below 0.1 % from 15 degrees of freedom on. It is the expansion in Abramowitz
-    and Stegun, Handbook of Mathematical Functions, 26.7.5.
+    The error is below 0.1 % from 15 degrees of freedom on. The formula is the expansion 26.7.5
+    in Abramowitz and Stegun, Handbook of Mathematical Functions.
     """
     z = statistics.NormalDist().inv_cdf(0.975)
     return z + (z**3 + z) / (4 * degrees) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * degrees**2)
@@ -111,21 +111,21 @@ def estimate(
     streams: int = STREAMS,
     check: Callable[[], None] | None = None,
 ) -> Estimate:
-    """Estimate the lines per game of one controller, by the mean of independent estimates.
+    """Estimate the lines per game of one controller, as the mean of independent estimates.
 
-    An independent estimate is a rollout with importance splitting on streams of its own, which
-    yields a termination rate: games ended per decision. Batches of `ESTIMATES` are made until
-    the result is good enough. If several processes, the ranks, work together, each of them
-    makes a batch at a time. The Python engine would take hours.
+    Each independent estimate is a rollout with importance splitting, on its own streams of
+    pieces. It yields a termination rate: games ended per decision. Batches of `ESTIMATES`
+    independent estimates are made until ``is_enough`` says that the result is good enough. If
+    several processes, called ranks, work together, each of them makes one batch at a time.
 
     Args:
-        trial: The controller, and the games to play.
-        is_enough: Returns whether an estimate is good enough; called after each batch.
-        streams: Streams of each independent estimate.
-        check: Called a few times a second; an exception ends the estimate.
+        trial: The controller, and the games to play. With the Python engine this takes hours.
+        is_enough: Called after each batch; returns whether the result is good enough.
+        streams: The streams of each independent estimate.
+        check: Called a few times a second. If it raises an exception, the estimate ends.
     """
-    # A rollout plays several candidates at once: here copies of the controller, one for each
-    # estimate of a batch.
+    # A rollout plays several candidates at once. Here the candidates are copies of the
+    # controller, one for each estimate of a batch.
     policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
     start_time = time.perf_counter()
     rates: list[float] = []
@@ -134,14 +134,14 @@ def estimate(
     with progress(desc=desc, unit=" estimates", leave=False) as bar:
 
         def update_bar() -> None:
-            """Show the time in the progress bar, and let the caller interrupt the estimate."""
+            """Update the time in the progress bar, and let ``check`` interrupt the estimate."""
             bar.update(0)
             if check is not None:
                 check()
 
         def play_batch() -> torch.Tensor:
-            """Return one row: the rates of a batch, its decisions, and the seconds so far."""
-            # Streams that earlier batches and lower ranks play come before those of this batch.
+            """Play a batch; return a row: its rates, its decisions, and the seconds so far."""
+            # The first streams are for earlier batches, the next ones for lower ranks.
             first_stream = (len(rates) + ranks.rank() * ESTIMATES) * streams
             batch_streams = trial.streams(streams, first_stream, shared=False)
             result = split_rollout(
@@ -154,12 +154,12 @@ def estimate(
         while True:
             batch = ranks.run_collective(play_batch)
             rows = ranks.gather(batch, ranks.count()).tolist()  # A row for each rank.
-            seconds = max(row[-1] for row in rows)
-            # The result is that of one process, which plays these batches one after the other
-            # and stops as soon as the estimate is good enough.
-            for row in rows:
-                rates += row[:ESTIMATES]
-                total_decisions += int(row[ESTIMATES])
+            seconds = max(seconds_of_rank for *_, seconds_of_rank in rows)
+            # Add the batches of the ranks one by one, and stop as soon as the result is good
+            # enough. So the result is the same as that of a single process.
+            for *batch_rates, batch_decisions, _ in rows:
+                rates += batch_rates
+                total_decisions += int(batch_decisions)
                 bar.update(ESTIMATES)
                 result = Estimate(trial, streams, tuple(rates), total_decisions, seconds)
                 if is_enough(result):
@@ -167,9 +167,9 @@ def estimate(
 
 
 def games_ended(trial: Trial) -> int:
-    """Return how many games a controller ends in `PLAYED` decisions without splitting.
+    """Return how many games of a controller end in `PLAYED` decisions without splitting.
 
-    Each of several ranks plays its share of the streams.
+    If several ranks work together, each of them plays its share of the streams.
     """
     share = ranks.share(STREAMS)
 

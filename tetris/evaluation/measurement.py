@@ -1,4 +1,4 @@
-"""Played scores: when to stop, and how many streams."""
+"""Measures scores by playing games: how many streams to play, and when to stop."""
 
 import math
 import time
@@ -26,10 +26,9 @@ MOST_STREAMS = 1 << 17
 """Parallel streams that keep a large GPU busy."""
 
 GPU_STREAMS = 132 * 1024
-"""Parallel streams on a GPU with a limit of time: 1024 for each multiprocessor of an H200."""
+"""Parallel streams on a GPU if the limit is a time: 1024 for each multiprocessor of an H200."""
 
-# So long the streams are, or so many games they have, if their number is free: the burn-in
-# costs little then.
+# With so many decisions or games on each stream, the burn-in is a small part of the work.
 DECISIONS_PER_STREAM = 1 << 14
 GAMES_PER_STREAM = 8
 
@@ -40,7 +39,7 @@ _CHUNK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Limit:
-    """When to stop: after a number of games, of decisions, or of seconds; only one is set."""
+    """When to stop: after a number of games, decisions or seconds. Only one of them is set."""
 
     games: int | None = None
     decisions: int | None = None
@@ -85,7 +84,7 @@ class Trial:
         return Streams(self.rules, count, self.seed, first, shared)
 
     def to_dict(self, **results: Any) -> dict[str, Any]:
-        """Return the trial as plain values for JSON, with further entries for its results."""
+        """Return the trial and the given results as a dictionary of plain values, for JSON."""
         return {
             "controller": self.label,
             "features": self.controller.features,
@@ -102,14 +101,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A played score, and the wall time without the burn-in."""
+    """A score from played games, and the wall time in seconds without the burn-in."""
 
     trial: Trial
     score: Score
     seconds: float
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the score, and the controller and games of the trial, as values for JSON."""
+        """Return the trial and its score as a dictionary of plain values, for JSON."""
         speed = self.score.decisions / self.seconds if self.seconds else None
         return self.trial.to_dict(
             estimator=ESTIMATOR,
@@ -127,9 +126,8 @@ class Measurement:
 def streams_for(limit: Limit, device: str) -> int:
     """Return how many parallel streams to play: more for a higher limit, up to `MOST_STREAMS`.
 
-    For a small number of decisions there are fewer than `STREAMS`, so that the burn-in takes no
-    more decisions than the measurement. The number depends on the device only if the limit is
-    in seconds.
+    If the decisions are few, so are the streams: the burn-in should not take more decisions
+    than the measurement. The number depends on the device only if the limit is in seconds.
     """
     if limit.seconds is not None:
         return {"cuda": GPU_STREAMS, "python": FEW_STREAMS}.get(device, STREAMS)
@@ -141,29 +139,31 @@ def streams_for(limit: Limit, device: str) -> int:
 
 
 def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None) -> Measurement:
-    """Measure the score of a controller, the lines that it removes per game.
+    """Measure the score of a controller: the lines that it removes per game.
 
     The controller plays many streams of games in parallel, with the same number of decisions on
-    each. The first `BURN_IN` decisions on each stream do not count. Without this burn-in the
-    score would be biased, because no game ends soon after its start. The score is a function of
-    the arguments, the same on every device, unless the limit is in seconds. If several
-    processes, the ranks, work together, each of them plays its share of the streams.
+    each stream. The first `BURN_IN` decisions do not count: no game ends soon after its start,
+    so they would bias the score. Unless the limit is in seconds, the same arguments give the
+    same score on every device. If several processes, called ranks, work together, each of them
+    plays its share of the streams.
 
     Args:
         trial: The controller and its games.
         limit: When to stop.
-        check: Called a few times a second; an exception ends the measurement.
+        check: Called a few times a second. If it raises an exception, the measurement ends.
     """
     streams = streams_for(limit, trial.device)
     share = ranks.share(streams)  # The numbers of the streams that this rank plays.
     share_size = share.stop - share.start
-    # With more ranks than streams some ranks play a stream that does not count.
+    # If there are more ranks than streams, the share of some ranks is empty. They play one
+    # stream, and `play` leaves it out of the counts.
     rank_streams = trial.streams(max(1, share_size), share.start)
     rollout = Rollout(trial.policy, rank_streams, trial.device)
 
     def play(decisions: int) -> torch.Tensor:
-        """Play on; return lines and games of this rank's streams so far, shape (streams, 2)."""
+        """Play on; return the lines and games of each stream so far, shape (share_size, 2)."""
         rollout.play_on(decisions, check)
+        # The controller is the only candidate of the rollout, number 0.
         counts = torch.stack([rollout.stream_lines[0], rollout.stream_games[0]], dim=1)
         return counts[:share_size]
 
@@ -174,15 +174,15 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
     with progress(desc=desc, total=total, unit=unit, leave=False) as bar:
         burn_in_counts = ranks.run_collective(partial(play, BURN_IN))
         counts = burn_in_counts
-        burn_in_counts.sum().item()  # This waits for a GPU, before the time starts.
+        burn_in_counts.sum().item()  # Wait for the GPU before the clock starts.
         start_time = time.perf_counter()
-        score = Score(0, 0, 0)
+        score = Score(lines=0, games=0, decisions=0)
         seconds = 0.0
-        chunk = 0
+        chunk = 0  # The decisions of a chunk on each stream.
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
             counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts
-            # Add up the counts of all streams of all ranks.
+            # Add up the counts of all streams on all ranks.
             rank_total = counts.sum(0, keepdim=True).cpu()
             rank_totals = ranks.gather(rank_total, ranks.count())
             lines, games = rank_totals.sum(0).tolist()
@@ -192,15 +192,15 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
                 bar.set_postfix_str(f"{score.lines_per_game:,.0f} lines/game", refresh=False)
             done = score.games if limit.games else score.decisions
             bar.update(done - bar.n)
-    # How much lines and games differ between streams determines the interval of the score.
+    # The interval of the score follows from how much the counts of the streams differ.
     counts_of_all_streams = ranks.gather(counts.cpu(), streams)
     score = replace(score, dispersion=dispersion(counts_of_all_streams))
     return Measurement(trial, score, seconds)
 
 
 def _agree_on_seconds(start_time: float) -> float:
-    """Return the seconds since a start: the greatest of all ranks, which must stop together."""
-    # Ranks can exchange integers only.
+    """Return the seconds since the start on the slowest rank: all ranks must stop together."""
+    # Ranks can only exchange integers.
     microseconds = round((time.perf_counter() - start_time) * 1e6)
     return ranks.all_reduce_max([microseconds])[0] / 1e6
 
@@ -208,9 +208,9 @@ def _agree_on_seconds(start_time: float) -> float:
 def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: int) -> int:
     """Return how many decisions to play on each stream before the limit is checked again.
 
-    Checks should be few, because a GPU waits during them. A chunk is at most twice as long as
-    the last one, and no longer than will probably be needed. With a limit in games or decisions
-    the clock is not used, so that the result is a function of the arguments.
+    Checks should be rare, because a GPU is idle during them. A chunk is at most twice as long
+    as the last one, and no longer than the rest of the measurement probably is. If the limit is
+    in games or decisions, the clock is not used, so that the score is reproducible.
     """
     needed = float(_LARGEST_STEP // streams)
     if limit.games is not None and score.games:

@@ -1,7 +1,7 @@
 """The game and its decisions: falling pieces, the end of a game, the choice of a placement.
 
 This module is the reference implementation; the fast engines match it bit for bit. A stack is a
-tuple of rows from the bottom. Bit c of a row is column c. The top row is not empty, so that the
+tuple of rows from the bottom. Bit c of a row is column c. The top row is never empty, so the
 empty board is ``()``.
 """
 
@@ -28,34 +28,35 @@ Pieces = PieceStream | Sequence[int]
 Rows = tuple[int, ...]
 Weights = npt.NDArray[np.float64]
 
-# The value of a placement that ends the game: any other one is preferred.
+# The value of a placement that ends the game: every other placement is preferred.
 _LOST = float("-inf")
 
 
 def landing_row(heights: list[int], shape: Shape, column: int) -> int:
-    """Return the row of a piece's bottom after a straight drop from above the stack."""
+    """Return the row in which the bottom of a piece comes to rest after a straight drop."""
     return max(heights[column + x] - bottom for x, bottom in enumerate(shape.bottoms))
 
 
 def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> AfterState:
     """Put a piece on the stack, remove the full rows, and return the board that results.
 
-    A row of the stack, or of the piece, is an integer whose bit c is the cell in column c.
+    A row is an integer. Bit c of a row of the stack is column c of the board; bit c of a row of
+    the piece is column c of the piece.
 
     Args:
         rows: The rows of the stack from the bottom, without empty rows on top.
         shape: The piece in one of its orientations.
         column: The leftmost column of the piece.
         row: The lowest row of the piece.
-        rules: The size of the board, and what happens if the piece ends above its top: with
-            ``clear_on_overflow`` full rows are removed before the height of the stack is
-            checked; without it the game is over at once.
+        rules: The size of the board, and what happens if the piece reaches above the board.
+            With ``clear_on_overflow`` full rows are removed first, and the game is over if the
+            stack is still too high. Without it the game is over at once.
 
     Returns:
-        The after-state, which also counts the removed lines, and the cells of the piece that
-        were in them.
+        The after-state. It also has the number of removed lines, and the number of cells of the
+        piece in these lines.
     """
-    # The stack must reach up to the top of the piece; a negative number adds no rows.
+    # Add empty rows up to the top of the piece. A negative number adds none.
     missing_rows = row + shape.height - len(rows)
     stack = list(rows) + [0] * missing_rows
     for y, piece_row in enumerate(shape.rows, start=row):
@@ -64,6 +65,7 @@ def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> Afte
     removed_cells = 0
     overflows = row + shape.height > rules.height
     if overflows and not rules.clear_on_overflow:
+        # The game is over. Rows that the piece has filled are neither removed nor counted.
         return AfterState(
             rules, shape, column, row, tuple(stack), lines, removed_cells, game_over=True
         )
@@ -79,15 +81,15 @@ def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> Afte
 
 
 def appears(rows: Rows, piece: int, rules: Rules) -> bool:
-    """Return whether a new piece has room inside the board: whether its cells are empty.
+    """Return whether the cells in which a new piece appears are empty.
 
-    The piece appears in its first orientation, with its uppermost cells in the top row, in the
-    middle columns: its left edge is (width - the piece's width) // 2. The stack must not be
-    higher than the board.
+    The piece appears inside the board, in its first orientation. Its top is in the top row, and
+    its left edge is in column (width - the piece's width) // 2. The stack must not be higher
+    than the board.
     """
     shape = PIECES[piece][0]
     column = (rules.width - shape.width) // 2
-    # The stack may be lower: then fewer rows, or none, are compared with the piece's.
+    # If the stack is lower than the board, only some or none of the piece's rows are compared.
     top_rows = rows[rules.height - shape.height :]
     return not any(
         row & cells << column for row, cells in zip(top_rows, shape.rows, strict=False)
@@ -95,7 +97,11 @@ def appears(rows: Rows, piece: int, rules: Rules) -> bool:
 
 
 def with_next(after: AfterState, next_piece: int | None) -> AfterState:
-    """Return an after-state; by the original rule a known next piece must appear."""
+    """Return the after-state, with the game over if the original rule ends it.
+
+    By that rule the game is over if the next piece has no room to appear. Without a known next
+    piece the after-state is unchanged.
+    """
     if not after.rules.original or after.game_over or next_piece is None:
         return after
     if appears(after.rows, next_piece, after.rules):
@@ -104,7 +110,7 @@ def with_next(after: AfterState, next_piece: int | None) -> AfterState:
 
 
 def after_states(rows: Rows, piece: int, rules: Rules) -> Iterator[AfterState]:
-    """Yield the after-state of every placement by orientation, then by column from the left."""
+    """Yield the after-state of every placement, ordered by orientation and then by column."""
     heights = column_heights(rows, rules.width)
     for shape in PIECES[piece]:
         for column in range(rules.width - shape.width + 1):
@@ -114,9 +120,10 @@ def after_states(rows: Rows, piece: int, rules: Rules) -> Iterator[AfterState]:
 def weighted_sums(values: npt.NDArray[np.float64], weights: Weights) -> npt.NDArray[np.float64]:
     """Return the value of each after-state: the sum of its features times the weights.
 
-    The sum is exact if features are integers or halves of them, and weights are made by
-    `quantized_weights.played_weights`: all engines choose the same placement, in whatever order
-    they add. The values have shape (after-states, features).
+    ``values`` has the shape (after-states, features). The sum is exact if the features are
+    integers or halves of integers, and the weights come from
+    `quantized_weights.played_weights`. So all engines choose the same placement, in whatever
+    order they add.
     """
     sums: npt.NDArray[np.float64] = (values * weights).sum(-1)
     return sums
@@ -125,19 +132,19 @@ def weighted_sums(values: npt.NDArray[np.float64], weights: Weights) -> npt.NDAr
 def choose(
     rows: Rows, piece: int, player: Player, rules: Rules, next_piece: int | None = None
 ) -> AfterState:
-    """Return the board after the placement of a piece that a player chooses.
+    """Return the after-state of the placement that a player chooses for a piece.
 
-    The player chooses the placement of the greatest value, the first one of equals, among the
-    placements that do not end the game. A placement that ends the game has the value minus
-    infinity. If all of them end the game, the player chooses orientation 0 in column 0.
+    The player chooses the placement with the greatest value; of equal values it takes the
+    first. A placement that ends the game has the value minus infinity. If all placements end
+    the game, the player chooses orientation 0 in column 0.
 
     With a preview the player knows the next piece. The value of a placement is then the value
-    of the best pair of placements that it begins, see `pair_value`. If every pair ends the
-    game, or there is no next piece, the player decides as if it had no preview.
+    of this placement together with the best placement of the next piece, see `pair_value`. If
+    every such pair ends the game, or if there is no next piece, the player decides as without a
+    preview.
 
-    With expectimax, of depth two, the player compares the two placements of the greatest values
-    by their `prospect`, an expectation over the next piece. It chooses the second one if that
-    has a greater prospect.
+    With expectimax the player compares the two placements with the greatest values. It chooses
+    the second one if its `prospect`, a sum over all pieces that may come next, is greater.
     """
     candidates = list(after_states(rows, piece, rules))
     if player.lookahead is Lookahead.PREVIEW and next_piece is not None:
@@ -150,7 +157,7 @@ def choose(
     if best is None:  # All placements end the game.
         return candidates[0]
     if player.lookahead is Lookahead.EXPECTIMAX:
-        values[best] = _LOST  # So that the second-best placement has the greatest value.
+        values[best] = _LOST  # Now the second-best placement has the greatest value.
         second = _index_of_greatest(values)
         if second is not None:
             best_prospect = prospect(candidates[best], player)
@@ -160,11 +167,12 @@ def choose(
 
 
 def prospect(after: AfterState, player: Player) -> tuple[int, float]:
-    """Return how good a placement is with the pieces that may come next, all equally likely.
+    """Return how good a placement is if all pieces are equally likely to come next.
 
-    The first number is the count of pieces with which the game goes on; the second number is
-    the sum of `pair_value` over these pieces. Tuples are compared in this order. All pieces of
-    the rules are considered, even if the current bag has no more of them.
+    The first number counts the next pieces with which the game goes on. The second number is
+    the sum of `pair_value` over these pieces. Prospects are compared as tuples: the first
+    number decides, and for equal first numbers the second. All pieces of the rules are
+    considered, even those that the current bag no longer contains.
     """
     values = [pair_value(after, piece, player) for piece in after.rules.piece_set]
     surviving = [value for value in values if value > _LOST]
@@ -180,10 +188,10 @@ def pair_value(after: AfterState, next_piece: int, player: Player) -> float:
 
 
 def pair_features(after: AfterState, next_piece: int, player: Player) -> list[float] | None:
-    """Return the features of two placements together: this one and the next piece's best one.
+    """Return the features of two placements: this one, and the best one of the next piece.
 
-    Features of the board describe the board after both placements. `PLACEMENT_FEATURES` are the
-    sums over both placements. Return None if every placement of the next piece ends the game.
+    Most features describe the board after both placements. `PLACEMENT_FEATURES` are summed over
+    both placements. Return None if every placement of the next piece ends the game.
     """
     if with_next(after, next_piece).game_over:
         return None
@@ -199,7 +207,7 @@ def pair_features(after: AfterState, next_piece: int, player: Player) -> list[fl
 
 
 def _values(candidates: list[AfterState], player: Player) -> list[float]:
-    """Return the value of each after-state, minus infinity if the game is over."""
+    """Return the value of each after-state, or minus infinity if the game is over."""
     surviving = [index for index, after in enumerate(candidates) if not after.game_over]
     values = [_LOST] * len(candidates)
     if surviving:
@@ -224,28 +232,29 @@ def play(
     start: int = 0,
     first_piece: int | None = None,
 ) -> Iterator[AfterState]:
-    """Play game after game; yield the board after every decision.
+    """Play game after game, and yield the after-state of every decision.
 
-    Decision t places piece t. After a game over the next game begins on an empty board.
+    Decision t places piece t. When a game is over, the next one begins on an empty board.
 
     Args:
-        pieces: A stream, which has no end, or a list of pieces, whose last piece ends the play.
+        pieces: An endless stream, or a list of pieces. After the last piece of a list this
+            function returns.
         player: The controller.
         rules: The rules of the games.
-        rows: The stack before the first decision: its rows from the bottom, as integers of
-            bits; bit c is column c.
+        rows: The stack before the first decision: its rows from the bottom, as integers. Bit c
+            of a row is column c.
         start: The number of the first decision.
-        first_piece: The piece of the first decision, if it is not ``pieces[start]``.
+        first_piece: The piece of the first decision; None: ``pieces[start]``.
     """
     piece = pieces[start] if first_piece is None else first_piece
     for t in count(start + 1):
         next_piece: int | None
         try:
             next_piece = pieces[t]
-        except IndexError:  # The list of pieces has ended.
+        except IndexError:  # The list has no more pieces.
             next_piece = None
         chosen = choose(rows, piece, player, rules, next_piece)
-        # By the original rule the game also ends if the next piece has no room to appear.
+        # By the original rule the game is also over if the next piece has no room to appear.
         after = with_next(chosen, next_piece)
         yield after
         if next_piece is None:

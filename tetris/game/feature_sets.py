@@ -1,6 +1,7 @@
-"""The feature sets by name, and the text form of a list of features.
+"""The feature sets by name, and lists of features as text.
 
-The order of a set is that of its weights. docs/features.md has the sources of the sets.
+The weights of a controller have the order of its feature set. docs/features.md has the sources
+of the sets.
 """
 
 import re
@@ -13,7 +14,7 @@ from tetris.game.rules import MAX_WIDTH, MIN_WIDTH
 
 _LABEL_WIDTH = 40
 _COLUMNS_BEYOND = {"column_height": 0, "height_difference": 1, "step": 1, "step_pair": 2}
-"""The families of features of a column, and how many columns beyond it they look at."""
+"""The families of features of one column, and how many columns to its right they also use."""
 
 _COLUMN_FEATURE = re.compile(rf"({'|'.join(_COLUMNS_BEYOND)})_(\d+)")
 _COLUMN_FORMS = ("step_pair_N_K_M", "step_N_K", "column_height_N", "height_difference_N")
@@ -31,11 +32,11 @@ _FULL_FEATURES = """
 
 
 def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
-    """Return all feature sets: the names of a set's features, in order, by the name of the set.
+    """Return all feature sets: a dictionary from the name of a set to its feature names.
 
-    Sets of the literature have their names from there; other sets extend them. A set that
-    describes single columns, such as ``bertsekas``, has a feature for each column of a board
-    with this width, for instance ``column_height_0`` to ``column_height_9``.
+    The sets from the literature have the names that are usual there; other sets extend them. A
+    set that describes single columns, such as ``bertsekas``, depends on the width of the board:
+    for ten columns it has the features ``column_height_0`` to ``column_height_9``.
     """
     placement = ("landing_height", "eroded_cells")
     common = (*placement, "row_transitions", "column_transitions", "holes")
@@ -44,7 +45,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     dellacherie = (*common, "wells")
     bcts = (*dellacherie, *thiery)
     dt = (*common, "wells_fast", *thiery, "diversity")
-    # Two texts have the names of further features, separated by blanks.
+    # The two constants are texts with feature names separated by blanks.
     dt_surface = (*dt, *_SURFACE_FEATURES.split())
     dt_full = (*dt_surface, *_FULL_FEATURES.split())
     heights = _column_features("column_height", width)
@@ -52,7 +53,7 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     dt_columns = (*dt_full, *heights, *differences)
     dt_steps = (*dt_columns, *_column_features("step", width))
     bertsekas = (*heights, *differences, "max_height", "holes")
-    # This set contains the features of both; they share the feature "holes".
+    # Both sets have the feature "holes", so leave it out once.
     bertsekas_and_bcts = (*bertsekas, *(name for name in bcts if name != "holes"))
     return {
         "dellacherie": dellacherie,
@@ -70,20 +71,20 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
 
 
 def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
-    """Return the names of features, in order, of a feature set or of a list of features.
+    """Return the feature names of a feature set, or of a text that lists features.
 
     Examples:
         >>> feature_names("holes, wells")
         ('holes', 'wells')
 
     Args:
-        features: Name of a feature set, or feature names separated by commas; case and blanks
-            do not matter.
-        width: Columns of the board.
+        features: The name of a feature set, or feature names separated by commas. Case and
+            blanks do not matter.
+        width: The number of columns of the board.
 
     Raises:
-        ValueError: If a name is unknown, comes twice, or names a column that the board does not
-            have.
+        ValueError: If a name is unknown, occurs twice, or belongs to a column that the board
+            does not have.
     """
     width = check_integer("the board's width", width, MIN_WIDTH, MAX_WIDTH)
     text = features.strip().lower()
@@ -98,11 +99,11 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
                 f"{text!r}"
             )
         if name not in FEATURES:
-            # There are hundreds of features of single columns. The error suggests the forms of
-            # their names, such as step_N_K, in place of the names.
+            # There are hundreds of features of single columns. So the error suggests the form
+            # of such a name, for example step_N_K, instead of all the names.
             suggestions = [known for known in FEATURES if _last_column(known) is None]
             suggestions += _COLUMN_FORMS
-            if len(names) == 1:  # It may be a misspelt name of a set.
+            if len(names) == 1:  # A single name may also be a misspelt set.
                 suggestions = [*sets, *suggestions]
             error = unknown_name("feature set or feature", name, suggestions)
             raise ValueError(
@@ -118,7 +119,7 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
 
 @cache
 def _column_features(family: str, width: int) -> tuple[str, ...]:
-    """Return the features of single columns of a family, such as ``step``, for a board."""
+    """Return the features of a family, such as ``step``, for the columns of a board."""
     names = []
     for name in FEATURES:
         match = _COLUMN_FEATURE.match(name)
@@ -128,7 +129,7 @@ def _column_features(family: str, width: int) -> tuple[str, ...]:
 
 
 def _last_column(name: str) -> int | None:
-    """Return the last column that a feature of columns looks at; None for other features."""
+    """Return the last column that a column feature uses; None for any other feature."""
     match = _COLUMN_FEATURE.match(name)
     return int(match[2]) + _COLUMNS_BEYOND[match[1]] if match else None
 

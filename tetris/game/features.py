@@ -2,9 +2,9 @@
 
 Sources: the first six are Pierre Dellacherie's (Fahey 2003); hole_depth and rows_with_holes are
 Thiery and Scherrer's (2009); diversity is from Gabillon, Ghavamzadeh and Scherrer (2013);
-heights and differences are those of Bertsekas and Ioffe (1996). docs/features.md is a table of
-all. A stack that overflows the board (where a game ends) has features, too: cells above the top
-row are cells like any other, with one exception that `row_transitions` names.
+heights and differences are those of Bertsekas and Ioffe (1996). docs/features.md has a table of
+all features. A stack that overflows the board, at the end of a game, has features, too: cells
+above the top row count like any other cells, with one exception in `row_transitions`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,8 +27,8 @@ class AfterState:
         column: Column of the left edge of the piece's bounding box, from 0.
         landing_row: Row of the piece's bottom where it came to rest, before lines were removed.
         rows: Rows of the board after line removal, from the bottom; bit c is column c. No empty
-            row on top. After a game over, the stack that overflowed, or in which the next piece
-            does not appear.
+            row on top. After a game over it is the stack that overflowed, or that leaves no
+            room for the next piece.
         lines: Lines removed.
         piece_cells_removed: Cells of this piece that were in the removed lines.
         game_over: Whether the game ended; the next piece then falls on an empty board.
@@ -82,7 +82,7 @@ def _family(*endings: Iterable[int | str]) -> Callable[[_Family], _Family]:
     """Return a decorator that registers one feature for each combination of ``endings``.
 
     A function ``step(column, step_class, after)`` becomes the features ``step_0_0``,
-    ``step_0_1`` and so on: the ending of the name is also the function's first arguments.
+    ``step_0_1`` and so on. The numbers at the end of a name are the function's first arguments.
     """
 
     def register(definition: _Family) -> _Family:
@@ -97,11 +97,11 @@ def _family(*endings: Iterable[int | str]) -> Callable[[_Family], _Family]:
 def column_heights(rows: Sequence[int], width: int) -> list[int]:
     """Return the height of each column, left to right: the row above its highest full cell."""
     heights = [0] * width
-    empty_columns = (1 << width) - 1  # A bit for each column without a cell so far.
+    empty_columns = (1 << width) - 1  # A bit for each column without a full cell so far.
     for height in range(len(rows), 0, -1):  # From the top row downwards.
         first_cells = rows[height - 1] & empty_columns
         empty_columns ^= first_cells
-        while first_cells:  # Bit by bit: each is the top of its column.
+        while first_cells:  # Each bit is the top cell of its column.
             lowest_bit = first_cells & -first_cells
             heights[lowest_bit.bit_length() - 1] = height
             first_cells ^= lowest_bit
@@ -194,10 +194,7 @@ def diversity(after: AfterState) -> int:
 
 @_feature
 def wells_fast(after: AfterState) -> int:
-    """Return the sum of `wells`, in which all empty cells below a well cell count as such.
-
-    Each cell of an unbroken run of empty cells below a well cell begins a sum of its own.
-    """
+    """As `wells`, but all empty cells directly below a well cell also count as well cells."""
     open_columns = 0
     cells = _well_cells(after)
     for height in range(len(cells) - 1, -1, -1):  # From the top row downwards.
@@ -388,20 +385,20 @@ def _step_class(after: AfterState, column: int) -> int:
     return min(max(heights[column + 1] - heights[column] + 3, 0), STEP_CLASSES - 1)
 
 
-# One class of a step, and one pair of classes, has no feature: the other features tell when it
-# occurs.
+# A level step has no feature, and neither has a pair of level steps: it is there whenever all
+# other features of the column are 0.
 _LEVEL = STEP_CLASSES // 2
 
 
 @_family(range(MAX_WIDTH - 1), [number for number in range(STEP_CLASSES) if number != _LEVEL])
 def step(column: int, step_class: int, after: AfterState) -> int:
-    """1 if the step from a column to the next one is of a class, else 0."""
+    """1 if the step from a column to the next one belongs to a class, else 0."""
     return int(_step_class(after, column) == step_class)
 
 
 @_family(range(MAX_WIDTH - 2), range(STEP_CLASSES), range(STEP_CLASSES))
 def step_pair(column: int, step_class: int, next_class: int, after: AfterState) -> int:
-    """1 if the step after a column is of a class, and the next step of another, else 0."""
+    """1 if the step after a column and the next step belong to two given classes, else 0."""
     classes = _step_class(after, column), _step_class(after, column + 1)
     return int(classes == (step_class, next_class))
 
@@ -420,7 +417,7 @@ def _successive_steps(after: AfterState) -> list[tuple[int, int]]:
 
 
 def _occurrences(part: tuple[int, ...], steps: tuple[int, ...]) -> int:
-    """Return how often a part, a sequence of steps, occurs in the steps of a surface."""
+    """Return how often a shorter sequence of steps occurs in the steps of a surface."""
     places = range(len(steps) - len(part) + 1)
     return sum(steps[place : place + len(part)] == part for place in places)
 
@@ -429,8 +426,8 @@ def _occurrences(part: tuple[int, ...], steps: tuple[int, ...]) -> int:
 def _bottoms(piece: int) -> list[tuple[int, ...]]:
     """Return the steps along the bottom of a piece, for each orientation that matters.
 
-    An orientation does not matter if its bottom contains the bottom of another one, which then
-    fits wherever this one does.
+    An orientation does not matter if its bottom contains the bottom of another orientation: the
+    other one then fits in all the same places.
     """
     bottoms = []
     for shape in PIECES[piece]:
@@ -484,10 +481,10 @@ def _well_cells(after: AfterState) -> list[int]:
 
 
 def _empty_cells_downwards(after: AfterState, cells: Sequence[int]) -> int:
-    """Return the sum of the lengths of the empty runs that reach from ``cells`` downwards.
+    """Return a sum over cells: the number of empty cells from each cell downwards.
 
-    ``cells`` has the empty cells of each row, as bits, from the bottom. A run ends above the
-    first full cell below.
+    ``cells`` has the cells to sum over as bits of each row, from the bottom; they must be
+    empty. Counting downwards from a cell stops at the first full cell.
     """
     rows = after.rows
     total = 0

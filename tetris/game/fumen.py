@@ -1,13 +1,17 @@
-"""The fumen format, version 115, of which solvers and editors of Tetris boards exchange pages.
+"""The fumen format, version 115, in which solvers and editors of Tetris exchange boards.
 
-A page is a field of 10 x 23 cells with a piece on it; the piece comes to rest before the next
-page, and full rows are removed. The data are numbers in base 64, the lowest digit first:
+A fumen is a sequence of pages. A page is a field of 10 x 23 cells and a piece on it. Before the
+next page the piece comes to rest, and full rows are removed. The data are numbers in base 64,
+the lowest digit first. A page has these numbers:
 
-- the field, as differences of cells from the page before: (difference + 8) * 240 + length - 1
-  for each run of equal ones, two digits, from the top row down to a row of garbage below the
-  field. If all are equal one digit follows: how many further pages have no difference.
-- three digits with the piece, its rotation and position, and flags;
-- with a flag, a comment: its length in two digits, and five digits for four characters.
+- The field, as the difference of each cell from the page before. The cells are read from the
+  top row down to a row of garbage below the field. Each run of equal differences is the number
+  (difference + 8) * 240 + length - 1, in two digits. If no cell differs, one digit follows: how
+  many further pages have the same field.
+- The number color + 8 * (rotation + 4 * (position + 240 * flags)), in three digits. The color
+  is the number of the piece in the format; 0 means that there is no piece.
+- If a flag says so, a comment: its length in two digits, and five digits for each four
+  characters.
 """
 
 import re
@@ -15,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +32,7 @@ HEIGHT = 23
 """The size of the field."""
 
 GRAY = 8
-"""The cell of no piece."""
+"""The value of a full cell that belongs to no piece."""
 
 Cells = npt.NDArray[np.int64]
 
@@ -38,7 +43,7 @@ _NO_DIFFERENCE = 8
 _CELLS = WIDTH * (HEIGHT + 1)  # With the row of garbage.
 _COLORS = " ILOZTJS"  # The index of a piece's letter is its number in the format.
 _REVERSE, _RIGHT, _SPAWN, _LEFT = range(4)
-# The flags of a page, as factors of its number.
+# The flags of a page, as bits.
 _RISE, _MIRROR, _COLORS_SET, _COMMENT, _UNLOCKED = (1 << bit for bit in range(5))
 # The cells of a piece around its centre, in the rotation in which it appears.
 _CENTERED = {
@@ -50,7 +55,7 @@ _CENTERED = {
     "J": ((-1, 0), (0, 0), (1, 0), (-1, 1)),
     "S": ((-1, 0), (0, 0), (0, 1), (1, 1)),
 }
-# The position that the format writes is not the centre of these: add (x, y) to get it.
+# The position that the format writes is the centre or, in these rotations, the centre - (x, y).
 _OFFSETS = {
     ("O", _LEFT): (1, -1),
     ("O", _REVERSE): (1, 0),
@@ -64,16 +69,24 @@ _OFFSETS = {
 }
 
 
+class _Rotation(NamedTuple):
+    """A piece in one rotation. Its edges are relative to its position in the format."""
+
+    shape: Shape
+    left: int
+    bottom: int
+
+
 @dataclass(frozen=True, eq=False)
 class FumenPage:
     """A field with a piece, which comes to rest before the next page.
 
     Attributes:
-        cells: The field, shape (23, 10), row 0 at the bottom: 0 for an empty cell, 8 for gray,
-            otherwise the number of the cell's piece in the format.
-        shape: The piece as it is turned; None without a piece that comes to rest.
+        cells: The field, shape (23, 10), row 0 at the bottom. A cell is 0 if it is empty, 8 if
+            it is gray, and otherwise the number of its piece in the format.
+        shape: The piece in its orientation; None if no piece comes to rest.
         column: Column of the left edge of the piece.
-        row: Row of its bottom.
+        row: Row of the bottom of the piece.
     """
 
     cells: Cells
@@ -83,7 +96,7 @@ class FumenPage:
 
 
 def is_fumen(text: str) -> bool:
-    """Return whether a text, or the address of an editor, holds a fumen of this version."""
+    """Return whether a text, such as the address of an editor, has a fumen of this version."""
     return "115@" in text
 
 
@@ -93,8 +106,12 @@ def color_of(piece: int) -> int:
 
 
 @cache
-def _rotations(piece: int) -> dict[int, tuple[Shape, int, int]]:
-    """Return by rotation the shape, and its left and lower edge from the position."""
+def _rotations(piece: int) -> dict[int, _Rotation]:
+    """Return the rotations of a piece, by their number in the format.
+
+    The cells are turned around the centre of the piece. The orientation that has the same cells
+    is the shape.
+    """
     cells = _CENTERED[PIECE_LETTERS[piece]]
     turned = {
         _SPAWN: cells,
@@ -103,16 +120,17 @@ def _rotations(piece: int) -> dict[int, tuple[Shape, int, int]]:
         _LEFT: [(-y, x) for x, y in cells],
     }
     rotations = {}
-    for rotation, places in turned.items():
-        left = min(x for x, _ in places)
-        bottom = min(y for _, y in places)
-        height = max(y for _, y in places) - bottom + 1
-        rows = [0] * height
-        for x, y in places:
+    for rotation, turned_cells in turned.items():
+        left = min(x for x, _ in turned_cells)
+        bottom = min(y for _, y in turned_cells)
+        height = max(y for _, y in turned_cells) - bottom + 1
+        rows = [0] * height  # Bit c of a row is column c, counted from the left edge.
+        for x, y in turned_cells:
             rows[y - bottom] |= 1 << (x - left)
         shape = next(shape for shape in PIECES[piece] if shape.rows == tuple(rows))
+        # In some rotations the position that the format writes is not the centre.
         dx, dy = _OFFSETS.get((PIECE_LETTERS[piece], rotation), (0, 0))
-        rotations[rotation] = shape, left + dx, bottom + dy
+        rotations[rotation] = _Rotation(shape, left + dx, bottom + dy)
     return rotations
 
 
@@ -132,14 +150,18 @@ def read_fumen(text: str) -> list[FumenPage]:
 
 
 def _read(digits: list[int], count: int) -> int:
-    """Take digits from the end of a list, the lowest first; return their number."""
+    """Remove digits from the end of a list, the lowest first, and return their number."""
     return sum(digits.pop() * _BASE**place for place in range(count))
 
 
 def _pages(digits: list[int]) -> Iterator[FumenPage]:
-    """Yield the pages of the digits of a fumen, in a list from the last one to the first."""
+    """Yield the pages of a fumen.
+
+    ``digits`` is the list of its digits in reverse order. `_read` removes digits from the end
+    of the list, and returns the number that they form.
+    """
     field = np.zeros((HEIGHT + 1, WIDTH), dtype=np.int64)  # Row 0 is the garbage.
-    unchanged_pages = 0
+    unchanged_pages = 0  # So many pages to come have no difference in the data.
     while digits:
         if unchanged_pages:
             unchanged_pages -= 1
@@ -148,14 +170,15 @@ def _pages(digits: list[int]) -> Iterator[FumenPage]:
             field = field + difference
             if not difference.any():
                 unchanged_pages = _read(digits, 1)
+        # The number is color + 8 * (rotation + 4 * (position + _CELLS * flags)).
         number, color = divmod(_read(digits, 3), 8)
         number, rotation = divmod(number, 4)
         flags, position = divmod(number, _CELLS)
-        if flags & _COMMENT:
+        if flags & _COMMENT:  # Skip the comment: five digits for every four characters.
             length = _read(digits, 2)
             _read(digits, 5 * -(-length // 4))
         page = FumenPage(field[1:].copy())
-        is_locked = not flags & _UNLOCKED
+        is_locked = not flags & _UNLOCKED  # If so, the piece of this page comes to rest.
         if color and is_locked:
             page = _with_piece(page, color, rotation, position)
         yield page
@@ -166,9 +189,9 @@ def _pages(digits: list[int]) -> Iterator[FumenPage]:
 def _read_difference(digits: list[int]) -> Cells:
     """Return the differences of all cells, shape (24, 10), row 0 at the bottom."""
     differences: list[int] = []
-    while len(differences) < _CELLS:
-        value, last = divmod(_read(digits, 2), _CELLS)
-        differences += [value - _NO_DIFFERENCE] * (last + 1)
+    while len(differences) < _CELLS:  # Read a run of equal differences.
+        value, length_minus_1 = divmod(_read(digits, 2), _CELLS)
+        differences += [value - _NO_DIFFERENCE] * (length_minus_1 + 1)
     from_top = np.array(differences[:_CELLS], dtype=np.int64)
     return from_top.reshape(-1, WIDTH)[::-1]
 
@@ -177,6 +200,7 @@ def _with_piece(page: FumenPage, color: int, rotation: int, position: int) -> Fu
     """Return a page with a piece; IndexError if the piece is not inside the field."""
     rows_from_top, x = divmod(position, WIDTH)
     shape, left, bottom = _rotations(PIECE_LETTERS.index(_COLORS[color]))[rotation]
+    # The edges of the piece are relative to its position.
     column = x + left
     row = HEIGHT - 1 - rows_from_top + bottom
     if not (0 <= column <= WIDTH - shape.width and 0 <= row <= HEIGHT - shape.height):
@@ -197,7 +221,7 @@ def _next_field(field: Cells, page: FumenPage, rises: bool, is_mirrored: bool) -
 
 
 def after_page(page: FumenPage) -> Cells:
-    """Return the field after the piece of a page has come to rest and full rows are gone."""
+    """Return the field after the piece of a page has come to rest, without full rows."""
     cells = page.cells.copy()
     if page.shape is not None:
         for y, bits in enumerate(page.shape.rows, start=page.row):
@@ -210,26 +234,29 @@ def after_page(page: FumenPage) -> Cells:
 
 
 def write_fumen(pages: Iterable[FumenPage]) -> str:
-    """Return the fumen of pages; every piece comes to rest."""
+    """Return the fumen of pages in which every piece comes to rest."""
     digits: list[int] = []
     previous = np.zeros((HEIGHT, WIDTH), dtype=np.int64)
-    repeat: int | None = None  # Place of the digit that counts pages without a difference.
-    flags = _COLORS_SET  # Of the first page.
+    # The index of the digit that counts further pages without a difference, if there is one.
+    counter: int | None = None
+    flags = _COLORS_SET  # Only the first page has a flag.
     for page in pages:
         difference = page.cells - previous
         is_unchanged = not difference.any()
-        if is_unchanged and repeat is not None and digits[repeat] < _BASE - 1:
-            digits[repeat] += 1
+        # A digit is at most _BASE - 1.
+        if is_unchanged and counter is not None and digits[counter] < _BASE - 1:
+            digits[counter] += 1
         else:
             _write_difference(digits, difference)
-            repeat = None
+            counter = None
             if is_unchanged:
-                repeat = len(digits)
+                counter = len(digits)
                 digits.append(0)
+        # The number is color + 8 * (rotation + 4 * (position + _CELLS * flags)).
         _write(digits, _piece_number(page) + 32 * _CELLS * flags, 3)
         previous = after_page(page)
         flags = 0
-    # Editors break the text into lines of 47 characters, the prefix included.
+    # Editors put "?" after every 47 characters, including the prefix of five.
     data = "".join(_DIGITS[digit] for digit in digits)
     lines = [data[:42], *(data[start : start + 47] for start in range(42, len(data), 47))]
     return _PREFIX + "?".join(lines)
@@ -242,7 +269,7 @@ def _write(digits: list[int], number: int, count: int) -> None:
 
 
 def _write_difference(digits: list[int], difference: Cells) -> None:
-    """Append the runs of equal differences, from the top row to that of the garbage."""
+    """Append the runs of equal differences, from the top row down to the garbage row."""
     with_garbage = np.pad(difference[::-1], ((0, 1), (0, 0)))
     for value, cells in groupby(with_garbage.ravel().tolist()):
         length = len(list(cells))
@@ -254,7 +281,7 @@ def _piece_number(page: FumenPage) -> int:
     if page.shape is None:
         return 0
     rotations = _rotations(page.shape.piece)
-    rotation = next(key for key, (shape, *_) in rotations.items() if shape == page.shape)
+    rotation = next(key for key, turned in rotations.items() if turned.shape == page.shape)
     _, left, bottom = rotations[rotation]
     rows_from_top = HEIGHT - 1 - (page.row - bottom)
     position = rows_from_top * WIDTH + page.column - left

@@ -1,8 +1,8 @@
 """The source of pieces: piece t of a stream is a pure function of rules, seed, stream and t.
 
-All engines draw from Philox4x32-10 with key = seed and counter = (block, stream), each as low
-and high 32 bits; a block gives four words. Nothing is remembered between pieces, so a stream
-can be entered at any t, on any device.
+All engines draw from Philox4x32-10. The key is the seed, and the counter is (block, stream),
+each as low and high 32 bits. A block gives four words. No state is kept between pieces, so a
+device can start at any piece t of a stream.
 """
 
 from dataclasses import dataclass, field
@@ -18,16 +18,16 @@ _GARBAGE = 0x4741524241474521  # "GARBAGE!" in ASCII
 
 @lru_cache(maxsize=256)
 def words(seed: int, stream: int, block: int) -> tuple[int, int, int, int]:
-    """Return the four random 32-bit words of one block of a stream; arguments have 64 bits."""
+    """Return the four random 32-bit words of a block of a stream. Arguments have 64 bits."""
     return philox4x32((*split64(block), *split64(stream)), split64(seed))
 
 
 @lru_cache(maxsize=256)
 def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
-    """Return the seven pieces of one bag in the order in which they come.
+    """Return the seven pieces of a bag, in the order in which they come.
 
-    They are a Fisher-Yates shuffle of 0 to 6 from the back, with the first six random words of
-    the blocks 2 * index and 2 * index + 1.
+    The pieces are the numbers 0 to 6 after a Fisher-Yates shuffle from the back. The shuffle
+    uses the first six random words of the blocks 2 * index and 2 * index + 1.
     """
     random_words = words(seed, stream, 2 * index) + words(seed, stream, 2 * index + 1)
     pieces = list(range(_BAG_SIZE))
@@ -38,20 +38,21 @@ def bag(seed: int, stream: int, index: int) -> tuple[int, ...]:
 
 
 def hole_column(rules: Rules, seed: int, stream: int, n: int) -> int:
-    """Return the column of the hole of garbage row n, from 0 over all games of the stream.
+    """Return the column of the hole in garbage row n, counted over all games of a stream.
 
-    Garbage rises under the stack, as in games of two players. Its words have a key of their
-    own, so that they reveal nothing about the pieces.
+    Garbage rises under the stack, as in games for two players. Its random words have another
+    key than the pieces, so that a hole says nothing about the pieces to come.
     """
     return (rules.width * words(seed ^ _GARBAGE, stream, n // 4)[n % 4]) >> 32
 
 
 def packed_source(rules: Rules) -> tuple[int, int, bool]:
-    """Return the piece source of the rules as the C++ engine takes it.
+    """Return the piece source of the rules in the form that the C++ engine takes.
 
     Returns:
-        The pieces to draw from, four bits each, the first one lowest; their number; and whether
-        they come in bags.
+        The pieces to draw from, packed into an integer: four bits each, the first one lowest.
+        The number of these pieces.
+        Whether the pieces come in bags.
     """
     pieces = rules.piece_set
     packed = sum(piece << 4 * i for i, piece in enumerate(pieces))

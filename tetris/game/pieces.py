@@ -63,7 +63,7 @@ _DRAWINGS = {
 
 
 def _orientations(piece: int) -> tuple[Shape, ...]:
-    """Return the different orientations of a piece; each is the one before, turned."""
+    """Return the different orientations of a piece. Each is the one before, turned once."""
     drawing, count = _DRAWINGS[PIECE_LETTERS[piece]]
     rows = []
     for line in reversed(drawing):

@@ -77,7 +77,7 @@ class Policy:
         lookahead: A `Lookahead`, or its value.
 
     Raises:
-        ValueError: If there is no such lookahead. The others are checked by what plays.
+        ValueError: If there is no such lookahead. A rollout checks the other values.
     """
 
     weights: npt.ArrayLike | torch.Tensor
@@ -91,7 +91,7 @@ class Policy:
 
 @dataclass(frozen=True, eq=False)
 class Player:
-    """One policy as the reference implementation plays it."""
+    """One policy in the form that the reference implementation plays."""
 
     names: tuple[str, ...]  # The features.
     weights: npt.NDArray[np.float64]  # A quantized weight for each feature.

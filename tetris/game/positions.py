@@ -1,4 +1,4 @@
-"""Boards and pieces as users write them: text, arrays, letters; read as rows and numbers."""
+"""Reads boards and pieces as users write them: text, arrays and letters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,10 +24,10 @@ def read_cells(board: Board) -> npt.NDArray[np.bool_]:
     """Return which cells of a board are full: shape (rows, width), row 0 at the bottom.
 
     Args:
-        board: See `read_board`.
+        board: A drawing, a fumen string or an array, as `read_board` explains.
 
     Raises:
-        ValueError: If the board is no such text or array.
+        ValueError: If the board is not a valid text or array.
     """
     if isinstance(board, str):
         return _cells_of_fumen(board) if is_fumen(board) else _cells_of_drawing(board)
@@ -38,6 +38,7 @@ def read_cells(board: Board) -> npt.NDArray[np.bool_]:
             f"{cells.shape}"
         )
     is_full: npt.NDArray[np.bool_] = cells != 0
+    # A stack stands on the bottom row. If row 0 is empty, the array is probably upside down.
     if is_full.any() and not is_full[0].any():
         raise ValueError(
             "expected row 0 of the array to be the bottom of the stack, got an empty row: "
@@ -57,15 +58,15 @@ def read_board(board: Board, rules: Rules) -> Rows:
         (11, 1)
 
     Args:
-        board: A drawing, the top row first, in which ``.``, ``_`` and ``0`` are empty cells,
-            and ``X``, ``#``, ``1`` and the letters of the pieces full ones; a fumen string, of
-            which the first page counts; or an array of shape (rows, width), row 0 at the
-            bottom as in observations, in which 0 and False are empty cells. Empty rows on top
-            may be left out.
+        board: A text or an array. Empty rows on top may be left out. In a drawing, which has
+            the top row first, ``.``, ``_`` and ``0`` are empty cells, and ``X``, ``#``, ``1``
+            and the letters of the pieces are full cells. Of a fumen string the first page is
+            read. An array has the shape (rows, width), with row 0 at the bottom as in
+            observations; 0 and False are empty cells.
         rules: The size of the board.
 
     Raises:
-        ValueError: If the board is none of these or does not fit the rules, or a row is full.
+        ValueError: If the board is none of these, does not fit the rules, or has a full row.
     """
     cells = read_cells(board)
     if cells.shape[1] != rules.width:
@@ -89,12 +90,18 @@ def read_board(board: Board, rules: Rules) -> Rows:
 
 
 def read_boards(boards: Any, rules: Rules, count: int) -> list[Rows]:
-    """Return the stacks of so many games from `Boards`; see `read_board`."""
+    """Return the stack of each of ``count`` games.
+
+    ``boards`` is one board for all games, or a sequence with a board for each game. A board is
+    a text, or an array with two dimensions; see `read_board`.
+    """
     if not hasattr(boards, "__len__"):
         raise ValueError(
             f"expected a board, or a board for each of {count} games, got {boards!r}"
         )
-    if isinstance(boards, str) or (len(boards) and np.ndim(boards[0]) == 1):
+    # In a single array the first item is a row, which has one dimension.
+    is_single_board = isinstance(boards, str) or (len(boards) and np.ndim(boards[0]) == 1)
+    if is_single_board:
         return [read_board(boards, rules)] * count
     stacks = [read_board(board, rules) for board in boards]
     if len(stacks) != count:
@@ -118,7 +125,7 @@ def read_pieces(pieces: str | Sequence[str | int], rules: Rules) -> tuple[int, .
     """Return the numbers of pieces from their letters, such as ``"TSZ"``, or their numbers.
 
     Raises:
-        ValueError: If one is no piece of the rules, or there is none.
+        ValueError: If a piece does not belong to the rules, or if there are no pieces.
     """
     numbers = tuple(map(read_piece, pieces))
     if not numbers:
@@ -132,6 +139,7 @@ def read_pieces(pieces: str | Sequence[str | int], rules: Rules) -> tuple[int, .
 
 
 def _cells_of_drawing(text: str) -> npt.NDArray[np.bool_]:
+    """Return which cells of a drawing are full. The drawing has the top row first."""
     lines = text.split()
     if not lines:
         raise ValueError("expected a board with at least one row, got an empty text")

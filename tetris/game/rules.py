@@ -74,7 +74,7 @@ class Rules:
         check_flags(clear_on_overflow=self.clear_on_overflow, original=self.original)
         if self.clear_on_overflow and self.original:
             raise ValueError("expected clear_on_overflow or original, got both")
-        # The class is frozen, so that only object can set an attribute.
+        # The class is frozen, so attributes must be set by `object.__setattr__`.
         object.__setattr__(self, "width", width)
         object.__setattr__(self, "height", height)
         object.__setattr__(self, "pieces", _canonical_pieces(self.pieces))
@@ -105,7 +105,7 @@ class Rules:
 
     @classmethod
     def of(cls, width: int, height: int, rule: str, pieces: str = "uniform") -> Rules:
-        """Return the rules with the game-over rule of a name, one of `RULES`."""
+        """Return the rules with a game-over rule by its name, one of `RULES`."""
         if rule not in RULES:
             raise ValueError(f"expected rule to be {' or '.join(RULES)}, got {rule!r}")
         return cls(
@@ -114,7 +114,7 @@ class Rules:
 
     @staticmethod
     def parse_board(text: str) -> tuple[int, int]:
-        """Read ``"10x20"`` as width 10 and height 20; ValueError if it is no such board."""
+        """Read ``"10x20"`` as width 10 and height 20; raise ValueError if it is not valid."""
         width, _, height = text.strip().lower().partition("x")
         if not (width.isdecimal() and height.isdecimal()):
             raise ValueError(f"expected a board as WIDTHxHEIGHT such as 10x20, got {text!r}")
@@ -141,7 +141,7 @@ _WRITTEN = tuple(field.name for field in fields(Rules) if field.name != "origina
 
 
 def _canonical_pieces(pieces: str) -> str:
-    """Return a piece source in its canonical form: a name, or letters in the pieces' order."""
+    """Return a piece source in canonical form: a name, or letters in the order of pieces."""
     if pieces.lower() in SOURCES:
         return pieces.lower()
     letters = set(pieces.upper())

@@ -44,7 +44,7 @@ _KEYS = ("format", "version", *_FIELDS)
 
 @dataclass(frozen=True)
 class LinearController:
-    """A controller whose value of an after-state is the weighted sum of its features.
+    """A controller that values an after-state by a weighted sum of features.
 
     Examples:
         >>> controller = LinearController("holes, max_height", (-4.0, -1.0))
@@ -53,15 +53,15 @@ class LinearController:
 
     Attributes:
         features: Name of a feature set, or feature names separated by commas.
-        weights: A finite number for each feature, in their order, as float64; it plays with
-            `played_weights`.
-        rules: The rules it was made for. It plays by others, too, if its features exist for
-            them.
+        weights: A finite number for each feature, in the order of the features, as float64. The
+            controller plays with `played_weights`.
+        rules: The rules that the controller was made for. It can also play by other rules for
+            which its features exist.
         name: Its name in tables; may be empty.
         provenance: Its origin, as plain JSON values.
 
     Raises:
-        TypeError: If weights are no numbers.
+        TypeError: If the weights are not numbers.
         ValueError: If the features are unknown, the weights do not fit them or are not finite
             in float32, or all of them round to 0 in float32.
     """
@@ -86,15 +86,15 @@ class LinearController:
 
     @property
     def played_weights(self) -> npt.NDArray[np.float64]:
-        """The weights it plays with, rounded by `quantized_weights`: (features,), float64."""
+        """The weights that it plays with, after `quantized_weights`: (features,), float64."""
         weights = torch.tensor(self.weights, dtype=torch.float32, device="cpu")
         return played_weights(weights, self.names_on(self.rules)).numpy()
 
     def names_on(self, rules: Rules) -> tuple[str, ...]:
         """Return the names of the controller's features on a board, one for each weight.
 
-        A feature set with features of single columns, such as ``dt_columns``, has more features
-        on a wider board. So its weights fit the boards of one width only.
+        A feature set that describes single columns, such as ``dt_columns``, has more features
+        on a wider board. So its weights fit boards of one width only.
 
         Raises:
             ValueError: If the weights do not fit the features on a board of ``rules``.
@@ -113,13 +113,13 @@ class LinearController:
         )
 
     def policy(self, lookahead: Lookahead | str = Lookahead.NONE) -> Policy:
-        """Return the policy of a rollout."""
+        """Return the controller as a policy, for a rollout."""
         return Policy(self.weights, self.features, lookahead)
 
     def player(self, rules: Rules, lookahead: Lookahead = Lookahead.NONE) -> Player:
-        """Return the player of the reference implementation on a board of ``rules``.
+        """Return the controller as a player for the reference implementation.
 
-        It raises the ValueError of `names_on`.
+        Raise ValueError if the weights do not fit the features on a board of ``rules``.
         """
         return Player(self.names_on(rules), self.played_weights, lookahead)
 
@@ -137,7 +137,7 @@ class LinearController:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LinearController:
-        """Return the controller of a dictionary that ``to_dict`` returned.
+        """Make a controller from a dictionary as ``to_dict`` returns it.
 
         Raises:
             TypeError, ValueError: If a key or a value is missing or wrong.
@@ -193,7 +193,7 @@ def _canonical_features(features: str, width: int) -> str:
 
 
 def _checked_weights(weights: Any) -> tuple[float, ...]:
-    """Return weights as floats; ValueError if float32, which the engines play with, fails."""
+    """Return weights as floats. Raise ValueError if the engines' float32 cannot hold them."""
     numbers = torch.as_tensor(weights, dtype=torch.float64, device="cpu")
     rounded = numbers.float()  # An engine would get infinity or 0 for numbers out of range.
     if numbers.dim() != 1 or not rounded.isfinite().all():
@@ -234,16 +234,16 @@ def known_names() -> tuple[str, ...]:
 
 
 def resolve(source: str | os.PathLike[str] | LinearController) -> LinearController:
-    """Return the controller with this name, or in this file or folder of a training run.
+    """Return the controller with a name, in a file, or in the folder of a training run.
 
-    The name of a controller of this package has priority over a file: a folder with the name
-    ``dt20`` must be written ``./dt20``. In names case, blanks, hyphens and underscores do not
-    matter. If ``source`` is a controller already, it is returned unchanged.
+    A name of a controller in this package has priority over a path: for a folder named
+    ``dt20``, write ``./dt20``. In names, case, blanks, hyphens and underscores do not matter.
+    If ``source`` is already a controller, it is returned unchanged.
 
     Raises:
         OSError: If the file cannot be read.
-        TypeError: If ``source`` has another type.
-        ValueError: If it is neither a known name nor a file or folder with a valid controller.
+        TypeError: If ``source`` is neither a path nor a controller.
+        ValueError: If ``source`` is neither a known name nor the path of a valid controller.
     """
     if isinstance(source, LinearController):
         return source
@@ -253,7 +253,7 @@ def resolve(source: str | os.PathLike[str] | LinearController) -> LinearControll
     path = Path(text)
     if text and path.exists():
         return LinearController.load(path)
-    # Nothing has this name. The error suggests similar names or similar paths.
+    # There is no such controller. Raise an error that suggests similar paths or names.
     looks_like_path = path.suffix == ".json" or os.sep in text
     if looks_like_path:
         raise ValueError(

@@ -1,6 +1,6 @@
-"""The engines by the name of their device: which are available, and which one plays.
+"""The engines, named by their device: which are available, and which one plays.
 
-torch is imported on use only, so that the help of a command is fast.
+Functions import torch only when they need it, so that the help of a command appears fast.
 """
 
 import sys
@@ -17,31 +17,31 @@ NATIVE = ("cpu", "cuda")
 """The engines in C++ and CUDA."""
 
 ENGINES = (*NATIVE, "python")
-"""All engines: the reference implementation is the one in Python."""
+"""All engines. The one in Python is the reference implementation."""
 
 AUTO = "auto"
-"""Takes the fastest engine that works here: the default wherever a device is asked for."""
+"""Chooses the fastest engine that works on this machine; the default of every device option."""
 
 DEVICES = (AUTO, *ENGINES)
-"""What a person can ask for."""
+"""The devices that a user can choose."""
 
 
 def choose_device(requested: str, instead: str = "--device cpu") -> str:
     """Return the engine that plays for a requested device: ``cpu``, ``cuda`` or ``python``.
 
-    The engines ``cpu`` and ``cuda`` are in C++ and CUDA, and are compiled on this machine.
-    ``python`` is the reference implementation.
+    ``cpu`` is the engine in C++, and ``cuda`` the engine in CUDA. If they are not prebuilt,
+    they are compiled on this machine. ``python`` is the reference implementation.
 
     Args:
-        requested: One of the engines, or ``auto``. This means ``cuda`` on a machine with a GPU
-            and nvcc, otherwise ``cpu`` on a machine with a compiler, otherwise ``python``. A
-            note on stderr says so if only a missing compiler prevents a faster engine.
-        instead: Options to recommend in the error if there is no GPU.
+        requested: One of the engines, or ``auto``. With ``auto`` the result is ``cuda`` on a
+            machine with a GPU and nvcc, otherwise ``cpu`` on a machine with a C++ compiler,
+            otherwise ``python``. If only a missing compiler prevents a faster engine, a note on
+            stderr says so.
+        instead: What the error recommends if there is no GPU, such as ``--device cpu``.
 
     Raises:
         CompilerMissingError: If an engine is requested by name, and its compiler is missing.
-        ValueError: If ``cuda`` is requested and there is no GPU; the message recommends the
-            options ``instead``.
+        ValueError: If ``cuda`` is requested and there is no GPU.
     """
     if requested not in DEVICES:
         raise unknown_name("device", requested, DEVICES)
@@ -50,13 +50,13 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
     if requested == "cuda":
         check_gpu("device cuda", instead)
     try:
-        if not prebuilt.read_index():
+        if not prebuilt.read_index():  # Prebuilt libraries need no compiler.
             find_compiler()
     except CompilerMissingError as error:
         if requested != AUTO:
             raise
         return _play_in_python(error)
-    # It is imported here because that takes seconds, and Python plays without it.
+    # The import takes seconds, and the engine in Python does not need it.
     import torch
 
     if requested == "cpu" or not torch.cuda.is_available():
@@ -72,16 +72,16 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
 
 
 def fall_back(requested: str, device: str, names: Sequence[str], lookahead: Lookahead) -> str:
-    """Return ``python`` if ``auto`` chose the CPU, whose engine lacks the features.
+    """Return ``python`` if ``auto`` chose the CPU, but its engine lacks the features.
 
-    A wheel has the engines of the package's feature sets; others need a compiler. A note on
-    stderr says so.
+    A wheel has prebuilt engines for the feature sets of the package. Other features need a
+    compiler. If it is missing, a note on stderr says so.
 
     Args:
         requested: One of the engines, or ``auto``.
-        device: What `choose_device` returned for it.
+        device: The result of `choose_device` for ``requested``.
         names: The names of the features to play with.
-        lookahead: What the decisions know.
+        lookahead: What decisions look ahead to.
     """
     if requested != AUTO or device != "cpu":
         return device
@@ -106,7 +106,7 @@ def _play_in_python(error: CompilerMissingError) -> str:
 
 
 def check_gpu(purpose: str, instead: str) -> None:
-    """Raise ValueError if torch finds no GPU for a purpose; it recommends ``instead``."""
+    """Raise ValueError if torch finds no GPU. The message recommends ``instead``."""
     import torch
 
     if torch.cuda.is_available():

@@ -1,6 +1,6 @@
 """Loads the engines: for each feature set a library in C++ and one in CUDA.
 
-They are compiled on this machine on first use.
+A library is compiled on first use.
 """
 
 import functools
@@ -21,10 +21,10 @@ from tetris.play.quantized_weights import engine_features
 
 _ENGINE = Path(__file__).parents[1] / "engine"
 INCLUDES = (_ENGINE, _ENGINE / "resampling", Path(kernels.ops.__file__).parent)
-"""The folders of the headers of engine and operators."""
+"""The folders with the headers of the engine and of the operators."""
 
-# The engine has vectors in its source. It gets slower if the compiler vectorizes the rest, or
-# schedules for one processor (benchmarks/notes/vector-lanes-tried.md).
+# The source of the engine is vectorized by hand. It gets slower if the compiler also vectorizes
+# other loops, or schedules for one processor (benchmarks/notes/vector-lanes-tried.md).
 ENGINE_FLAGS = ("-mtune=generic", "-fno-tree-vectorize")
 
 
@@ -36,15 +36,17 @@ def operators_of(
     defines: Sequence[tuple[str, str]] = (),
     **options: Any,
 ) -> Extension:
-    """Return a C++ or CUDA library to be compiled, with operators in ``torch.ops.<name>``.
+    """Describe a library of C++ or CUDA operators. It is compiled when it is loaded.
+
+    Its operators are then in ``torch.ops.<name>``.
 
     Args:
         name: The name of the library.
-        source: Its first source file. For ``rollout.cpp`` all files ``rollout*.cpp`` of the
-            same folder belong to the library.
-        reason: What the library is for, which is printed while it is compiled.
-        includes: Folders of headers, in addition to those of every engine.
-        defines: Macros and their values.
+        source: Its first source file. If this is ``rollout.cpp``, all files ``rollout*.cpp`` in
+            the same folder belong to the library.
+        reason: The purpose of the library. It is printed while the library is compiled.
+        includes: Folders with headers, in addition to `INCLUDES`.
+        defines: The names and the values of macros.
         options: Other arguments of `Extension`.
     """
     pattern = f"{source.stem}*{source.suffix}"
@@ -52,16 +54,16 @@ def operators_of(
     folders = (source.parent, *INCLUDES, *includes)
     folders_without_repeats = tuple(dict.fromkeys(folders))
     macros = (("TETRIS_LIBRARY", name), *defines)
-    # "native": the library is compiled for the processor of this machine.
+    # "native" means that the library is compiled for the processor of this machine.
     options = {"native": True, "reason": reason, **options}
     return Extension(name, sources, folders_without_repeats, macros, **options)
 
 
 def with_cuda(library: Extension) -> Extension:
-    """Return the library that adds the operators' CUDA versions to a library in C++.
+    """Return the library that adds CUDA versions of the operators to a library in C++.
 
-    Its sources are the ``.cu`` files beside the first source of ``library`` whose names begin
-    with the name of that source.
+    If the first source of ``library`` is ``rollout.cpp``, the sources of the result are the
+    files ``rollout*.cu`` in the same folder.
     """
     source = library.sources[0]
     return replace(
@@ -76,13 +78,13 @@ def with_cuda(library: Extension) -> Extension:
 
 
 def libraries(library: Extension, *, cuda: bool) -> list[Extension]:
-    """Return a library and, if ``cuda``, the one that adds CUDA to it."""
+    """Return a library and, if ``cuda``, the library that adds its CUDA operators."""
     return [library, with_cuda(library)] if cuda else [library]
 
 
 @functools.cache
 def load(library: Extension, *, cuda: bool = False) -> Any:
-    """Return the operators of a library, built if necessary; with ``cuda`` also for a GPU."""
+    """Build a library if necessary, also for a GPU if ``cuda``, and return its operators."""
     for extension in libraries(library, cuda=cuda):
         extension.load()
     return getattr(torch.ops, library.name)
@@ -104,11 +106,12 @@ def feature_struct(name: str) -> str:
 def feature_definitions(
     names: tuple[str, ...],
 ) -> tuple[str, list[Path], list[tuple[str, str]]]:
-    """Return how a library of a feature list is compiled.
+    """Return how the library for a list of features is compiled.
 
     Returns:
-        A digest for the name of the library, which differs between features; the include folder
-        of the user's header, if one defines some of the features; and the macros.
+        A digest of the features, for the name of the library.
+        A list with the folder of the user's header, if such a header defines some features.
+        The macros.
     """
     structs = ",".join(map(feature_struct, names))
     header, text = header_of(names) or (None, "")
@@ -122,16 +125,16 @@ def feature_definitions(
 
 
 def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> Extension:
-    """Return the library of the engine that plays with these features and this lookahead.
+    """Return the library of the engine for a list of features and a lookahead.
 
-    An engine is compiled for its features, so each list of features has a library of its own.
+    The features are compiled into the engine, so each list of features has its own library.
     """
-    user_features = header_features(names)  # Those that a user's C++ header defines.
+    user_features = header_features(names)  # The features that a user's C++ header defines.
     if len(user_features) > MOST_OWN:
         raise ValueError(
             f"expected at most {MOST_OWN} features of a header, got {len(user_features)}"
         )
-    # In the engine one feature with a table of weights may stand for many of these features.
+    # The engine has one feature with a table of weights in place of many step features.
     digest, includes, defines = feature_definitions(engine_features(names))
     name = f"tetris_engine_{digest}"
     if lookahead is not Lookahead.NONE:
@@ -146,7 +149,7 @@ def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> 
 
 
 def resampling_extension() -> Extension:
-    """Return the library of resampling in importance splitting on a GPU, for all features."""
+    """Return the library that resamples streams on a GPU, for importance splitting."""
     source = _ENGINE / "resampling" / "resample.cu"
     reason = "Tetris importance splitting, CUDA"
     return operators_of("tetris_resampling", source, reason, native=False, cuda=True)

@@ -1,10 +1,10 @@
-"""The hand-made player of SZ-Tetris, which no linear controller is.
+"""The hand-made player of SZ-Tetris. It is not a linear controller.
 
-Its strategy is that of Szita and Szepesvari, "SZ-Tetris as a Benchmark for Studying Key
-Problems of Reinforcement Learning" (ICML Workshop on Machine Learning and Games, 2010). The
-board is five lanes, each two columns wide, in which pieces stand upright. Pieces of one kind
-stack in a lane without a hole: S on the left, Z on the right, and one of them, the kind of the
-middle, in the middle lane, too.
+The strategy is from Szita and Szepesvari, "SZ-Tetris as a Benchmark for Studying Key Problems
+of Reinforcement Learning" (ICML Workshop on Machine Learning and Games, 2010). The board is
+divided into five lanes, each two columns wide, in which pieces stand upright. In a lane pieces
+of one kind stack without holes. S goes to the two lanes on the left, and Z to the two lanes on
+the right. One of the two kinds, the middle kind, may also use the middle lane.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ S, Z = 0, 1
 _UPRIGHT = {kind: PIECES[PIECE_LETTERS.index(letter)][0] for kind, letter in enumerate("SZ")}
 _LANES = 5
 _MIDDLE = 2
-_HIGH = 16  # From a lane that is higher, a piece goes to the middle, whatever its kind.
-_NO_KIND = -1  # The kind of the middle, until the first piece falls.
+_HIGH = 16  # If its own lanes are higher than this, a piece goes to the middle, whatever kind.
+_NO_KIND = -1  # The middle kind before the first piece.
 
 
 @dataclass
 class HandMadePlayer:
-    """Plays games side by side; a game that has ended is taken out.
+    """Plays many games side by side. A game that has ended is removed.
 
     Attributes:
-        columns: The boards, shape (games, width), int32; bit y of a column is row y.
-        middle_kind: The kind that may always go to the middle lane, `S` or `Z`: (games,).
-        lines: Rows removed, (games,).
+        columns: The boards, shape (games, width), int32. Bit y of a column is row y.
+        middle_kind: The kind that may use the middle lane, `S` or `Z`: shape (games,).
+        lines: The rows removed so far in each game, shape (games,).
     """
 
     columns: Tensor
@@ -44,7 +44,7 @@ class HandMadePlayer:
 
     @classmethod
     def begin(cls, games: int, device: str = "cpu") -> HandMadePlayer:
-        """Return games that begin, on a device of PyTorch."""
+        """Return a player with new games, on a PyTorch device."""
         return cls(
             torch.zeros(games, RULES.width, dtype=torch.int32, device=device),
             torch.full((games,), _NO_KIND, device=device),
@@ -52,10 +52,19 @@ class HandMadePlayer:
         )
 
     def choose_lanes(self, kinds: Tensor) -> Tensor:
-        """Return the lane for the piece of each game, and update the kind of the middle."""
+        """Choose the lane for the next piece of each game, and update the middle kinds.
+
+        A piece goes to the lower lane of its kind. A piece of the middle kind goes to the
+        middle lane if that is lower still. If the lanes of the other kind are too high, its
+        piece goes to the middle, too, and this kind becomes the middle kind.
+
+        Args:
+            kinds: The kind of the piece in each game, `S` or `Z`: shape (games,).
+        """
         lane_heights = _column_heights(self.columns).unflatten(1, (_LANES, 2)).amax(-1)
+        # The kind of the first piece is the first middle kind.
         self.middle_kind = torch.where(self.middle_kind == _NO_KIND, kinds, self.middle_kind)
-        # S has lanes 0 and 1, Z has lanes 3 and 4; of equal heights the first lane is taken.
+        # S has lanes 0 and 1, Z has lanes 3 and 4. If both are equally high, take the first.
         first_lane = torch.where(kinds == S, 0, 3)
         first_height = lane_heights.gather(1, first_lane.unsqueeze(1)).squeeze(1)
         second_height = lane_heights.gather(1, first_lane.unsqueeze(1) + 1).squeeze(1)
@@ -68,14 +77,22 @@ class HandMadePlayer:
         return torch.where(takes_middle | gives_up, _MIDDLE, lane)
 
     def play(self, kinds: Tensor) -> Tensor:
-        """Place a piece of a kind in each game; return the lines of games that have ended."""
-        left_columns = 2 * self.choose_lanes(kinds)
+        """Place a piece in each game, and remove the games that end with it.
+
+        Args:
+            kinds: The kind of the piece in each game, `S` or `Z`: shape (games,).
+
+        Returns:
+            The lines of the games that ended.
+        """
+        left_columns = 2 * self.choose_lanes(kinds)  # A lane is two columns wide.
         has_ended = torch.zeros_like(kinds, dtype=torch.bool)
         for kind, shape in _UPRIGHT.items():
             games = (kinds == kind).nonzero().squeeze(1)
             dropped, overflows = _drop(self.columns[games], shape, left_columns[games])
             after, lines = _remove_full_rows(dropped, shape.height)
             self.columns[games] = after
+            # The lines of the piece that ends a game do not count.
             self.lines[games] += lines.masked_fill(overflows, 0)
             has_ended[games] = overflows
         lines_of_ended = self.lines[has_ended]
@@ -86,9 +103,9 @@ class HandMadePlayer:
 
 
 def play_hand_made(games: int, seed: int = 1, device: str = "cpu") -> Tensor:
-    """Return the lines of games of the hand-made player on random pieces, shape (games,).
+    """Let the hand-made player play games on random pieces, and return the lines of each game.
 
-    The games are in the order in which they end.
+    The result has the shape (games,). The games are in the order in which they ended.
     """
     generator = torch.Generator(device).manual_seed(seed)
     player = HandMadePlayer.begin(games, device)
@@ -101,34 +118,50 @@ def play_hand_made(games: int, seed: int = 1, device: str = "cpu") -> Tensor:
 
 
 def _column_heights(columns: Tensor) -> Tensor:
-    """Return the height of each column, which is the exponent of the column as a float."""
+    """Return the height of each column: the position of its highest bit, counted from 1.
+
+    `torch.frexp` returns this position as the exponent of the column as a float.
+    """
     return torch.frexp(columns.float()).exponent.long()
 
 
 def _drop(columns: Tensor, shape: Shape, left_columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the boards with a piece at rest, and whether it reaches above the board."""
+    """Drop a piece on each board.
+
+    Args:
+        columns: The boards, shape (games, width). Bit y of a column is row y.
+        shape: The piece in its orientation.
+        left_columns: The leftmost column of the piece on each board, shape (games,).
+
+    Returns:
+        The boards with the piece at rest, before full rows are removed.
+        Whether the piece reaches above the board, shape (games,).
+    """
     heights = _column_heights(columns)
     games = torch.arange(len(columns), device=columns.device)
-    supports = []
+    # Each column of the piece would come to rest with the piece's lowest row here.
+    rest_rows = []
     for x, bottom in enumerate(shape.bottoms):
-        supports.append(heights[games, left_columns + x] - bottom)
-    row = torch.stack(supports).amax(0)
+        rest_rows.append(heights[games, left_columns + x] - bottom)
+    row = torch.stack(rest_rows).amax(0)  # The first column that touches stops the piece.
     after = columns.clone()
     for x in range(shape.width):
+        # Column x of the piece, as bits from the bottom.
         cells = sum((row_bits >> x & 1) << y for y, row_bits in enumerate(shape.rows))
         after[games, left_columns + x] |= (cells << row).int()
     return after, row + shape.height > RULES.height
 
 
 def _remove_full_rows(columns: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Return boards without their full rows, of which there are at most ``most``, and lines."""
+    """Remove at most ``most`` full rows from each board; return the boards and the lines."""
     lines = torch.zeros(len(columns), dtype=torch.int64, device=columns.device)
     for _ in range(most):
-        full = columns[:, 0]
+        full = columns[:, 0]  # Becomes a bit for each full row.
         for column in range(1, RULES.width):
             full = full & columns[:, column]
-        lowest = full & -full  # The lowest full row; 0 if there is none.
-        rows_below = (lowest - 1).unsqueeze(1)  # All ones if there is no full row.
+        lowest = full & -full  # The bit of the lowest full row; 0 if there is none.
+        rows_below = (lowest - 1).unsqueeze(1)  # If there is no full row, these are all rows.
+        # Keep the rows below the full row, and move those above it down by one.
         columns = columns & rows_below | columns >> 1 & ~rows_below
         lines += lowest != 0
     return columns, lines

@@ -15,26 +15,26 @@ from tetris.game.feature_sets import feature_sets
 from tetris.game.features import AfterState, Feature
 
 MOST_OWN = 8
-"""How many features of a header a controller may have."""
+"""The greatest number of features from a header that a controller may have."""
 
 BUILT_IN = tuple(features.FEATURES)
 """The features of the package."""
 
 _LARGEST = float(np.finfo(np.float32).max)
-# Multiplied by a weight of 15 bits, `MOST_OWN` such values fill half of the range of a 32-bit
-# score.
+# The engines add in 32 bits. `MOST_OWN` such values, each times a weight of 15 bits, take up
+# half of that range.
 _LARGEST_INTEGER = (1 << 12) - 1
 _STRUCT = re.compile(r"^\s*(?:TETRIS_FEATURE\(\s*(\w+)\s*\)|struct\s+(\w+)\s*:)", re.MULTILINE)
 _COMMENT = re.compile(r"//.*?$|/\*.*?\*/", re.MULTILINE | re.DOTALL)
 _headers: dict[str, tuple[Path, str]] = {}
-"""The header of a feature, by its name, and the text of the header."""
+"""For each feature of a header, by its name: the path and the text of the header."""
 
 
 def feature(definition: Feature) -> Feature:
-    """Decorate a function to register it as a feature, which has its name.
+    """Decorate a function to register it as a feature with the function's name.
 
     The reference engine, ``device="python"``, can play with the feature at once. The engines in
-    C++ and CUDA need a header with the same feature: see `feature_header`.
+    C++ and CUDA also need a header that defines the same feature: see `feature_header`.
 
     Examples:
         >>> from tetris import feature, feature_names
@@ -46,12 +46,11 @@ def feature(definition: Feature) -> Feature:
 
     Args:
         definition: Maps a `tetris.game.features.AfterState` to a number that is finite in
-            float32; if a header defines the feature, too, to an integer from -4095 to 4095. A
-            game in which it returns another value ends with a ValueError that names the
-            feature.
+            float32. If a header also defines the feature, it must be an integer from -4095 to
+            4095. Any other value raises a ValueError during the game.
 
     Raises:
-        ValueError: If the package has a feature or a set of this name, or the name has
+        ValueError: If the package has a feature or a set with this name, or if the name has
             characters other than small letters and underscores.
     """
     name = definition.__name__
@@ -73,22 +72,22 @@ def feature(definition: Feature) -> Feature:
 
 
 def _checked_value(name: str, value: float | None) -> float:
-    """Return the value of a user's feature as a float, after a check.
+    """Check the value of a user's feature, and return it as a float.
 
     Args:
         name: The name of the feature.
-        value: What the user's function returned; None if it returned nothing.
+        value: The result of the user's function; None if the function returned nothing.
 
     Raises:
-        ValueError: If the value is not finite in float32, or if the C++ and CUDA engines have
-            the feature, too, and the value is not an integer that is small enough for them.
+        ValueError: If the value is not finite in float32. If a C++ header also defines the
+            feature, the value must be an integer, and small enough for the engines.
     """
     number = float("nan") if value is None else float(value)
-    # The comparison is false for NaN, too.
+    # The comparison is also false for NaN.
     is_finite = abs(number) <= _LARGEST
     if not is_finite:
         raise ValueError(f"feature {name}: expected a finite number (float32), got {value}")
-    if name in _headers:  # A C++ header of the user defines the feature, too.
+    if name in _headers:  # A C++ header also defines the feature.
         is_small_integer = abs(number) <= _LARGEST_INTEGER and number.is_integer()
         if not is_small_integer:
             raise ValueError(
@@ -101,26 +100,26 @@ def _checked_value(name: str, value: float | None) -> float:
 def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Register the features that a user's C++ header defines, for the C++ and CUDA engines.
 
-    Every such feature must also be a Python function, registered by ``@tetris.feature``. The
-    function is its reference, and has the same name in snake case: the feature
-    ``EmptyColumns`` of the header is the function ``empty_columns``.
+    Every such feature needs a reference: a Python function that was registered before by
+    ``@tetris.feature``. Its name is the name of the feature in snake case. For example, the
+    feature ``EmptyColumns`` needs the function ``empty_columns``.
 
     Args:
         path: A header with a ``TETRIS_FEATURE(Name)`` for each feature, as
             tetris/engine/own_features.h explains. ``Name`` is in PascalCase.
 
     Returns:
-        The names of the features.
+        The names of the features, in snake case.
 
     Raises:
         OSError: If the header cannot be read.
-        ValueError: If it defines no feature, or a feature's name is not in PascalCase, has no
-            reference in Python, or is defined in another header.
+        ValueError: If the header defines no feature, or if the name of a feature is not in
+            PascalCase, has no reference in Python, or is defined in another header.
     """
     header = Path(path).absolute()
     text = read_bytes(header).decode(errors="replace")
-    # A feature is defined by the macro TETRIS_FEATURE, or as a struct with a base class. The
-    # pattern has a group for each, one of which is empty.
+    # A feature is defined by the macro TETRIS_FEATURE or as a struct with a base class. The
+    # pattern has a group for each of the two forms; in a match one of the groups is empty.
     code = _COMMENT.sub(" ", text)
     structs = [by_macro or by_struct for by_macro, by_struct in _STRUCT.findall(code)]
     if not structs:
@@ -129,8 +128,8 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
         )
     names = []
     for struct in structs:
-        # Insert "_" before every capital letter but the first one: EmptyColumns becomes
-        # empty_columns.
+        # Insert "_" before every capital letter except at the beginning, so that EmptyColumns
+        # becomes empty_columns.
         name = re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower()
         if not re.fullmatch(r"([A-Z][a-z]*)+", struct):
             raise ValueError(
@@ -141,9 +140,8 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
                 f"{path}: expected a reference of {struct} in Python, a function {name} with "
                 "@tetris.feature"
             )
-        # _headers maps a feature to its header and the text of that header. If the text has
-        # changed since, a library compiled with the old text may be loaded already, and a
-        # process cannot replace it.
+        # If the feature was registered before, its header must not have changed since: a
+        # library with the old text may already be loaded, and a process cannot replace it.
         if _headers.get(name, (header, text)) != (header, text):
             raise ValueError(
                 f"{path}: {struct} was read before, and is another one now: start a new process"
@@ -154,9 +152,9 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def run_header(path: Path) -> tuple[str, ...]:
-    """Register a header's features, and before them their Python references, if any.
+    """Register the features of a header, after their Python references.
 
-    The references are in a file beside the header that has the same name with ``.py``.
+    The references are in the file with the suffix ``.py`` beside the header, if it exists.
     """
     references = path.with_suffix(".py")
     if references.is_file() and path.is_file():

@@ -1,12 +1,12 @@
-"""Weights as integers: what a controller plays with, and how the engines get them.
+"""Rounds weights to integers, with which all engines compute the same scores.
 
-Features are integers or halves of them. If weights are integers, too, a score is the same in
-whatever order it is added up, and every engine can choose its own order. A controller's choices
-do not depend on the length of its weight vector, so weights may be multiples of any step. The
-step is a power of two that leaves `BITS` bits and a sign to the greatest weight: a vector twice
-as long has the same quantized weights.
+Features are integers or halves of integers. If weights are integers, too, the order of addition
+does not change a score, and every engine can choose its own order. A controller's choices do
+not depend on the length of its weight vector, so its weights may be multiples of any step. The
+step is a power of two, chosen so that the greatest weight has `BITS` bits and a sign. A vector
+that is twice as long has the same quantized weights.
 
-The engines look the features of steps up in tables of weights: see `engine_weights`.
+The engines look up the weights of step features in tables: see `engine_weights`.
 """
 
 import re
@@ -19,7 +19,7 @@ from torch import Tensor
 from tetris.game.features import DENOMINATORS
 
 BITS = 15
-"""Bits of the greatest weight: products of two such numbers and a sign fit into a score."""
+"""The bits of the greatest weight, without the sign. A score has 32 bits."""
 
 _SMALLEST = 2.0**-200  # Below any weight but 0: float32 has none below 2^-149.
 _MANTISSA_BITS = 52  # In a float64 the exponent is above them.
@@ -33,15 +33,15 @@ _TABLES = (
     (re.compile(r"step_(\d+)_(\d+)"), "step_features_1"),
     (re.compile(r"step_pair_(\d+)_(\d+)_(\d+)"), "step_features_2"),
 )
-"""The features that share a table, and the engine's feature that adds its entries."""
+"""For each table: the names of the features in it, and the engine's feature that reads it."""
 
 
 def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor]:
     """Return weights as integers, and the step: the weight that the integer 1 stands for.
 
-    A weight is rounded to the nearest ``integer * step * denominator`` of its feature, a tie to
-    the even integer, within `BITS` bits; NaN counts as 0. Only IEEE operations are used, so
-    that every processor has the same result.
+    A weight is rounded to the nearest ``integer * step * denominator``, where the denominator
+    belongs to the feature. A tie goes to the even integer, and NaN counts as 0. The integer has
+    `BITS` bits. Only IEEE operations are used, so every processor has the same result.
 
     Args:
         weights: Shape (..., features).
@@ -61,7 +61,7 @@ def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Te
 
 
 def played_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
-    """Return weights rounded by `quantized_weights`, float64: weighted sums are exact."""
+    """Return weights rounded by `quantized_weights`, float64. Weighted sums are then exact."""
     integers, step = quantized_weights(weights, names)
     return integers * step * _denominators(names, weights.device)
 
@@ -77,10 +77,10 @@ def _denominators(names: Sequence[str], device: torch.device) -> Tensor:
 
 
 def engine_features(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the features that an engine is compiled with to play with a list of features.
+    """Return the features that are compiled into the engine for a list of features.
 
-    One feature of the engine, which looks a weight up in a table, replaces all features of
-    steps that share this table. All other features stay.
+    Step features share tables of weights. All features of a table are replaced by one feature
+    of the engine, which looks up weights in the table. All other features are kept.
     """
     others = (name for name in names if not any(form.fullmatch(name) for form, _ in _TABLES))
     tables = (table for form, table in _TABLES if any(map(form.fullmatch, names)))
@@ -90,10 +90,10 @@ def engine_features(names: Sequence[str]) -> tuple[str, ...]:
 def engine_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
     """Return the quantized weights of a list of features in the layout of its engine.
 
-    The result has shape (candidates, numbers), int32: first a number for each of
-    `engine_features`, which is 0 for a table, then the tables. A table has an entry for every
-    column and class of its step, or for every column and classes of its two steps; it is 0
-    without such a feature.
+    The result has the shape (candidates, numbers), int32. First there is a number for each of
+    `engine_features`; for a feature that reads a table it is 0. The tables follow. A table has
+    an entry for every column and every class of its step, or every pair of classes of its two
+    steps. An entry is 0 if the list has no such feature.
     """
     integers, _ = quantized_weights(weights, names)
     indices = _weight_indices(tuple(names), integers.device)
@@ -105,12 +105,12 @@ def engine_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _weight_indices(names: tuple[str, ...], device: torch.device) -> Tensor | None:
-    """Return where an engine's weights come from: indices into the weights of ``names``.
+    """Return where the engine's weights come from: indices into the weights of ``names``.
 
     The engine takes a weight for each of its own features, and then tables of weights. For each
-    of these numbers the result, of one dimension, has the index of the feature whose weight it
-    is. It is ``len(names)``, the position of an added zero, where there is no such feature.
-    The result is None if the engine takes the weights as they are.
+    of these numbers, the result has the index of the feature with this weight. If there is no
+    such feature, the index is ``len(names)``, where the caller adds a zero. The result is None
+    if the engine takes the weights as they are.
     """
     engine_names = engine_features(names)
     if engine_names == names:
@@ -125,14 +125,14 @@ def _weight_indices(names: tuple[str, ...], device: torch.device) -> Tensor | No
 
 
 def _table_indices(form: re.Pattern[str], index_of: dict[str, int], zero: int) -> list[int]:
-    """Return for each entry of a table of weights the index of the entry's feature.
+    """Return the index of the feature for each entry of a table of weights.
 
-    A table has the dimensions column, class of the step at this column and, for features of two
-    steps, class of the next step; it is flattened in this order.
+    The dimensions of a table are the column, the class of the step at this column and, for
+    features of two steps, the class of the next step. The table is flattened in this order.
 
     Args:
-        form: Matches the names of the table's features; its groups are column and classes.
-        index_of: The index of each feature by its name.
+        form: Matches the names of the table's features. Its groups are the column and classes.
+        index_of: The index of each feature, by its name.
         zero: The index for entries without a feature.
     """
     classes_per_feature = form.groups - 1

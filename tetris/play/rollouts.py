@@ -1,10 +1,10 @@
 """Rollouts: weight vectors play streams of games, with the same result on every device.
 
-A stream is an endless sequence of pieces; one game follows another on it. Every candidate makes
-the same number of decisions on the same number of streams, so that all cost the same. With
-shared streams (common random numbers) all candidates have the same pieces, which reduces the
-variance of comparisons. To measure whole games, as the older literature does, a stream can stop
-after a given number of games.
+A stream is an endless sequence of pieces, on which one game follows another. Every candidate
+makes the same number of decisions on the same number of streams, so all candidates take the
+same time. With shared streams (common random numbers) all candidates get the same pieces, which
+reduces the variance of comparisons. To measure whole games, as the older literature does, a
+stream can stop after a given number of games.
 """
 
 import time
@@ -29,24 +29,24 @@ from tetris.play.devices import ENGINES, check_gpu
 from tetris.play.launch_pacing import LaunchPacer
 from tetris.play.quantized_weights import engine_weights, played_weights
 
-# On the CPU decisions are made in slices of about this time, with a check after each.
+# On the CPU decisions are made in slices of about this duration, with a check after each slice.
 _SLICE_SECONDS = 0.2
 _FIRST_SLICE = 64
 _FIRST_PYTHON_SLICE = 4
-_GROWTH = 8.0  # A slice is at most so many times the one before.
-_NEVER = (1 << 63) - 1  # The engines' number of games of a stream that does not stop.
+_GROWTH = 8.0  # A slice is at most this many times as long as the slice before.
+_NEVER = (1 << 63) - 1  # In the engines, the number of games of a stream that never stops.
 
 
 @dataclass(frozen=True)
 class RolloutResult:
-    """The counts of a rollout by candidate.
+    """The counts of a rollout for each candidate: tensors of shape (population,), int64.
+
+    They are on the GPU if the games are played there, otherwise on the CPU.
 
     Attributes:
-        lines: Lines removed, those of unfinished games included; shape (population,), int64, on
-            the GPU where the games are played there, otherwise on the CPU.
-        games: Games that ended, of the same shape, type and device.
-        decisions: Pieces placed, of the same shape, type and device; fewer than requested where
-            streams have stopped.
+        lines: Lines removed, including those of unfinished games.
+        games: Games that ended.
+        decisions: Pieces placed; fewer than requested if streams have stopped.
     """
 
     lines: torch.Tensor
@@ -55,7 +55,7 @@ class RolloutResult:
 
 
 class Rollout:
-    """Games in progress; how decisions are split into calls of `advance` does not matter.
+    """Games in progress. `advance` plays on; the size of its steps does not change the games.
 
     Examples:
         >>> policy = Policy([[-1.0, 1.0, -1.0, -1.0, -4.0, -1.0]], "dellacherie")
@@ -67,20 +67,20 @@ class Rollout:
         names: Names of the features, in their order.
         weights: Shape (population, features), float32, on the device that plays.
         decisions: Decisions made so far on each stream that has not stopped.
-        operators: Those of the engine; None for ``"python"``.
+        operators: The operators of the engine; None for ``"python"``.
         columns: The boards by columns: shape (population, streams, width), int32, on the device
-            that plays. Bit y of a column is row y. Until `branch` they change as the games go
-            on.
+            that plays. Bit y of a column is row y. The engine changes this tensor in place;
+            `branch` replaces it.
 
     Args:
-        policy: The candidates; one, where its weights have one dimension. Weights on the GPU
-            are not checked, which would wait for it.
+        policy: The candidates. Weights of one dimension are a single candidate. Weights on the
+            GPU are not checked, because that would wait for the GPU.
         streams: The rules and the pieces.
-        device: ``"cpu"``: the C++ engine; ``"cuda"``: the CUDA engine, on the GPU of the
-            weights, or else on torch's current one; ``"python"``: the reference implementation.
-        boards: The stacks to begin with: a board for all streams, or a board for each, as
-            `tetris.game.positions.read_board` reads them. The next game on a stream begins on
-            the empty board.
+        device: ``"cpu"``: the C++ engine. ``"cuda"``: the CUDA engine, on the GPU that has the
+            weights, or else on torch's current GPU. ``"python"``: the reference implementation.
+        boards: The stacks to begin with: one board for all streams, or a board for each stream,
+            as `tetris.game.positions.read_board` reads them. The next game on a stream begins
+            with an empty board.
 
     Raises:
         ValueError: If the weights have a wrong shape or a value that is not finite, the
@@ -100,7 +100,7 @@ class Rollout:
         """Set up the boards, and load the engine that will play.
 
         Args:
-            policy: The feature set, and the weights of the population's candidates.
+            policy: The features, and the weights of all candidates, called the population.
             streams: The rules, and the streams of pieces that every candidate plays.
             device: The engine: ``"cpu"``, ``"cuda"`` or ``"python"``.
             boards: The stacks to begin with; None: empty boards.
@@ -113,24 +113,25 @@ class Rollout:
         self.lookahead = Lookahead(policy.lookahead)
         self.names = feature_names(policy.features, streams.rules.width)
         self.weights = _checked_weights(policy.weights, len(self.names), on_gpu)
-        self.decisions = 0
-        # Count the lines, the games that ended and the pieces placed, on each stream of each
-        # candidate.
+        self.decisions = 0  # The decisions made so far on each stream.
+        # The counts of each stream of each candidate: lines removed, games that ended, and
+        # pieces placed.
         shape = (len(self.weights), streams.count)
         self._lines = torch.zeros(shape, dtype=torch.int64, device=self.weights.device)
         self._games = self._lines.clone()
         self._placed = self._lines.clone()
-        # The boards: bit y of a column is its cell in row y, counted from the bottom.
+        # The columns of the boards: bit y of a column is row y, counted from the bottom.
         self.columns = self._lines.new_zeros((*shape, streams.rules.width), dtype=torch.int32)
         if boards is not None:
             stacks = read_boards(boards, streams.rules, streams.count)
             columns = [_columns_of(rows, streams.rules.width) for rows in stacks]
             self.columns += torch.tensor(columns, dtype=torch.int32, device=self.columns.device)
-        # After a board was copied from another stream, its next piece comes from that stream,
-        # too. Until then this tensor has the numbers of the streams; None: no board was copied.
+        # `branch` copies boards between streams. If the next piece must come with a board, this
+        # tensor has the number of the stream that the piece comes from; None: its own stream.
         self._piece_source: torch.Tensor | None = None
         self._pacer: LaunchPacer | None = None
         self.operators: Any = None
+        # Both forms of the weights are rounded in the same way, so every engine plays the same.
         if device == "python":
             self._played_weights = played_weights(self.weights, self.names)
             return
@@ -139,13 +140,13 @@ class Rollout:
         self._choose_pace()
 
     def __reduce__(self) -> Any:
-        """Raise TypeError: games in progress use a library of this process."""
+        """Refuse to be copied or pickled: games in progress use a library of this process."""
         raise TypeError(
             "expected a Rollout to stay in its process: it can be neither copied nor pickled"
         )
 
     def _choose_pace(self) -> None:
-        """Set up the pace of launches on a GPU, which depends on the number of boards."""
+        """Set up the pacer of launches on a GPU. A launch takes longer with more boards."""
         if self.device == "cuda":
             boards = self._games.numel()
             kind_of_work = (
@@ -164,14 +165,14 @@ class Rollout:
 
     @property
     def stream_games(self) -> torch.Tensor:
-        """Games that ended on each stream so far, as ``stream_lines``."""
+        """Games ended on each stream so far, a copy: shape (population, streams), int64."""
         return self._games.clone()
 
     @property
     def boards(self) -> torch.Tensor:
         """The boards: shape (population, streams, height), int32; row 0 is the bottom.
 
-        Bit c of a row is column c. They are a copy on the CPU; making it waits for the device.
+        Bit c of a row is column c. The tensor is a copy on the CPU, and waits for the device.
         """
         rules = self.streams.rules
         row_numbers = torch.arange(rules.height, dtype=torch.int32, device="cpu")
@@ -182,29 +183,30 @@ class Rollout:
     @property
     def column_heights(self) -> torch.Tensor:
         """Height of each column: shape (population, streams, width), int64, on the device."""
-        # The height is the position of the highest bit of a column, which is the exponent of
-        # the column as a float; float32 holds columns of 24 rows exactly.
+        # The height is the position of the highest bit of a column. This is the exponent of the
+        # column as a float. float32 holds columns of up to 24 rows exactly.
         return torch.frexp(self.columns.float()).exponent.long()
 
     @property
     def next_drawn(self) -> bool:
-        """Whether a game so far depends on its next piece.
+        """Whether the games so far already depend on their next piece.
 
-        It does if decisions knew the next piece, or if that piece had to appear on the board.
+        They do with a preview, which shows the next piece, and by the original rule, by which
+        the next piece had to appear on the board.
         """
         return self.lookahead is Lookahead.PREVIEW or self.streams.rules.original
 
     def branch(self, source: torch.Tensor, columns: torch.Tensor | None = None) -> None:
-        """Copy boards between streams of a candidate; each stream goes on with its own pieces.
+        """Copy boards between the streams of each candidate.
 
-        If `next_drawn` is true, the next piece is copied with the board: it falls first, and
-        the stream's own pieces follow.
+        Each stream goes on with its own pieces. But if `next_drawn` is true, the next piece is
+        copied with the board: it falls first, and then the stream's own pieces follow.
 
         Args:
-            source: Shape (population, streams), int64, on the device that plays: the stream of
-                the same candidate whose board each stream takes, 0 to streams - 1. On a GPU the
-                values are not checked, because that would wait for it.
-            columns: The attribute ``columns`` after the copies, if the caller has made them.
+            source: For each stream, the number of the stream whose board it takes, 0 to
+                streams - 1. Shape (population, streams), int64, on the device that plays. On a
+                GPU the values are not checked, because that would wait for the GPU.
+            columns: The boards after the copies, if the caller has already made them.
 
         Raises:
             ValueError: If the shape of ``source`` is wrong.
@@ -221,9 +223,10 @@ class Rollout:
             self._piece_source = source.contiguous().clone()
 
     def keep(self, candidates: torch.Tensor) -> None:
-        """Drop all candidates except some, given by number.
+        """Keep only some candidates, and drop all others.
 
-        ``candidates`` has shape (n,), int64, and is on the device that plays.
+        ``candidates`` has the numbers of those to keep: shape (n,), int64, on the device that
+        plays.
         """
         if not self.streams.shared:
             raise ValueError("expected shared streams, where candidates can be dropped")
@@ -238,12 +241,12 @@ class Rollout:
         self._choose_pace()
 
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> RolloutResult:
-        """Play on; return the totals since the rollout began, which wait for a GPU when read.
+        """Play on, and return the totals since the rollout began.
 
         Args:
             decisions: Pieces to place on every stream that has not stopped, at least 0.
-            check: Called a few times a second; an exception ends the rollout, which is unusable
-                then.
+            check: Called a few times a second. If it raises an exception, the rollout ends, and
+                cannot be used any more.
         """
         self.play_on(decisions, check)
         return RolloutResult(self._lines.sum(1), self._games.sum(1), self._placed.sum(1))
@@ -253,11 +256,11 @@ class Rollout:
 
         Args:
             decisions: Pieces to place on every stream that has not stopped, at least 0.
-            check: Called after every slice; an exception ends the rollout, which is unusable
-                then.
+            check: Called after every slice. If it raises an exception, the rollout ends, and
+                cannot be used any more.
         """
         remaining = check_integer("decisions", decisions, 0, 1 << 62)
-        if self._pacer is not None:  # On a GPU the pacer chooses the slices.
+        if self._pacer is not None:  # On a GPU the pacer divides the decisions into launches.
             with torch.cuda.device(self._lines.device):
                 self._pacer.run(remaining, self._play, check)
             return
@@ -268,14 +271,14 @@ class Rollout:
             self._play(size)
             remaining -= size
             seconds = max(time.perf_counter() - start_time, 1e-9)
-            # At the speed of this slice the next one takes _SLICE_SECONDS.
+            # Choose the next size so that, at the same speed, it takes _SLICE_SECONDS.
             growth = min(_GROWTH, _SLICE_SECONDS / seconds)
             size = max(1, int(size * growth))
             if check is not None:
                 check()
 
     def _play(self, decisions: int) -> None:
-        """Play a number of decisions on every stream by the engine of the device."""
+        """Play a number of decisions on every stream, with the engine of the device."""
         if self.device == "python":
             self._play_python(decisions)
         else:
@@ -284,17 +287,15 @@ class Rollout:
         self._piece_source = None
 
     def _play_native(self, decisions: int) -> None:
-        """Play a number of decisions on every stream by the C++ or CUDA engine.
-
-        The operator changes the boards and the counts in place.
-        """
+        """Play a number of decisions on every stream, with the C++ or CUDA engine."""
         streams = self.streams
         rules = streams.rules
-        # The operator takes integers only: it gets the pieces that the rules allow packed into
-        # one of them, the rule as an index, and the unsigned seed as a signed integer with the
-        # same bits.
+        # The operator takes only tensors and numbers. So the pieces that the rules allow are
+        # packed into one integer, the game-over rule is an index, and the unsigned seed is a
+        # signed integer with the same bits.
         packed_pieces, piece_count, is_bag = packed_source(rules)
         stop_after_games = streams.games or _NEVER
+        # The operator changes the boards and the three counts in place.
         self.operators.advance(
             self._played_weights,
             self.columns,
@@ -310,13 +311,13 @@ class Rollout:
             signed64(streams.seed),
             streams.first,
             streams.shared,
-            self.decisions,
-            decisions,
+            self.decisions,  # The decisions made so far.
+            decisions,  # The decisions to make now.
             stop_after_games,
         )
 
     def _play_python(self, decisions: int) -> None:
-        """Play every stream that has not stopped by the reference implementation."""
+        """Play every stream that has not stopped, with the reference implementation."""
         for candidate, weights in enumerate(self._played_weights.numpy()):
             player = Player(self.names, weights, self.lookahead)
             for stream in range(self.streams.count):
@@ -324,19 +325,23 @@ class Rollout:
                     self._play_stream(player, candidate, stream, decisions)
 
     def _play_stream(self, player: Player, candidate: int, stream: int, decisions: int) -> None:
-        """Play one stream of a candidate by the reference implementation, and update its board.
+        """Play one stream of a candidate with the reference implementation.
 
-        It plays a number of decisions, or fewer if the stream stops after a number of games.
+        Args:
+            player: The candidate as a player.
+            candidate: The number of the candidate.
+            stream: The number of the stream.
+            decisions: How many pieces to place; the stream may stop earlier.
         """
         rules = self.streams.rules
         index = candidate, stream  # The index of the stream in all tensors.
         pieces = self.streams.pieces(candidate, stream)
         first_piece = None
         if self._piece_source is not None:
-            # The board was copied from another stream, and its next piece with it.
+            # The board was copied from another stream, together with its next piece.
             source = int(self._piece_source[index])
             first_piece = self.streams.pieces(candidate, source)[self.decisions]
-        # The tensor has the columns of a board, and the game its rows, as integers of bits.
+        # `self.columns` has the columns of a board as integers, but `play` takes its rows.
         rows = _transpose(self.columns[index].tolist())
         lines = 0
         placed = 0
@@ -347,7 +352,7 @@ class Rollout:
             lines += after.lines
             games += after.game_over
             placed += 1
-            if games == self.streams.games:
+            if games == self.streams.games:  # The stream stops after so many games.
                 break
         self.columns[index] = torch.tensor(_columns_of(rows, rules.width), dtype=torch.int32)
         self._lines[index] += lines
@@ -369,11 +374,11 @@ def rollout(
     Args:
         policy: The candidates.
         streams: The rules and the pieces.
-        decisions: Pieces to place on every stream; an upper limit where streams stop after some
-            games.
-        device: ``"cpu"``, ``"cuda"`` or ``"python"``; see `Rollout`, for errors, too.
-        boards: The stacks to begin with; None: empty boards; see `Rollout`.
-        check: Called a few times a second; an exception ends the rollout.
+        decisions: Pieces to place on every stream. A stream that stops after a number of games
+            may place fewer.
+        device: ``"cpu"``, ``"cuda"`` or ``"python"``; see `Rollout`, also for the errors.
+        boards: The stacks to begin with, as for `Rollout`; None: empty boards.
+        check: Called a few times a second. If it raises an exception, the rollout ends.
     """
     return Rollout(policy, streams, device, boards=boards).advance(decisions, check)
 
@@ -381,22 +386,23 @@ def rollout(
 def _columns_of(rows: Rows, width: int) -> tuple[int, ...]:
     """Return the columns of a stack, left to right, as integers whose bit y is row y."""
     columns = _transpose(rows)
-    return columns + (0,) * (width - len(columns))  # Empty columns on the right.
+    return columns + (0,) * (width - len(columns))  # Add the empty columns on the right.
 
 
 def _checked_weights(
     weights: npt.ArrayLike | torch.Tensor, features: int, on_gpu: bool
 ) -> torch.Tensor:
-    """Return a copy of weights in float32, shape (population, features), for an engine.
+    """Check weights, and return a copy in float32 with the shape (population, features).
 
     Args:
         weights: Shape (population, features), or (features,) for one candidate.
         features: The expected number of features.
-        on_gpu: Whether to make the copy on the GPU; otherwise it is on the CPU.
+        on_gpu: Whether the copy is on the GPU; otherwise it is on the CPU.
 
     Raises:
-        ValueError: If the shape is wrong, or a weight on the CPU is not finite. Weights on the
-            GPU are not checked, because that would wait for the GPU.
+        ValueError: If the shape is wrong, a weight is not finite, or there is no GPU. The
+            values of weights that are already on the GPU are not checked, because that would
+            wait for the GPU.
     """
     if on_gpu:
         check_gpu("device cuda", "device cpu")
@@ -415,9 +421,9 @@ def _checked_weights(
 
 
 def _transpose(lines: Sequence[int]) -> Rows:
-    """Turn the rows of a board into columns, or columns into rows, each an integer of bits.
+    """Turn the rows of a board into its columns, or columns into rows, as integers.
 
-    Empty ones at the end are left out.
+    Empty rows or columns at the end are left out.
     """
     length = max(lines, default=0).bit_length()
     return tuple(

@@ -102,7 +102,7 @@ def test_a_controller_that_loses_is_to_be_evaluated(script: Script) -> None:
     ended = script("estimate_tetris", "dt20", "--board", "10x10", "--device", "cpu")
     assert (ended.status, ended.out) == (2, "")
     assert re.search(
-        r"dt20 ends \d+ games in 2,463,744 decisions on 10x10: evaluate scores it", ended.err
+        r"dt20 ends \d+ games in 2,463,744 decisions on 10x10: score it with", ended.err
     )
 
 

@@ -96,7 +96,7 @@ def test_signal_drops_the_generation_and_says_how_to_go_on(
     assert ended.status == status
     last = ended.err.splitlines()[-1]
     assert last.startswith(
-        f"stopped by {number.name} after {generation} of 5 generations; to go on: python "
+        f"stopped by {number.name} after {generation} of 5 generations; to resume: python "
     )
     assert last.endswith(f"python -m tetris train --resume {folder}")
     assert len(metrics_of(folder)) == generation
@@ -126,7 +126,7 @@ def test_signal_while_measuring_leaves_the_controller_and_the_boards_that_are_do
     monkeypatch.setattr(comparison, "measure", interrupted)
     ended = script("train_tetris", *RECIPE, "--score-decisions", 64, "--out", folder)
     assert ended.status == 143
-    assert f"while measuring {folder / 'controller.json'}; to go on: python" in ended.err
+    assert f"while measuring {folder / 'controller.json'}; to resume: python" in ended.err
     assert _is_the_same(folder, whole)
     assert len(_scored(folder)) == 1
 
@@ -161,7 +161,7 @@ def test_time_limit_ends_a_run_that_can_be_resumed(
     ended = script("train_tetris", *RECIPE, "--out", folder, "--time-limit", 1000)
     assert ended.status == 0
     command = f"python -m tetris train --resume {folder}"
-    assert f"time is up after 2 of 5 generations; to go on: {command}" in ended.err
+    assert f"time is up after 2 of 5 generations; to resume: {command}" in ended.err
     assert LinearController.load(folder / "controller.json").provenance["generation"] == 2
 
     assert script("train_tetris", "--resume", folder, "--time-limit", 1000).status == 0
@@ -201,8 +201,8 @@ def test_damaged_checkpoint_is_passed_over_by_name(
         (folder / name).write_bytes(data if number == 3 else data[: len(data) // 2])
     ended = script("train_tetris", "--resume", folder)
     assert ended.status == 0
-    assert "note: passed over checkpoint-000004.json: torn" in ended.err
-    assert "going on after 3 of 5 generations" in ended.err
+    assert "note: skipped checkpoint-000004.json: torn" in ended.err
+    assert "resuming after 3 of 5 generations" in ended.err
     assert _weights(folder) == _weights(whole)
 
 

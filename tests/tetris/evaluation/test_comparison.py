@@ -163,7 +163,9 @@ def test_an_estimate_beyond_what_is_resolved_is_marked() -> None:
     assert not found.resolved
     *_, row, note = score_table([found.to_dict()]).splitlines()
     assert " 16 estimates " in row
-    assert note == "mine: beyond what the weights of streams resolve; the estimate is biased"
+    assert note == (
+        "mine: games end too rarely for the precision of the weights; the estimate is biased"
+    )
 
 
 @pytest.mark.parametrize(("times", "text"), [(0.512, "0.51"), (2.0, "2"), (20.3, "20")])

@@ -350,7 +350,7 @@ def test_the_command_writes_the_page(
     )
     size, address = capsys.readouterr().out.splitlines()
     assert size.startswith(f"{out}: ")
-    assert address == f"to play open {out.as_uri()} in a browser"
+    assert address == f"to play, open {out.as_uri()} in a browser"
     text = out.read_text(encoding="utf-8")
     assert '"board":"10x10","rule":"published","pieces":"uniform","seed":"3"' in text
     assert len(text) < 1_500_000
