@@ -134,7 +134,11 @@ def compile_one(
     for folder in (ROOT, torch_folder):
         compiler_flags.append(f"-ffile-prefix-map={folder}/=")
     sources = Sources(
-        extension.sources, extension.include_dirs, extension.defines, compiler_flags, ()
+        extension.sources,
+        extension.include_dirs,
+        extension.defines,
+        compiler_flags,
+        archs=(),  # The library is for the CPU.
     )
     with cache.work_dir(file) as work:
         compile_library(work, file.name, sources, linker_flags)

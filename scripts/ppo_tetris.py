@@ -267,16 +267,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--seconds",
         type=positive_seconds,
         default=60.0,
-        help="of learning (default: %(default)g)",
+        help="how long to learn (default: %(default)g)",
     )
     parser.add_argument(
-        "--seed", type=seed, default=1, help="of pieces and draws (default: %(default)s)"
+        "--seed", type=seed, default=1, help="of pieces and policy (default: %(default)s)"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the controller")
     arguments = parser.parse_args(argv)
     with one_line_errors():
         if arguments.out:
-            check_writable(arguments.out)  # A mistake in the path is reported before learning.
+            check_writable(arguments.out)  # Report a mistake in the path before learning.
         controller = learn(arguments.features, arguments.seconds, arguments.seed)
         if arguments.out:
             controller.save(arguments.out)

@@ -102,6 +102,7 @@ def measure_utilisation(*, is_asynchronous: bool) -> float:
             there. Otherwise the workers wait for the slowest candidate of each generation.
     """
     rng = random.Random(1)
+    # All threads take their durations from this iterator.
     durations_s = iter([rng.expovariate(1 / MEAN_S) for _ in range(CANDIDATES)])
     slept_s: list[float] = []  # The durations of all evaluations, in seconds.
 

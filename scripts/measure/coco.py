@@ -141,7 +141,7 @@ class Objective:
         if key in self._evaluated:
             return self._evaluated[key]
         is_spent = self.evaluations == self.budget
-        is_solved = self.best[self.budget] <= TARGETS[-1]
+        is_solved = self.best[self.budget] <= TARGETS[-1]  # The last target is the smallest.
         if is_spent or is_solved:
             raise Spent
         self.evaluations += 1
@@ -155,11 +155,11 @@ class Objective:
         return value, constraints
 
     def _record_gap(self, x: Any, value: float) -> None:
-        """Update `best` with the gap of a candidate, which has just been evaluated."""
+        """Update `best` with the gap of the candidate that has just been evaluated."""
         if self._noiseless is not self._problem:
             value = self._noiseless_value(x)
         gap = value - self._optimum
-        # The stored optimum is rounded, so a gap may be slightly below 0.
+        # Rounding errors can make a gap slightly negative.
         if gap < -1e-6:
             raise RuntimeError(
                 f"expected no value below the optimum of {self._problem.id}, got {gap:g}"
@@ -550,6 +550,7 @@ def summary(
         instances = by_function.shape[1]
         error = None
         if instances > 1:
+            # The variance of a function's mean share is that of its instances / instances.
             error = math.sqrt(by_function.var(1, ddof=1).sum() / instances) / functions
         result[str(evaluations)] = {"solved": float(shares.mean()), "standard_error": error}
     return result

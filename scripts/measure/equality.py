@@ -99,7 +99,7 @@ def _choose_board(rng: random.Random, number: int, widths: Sequence[int]) -> tup
 def _divide(rng: random.Random, decisions: int) -> tuple[int, ...]:
     """Divide a number of decisions into parts in a random way, and return their sizes.
 
-    An engine makes each part in a call of its own.
+    An engine plays each part in a separate call.
     """
     few = min(7, decisions)
     random_cuts = sorted(rng.randint(0, decisions) for _ in range(5))
@@ -143,9 +143,11 @@ def configurations(
         is_shared = rng.random() < 0.5  # Whether all candidates play the same pieces.
         games = rng.choice(GAMES)
         first_stream = rng.choice(FIRST_STREAMS)
-        weights = rng.choice(WEIGHTS)
+        weights = rng.choice(WEIGHTS)  # The kind of weights, such as "random".
         seed = rng.choice(SEEDS)
-        streams = Streams(rules, stream_count, seed, first_stream, is_shared, games)
+        streams = Streams(
+            rules, stream_count, seed, first_stream, shared=is_shared, games=games
+        )
         result.append(
             Configuration(weights, population, decisions_by_call, features, lookahead, streams)
         )
@@ -222,10 +224,11 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """
     rollouts = []
     for lookahead, count in COUNTS.items():
+        # Lookahead is slow, so with it only one feature set is played.
         sets = tuple(WIDTHS) if lookahead is Lookahead.NONE else SLOW
         chosen = configurations(count, sets, lookahead)
         if device == "cuda":
-            # Compiling all engines in parallel beforehand takes less time than one by one.
+            # Compiling all engines in parallel takes less time than compiling them one by one.
             boards = [(rollout.features, rollout.streams.rules.width) for rollout in chosen]
             build_engines(boards, [lookahead])
         rollouts += chosen

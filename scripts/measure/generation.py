@@ -274,7 +274,7 @@ def _pycma(population: int, dim: int) -> Run:
 
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:
-    """Return the searches to compare: by name, functions that run a number of generations.
+    """Return the searches to compare, by name, as functions that run a number of generations.
 
     A name begins with the package: "cem" is ours, "torch" is ten lines of PyTorch. It ends with
     the way in which generations run: "eager", "compile" or "graph". Packages that are not
@@ -332,8 +332,8 @@ def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
         device: "cpu" or "cuda".
 
     Returns:
-        By the name of the search, statistics of the microseconds of a generation, such as their
-        median.
+        Statistics of the microseconds of a generation, such as the median, for each search by
+        name.
     """
     count = GENERATIONS  # The number of generations that are timed together.
     if device == "cpu" and shape[-1] >= 1000:  # These generations are slow.

@@ -206,6 +206,7 @@ def play(system: System, seed: int, episodes: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
+        """Draw uniform numbers between -1 and 1, with a row for each episode."""
         return 2.0 * torch.rand(episodes, *shape, generator=generator) - 1.0
 
     state = draw(len(system.spread)) * torch.tensor(system.spread)
@@ -226,9 +227,11 @@ def play(system: System, seed: int, episodes: int) -> tuple[Tensor, Tensor]:
 def train(system: System, seed: int) -> LatentModel:
     """Train a model of a system on random play, and return it.
 
-    The loss has three mean squared errors: of the observations that are decoded from encoded
-    latent states, of those that are decoded from imagined latent states, and of the imagined
-    latent states themselves.
+    The loss is the sum of three mean squared errors:
+
+    - of the observations that the decoder reconstructs from the encoded latent states;
+    - of the observations that it predicts from the imagined latent states;
+    - of the imagined latent states, with a small weight.
     """
     torch.manual_seed(seed)
     observations, actions = play(system, seed, _EPISODES)

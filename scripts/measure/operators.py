@@ -54,7 +54,7 @@ def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
         b: The second input, of the same shape.
         grad: The gradient of a loss with respect to an operator's output, of the same shape.
     """
-    y = sigmoid(a)  # Its backward operator takes the output of the forward one.
+    y = sigmoid(a)  # The backward operator of sigmoid takes the output, not the input.
     # The first call loads the library, which registers the backward operators.
     elementwise_mult(a[:1], b[:1])
     ours = torch.ops.cem_tetris
@@ -85,7 +85,7 @@ def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
 
     us: The median time in microseconds.
     spread: The range of the rounds' medians divided by the median time.
-    gb_per_s: The bandwidth, of all tensors that the operator reads and writes.
+    gb_per_s: The bandwidth: how many gigabytes are read and written per second.
 
     Rows of operators also have
 

@@ -143,7 +143,7 @@ def jax_courses(
         return jitted_scan(carry, inputs)
 
     def make_course(way: str, run: Callable[[Any], Any]) -> Course:
-        """Return a speed test of ``run``, which makes `SCAN` steps and returns the new carry."""
+        """Return a speed test of ``run``, which maps a carry to the one `SCAN` steps later."""
         carry = start()
 
         def play(steps: int) -> int:
@@ -255,7 +255,8 @@ def courses(games: int) -> Iterator[Course]:
         yield from jumanji_games(games)
     # Environments of one game.
     env = gymnasium.make(BOARD)
-    yield one_game("ours", env, lambda info: env.action_space.sample(mask=info["action_mask"]))
+    sample = env.action_space.sample
+    yield one_game("ours", env, action=lambda info: sample(mask=info["action_mask"]))
     if find_spec("tetris_gymnasium"):
         yield from tetris_gymnasium_games()
     # Searches.
@@ -274,7 +275,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     for name, module in PACKAGES.items():
         if find_spec(module):
             versions[name] = importlib.metadata.version(name)
-    # A new thread inherits the cores of the thread that starts it. JAX starts its threads inside
+    # A new thread inherits the cores of the thread that starts it. JAX starts its threads in
     # this block, so they use the same core.
     with one_core():
         torch.set_num_threads(1)

@@ -65,7 +65,8 @@ class Problems(NamedTuple):
     Attributes:
         model: The model.
         latents: The latent states of the starts and the goals, shape (P, 2, L).
-        action_dim: The number of the system's actions, per action of the environment.
+        action_dim: The size of an action of the system. An action of a plan is `BLOCK` times as
+            large.
     """
 
     model: LatentModel
@@ -158,6 +159,7 @@ def measure_peers(problems: Problems, samples: int, iterations: int) -> dict[str
     """
     from stable_worldmodel import solver as peers
 
+    # `topk` is the number of elites: the default, or a tenth of the samples.
     settings = [
         {"num_samples": samples, "n_steps": iterations, "topk": topk}
         for topk in (30, max(2, samples // 10))
@@ -218,7 +220,7 @@ def count_wins(figures: dict[str, float], ours: str) -> int:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the scores of all planners in all systems, and in how many cells ours wins."""
+    """Return the scores of all planners in all systems, and how often ours beats all others."""
     figures: dict[str, float] = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(usable_cores(), context) as pool:
