@@ -103,7 +103,7 @@ def tetris_gymnasium_games() -> Iterator[Course]:
     make_env = partial(gymnasium.make, "tetris_gymnasium/Tetris", width=10, height=10)
     env: Any = make_env()
     drop = int(env.unwrapped.actions.hard_drop)
-    yield one_game("tetris_gymnasium", env, lambda info: drop)
+    yield one_game("tetris_gymnasium", env, action=lambda info: drop)
     grouped = grouping.GroupedActionsObservations(make_env())
 
     def sample(info: Any) -> Any:

@@ -198,13 +198,7 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
     with one_line_errors():
         if arguments.json is not None:
             check_writable(arguments.json)
-        if row.devices == GPU:  # Raise an error if this machine has no GPU.
-            check_gpu("what is measured", "a machine with one")
-        # Measurements for a single device have no option --device.
-        if len(row.devices) == 1:
-            device = row.devices[0]
-        else:
-            device = choose_device(arguments.device)
+        device = _choose_device(row, arguments)
     # These two modules import torch.
     from kernels.support import ranks
     from measure import provenance
@@ -233,6 +227,16 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
         if arguments.json is not None and ranks.rank() == 0:
             provenance.write_result(arguments.json, result, device, (sha, is_dirty))
     return 0
+
+
+def _choose_device(row: Measurement, arguments: argparse.Namespace) -> str:
+    """Return the device to measure; raise ValueError if this machine does not have it."""
+    if row.devices == GPU:
+        check_gpu("what is measured", "a machine with one")
+    # Measurements for a single device have no option --device.
+    if len(row.devices) == 1:
+        return row.devices[0]
+    return choose_device(arguments.device)
 
 
 def _parse(row: Measurement, words: Sequence[str]) -> argparse.Namespace:

@@ -75,7 +75,9 @@ def draw_choices(picture: Path) -> None:
     rotated_values = (right_values.unsqueeze(1) + torch.arange(VALUES)) % VALUES
     panels = figure.subplots(1, len(_GENERATIONS), sharey=True)
     family = Categorical((VALUES,) * len(parameters))
-    tables, _ = _search(family, lambda candidates: problem(candidates.numpy()), population=30)
+    tables, _ = _search(
+        family, function=lambda candidates: problem(candidates.numpy()), population=30
+    )
     for axes, generation, table in zip(panels, _GENERATIONS, tables, strict=True):
         probabilities = table[parameters].gather(1, rotated_values)
         image = axes.imshow(
