@@ -358,7 +358,8 @@ def test_constraints_are_evaluated_as_well_and_infeasible_values_do_not_count() 
     for x in (inside, outside):
         assert (objective.constraints(x) <= 0).all() == (x is inside)
         objective.evaluate_one(x)
-    assert objective.best[1] == objective.best[2] == objective.evaluate_one(inside) - objective._optimum
+    gap = objective.evaluate_one(inside) - objective._optimum
+    assert objective.best[1] == objective.best[2] == gap
     with pytest.raises(coco.Spent):
         objective.evaluate_one(inside + 1.0)
 
