@@ -1,11 +1,12 @@
-"""Build the sdist, the wheel of sources alone, and the wheels with ready libraries.
+"""Build the sdist, the wheel with sources only, and the wheels with prebuilt libraries.
 
 python scripts/build_wheels.py
 
-It needs pip install -e ".[release]", and writes into the folder dist. Clang of the package
-ziglang compiles every library for every instruction set, for glibc 2.28 on x86-64 and on 64-bit
-ARM. What is compiled stays in build/prebuilt and is used again, so a killed build goes on:
-remove that folder for another compiler or other flags of this script.
+It needs pip install -e ".[release]", and writes into the folder dist. Clang, from the package
+ziglang, compiles every library for every instruction set, for glibc 2.28 on x86-64 and on
+64-bit ARM. Compiled libraries stay in build/prebuilt. The next build uses them again, so a
+build that was killed can be resumed. After a change of the compiler or of this script's flags,
+remove that folder.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -45,11 +47,11 @@ PROCESSORS = {
     },
     "aarch64": {"aarch64": "generic"},
 }
-"""By machine and instruction set of `kernels.loader.prebuilt`, what Clang calls it."""
+"""Clang's name of every instruction set of `kernels.loader.prebuilt`, by machine."""
 
-# A library takes the parts of the C++ runtime that throw, catch and allocate from the libraries
-# of the process, as torch does: with a second runtime an exception would end the process. All
-# else is Clang's own libc++, inside the library. These names are in the libraries of GCC 8.
+# A library uses the process's C++ runtime to throw, catch and allocate, as torch does: with two
+# runtimes in a process, an exception would end it. The rest of the C++ library is Clang's own
+# libc++, which is linked into the library. GCC 8's runtime already has all of these names.
 RUNTIME = {
     "libstdc++.so.6": """
 __cxa_allocate_exception __cxa_bad_cast __cxa_bad_typeid __cxa_begin_catch __cxa_call_unexpected
@@ -77,7 +79,8 @@ _Unwind_RaiseException _Unwind_Resume _Unwind_Resume_or_Rethrow _Unwind_SetGR _U
 def list_libraries() -> list[Extension]:
     """Return the CPU's libraries of all operators, environments, feature sets and the solver.
 
-    What ships with a controller can also look ahead.
+    The feature sets of the controllers that ship with the package get engines with lookahead,
+    too.
     """
     sets = {name: feature_names(name) for name in feature_sets() if name != "du"}
     libraries = [library.extension(name, "cpu") for name in FAMILIES]
@@ -93,9 +96,9 @@ def list_libraries() -> list[Extension]:
 
 
 def write_stubs(folder: Path) -> list[str]:
-    """Write stand-ins for torch and the C++ runtime, and return their paths.
+    """Write stub libraries for torch and the C++ runtime, and return their paths.
 
-    A stand-in only says which functions a library has: those are what the linker asks for.
+    A stub only defines the names of a library's functions. The linker needs no more.
     """
     headers = find_torch().root.glob("include/torch/csrc/**/*shim*.h")
     text = "".join(path.read_text(encoding="utf-8") for path in headers)
@@ -105,63 +108,104 @@ def write_stubs(folder: Path) -> list[str]:
         source = folder / f"{file}.s"
         lines = [f".globl {name}\n{name}:\n" for name in sorted(set(names[file]))]
         source.write_text("".join([".data\n", *lines, ".quad 0\n"]), encoding="utf-8")
-        words = ["-shared", "-nostdlib", f"-Wl,-soname,{file}", source, "-o", folder / file]
-        subprocess.run([*os.environ["CXX"].split(), *words], check=True)
+        flags = ["-shared", "-nostdlib", f"-Wl,-soname,{file}", source, "-o", folder / file]
+        subprocess.run([*os.environ["CXX"].split(), *flags], check=True)
     return [str(folder / file) for file in names]
 
 
+def compile_one(
+    job: tuple[str, Extension], machine: str, target_folder: Path, linker_flags: list[str]
+) -> Path:
+    """Compile a library for an instruction set unless its file exists, and return the file.
+
+    Args:
+        job: The name of the instruction set, and the library.
+        machine: The machine that has the instruction set, a key of `PROCESSORS`.
+        target_folder: The folder of the compiled libraries of the machine.
+        linker_flags: Flags of the linker, and the stub libraries to link with.
+    """
+    instruction_set, extension = job
+    file = target_folder / f"{extension.ready_stem()}-{instruction_set}.so"
+    if file.exists():
+        return file
+    compiler_flags = [f"-mcpu={PROCESSORS[machine][instruction_set]}", *extension.cflags]
+    # Remove the folders of this machine from the paths of sources in error messages.
+    torch_folder = find_torch().root.parent
+    for folder in (ROOT, torch_folder):
+        compiler_flags.append(f"-ffile-prefix-map={folder}/=")
+    sources = Sources(
+        extension.sources,
+        extension.include_dirs,
+        extension.defines,
+        compiler_flags,
+        archs=(),  # The library is for the CPU.
+    )
+    with cache.work_dir(file) as work:
+        compile_library(work, file.name, sources, linker_flags)
+        # Move the finished file, so that a killed build leaves no part of one.
+        os.replace(work / file.name, file)
+    print(file.name, flush=True)
+    return file
+
+
 def compile_all(machine: str, libraries: Sequence[Extension], folder: Path = WORK) -> Path:
-    """Compile libraries for a machine, and return the folder that has them and their index."""
+    """Compile libraries for every instruction set of a machine, and write their index.
+
+    The index is a JSON file with the machine and the SHA-256 digest of every library.
+
+    Returns:
+        The folder of the compiled libraries and the index.
+    """
+    # `compile_library` reads the command of the compiler from this variable.
     os.environ["CXX"] = f"{sys.executable} -m ziglang c++ -target {machine}-linux-gnu.{GLIBC}"
-    ready = folder / machine
-    ready.mkdir(parents=True, exist_ok=True)
-    link = ["-s", "-Wl,-z,defs,--gc-sections", *write_stubs(ready)]
-
-    def compile_one(job: tuple[str, Extension]) -> Path:
-        name, extension = job
-        library = ready / f"{extension.ready_stem()}-{name}.so"
-        # Errors name a source by its path in the wheel, wherever the wheel was built.
-        torch = find_torch().root.parent
-        flags = [f"-mcpu={PROCESSORS[machine][name]}", *extension.cflags]
-        flags += [f"-ffile-prefix-map={folder}/=" for folder in (ROOT, torch)]
-        sources = Sources(
-            extension.sources, extension.include_dirs, extension.defines, flags, ()
-        )
-        if not library.exists():
-            with cache.work_dir(library) as work:
-                compile_library(work, library.name, sources, link)
-                os.replace(work / library.name, library)
-            print(library.name, flush=True)
-        return library
-
-    files = side_by_side(compile_one, list(product(PROCESSORS[machine], libraries)))
+    target_folder = folder / machine
+    target_folder.mkdir(parents=True, exist_ok=True)
+    compile_job = partial(
+        compile_one,
+        machine=machine,
+        target_folder=target_folder,
+        linker_flags=["-s", "-Wl,-z,defs,--gc-sections", *write_stubs(target_folder)],
+    )
+    jobs = list(product(PROCESSORS[machine], libraries))
+    files = side_by_side(compile_job, jobs)
     digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     index = {"machine": machine, "libraries": digests}
-    (ready / prebuilt.INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
-    return ready
+    (target_folder / prebuilt.INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")
+    return target_folder
 
 
-def add_libraries(wheel: Path, machine: str, ready: Path) -> None:
-    """Write a copy of a wheel with the libraries of a machine, named for that machine."""
-    tool = [sys.executable, "-m", "wheel"]
+def add_libraries(wheel: Path, machine: str, compiled: Path) -> None:
+    """Write a copy of a pure Python wheel that also contains the libraries of a machine.
+
+    Args:
+        wheel: The wheel, whose tag is "py3-none-any". The copy goes into the same folder, and
+            its name has the tag of the machine.
+        machine: The machine, such as "x86_64".
+        compiled: The folder of the compiled libraries and their index.
+    """
+    wheel_command = [sys.executable, "-m", "wheel"]
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([*tool, "unpack", "--dest", folder, wheel], check=True)
+        subprocess.run([*wheel_command, "unpack", "--dest", folder, wheel], check=True)
+        # The wheel is unpacked into a single folder inside the temporary one.
         (content,) = Path(folder).iterdir()
         target = content / "kernels/prebuilt"
         target.mkdir()
-        # The folder may also have libraries of older sources, and what a killed build left.
-        index = json.loads((ready / prebuilt.INDEX).read_text(encoding="utf-8"))
+        # Copy only the libraries in the index: the folder may also contain libraries of older
+        # sources, and files of a build that was killed.
+        index = json.loads((compiled / prebuilt.INDEX).read_text(encoding="utf-8"))
         for name in (prebuilt.INDEX, *index["libraries"]):
-            shutil.copy(ready / name, target)
-        (tags,) = content.glob("*.dist-info/WHEEL")
+            shutil.copy(compiled / name, target)
+        # "wheel pack" names the new wheel by the tag in its metadata.
+        (metadata,) = content.glob("*.dist-info/WHEEL")
         tag = f"py3-none-manylinux_{GLIBC.replace('.', '_')}_{machine}"
-        text = tags.read_text(encoding="utf-8").replace("py3-none-any", tag)
-        tags.write_text(text.replace("Purelib: true", "Purelib: false"), encoding="utf-8")
-        subprocess.run([*tool, "pack", "--dest-dir", wheel.parent, content], check=True)
+        text = metadata.read_text(encoding="utf-8").replace("py3-none-any", tag)
+        metadata.write_text(text.replace("Purelib: true", "Purelib: false"), encoding="utf-8")
+        pack = [*wheel_command, "pack", "--dest-dir", wheel.parent, content]
+        subprocess.run(pack, check=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Build everything into the folder ``dist``, which must not have an older wheel."""
+    """Build everything into the folder ``dist``, which must not contain an older wheel."""
     Parser(description=__doc__).parse_args(argv)
     subprocess.run([sys.executable, "-m", "build", ROOT], check=True)
     (wheel,) = (ROOT / "dist").glob("*-any.whl")

@@ -49,13 +49,13 @@ _CONTROL_COST = 0.1
 
 
 class Task(NamedTuple):
-    """An environment with what a planner needs.
+    """An environment, and what a planner needs to control it.
 
     Attributes:
-        env: The environment of Gymnasium, unwrapped.
-        state: Returns the simulator's state, for the cost.
-        cost: Maps a state and plans to costs.
-        planner: The arguments of `cem.Planner` that belong to the task.
+        env: The unwrapped environment of Gymnasium.
+        state: Returns the current state of the simulator.
+        cost: Maps a state and plans to the costs of the plans.
+        planner: The arguments of `cem.Planner` for this task.
     """
 
     env: Any
@@ -65,10 +65,14 @@ class Task(NamedTuple):
 
 
 def pendulum_cost(state: Tensor, plans: Tensor) -> Tensor:
-    """Return the cost of plans, shape ([B,] N): minus the sum of rewards of Pendulum-v1.
+    """Return the costs of N plans: the sums of the rewards of Pendulum-v1, negated.
 
-    The state is angle and angular velocity, shape ([B,] 2), plans are torques, shape ([B,] N,
-    horizon, 1).
+    Args:
+        state: The angle from the upright position and the angular velocity, shape ([B,] 2).
+        plans: The torques of every plan, shape ([B,] N, horizon, 1).
+
+    Returns:
+        The costs, shape ([B,] N).
     """
     import torch
 
@@ -76,15 +80,24 @@ def pendulum_cost(state: Tensor, plans: Tensor) -> Tensor:
     speed = state[..., None, 1]
     total = torch.zeros(1, dtype=plans.dtype, device=plans.device)
     for torque in plans[..., 0].unbind(-1):
+        # The same angle between -pi and pi; 0 is upright.
         error = torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
         total = total + error.square() + 0.1 * speed.square() + 0.001 * torque.square()
+        # Pendulum-v1 integrates by the semi-implicit Euler method and limits the speed to 8.
         speed = (speed + (_GRAVITY * angle.sin() + _TORQUE * torque) * _STEP).clamp(-8.0, 8.0)
         angle = angle + speed * _STEP
     return total
 
 
 def pendulum(seed: int, render: bool = False) -> Task:
-    """Make Pendulum-v1 at a random start: its torque is too weak to swing up at once."""
+    """Return the task of swinging up Pendulum-v1 from a random start.
+
+    The torque is too weak to lift the pendulum in one swing.
+
+    Args:
+        seed: The seed of the start.
+        render: Whether the environment renders the frames of a movie.
+    """
     import gymnasium
     import torch
 
@@ -108,7 +121,7 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
 
     Args:
         seed: The seed of the start.
-        render: Whether frames of a movie can be rendered.
+        render: Whether the environment renders the frames of a movie.
 
     Raises:
         ValueError: If MuJoCo is not installed.
@@ -121,7 +134,7 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
         from mujoco import rollout
     except ImportError as error:
         raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
-    # By default a warning also writes a file.
+    # By default MuJoCo also writes its warnings to a file.
     mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
     options: dict[str, Any] = {}
     if render:
@@ -135,28 +148,36 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
     env.reset(seed=seed)
     model = env.model
     threads = usable_cores()
-    data = [mujoco.MjData(model) for _ in range(threads)]
+    thread_data = [mujoco.MjData(model) for _ in range(threads)]
     pool = rollout.Rollout(nthread=threads)
     full_state = mujoco.mjtState.mjSTATE_FULLPHYSICS
     size = mujoco.mj_stateSize(model, full_state)
 
     def state() -> Any:
-        """Return MuJoCo's current state, shape (size,), from which plans begin."""
+        """Return the current state of MuJoCo, shape (size,)."""
         numbers = np.empty(size)
-        mujoco.mj_getState(model, env.data, numbers, full_state)  # This fills the array.
+        mujoco.mj_getState(model, env.data, numbers, full_state)  # It writes into `numbers`.
         return numbers
 
     def cost(start: Tensor, plans: Tensor) -> Any:
-        """Return minus the sum of rewards of every plan, shape (plans,).
+        """Simulate plans, and return their costs: the sums of their rewards, negated.
 
-        A reward is the forward velocity less a share of the squares of the actions, as in
-        Gymnasium. Plans have the shape (plans, steps, actions).
+        As in Gymnasium, the reward of a step is the forward velocity minus `_CONTROL_COST`
+        times the sum of the squared actions.
+
+        Args:
+            start: The state of the simulator from which the plans begin, shape (size,).
+            plans: The actions of every plan, shape (plans, steps, actions).
+
+        Returns:
+            The costs, shape (plans,).
         """
         actions = plans.double().numpy()
-        # The environment applies an action for some steps of the simulator.
+        # The environment repeats every action for `frame_skip` steps of the simulator.
         controls = actions.repeat(env.frame_skip, axis=1)
         starts = np.broadcast_to(start.numpy(), (len(actions), size))
-        states, _ = pool.rollout(model, data, starts, controls)
+        states, _ = pool.rollout(model, thread_data, starts, controls)
+        # The velocity of a step is its distance / dt, so their sum is the whole distance / dt.
         forward = (states[:, -1, _X] - float(start[_X])) / env.dt
         return _CONTROL_COST * np.square(actions).sum((1, 2)) - forward
 
@@ -168,7 +189,7 @@ TASKS: dict[str, Callable[..., Task]] = {"pendulum": pendulum, "half_cheetah": h
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Control a task, and print the return."""
+    """Control a task by planning, and print the return of the episode."""
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] TASK")
     parser.add_argument("task", metavar="TASK", help=", ".join(TASKS))
     parser.add_argument(
@@ -232,7 +253,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def write_movie(frames: Sequence[Any], path: Path) -> None:
-    """Write pictures, each an array of shape (height, width, 3), uint8, as a looping GIF."""
+    """Write pictures as a looping GIF.
+
+    Args:
+        frames: The pictures, arrays of shape (height, width, 3), uint8.
+        path: The file to write.
+    """
     from PIL import Image
 
     from tetris.view.images import save_gif

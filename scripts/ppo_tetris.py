@@ -4,10 +4,11 @@ python scripts/ppo_tetris.py
 python scripts/ppo_tetris.py --seconds 300 --features dt_full --out ppo.json
 python -m tetris evaluate ppo.json --board 10x10
 
-One file, as in CleanRL. The policy is linear: it draws a placement by the softmax of the
-weighted sums of the features of the boards that the placements lead to. So it learns a
-controller that the engines can play. The critic is a small network whose inputs are the means
-and minima of these features.
+Everything is in one file, as in CleanRL. The policy is linear: the score of a placement is the
+weighted sum of the features of the board after it, and the policy draws a placement with the
+softmax of the scores as probabilities. So the weights are a controller that the engines can
+play. The critic is a small network whose inputs are the means and minima of the features over
+all placements.
 """
 
 from __future__ import annotations
@@ -54,17 +55,14 @@ DECISIONS = 40_000
 
 
 class Agent:
-    """The policy, the critic and their optimizer.
-
-    Methods take the features of all placements of a batch of games, shape (games, placements,
-    features), and a mask of the placements to draw from, shape (games, placements).
-    """
+    """The policy, the critic and their optimizer."""
 
     def __init__(self, count: int) -> None:
-        """Make a linear policy over ``count`` features, and a critic.
+        """Make a linear policy over ``count`` features, a critic and their optimizer.
 
-        With weights of 0 the policy draws all placements alike. The critic's inputs are the
-        means and the minima of the features over the placements.
+        The policy's weights begin at 0, so it draws every placement with the same probability.
+        The critic has two inputs for each feature: its mean and its minimum over the
+        placements.
         """
         import torch
         from torch import nn
@@ -82,14 +80,26 @@ class Agent:
         )
 
     def set_scale(self, features: Tensor) -> None:
-        """Scale inputs by mean and deviation of features of shape (boards, features)."""
+        """Set the scale of the inputs to the mean and standard deviation of sample features.
+
+        ``features`` has the shape (boards, features).
+        """
         import torch
 
         self.deviation, self.mean = torch.std_mean(features, dim=0)
         self.deviation.clamp_(min=0.1)
 
     def evaluate(self, features: Tensor, mask: Tensor) -> tuple[Categorical, Tensor]:
-        """Return the distribution of placements, and the value of each game, shape (games,)."""
+        """Return the policy's distribution of placements, and the critic's values.
+
+        Args:
+            features: The features of all placements, shape (games, placements, features).
+            mask: Which placements the policy may draw, shape (games, placements).
+
+        Returns:
+            The distribution of each game's placement.
+            The value of each game, shape (games,).
+        """
         import torch
         from torch.distributions import Categorical
 
@@ -102,15 +112,16 @@ class Agent:
         return Categorical(logits=logits, validate_args=False), value
 
     def weights(self) -> tuple[float, ...]:
-        """Return the policy's weights of the features as they are, not scaled."""
+        """Return the policy's weights for features that are not scaled."""
         return tuple((self.actor.weight.detach()[0] / self.deviation).tolist())
 
     def improve(self, samples: Sequence[Tensor]) -> None:
         """Take gradient steps on PPO's clipped objective (Schulman et al. 2017).
 
         Args:
-            samples: features, mask, action, log probability of the action when it was drawn,
-                advantage and target of the value, with a row for every decision.
+            samples: Six tensors with one row per decision: the features, the mask, the action,
+                the log probability of the action when it was drawn, the advantage, and the
+                target of the critic's value.
         """
         import torch
 
@@ -132,9 +143,9 @@ class Agent:
 
 
 def choices(observation: dict[str, Tensor], infos: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return the features of all placements, and a mask of those to draw from.
+    """Return the features of all placements, and the mask of those that may be drawn.
 
-    Placements that end the game are drawn only if all of them end it.
+    A placement that ends the game may be drawn only if every placement ends it.
     """
     import torch
 
@@ -150,17 +161,20 @@ def estimate_advantages(
     """Return the advantages by generalised advantage estimation (Schulman et al. 2016).
 
     Args:
-        rewards: Shape (steps, games), as the result.
-        values: The critic's values before the steps, shape (steps, games).
-        game_ends: Whether a game ended in a step, shape (steps, games).
-        next_value: The values after the last step, shape (games,).
+        rewards: The reward of every step, shape (steps, games).
+        values: The critic's values before each step, shape (steps, games).
+        game_ends: Whether the game ended in the step, shape (steps, games).
+        next_value: The critic's values after the last step, shape (games,).
+
+    Returns:
+        The advantages, shape (steps, games).
     """
     import torch
 
     advantage = torch.zeros_like(next_value)
     advantages = torch.empty_like(values)
     for t in reversed(range(len(rewards))):
-        # What comes after the end of a game does not count.
+        # At the end of a game the discount is 0, since the next step belongs to another game.
         discount = GAMMA * ~game_ends[t]
         error = rewards[t] + discount * next_value - values[t]
         advantage = error + LAMBDA * discount * advantage
@@ -170,7 +184,7 @@ def estimate_advantages(
 
 
 def learn(features: str, seconds: float, seed: int) -> LinearController:
-    """Learn for a time in seconds, and print the learning curve."""
+    """Learn a controller for a number of seconds, and print the learning curve."""
     import gymnasium
     import torch
 
@@ -185,7 +199,7 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
     x, mask = choices(*envs.reset(seed=seed))
     agent = Agent(x.shape[-1])
 
-    # The scale of the features is that of games at random.
+    # Random games give the scale of the features.
     random_features = []
     for _ in range(STEPS):
         random_features.append(x[mask])
@@ -238,7 +252,10 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Learn to play as the options say; print the learning curve, and write the controller."""
+    """Parse the options, learn a controller, and write it to a file if one is named.
+
+    `learn` prints the learning curve.
+    """
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
     parser.add_argument(
         "--features",
@@ -250,16 +267,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--seconds",
         type=positive_seconds,
         default=60.0,
-        help="of learning (default: %(default)g)",
+        help="how long to learn (default: %(default)g)",
     )
     parser.add_argument(
-        "--seed", type=seed, default=1, help="of pieces and draws (default: %(default)s)"
+        "--seed", type=seed, default=1, help="of pieces and policy (default: %(default)s)"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the controller")
     arguments = parser.parse_args(argv)
     with one_line_errors():
         if arguments.out:
-            check_writable(arguments.out)  # A mistake in the path is reported before learning.
+            check_writable(arguments.out)  # Report a mistake in the path before learning.
         controller = learn(arguments.features, arguments.seconds, arguments.seed)
         if arguments.out:
             controller.save(arguments.out)

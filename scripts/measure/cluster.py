@@ -1,10 +1,10 @@
-"""Measure what a search costs its driver, and how busy workers are, without a cluster.
+"""Measure, without a cluster, how fast the driver of a search is and how busy workers are.
 
 python scripts/measure cluster --json cluster.json
 
-Real searches feed an engine that answers at once, and threads that sleep. What 10,000 workers
-would do is simulated by events: a driver that serves one candidate after another, each for the
-time that was measured.
+Real searches send their candidates to an engine that answers at once, and to threads that
+sleep. 10,000 workers are simulated: the driver serves one candidate after another, and each
+takes the time that was measured with the engine.
 """
 
 import argparse
@@ -35,17 +35,17 @@ ROUNDS = 20  # candidates of a simulated worker
 
 
 class InstantEngine(Executor):
-    """Completes one of its candidates at random whenever ``OUTSTANDING`` wait."""
+    """Completes a random candidate at once whenever ``OUTSTANDING`` candidates wait."""
 
     def __init__(self, total: int) -> None:
-        """Begin; the last of ``total`` candidates do not wait for others."""
+        """Expect ``total`` candidates; the last one completes all that still wait."""
         self._max_workers = OUTSTANDING
         self._left = total
         self._waiting: list[Any] = []
         self._random = random.Random(1)
 
     def submit(self, task: Any, /, *arguments: Any, **_: Any) -> Future[Any]:
-        """Take a candidate."""
+        """Add a task to those that wait, and return its future."""
         future: Future[Any] = Future()
         self._waiting.append((future, task, arguments))
         self._left -= 1
@@ -64,13 +64,21 @@ class InstantEngine(Executor):
 
 
 def first_coordinate(x: Any) -> float:
-    """Return a value that costs nothing."""
+    """Return the first coordinate, an objective that takes almost no time."""
     return float(x[0])
 
 
 def measure_feeding(dim: int, total: int) -> float:
-    """Return the candidates per second that a driver feeds, each replaced when it is done."""
-    began = time.perf_counter()
+    """Return how many candidates per second the driver of a search sends to workers.
+
+    The search is asynchronous: it replaces a candidate as soon as its value is there. The
+    workers answer at once, so only the work of the driver takes time.
+
+    Args:
+        dim: The number of parameters.
+        total: The number of candidates.
+    """
+    start_time = time.perf_counter()
     minimize(
         first_coordinate,
         np.ones(dim),
@@ -81,20 +89,30 @@ def measure_feeding(dim: int, total: int) -> float:
         restarts=0,
         seed=1,
     )
-    return total / (time.perf_counter() - began)
+    return total / (time.perf_counter() - start_time)
 
 
 def measure_utilisation(*, is_asynchronous: bool) -> float:
-    """Return the share of time in which threads sleep that evaluate by sleeping."""
-    draw = random.Random(1)
-    durations = [draw.expovariate(1 / MEAN_S) for _ in range(CANDIDATES)]
-    waiting = iter(durations)
+    """Return the share of the workers' time that they spend in evaluations.
+
+    The workers are threads. An evaluation only sleeps, for a random time with mean `MEAN_S`.
+
+    Args:
+        is_asynchronous: Whether the search replaces each candidate as soon as its value is
+            there. Otherwise the workers wait for the slowest candidate of each generation.
+    """
+    rng = random.Random(1)
+    # All threads take their durations from this iterator.
+    durations_s = iter([rng.expovariate(1 / MEAN_S) for _ in range(CANDIDATES)])
+    slept_s: list[float] = []  # The durations of all evaluations, in seconds.
 
     def sleep(x: Any) -> float:
-        time.sleep(next(waiting))
+        duration_s = next(durations_s)
+        slept_s.append(duration_s)
+        time.sleep(duration_s)
         return float((x**2).sum())
 
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     with ThreadPoolExecutor(WORKERS) as threads:
         minimize(
             sleep,
@@ -108,51 +126,63 @@ def measure_utilisation(*, is_asynchronous: bool) -> float:
             restarts=0,
             seed=1,
         )
-    seconds = time.perf_counter() - began
-    slept = CANDIDATES - sum(1 for _ in waiting)
-    return sum(durations[:slept]) / (seconds * WORKERS)
+    elapsed_s = time.perf_counter() - start_time
+    return sum(slept_s) / (elapsed_s * WORKERS)
 
 
 def measure_journal(folder: Path) -> dict[str, float]:
-    """Return the bytes of a record of 1,000 numbers, and the seconds to write and read it."""
+    """Write a journal of evaluations and read it again; return its size and times.
+
+    Returns:
+        Three figures per record: its bytes, and the microseconds to write it and to read it. A
+        record has a candidate of 1,000 numbers and its value.
+    """
     path = folder / "evaluations.journal"
     search = {"mean": [0.0] * 1000}
     row = np.ones(1000)
     candidate = Candidate(0, 0, row, row, None)
-    candidate.settle(Fate.DONE, 1.0)
+    candidate.settle(Fate.DONE, 1.0)  # The candidate was evaluated; its value is 1.
     journal = Journal(path, search, RECORDS)
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     for number in range(RECORDS):
         journal.write(0, number, candidate)
-    written = time.perf_counter()
+    write_end = time.perf_counter()
     journal.close()
+    # A journal reads the records of an existing file when it is opened.
     Journal(path, search, RECORDS).close()
-    read = time.perf_counter()
+    read_end = time.perf_counter()
     return {
         "cluster.journal.bytes": path.stat().st_size / RECORDS,
-        "cluster.journal.write_us": 1e6 * (written - began) / RECORDS,
-        "cluster.journal.read_us": 1e6 * (read - written) / RECORDS,
+        "cluster.journal.write_us": 1e6 * (write_end - start_time) / RECORDS,
+        "cluster.journal.read_us": 1e6 * (read_end - write_end) / RECORDS,
     }
 
 
 def simulate(mean_s: float, service_s: float) -> float:
-    """Return the share of time in which ``SIMULATED_WORKERS`` evaluate, by events.
+    """Simulate many workers of one driver; return the share of their time spent evaluating.
 
-    A worker waits until the driver has served it, which takes ``service_s`` for each candidate,
-    and then evaluates for an exponential time. Events are the ends of evaluations.
+    Whenever a worker has finished an evaluation, it asks the driver for the next candidate. The
+    driver serves one worker at a time.
+
+    Args:
+        mean_s: The mean duration of an evaluation. Durations are exponentially distributed.
+        service_s: The time that the driver needs to serve a worker.
     """
-    draw = random.Random(1)
-    # The end and the start of what each worker evaluates; at first nothing.
+    rng = random.Random(1)
+    # A heap of the evaluations that run: the end and the start of each. The first ones are
+    # empty, so at time 0 every worker asks for a candidate.
     running = [(0.0, 0.0)] * SIMULATED_WORKERS
     driver_free_at = 0.0
     busy_s = 0.0
     now = 0.0
     for _ in range(SIMULATED_WORKERS * ROUNDS):
+        # The next event is the end of the evaluation that ends first.
         now, start = heapq.heappop(running)
         busy_s += now - start
         driver_free_at = max(driver_free_at, now) + service_s
-        end = driver_free_at + draw.expovariate(1 / mean_s)
+        end = driver_free_at + rng.expovariate(1 / mean_s)
         heapq.heappush(running, (end, driver_free_at))
+    # Evaluations that still run count up to now; those that begin later do not count.
     busy_s += sum(max(0.0, now - start) for _, start in running)
     return busy_s / (SIMULATED_WORKERS * now)
 
@@ -160,8 +190,9 @@ def simulate(mean_s: float, service_s: float) -> float:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Measure the driver, the workers and the journal, and simulate many workers."""
     figures = {}
+    # The first search in each dimension compiles operators, so it is not timed.
     for dim in FED:
-        measure_feeding(dim, OUTSTANDING)  # The first search compiles operators.
+        measure_feeding(dim, OUTSTANDING)
     for dim, total in FED.items():
         figures[f"cluster.fed_per_s.{dim}"] = measure_feeding(dim, total)
     for is_asynchronous in (False, True):
@@ -170,6 +201,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         figures[f"cluster.utilisation.{name}"] = utilisation
     with tempfile.TemporaryDirectory() as folder:
         figures |= measure_journal(Path(folder))
+    # The simulated driver needs as long for a candidate as the real one did.
     for dim in FED:
         service_s = 1 / figures[f"cluster.fed_per_s.{dim}"]
         for mean_s in DURATIONS_S:

@@ -3,20 +3,25 @@
 python scripts/measure coco --dims 2 5 --searches cem pycma
 python scripts/measure coco --suite bbob-mixint --dims 5 --jobs 14
 
-"solved" is the share of the 51 targets from f_opt + 100 down to f_opt + 1e-8, equal steps of
-the logarithm, over functions and instances, that candidates reach within the budget, and within
-a tenth of it. Candidates count
+Every function has 51 targets from f_opt + 100 down to f_opt + 1e-8, in equal steps of the
+logarithm. "solved" is the share of the targets of all functions and instances that candidates
+reach: within the budget, and within a tenth of it. Candidates are compared with the targets
 
 bbob, bbob-mixint    by their value
 bbob-noisy           by their value without the noise, which searches do not see
 bbob-constrained     if they are feasible; an objective and its constraints are one evaluation
 
-Runs begin at 0 with a standard deviation of 2.5; with constraints at the suite's feasible start
-with 2; with integers in the middle of the bounds with a quarter of their range. Searches have
-their default settings; evotorch, which has none, 10 candidates per dimension. Optuna's TPE,
-which takes ever longer, has a tenth of the budget, up to 3 dimensions. Peers that are not
-installed are left out: pip install cma cmaes evotorch optuna scipy. The suites are those of
-coco-experiment (Hansen et al., COCO, Optimization Methods and Software 36, 2021).
+The start of a search and its standard deviation are
+
+bbob, bbob-noisy     0, and 2.5
+bbob-constrained     the suite's feasible candidate, and 2
+bbob-mixint          the middle of the bounds, and a quarter of their range
+
+Searches have their default settings. evotorch has no default population: it gets 10 candidates
+per dimension. Optuna's TPE takes longer with every trial: it gets a tenth of the budget, and
+only up to 3 dimensions. Peers that are not installed are left out:
+pip install cma cmaes evotorch optuna scipy. The suites are those of coco-experiment (Hansen et
+al., COCO, Optimization Methods and Software 36, 2021).
 """
 
 import argparse
@@ -42,7 +47,7 @@ from kernels.support.progress import progress
 from measure.provenance import Measured
 from tetris.commands.command_line import one_line_errors
 
-TARGETS = tuple(10 ** (2 - k / 5) for k in range(51))  # Distances from the optimum.
+TARGETS = tuple(10 ** (2 - k / 5) for k in range(51))  # Differences from the optimal value.
 FUNCTIONS = {"bbob": 24, "bbob-noisy": 30, "bbob-constrained": 54, "bbob-mixint": 24}
 POPULATION = 10  # Candidates per dimension.
 RESTARTS = 50  # More than fit into a budget.
@@ -53,35 +58,36 @@ class Spent(Exception):  # noqa: N818 - it is no error
 
 
 class Objective:
-    """A function to minimise with a budget: it counts, and remembers how close candidates came.
+    """A function to minimise, which counts evaluations and records the smallest gaps.
+
+    The gap of a candidate is its value without noise minus the optimal value.
 
     Attributes:
-        best: The distance of the best candidate from the optimum, by the number of evaluations.
+        best: ``best[n]`` is the smallest gap in the first n evaluations.
     """
 
     def __init__(
         self, suite: str, dim: int, function: int, instance: int, checkpoints: Sequence[int]
     ) -> None:
-        """Load a function to minimise from a suite of COCO, and set the start of searches.
+        """Load a function of a suite of COCO, and choose the start of searches.
 
         Args:
             suite: The name of the suite, such as "bbob".
             dim: The number of parameters.
             function: The number of the function in the suite, from 1.
             instance: The number of the instance, which shifts and rotates the function.
-            checkpoints: Numbers of evaluations, in increasing order, after each of which `best`
-                has the distance from the optimum of the best candidate until then. The last one
-                is the budget.
+            checkpoints: The numbers of evaluations for which `best` has an item, in increasing
+                order. The last one is the budget.
         """
         problem = _load_problem(suite, dim, function, instance)
         self._problem = problem
-        self._noiseless = problem  # The same function without its noise.
+        self._noiseless = problem  # The problem that `_noiseless_value` evaluates.
         self.dim = dim
         self.budget = checkpoints[-1]
         self.evaluations = 0
         self.best = dict.fromkeys(checkpoints, math.inf)
-        # The first parameters are the integers. `box` has shape (2, dim): all lower bounds and
-        # all upper bounds.
+        # The integer parameters come first. `box` has shape (2, dim): the lower bounds, and the
+        # upper bounds.
         self.integers = range(problem.number_of_integer_variables)
         self.box = np.array([problem.lower_bounds, problem.upper_bounds], dtype=np.float64)
         self.has_constraints = problem.number_of_constraints > 0
@@ -96,24 +102,24 @@ class Objective:
             self.std = np.diff(self.box, axis=0)[0] / 4
         elif suite == "bbob-noisy":
             # Functions 3k - 2, 3k - 1 and 3k are the same function with normal, uniform and
-            # Cauchy noise. Cauchy noise is zero for most evaluations, so `_noiseless_value` can
-            # get the value without noise from function 3k, the next multiple of three.
+            # Cauchy noise. Most evaluations with Cauchy noise have no noise at all, so
+            # `_noiseless_value` evaluates function 3k, the next multiple of three.
             cauchy_function = 3 * math.ceil(function / 3)
             self._noiseless = _load_problem(suite, dim, cauchy_function, instance)
-        # `_noiseless_value` reads the optimum, which is not known in the first call.
+        # `_noiseless_value` reads `_optimum`, so it needs a value before it is computed.
         self._optimum = -math.inf
         self._optimum = self._noiseless_value(_best_candidate(problem))
-        # With constraints: the objective and the constraints of candidates, by their bytes.
+        # With constraints: the objective and the constraints of each candidate, by its bytes.
         self._evaluated: dict[bytes, tuple[float, Any]] = {}
 
     def __call__(self, candidates: Any) -> Any:
-        """Evaluate candidates, shape (N, dim); raise Spent at the last target or evaluation."""
+        """Return the values of candidates, shape (N, dim); raise Spent as `_evaluate` does."""
         return np.array(
-            [self.one(x) for x in np.array(candidates, dtype=np.float64, order="C")]
+            [self.evaluate_one(x) for x in np.array(candidates, dtype=np.float64, order="C")]
         )
 
-    def one(self, x: Any) -> float:
-        """Evaluate one candidate."""
+    def evaluate_one(self, x: Any) -> float:
+        """Return the value of one candidate, shape (dim,)."""
         return self._evaluate(x)[0]
 
     def constraints(self, x: Any) -> Any:
@@ -121,22 +127,21 @@ class Objective:
         return self._evaluate(x)[1]
 
     def _evaluate(self, x: Any) -> tuple[float, Any]:
-        """Return the objective and the constraints of a candidate, which is one evaluation.
+        """Return the objective and the constraints of a candidate, and count the evaluation.
 
-        If the candidate is feasible, its distance from the optimum is recorded in `best`. That
-        maps numbers of evaluations, the checkpoints, to the least distance until then; the last
-        checkpoint is the budget. Searches ask for the objective and for the constraints of a
-        candidate in two calls, of which only the first counts.
+        If the candidate is feasible, its gap is recorded.
 
         Raises:
-            Spent: If the budget is spent, or the last target was reached.
+            Spent: If the budget is spent, or the last target has been reached.
             RuntimeError: If the value is below the optimum.
         """
+        # Searches ask for the objective and for the constraints of a candidate in two calls.
+        # Only the first call is an evaluation.
         key = x.tobytes()
         if key in self._evaluated:
             return self._evaluated[key]
         is_spent = self.evaluations == self.budget
-        is_solved = self.best[self.budget] <= TARGETS[-1]
+        is_solved = self.best[self.budget] <= TARGETS[-1]  # The last target is the smallest.
         if is_spent or is_solved:
             raise Spent
         self.evaluations += 1
@@ -146,24 +151,29 @@ class Objective:
             self._evaluated[key] = (value, constraints)
         is_feasible = not self.has_constraints or (constraints <= 0).all()
         if is_feasible:
-            noiseless = value
-            if self._noiseless is not self._problem:
-                noiseless = self._noiseless_value(x)
-            gap = noiseless - self._optimum
-            if gap < -1e-6:
-                raise RuntimeError(
-                    f"expected no value below the optimum of {self._problem.id}, got {gap:g}"
-                )
-            for checkpoint in self.best:
-                if self.evaluations <= checkpoint:
-                    self.best[checkpoint] = min(self.best[checkpoint], max(gap, 0.0))
+            self._record_gap(x, value)
         return value, constraints
 
-    def _noiseless_value(self, x: Any) -> float:
-        """Return the value of a candidate without noise, by evaluating until a value repeats.
+    def _record_gap(self, x: Any, value: float) -> None:
+        """Update `best` with the gap of the candidate that has just been evaluated."""
+        if self._noiseless is not self._problem:
+            value = self._noiseless_value(x)
+        gap = value - self._optimum
+        # Rounding errors can make a gap slightly negative.
+        if gap < -1e-6:
+            raise RuntimeError(
+                f"expected no value below the optimum of {self._problem.id}, got {gap:g}"
+            )
+        for checkpoint in self.best:
+            if self.evaluations <= checkpoint:
+                self.best[checkpoint] = min(self.best[checkpoint], max(gap, 0.0))
 
-        Noise is a random number, so a value that occurs twice has none, unless it is below the
-        optimum. For noisy functions the value includes a constant, which the optimum does, too.
+    def _noiseless_value(self, x: Any) -> float:
+        """Return the value of a candidate without noise: evaluate it until a value repeats.
+
+        Noise is a random number, so a value that occurs twice has no noise. A repeated value
+        below the optimum is an exception, and does not count. The values of a noisy function
+        include a constant. The optimum includes the same constant.
         """
         values = set[float]()
         while True:
@@ -174,9 +184,9 @@ class Objective:
 
 
 def _load_problem(suite: str, dim: int, function: int, instance: int) -> Any:
-    """Return a function of a suite as `cocoex` has it; raise ValueError for other dimensions.
+    """Return a problem of `cocoex`; raise ValueError if the suite does not have the dimension.
 
-    `cocoex` falls back to other problems if the suite does not have the dimension.
+    Without the check `cocoex` would return a problem of another dimension.
     """
     import cocoex
 
@@ -188,7 +198,7 @@ def _load_problem(suite: str, dim: int, function: int, instance: int) -> Any:
 
 
 def _best_candidate(problem: Any) -> Any:
-    """Return the best candidate, which the suite writes to a file in the working folder."""
+    """Return the best candidate. The suite writes it to a file in the working folder."""
     working_folder = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -203,7 +213,7 @@ def _cem(objective: Objective, seed: int) -> None:
     # The objective ends the search, so the search itself never reaches its budget.
     options: dict[str, Any] = {"budget": objective.budget + 1, "seed": seed}
     if objective.has_constraints:
-        function = objective.one
+        function = objective.evaluate_one
         options |= {"constraints": objective.constraints, "vectorize": "loop"}
     if objective.integers:
         options |= {"bounds": objective.box.T, "integers": [*objective.integers]}
@@ -211,18 +221,18 @@ def _cem(objective: Objective, seed: int) -> None:
 
 
 def _evotorch(objective: Objective, seed: int, *, algorithm: str, **settings: Any) -> None:
-    """Minimise an objective by an algorithm of the package evotorch.
+    """Minimise an objective with an algorithm of the package evotorch.
 
-    The search does not return: it ends when the objective raises `Spent`, because its budget is
-    spent or its last target is reached.
+    The function never returns. The search ends when the objective raises `Spent`: its budget is
+    spent, or its last target has been reached.
 
     Args:
-        objective: The objective, with the start and the standard deviation of searches.
+        objective: The objective. It also has the start and the standard deviation of searches.
         seed: The seed of the search.
-        algorithm: The name of a class of `evotorch.algorithms`.
-        settings: More arguments of that class.
+        algorithm: The name of a class in `evotorch.algorithms`.
+        settings: Other arguments of the class.
     """
-    # This silences evotorch's loggers, which have levels of their own.
+    # evotorch's loggers set their own levels, so only `disable` silences them.
     logging.disable(logging.INFO)
     import evotorch.algorithms
 
@@ -257,11 +267,11 @@ def _cmaes(objective: Objective, seed: int, *, algorithm: str) -> None:
 
 
 def _cmawm(objective: Objective, seed: int) -> None:
-    """Minimise an objective with integer parameters by CMAwM of the package cmaes.
+    """Minimise an objective with integer parameters with CMAwM of the package cmaes.
 
-    The search restarts whenever it has converged, from a random point and with twice the
-    population. It does not return: it ends when the objective raises `Spent`, because its
-    budget is spent or its last target is reached.
+    Whenever the search has converged, it restarts from a random point with twice the
+    population. The function never returns. The search ends when the objective raises `Spent`:
+    its budget is spent, or its last target has been reached.
     """
     import cmaes
 
@@ -280,11 +290,11 @@ def _cmawm(objective: Objective, seed: int) -> None:
             steps=steps,
         )
         while not search.should_stop():
-            # The objective gets the rounded candidate, the update the one that was sampled.
+            # The objective gets the rounded candidate. The update gets the sampled one.
             evaluations = []
             for _ in range(population):
                 rounded, sampled = search.ask()
-                evaluations.append((sampled, objective.one(rounded)))
+                evaluations.append((sampled, objective.evaluate_one(rounded)))
             search.tell(evaluations)
         seed += 1
         population *= 2
@@ -293,9 +303,14 @@ def _cmawm(objective: Objective, seed: int) -> None:
 
 
 def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
-    """Minimise an objective by `cma.fmin2` of the package pycma, within the objective's budget.
+    """Minimise an objective with `cma.fmin2` of the package pycma.
 
-    ``settings`` are more arguments of `fmin2`.
+    The search ends when the budget of the objective is spent.
+
+    Args:
+        objective: The objective. It also has the start and the standard deviation of searches.
+        seed: The seed of the search.
+        settings: Other arguments of `fmin2`.
     """
     import cma
 
@@ -307,21 +322,21 @@ def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
     }
     std = objective.std
     if objective.integers:
-        # pycma rounds integers, so values up to half a step beyond a bound are feasible.
+        # pycma rounds integer parameters, so its bounds may be almost 0.5 further out.
         is_integer = np.isin(range(objective.dim), objective.integers)
         margin = 0.4999 * is_integer
         lower_bounds, upper_bounds = objective.box
         options["integer_variables"] = list(objective.integers)
         options["bounds"] = [lower_bounds - margin, upper_bounds + margin]
-        # The argument of `fmin2` is one number. Standard deviations of each parameter are
-        # factors of it, and an option.
+        # `fmin2` takes a single standard deviation. The option "CMA_stds" multiplies it by a
+        # factor for each parameter.
         options["CMA_stds"] = std
         std = 1.0
-    cma.fmin2(objective.one, objective.start, std, options, **settings)
+    cma.fmin2(objective.evaluate_one, objective.start, std, options, **settings)
 
 
 def _pycma_noise(objective: Objective, seed: int) -> None:
-    """Evaluate a candidate up to 30 times, as often as the ranking needs it."""
+    """Minimise with pycma's noise handler, which evaluates candidates up to 30 times."""
     from cma import NoiseHandler
 
     handler = NoiseHandler(objective.dim, maxevals=[1, 1, 30])
@@ -329,12 +344,12 @@ def _pycma_noise(objective: Objective, seed: int) -> None:
 
 
 def _pycma_constrained(objective: Objective, seed: int) -> None:
-    """Restart with twice the population and new multipliers."""
+    """Minimise with pycma's augmented Lagrangian; each restart doubles the population."""
     import cma
 
     for restart in itertools.count():
         fitness = cma.ConstrainedFitnessAL(
-            objective.one, objective.constraints, archives=False, logging=0
+            objective.evaluate_one, objective.constraints, archives=False, logging=0
         )
         options = {"seed": seed + restart, "verbose": -9, "verb_log": 0, "tolstagnation": 0}
         options["popsize"] = (4 + int(3 * math.log(objective.dim))) << restart
@@ -345,29 +360,29 @@ def _scipy(objective: Objective, seed: int, *, algorithm: str, **settings: Any) 
     import scipy.optimize
 
     settings = {"x0": objective.start, "maxiter": objective.budget, "rng": seed, **settings}
-    getattr(scipy.optimize, algorithm)(objective.one, objective.box.T, **settings)
+    getattr(scipy.optimize, algorithm)(objective.evaluate_one, objective.box.T, **settings)
 
 
 def _cem_with_model(objective: Objective, seed: int) -> None:
-    """Minimise an objective that is called candidate by candidate by `cem.minimize`."""
+    """Minimise with `cem.minimize`, which calls the objective with one candidate at a time."""
     budget = objective.budget + 1
     start, std = objective.start, objective.std
-    minimize(objective.one, start, std, budget=budget, seed=seed, vectorize="loop")
+    minimize(objective.evaluate_one, start, std, budget=budget, seed=seed, vectorize="loop")
 
 
 def _slsqp(objective: Objective, start: Any) -> Any:
-    """Minimise an objective by SLSQP of SciPy from a start, and return the best candidate."""
+    """Minimise an objective with SciPy's SLSQP from a start, and return the best candidate."""
     import scipy.optimize
 
     options = {"maxiter": objective.budget}
     bounds = objective.box.T
     return scipy.optimize.minimize(
-        objective.one, start, method="SLSQP", bounds=bounds, options=options
+        objective.evaluate_one, start, method="SLSQP", bounds=bounds, options=options
     ).x
 
 
 def _slsqp_restarts(objective: Objective, seed: int) -> None:
-    """Restart at random points of the box."""
+    """Minimise with SLSQP, which is restarted at random points of the box without end."""
     generator = np.random.default_rng(seed)
     start = objective.start
     while True:
@@ -376,7 +391,10 @@ def _slsqp_restarts(objective: Objective, seed: int) -> None:
 
 
 def _pycma_lq(objective: Objective, seed: int, *, descends: bool = False) -> None:
-    """Minimise by lq-CMA-ES of pycma, restarted at random points; first by SLSQP if wanted."""
+    """Minimise with lq-CMA-ES of pycma, which is restarted at random points without end.
+
+    If ``descends``, the first start is the result of SLSQP.
+    """
     import cma
 
     generator = np.random.default_rng(seed)
@@ -386,7 +404,7 @@ def _pycma_lq(objective: Objective, seed: int, *, descends: bool = False) -> Non
     for restart in itertools.count():
         options = {"seed": seed + restart, "verbose": -9, "verb_log": 0}
         options["maxfevals"] = objective.budget
-        cma.fmin_lq_surr2(objective.one, start, objective.std, options=options)
+        cma.fmin_lq_surr2(objective.evaluate_one, start, objective.std, options=options)
         start = generator.uniform(*objective.box)
 
 
@@ -400,18 +418,19 @@ def _optuna(objective: Objective, seed: int) -> None:
         trial = study.ask()
         bounds = enumerate(objective.box.T.tolist())
         x = [trial.suggest_float(str(i), low, high) for i, (low, high) in bounds]
-        study.tell(trial, objective.one(np.array(x)))
+        study.tell(trial, objective.evaluate_one(np.array(x)))
 
 
 class Search(NamedTuple):
-    """A way to minimise.
+    """A search that is compared.
 
     Attributes:
-        label: Its name in tables.
+        label: The name of the search in tables.
         run: Minimises an objective with a seed.
-        module: The module that it imports.
-        checkpoints: How many of the checkpoints it is run for, the first ones.
-        max_dims: The most dimensions.
+        module: The module that the search imports.
+        checkpoints: The number of checkpoints of its runs. The budget is the last of them. None
+            stands for all checkpoints.
+        max_dims: The largest number of dimensions of its objectives.
     """
 
     label: str
@@ -477,7 +496,8 @@ class Run(NamedTuple):
     """A search on an instance of a function.
 
     Attributes:
-        checkpoints: Evaluations per dimension at which the best candidate is recorded.
+        checkpoints: Numbers of evaluations per dimension. The smallest gap until then is
+            recorded.
     """
 
     suite: str
@@ -489,7 +509,7 @@ class Run(NamedTuple):
 
 
 def gaps_of(run: Run) -> list[float]:
-    """Return how far from the optimum the best candidate is at each checkpoint."""
+    """Run a search, and return the smallest gap to the optimum at each of its checkpoints."""
     search = SEARCHES[run.suite][run.search]
     per_dimension = run.checkpoints[: search.checkpoints]
     checkpoints = [run.dim * evaluations for evaluations in per_dimension]
@@ -506,37 +526,38 @@ def summary(
 ) -> dict[str, Any]:
     """Return the share of the targets that the runs of a search reached by each checkpoint.
 
-    A target is a distance from the optimum. A search runs once on every instance of every
-    function.
+    A search runs once on every instance of every function. A gap is the difference between the
+    best value of a run and the optimum. A run has reached a target if its gap is at most as
+    large.
 
     Args:
-        gaps: The best distance from the optimum of every run, at each checkpoint. The runs on
-            the instances of a function follow one another.
+        gaps: One row per run with its gap at each checkpoint. Rows are sorted by function.
         functions: The number of functions.
-        checkpoints: Numbers of evaluations per dimension. A search with a smaller budget has
-            distances for the first ones only.
+        checkpoints: Numbers of evaluations per dimension. The runs of a search with a smaller
+            budget have gaps only for the first checkpoints.
 
     Returns:
-        The gaps, and for each checkpoint the share and its standard error. That is estimated
-        from the spread between the instances of a function; it is None for a single instance.
+        The gaps ("gaps"), and for each checkpoint the share of the targets ("solved") and its
+        standard error. The standard error is estimated from the variance between the instances
+        of a function. It is None if there is only one instance.
     """
     result: dict[str, Any] = {"gaps": gaps}
     reached_checkpoints = checkpoints[: len(gaps[0])]
     for index, evaluations in enumerate(reached_checkpoints):
-        gaps_then = np.array([run[index] for run in gaps])
-        # The share of the targets that each run has reached.
-        shares = (gaps_then[:, None] <= TARGETS).mean(1)
+        gaps_then = np.array([run_gaps[index] for run_gaps in gaps])
+        shares = (gaps_then[:, None] <= TARGETS).mean(1)  # One share per run.
         by_function = shares.reshape(functions, -1)
         instances = by_function.shape[1]
         error = None
         if instances > 1:
+            # The variance of a function's mean share is that of its instances / instances.
             error = math.sqrt(by_function.var(1, ddof=1).sum() / instances) / functions
         result[str(evaluations)] = {"solved": float(shares.mean()), "standard_error": error}
     return result
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the shares of targets of every search in every dimension."""
+    """Run the searches in every dimension, and return the shares of targets that they reach."""
     suite = arguments.suite
     searches = SEARCHES[suite]
     checkpoints = (max(1, arguments.budget // 10), arguments.budget)

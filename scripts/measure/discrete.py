@@ -2,10 +2,11 @@
 
 python scripts/measure discrete --json discrete.json
 
-On a CPU: 40 parameters of 10 values in 20 pairs. A pair costs 1, 0.6 if one of its values is
-right, and 0 if both are. Peers, with their default settings and if they are installed: cmaes'
-CatCMAwM and Optuna's TPE. On a GPU: the time of a generation of 1,024 candidates in a CUDA
-graph, ours and ten lines of PyTorch.
+On a CPU, a problem has 40 parameters with 10 values each, in 20 pairs. A pair costs 1 if both
+of its values are wrong, 0.6 if one is right, and 0 if both are right. Peers are CatCMAwM of
+cmaes and TPE of Optuna, with their default settings and if they are installed. On a GPU, the
+time of a generation of 1,024 candidates in a CUDA graph is measured, for our search and for ten
+lines of PyTorch.
 """
 
 import argparse
@@ -46,10 +47,10 @@ ITEMS = 100
 
 
 class Pairs:
-    """The objective of a seed; it remembers the costs of all candidates."""
+    """An objective with random pairs, which records the costs of all candidates."""
 
     def __init__(self, seed: int) -> None:
-        """Draw pairs and right values."""
+        """Draw the pairs of parameters, and the right value of each parameter."""
         rng = np.random.default_rng(seed)
         self.pairs = rng.permutation(2 * PAIRS).reshape(-1, 2)
         self.right = rng.integers(0, VALUES, 2 * PAIRS)
@@ -62,7 +63,7 @@ class Pairs:
         return costs
 
     def is_unsolved(self, budget: int) -> bool:
-        """Return whether a search goes on: no candidate had cost 0, and budget is left."""
+        """Return whether no candidate has had the cost 0, and a part of the budget is left."""
         return min(self.costs, default=1.0) > 0.0 and len(self.costs) < budget
 
 
@@ -106,19 +107,19 @@ def _fitness(x: Tensor) -> Tensor:
     return x[:, ::2].sum(-1)
 
 
-# What follows are the ten lines of PyTorch. Gumbel's noise -log(-log(u)) makes a draw an
-# argmax.
+# The ten lines of PyTorch follow. They draw a category as the argmax of log probabilities plus
+# Gumbel noise, -log(-log(u)).
 
 
 def _step_bits(p: Tensor) -> None:
-    """Run a generation of a search of bits: update their probabilities p, shape (bits,)."""
+    """Run a generation of a search over bits; update p, shape (bits,), in place."""
     x = (torch.rand(POPULATION, *p.shape, device=p.device) < p).float()
     elites = x[_fitness(x).topk(ELITES).indices]
     p.lerp_(elites.mean(0), 0.7).clamp_(1e-3, 1 - 1e-3)
 
 
 def _step_categories(p: Tensor) -> None:
-    """Run a generation of a search of categories: update p, shape (parameters, values)."""
+    """Run a generation over categories; update p, shape (parameters, values), in place."""
     noise = torch.rand(POPULATION, *p.shape, device=p.device)
     x = (p.log() - (-noise.log()).log()).argmax(-1)
     elites = x[_fitness(x).topk(ELITES).indices]
@@ -130,19 +131,20 @@ def _draw_permutations(p: Tensor) -> Tensor:
 
     Args:
         p: The probabilities, shape (1 + ITEMS, ITEMS). Row 0 has the probabilities of the first
-            item of a permutation, row i + 1 those of the item that comes after item i.
+            item of a permutation. Row i + 1 has the probabilities of the item after item i.
     """
+    # The mask is 1 for an item that a permutation does not contain yet, otherwise 0.
     is_unused = p.new_ones(POPULATION, ITEMS)
-    row = p.new_zeros(POPULATION).long()
+    row = p.new_zeros(POPULATION).long()  # Every permutation draws its first item from row 0.
     items = []
     for _ in range(ITEMS):
-        # The argmax of log-probabilities with Gumbel noise is a draw (the Gumbel-max trick).
+        # The Gumbel-max trick: the argmax of log-probabilities plus Gumbel noise is a draw.
         uniform = torch.rand_like(is_unused)
         gumbel_noise = -(-uniform.log()).log()
         log_probabilities = (p[row] * is_unused).log()
         item = (log_probabilities + gumbel_noise).argmax(1)
         items.append(item)
-        # An item that was drawn has probability 0 from then on.
+        # A permutation never draws the same item again.
         is_unused.scatter_(1, item.unsqueeze(1), 0.0)
         row = item + 1
     return torch.stack(items, 1)
@@ -153,13 +155,12 @@ def _step_orders(p: Tensor) -> None:
 
     Args:
         p: The probabilities, shape (1 + ITEMS, ITEMS). Row 0 has the probabilities of the first
-            item of a permutation, row i + 1 those of the item that comes after item i.
+            item of a permutation. Row i + 1 has the probabilities of the item after item i.
     """
     permutations = _draw_permutations(p)
     elites = permutations[_fitness(permutations).topk(ELITES).indices]
-    # Count how often the elites have each item after each other item, as shares of the elites.
-    # Every item is counted in the row of p that it was drawn from: 0 for the first item of a
-    # permutation, otherwise the number of the item before it plus 1.
+    # `rows` has the row of p from which every item of the elites was drawn. `frequencies` has
+    # the share of the elites that drew an item from a row.
     rows = pad(elites[:, :-1] + 1, (1, 0))
     shares = torch.full(elites.shape, 1 / ELITES, device=p.device)
     frequencies = torch.zeros_like(p).index_put_((rows, elites), shares, accumulate=True)
@@ -169,20 +170,21 @@ def _step_orders(p: Tensor) -> None:
 def _graph_times(
     family: Family, step: Callable[[Tensor], None], p: Tensor, torch_generations: int
 ) -> list[float]:
-    """Time a generation of our search and one in plain PyTorch, both as CUDA graphs.
+    """Time a generation of our search and of a search in plain PyTorch, as CUDA graphs.
 
     A graph runs several generations, so its time is divided by their number.
 
     Args:
-        family: The distribution of the discrete parameters of our search.
+        family: The distribution of the discrete parameters in our search.
         step: Runs a generation in plain PyTorch, and updates the probabilities in place.
-        p: The first probabilities for ``step``.
-        torch_generations: The number of generations in the graph of ``step``.
+        p: The initial probabilities, which ``step`` updates.
+        torch_generations: The number of generations in the graph of ``step``. The graph of our
+            search has `GENERATIONS`.
 
     Returns:
-        The medians in microseconds, of our search and of plain PyTorch.
+        The median time of a generation in microseconds: of our search, and of plain PyTorch.
     """
-    # Our search could also have continuous parameters, but all parameters are discrete here.
+    # The search has only discrete parameters, so the mean of the continuous ones is empty.
     no_continuous_parameters = torch.zeros(0)
     search = CrossEntropyMethod(
         no_continuous_parameters,
@@ -193,7 +195,7 @@ def _graph_times(
         seed=1,
         device="cuda",
     )
-    # The objective does not need its second argument, the number of the generation.
+    # The objective ignores its second argument, the number of the generation.
     graphs = {
         "cem": search.capture(lambda candidates, _: _fitness(candidates), GENERATIONS),
         "torch": capture(partial(step, p), torch_generations),
@@ -205,10 +207,10 @@ def _graph_times(
 
 
 def on_gpu() -> Measured:
-    """Measure a generation of searches of bits, categories and permutations on a GPU.
+    """Time a generation of searches over bits, categories and permutations on a GPU.
 
-    The figures are microseconds of our search ("cem") and of one in plain PyTorch ("torch").
-    Both begin with equal probabilities of all values.
+    The figures are microseconds per generation: of our search ("cem"), and of a search in plain
+    PyTorch ("torch"). At the start of both searches all values are equally probable.
     """
     parameters, values = CATEGORIES
     with torch.device("cuda"):
@@ -221,6 +223,7 @@ def on_gpu() -> Measured:
         f"categories.{parameters}x{values}": _graph_times(
             categories, _step_categories, p_values, GENERATIONS
         ),
+        # One generation of permutations already has many operations: `ITEMS` draws.
         f"orders.{ITEMS}": _graph_times(
             Permutation(ITEMS), _step_orders, p_items, torch_generations=1
         ),
@@ -233,11 +236,14 @@ def on_gpu() -> Measured:
 
 
 def on_cpu() -> Measured:
-    """Run all installed searches on a problem of discrete parameters whose least cost is 0.
+    """Run all installed searches on problems with discrete parameters.
 
-    The figures of a search are the number of its runs, how many of them reached the cost 0 and
-    after how many evaluations (median, least and most), and the mean of the best costs after
-    the first `EARLY` evaluations.
+    The optimum of a problem has the cost 0. The figures of a search are
+
+    runs: The number of runs.
+    solved: The number of runs that reached the optimum.
+    median, least, most: The number of evaluations of these runs until the optimum.
+    early: The mean over all runs of the best cost in the first `EARLY` evaluations.
     """
     figures: dict[str, float] = {}
     for name, (search, module) in SEARCHES.items():
@@ -245,15 +251,15 @@ def on_cpu() -> Measured:
             continue
         seeds = SEEDS
         budget = BUDGET
-        if name == "tpe":  # Optuna's TPE takes minutes.
+        if name == "tpe":  # A run of Optuna's TPE takes minutes.
             seeds = TPE_SEEDS
             budget = TPE_BUDGET
         early_costs = []
-        evaluations = []  # Those up to the optimum, of the runs that reached it.
+        evaluations = []  # The number until the optimum, of every run that reached it.
         for seed in range(seeds):
             problem = Pairs(1000 + seed)
             search(problem, seed, budget)
-            # The problem has recorded the costs of all candidates.
+            # The problem has recorded the costs of all candidates, in order of evaluation.
             early_costs.append(min(problem.costs[:EARLY]))
             if 0.0 in problem.costs:
                 evaluations.append(problem.costs.index(0.0) + 1)
@@ -269,5 +275,5 @@ def on_cpu() -> Measured:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return figures and details."""
+    """Time generations on a GPU, or count evaluations until the optimum on a CPU."""
     return on_gpu() if device == "cuda" else on_cpu()

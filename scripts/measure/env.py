@@ -17,20 +17,20 @@ from tetris.envs.vector_env import OUTPUTS
 FEATURES = "dt"
 GPU_ENVS = 1 << 20
 GPU_FEATURE_ENVS = 1 << 18  # Their features are 390 MB per step.
-_DRAWN_STEPS = 64  # Their actions are drawn beforehand, and repeated.
+_DRAWN_STEPS = 64  # The number of steps whose actions are drawn before the measurement.
 
 
 def make_course(figure: str, count: int, **options: Any) -> Course:
-    """Return a speed test of random play in many environments of Gymnasium side by side.
+    """Return a speed test of random play in a vector environment of Gymnasium.
 
     Args:
-        figure: The name of its result.
+        figure: The name of the speed in the results, without its unit.
         count: The number of environments.
-        options: More arguments of `gymnasium.make_vec`.
+        options: Other arguments of `gymnasium.make_vec`.
     """
     envs: Any = gymnasium.make_vec(tetris.envs.IDS[0], count, **options)
-    # Actions of some steps are drawn beforehand, and repeated, so that the clock measures only
-    # the environments.
+    # The actions of `_DRAWN_STEPS` steps are drawn before the measurement and then repeated, so
+    # that only the environments are timed.
     generator = torch.Generator().manual_seed(SEED)
     shape = (_DRAWN_STEPS, count)
     actions: Any = torch.randint(0, int(envs.single_action_space.n), shape, generator=generator)
@@ -47,8 +47,8 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
         for step in range(steps):
             _, _, terminated, _, _ = envs.step(actions[step % _DRAWN_STEPS])
             games_ended = games_ended + terminated.sum()
-        # The step after the end of a game places no piece: it only begins the next game.
-        # int() waits for the device.
+        # The step after the end of a game places no piece: it only resets the game. int() waits
+        # until the device has finished all steps.
         return steps * count - int(games_ended)
 
     return Course(f"{figure}.placements_per_second", play, warm_up=_DRAWN_STEPS)
@@ -57,9 +57,9 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Measure random play in the environments that a device can run, in placements per second.
 
-    Without a compiler, on the device "python", this is one game in Python. A CPU also runs many
-    games in C++, with every kind of output, and a GPU in addition a million games in CUDA. With
-    features of the board as observations there are fewer games on a GPU.
+    The device "python" has no compiler, so only one game in Python is measured. "cpu" adds many
+    games in C++, with every kind of output, and with features of the boards as observations.
+    "cuda" adds a million games in CUDA, and fewer games with features, which need more memory.
     """
     count = arguments.num_envs
     courses = [make_course("env.python", count=1, vectorization_mode="sync")]
@@ -72,7 +72,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         courses.append(make_course(f"env.cuda.{GPU_ENVS}", GPU_ENVS, device="cuda"))
         figure = f"env.cuda.{FEATURES}.{GPU_FEATURE_ENVS}"
         courses.append(make_course(figure, GPU_FEATURE_ENVS, features=FEATURES, device="cuda"))
-    # The keyword arguments are details for the result.
+    # The keyword arguments are stored as details of the result.
     return measure_courses(
         courses,
         arguments.repeats,

@@ -2,8 +2,8 @@
 
 python scripts/measure equality --json equality.json
 
-The rollouts cover features, boards, rules, pieces, streams, weights, shapes, and what is known
-of the next piece.
+The rollouts cover features, boards, rules, pieces, streams, weights, shapes and kinds of
+lookahead.
 """
 
 import argparse
@@ -25,8 +25,8 @@ from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULE
 COUNTS = {Lookahead.NONE: 480, Lookahead.PREVIEW: 40, Lookahead.EXPECTIMAX: 40}
 """Configurations by lookahead; the last two are played with `SLOW` features."""
 
-# Every list of features is a library to compile, and a set with heights is another list on
-# every width.
+# A library is compiled for every list of features. A set with the heights of the columns is
+# another list of features on each width.
 _ANY = ("dellacherie", "bcts", "dt", "dt_surface", "dt_full")
 WIDTHS = {
     **dict.fromkeys(_ANY, tuple(range(MIN_WIDTH, MAX_WIDTH + 1))),
@@ -36,10 +36,11 @@ WIDTHS = {
     "bdu": (7, MAX_WIDTH),
 }
 SLOW = ("dt",)  # The feature sets that are played with lookahead, which is slow.
-_LOOKAHEAD_COST = 24  # A decision with lookahead takes as long as so many without.
+_LOOKAHEAD_COST = 24  # The time of a decision with lookahead divided by that without.
 
-# The CUDA engine has a kernel for few games and one for tens of thousands, whose warps go
-# together in another way from some 200,000 on; warps of 32 divide few of these.
+# The CUDA engine has a kernel for few games, and one for tens of thousands of games. The second
+# one arranges its warps differently from about 200,000 games on. Most of these numbers of games
+# are no multiples of a warp's 32 threads.
 SHAPES = (
     (1, 1, 20_000),
     (1, 512, 3_000),
@@ -61,7 +62,7 @@ GAMES = (None, None, 1, 3)
 FIRST_STREAMS = (0, (1 << 32) - 3, (1 << 40) + 12_345, 1 << 62)
 SEEDS = (0, 12_345, (1 << 64) - 1)
 _SEED = 20_090_101
-# With these, sums overflow to infinity, vanish, are not a number, or tie.
+# With these weights, weighted sums overflow to infinity, underflow to 0, are NaN, or are equal.
 _EXTREMES = (0.0, -0.0, 1e-45, -1e-38, 1.0, -1.0, 16_777_217.0, 3e38, -3e38)
 
 
@@ -70,7 +71,7 @@ class Configuration(NamedTuple):
 
     Attributes:
         weights: One of `WEIGHTS`.
-        parts: The decisions of each call of `Rollout.advance`.
+        parts: The number of decisions of each call of `Rollout.advance`.
     """
 
     weights: str
@@ -84,7 +85,8 @@ class Configuration(NamedTuple):
 def _choose_board(rng: random.Random, number: int, widths: Sequence[int]) -> tuple[int, int]:
     """Return the width and the height of board ``number`` of a feature set.
 
-    First come the smallest and largest boards, then the literature's, then random ones.
+    The first four boards have the smallest and largest sizes, the fifth one has the size of the
+    literature, and all others have random sizes.
     """
     extremes = product((widths[0], widths[-1]), (MIN_HEIGHT, MAX_HEIGHT))
     boards = [*extremes, (10, 20)]
@@ -95,15 +97,19 @@ def _choose_board(rng: random.Random, number: int, widths: Sequence[int]) -> tup
 
 
 def _divide(rng: random.Random, decisions: int) -> tuple[int, ...]:
-    """Divide a number of decisions at random into the calls that make them."""
+    """Divide a number of decisions into parts in a random way, and return their sizes.
+
+    An engine plays each part in a separate call.
+    """
     few = min(7, decisions)
     random_cuts = sorted(rng.randint(0, decisions) for _ in range(5))
+    # Where to cut the decisions into parts.
     cuts = rng.choice(
         (
-            [],  # One call.
+            [],  # One part.
             [decisions // 2],  # Two halves.
             [1, few, few],  # One decision, a few, none, and the rest.
-            random_cuts,  # Six random parts.
+            random_cuts,  # Six parts of random sizes.
         )
     )
     return tuple(end - start for start, end in pairwise([0, *cuts, decisions]))
@@ -112,15 +118,15 @@ def _divide(rng: random.Random, decisions: int) -> tuple[int, ...]:
 def configurations(
     count: int, sets: Sequence[str], lookahead: Lookahead
 ) -> list[Configuration]:
-    """Return random rollouts, which are the same for the same arguments.
+    """Return random rollouts. Equal arguments give equal rollouts.
 
-    The rollouts go through the feature sets again and again. In each round every set is played
-    on another board, and with other numbers of candidates, streams and decisions.
+    Each round has one rollout for every feature set. In the next round a set is played on
+    another board, and with other numbers of candidates, streams and decisions.
 
     Args:
         count: The number of rollouts.
         sets: The names of the feature sets.
-        lookahead: What the candidates consider beside the falling piece.
+        lookahead: What the candidates know of the next piece.
     """
     rng = random.Random(_SEED)
     result = []
@@ -137,9 +143,11 @@ def configurations(
         is_shared = rng.random() < 0.5  # Whether all candidates play the same pieces.
         games = rng.choice(GAMES)
         first_stream = rng.choice(FIRST_STREAMS)
-        weights = rng.choice(WEIGHTS)
+        weights = rng.choice(WEIGHTS)  # The kind of weights, such as "random".
         seed = rng.choice(SEEDS)
-        streams = Streams(rules, stream_count, seed, first_stream, is_shared, games)
+        streams = Streams(
+            rules, stream_count, seed, first_stream, shared=is_shared, games=games
+        )
         result.append(
             Configuration(weights, population, decisions_by_call, features, lookahead, streams)
         )
@@ -149,8 +157,9 @@ def configurations(
 def weights_of(game: Configuration) -> Tensor:
     """Return the weights of the candidates, shape (population, features), float32.
 
-    They are extreme numbers, normal numbers, or those of a good controller and of variants of
-    it, whose weights differ by about 20 %.
+    "random" weights are normal numbers. "extreme" weights are drawn from `_EXTREMES`. "good"
+    weights are those of a good controller; all candidates but the first one change them by
+    about 20 %.
     """
     width = game.streams.rules.width
     shape = (game.population, len(feature_names(game.features, width)))
@@ -166,9 +175,12 @@ def weights_of(game: Configuration) -> Tensor:
 
 
 def play(game: Configuration, device: str, parts: Iterable[int]) -> dict[str, Tensor]:
-    """Play a configuration in parts; return lines, games, decisions and boards, on the CPU.
+    """Play a configuration; return lines, games, decisions and boards as tensors on the CPU.
 
-    ``parts`` are the numbers of decisions of the calls of `Rollout.advance`.
+    Args:
+        game: The configuration.
+        device: The device of the engine.
+        parts: The number of decisions of each call of `Rollout.advance`.
     """
     policy = Policy(weights_of(game), game.features, game.lookahead)
     rollout = Rollout(policy, game.streams, device)
@@ -183,9 +195,9 @@ def play(game: Configuration, device: str, parts: Iterable[int]) -> dict[str, Te
 
 
 def compare(game: Configuration, device: str, reference: str = "cpu") -> int:
-    """Play a configuration on two engines, and return how many decisions each made.
+    """Play a configuration on two engines, and return how many decisions each of them made.
 
-    The reference plays it in one call.
+    The engine of ``device`` makes the decisions in parts, the reference in a single call.
 
     Raises:
         RuntimeError: If the engines play differently.
@@ -194,7 +206,7 @@ def compare(game: Configuration, device: str, reference: str = "cpu") -> int:
     got = play(game, device, game.parts)
     for name, tensor in expected.items():
         differs = tensor != got[name]
-        if differs.dim() > 1:
+        if differs.dim() > 1:  # Reduce boards to one value per candidate.
             differs = differs.flatten(1).any(1)
         if differs.any():
             raise RuntimeError(
@@ -207,15 +219,16 @@ def compare(game: Configuration, device: str, reference: str = "cpu") -> int:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Play random rollouts on a device and on the CPU, and check that the games are the same.
 
-    The figures are how many rollouts and decisions were compared. The number of differences is
-    always 0, because `compare` raises a RuntimeError at the first one.
+    The figures are the numbers of compared rollouts, of compared decisions, and of differences.
+    There are always 0 differences, since `compare` raises a RuntimeError at the first one.
     """
     rollouts = []
     for lookahead, count in COUNTS.items():
+        # Lookahead is slow, so with it only one feature set is played.
         sets = tuple(WIDTHS) if lookahead is Lookahead.NONE else SLOW
         chosen = configurations(count, sets, lookahead)
         if device == "cuda":
-            # Compiling all engines in parallel beforehand takes less time than one by one.
+            # Compiling all engines in parallel takes less time than compiling them one by one.
             boards = [(rollout.features, rollout.streams.rules.width) for rollout in chosen]
             build_engines(boards, [lookahead])
         rollouts += chosen

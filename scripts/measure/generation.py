@@ -1,15 +1,15 @@
-"""Measure a generation of the search, ask, objective and tell, on the sphere: ours and peers.
+"""Measure a generation of our search and of peers' on the sphere: ask, objective and tell.
 
 python scripts/measure generation --json generation.json
 
-The peers are ten lines of PyTorch, eager, compiled and in a CUDA graph, evotorch and SNES of
-EvoX. Up to 64 dimensions ours is also measured with a full covariance and paths, with small
-populations on a CPU beside the peers cmaes and pycma. Peers that are not installed are left
-out.
+The peers are evotorch, SNES of EvoX, and ten lines of PyTorch: eager, compiled and in a CUDA
+graph. Up to 64 dimensions our search is also measured with a full covariance and paths; with
+small populations on a CPU it is compared with the peers cmaes and pycma. Peers that are not
+installed are left out.
 
 Shapes are population x dimensions, or problems x population x dimensions. The objective is
-``x.square().sum(-1)``; for ``graph_compiled`` it is compiled. The clock stops when the last of
-200 generations is done.
+``x.square().sum(-1)``; for ``graph_compiled`` it is compiled. 200 generations are timed
+together, until the device has finished the last of them.
 """
 
 import argparse
@@ -44,8 +44,8 @@ REPEATS = 5
 EXTRA_VARIANCE = 0.1  # It is added in every generation, so that no search ends.
 CANDIDATES_PER_ELITE = 10
 LARGEST_CMA = 64  # The most dimensions with a full covariance.
-IN_A_GRAPH = 20  # Generations.
-_RESTART_AFTER = 50  # Generations of a peer's search, which would diverge later.
+IN_A_GRAPH = 20  # The number of generations in a graph.
+_RESTART_AFTER = 50  # Generations until a peer's search restarts; later it would diverge.
 
 Run = Callable[[int], object]
 """Runs a number of generations, without waiting for them."""
@@ -62,15 +62,15 @@ def make_search(
 ) -> CrossEntropyMethod:
     """Return one of our searches: the cross-entropy method, or CMA-ES with a full covariance.
 
-    It minimises, from a mean of ones and a standard deviation of one. A constant variance is
-    added in every generation, so that the search never ends.
+    The search minimises. Its mean begins at ones and its standard deviation at one. Every
+    generation adds a constant variance, so the search never converges.
 
     Args:
         shape: (population, dimensions), or (problems, population, dimensions) for a batch of
             independent problems.
         device: The device of the search.
-        backend: The implementation that draws candidates.
-        cma: Whether to adapt a full covariance, not the diagonal only.
+        backend: The implementation that draws candidates: "auto" or "torch".
+        cma: Whether to adapt a full covariance instead of its diagonal.
     """
     *batch, population, dim = shape
     added_variance = f"constant:{EXTRA_VARIANCE}"
@@ -93,7 +93,7 @@ def make_search(
 
 
 def ask_and_tell(shape: Shape, device: str, backend: str = "auto", cma: bool = False) -> Run:
-    """Return a function that runs generations of our search, on the sphere."""
+    """Return a function that runs a number of generations of our search on the sphere."""
     optimizer = make_search(shape, device, backend, cma)
 
     def run(count: int) -> None:
@@ -113,7 +113,7 @@ def _graph(
 
 
 def _step(mean: Tensor, std: Tensor, population: int) -> tuple[Tensor, Tensor]:
-    """Return mean and std after a generation: the ten lines of PyTorch."""
+    """Run a generation in ten lines of PyTorch, and return the new mean and std."""
     noise = torch.randn((*mean.shape[:-1], population, mean.shape[-1]), device=mean.device)
     candidates = mean.unsqueeze(-2) + std.unsqueeze(-2) * noise
     fitness = sphere(candidates)
@@ -139,22 +139,20 @@ def _ten_lines(
 
 
 def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
-    """Return a function that runs generations of a cross-entropy method by a CUDA graph.
-
-    The method is `_step`, ten lines of PyTorch.
+    """Return a function that runs generations of `_step` by replaying a CUDA graph.
 
     Args:
         shape: ([problems,] population, dimensions).
         device: The device of the search.
-        count: The number of generations in the graph. The function runs multiples of it.
+        count: The number of generations in the graph. The function runs a multiple of it.
     """
     *batch, population, dim = shape
-    # A replay of the graph computes in the same memory as the capture did. So every replay
-    # reads the distribution from these two tensors, and writes it back to them at its end.
+    # Every replay of a graph uses the same memory. So a replay reads the distribution from
+    # these two tensors, and at its end writes the new distribution into them.
     graph_mean = torch.ones((*batch, dim), device=device)
     graph_std = torch.ones_like(graph_mean)
 
-    def run_in_place() -> None:
+    def run_generations() -> None:
         mean = graph_mean
         std = graph_std
         for _ in range(count):
@@ -162,7 +160,7 @@ def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
         graph_mean.copy_(mean)
         graph_std.copy_(std)
 
-    replay = capture(run_in_place, calls=1)
+    replay = capture(run_generations, calls=1)
 
     def run(generations: int) -> None:
         for _ in range(generations // count):
@@ -174,8 +172,11 @@ def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
 def _evotorch(shape: Shape, device: str) -> Run:
     """Return a function that runs generations of evotorch's cross-entropy method on the sphere.
 
-    The shape is ([problems,] population, dimensions). The function continues with the state of
-    its last call.
+    Each call of the function continues the search of the calls before.
+
+    Args:
+        shape: ([problems,] population, dimensions).
+        device: The device of the search.
     """
     from evotorch.algorithms.functional import cem, cem_ask, cem_tell
 
@@ -200,8 +201,13 @@ def _evotorch(shape: Shape, device: str) -> Run:
 def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run:
     """Return a function that runs generations of EvoX's SNES on the sphere.
 
-    SNES is the fastest of EvoX's searches that adapt a distribution. EvoX is an optional
-    dependency, so it is imported here.
+    Of EvoX's searches that adapt a distribution, SNES is the fastest.
+
+    Args:
+        population: The number of candidates.
+        dim: The number of parameters.
+        device: The device of the search.
+        compiled: Whether EvoX compiles a generation.
     """
     from evox.algorithms import SNES
     from evox.core import Problem
@@ -215,7 +221,7 @@ def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run
     center = torch.ones(dim, device=device)
     algorithm = SNES(population, center, device=device)
     workflow = StdWorkflow(algorithm, Sphere(), device=device)
-    # In EvoX the first generation is `init_step`, and all others are `step`.
+    # EvoX runs the first generation with `init_step`, and all others with `step`.
     workflow.init_step()
     step = workflow.step
     if compiled:
@@ -231,10 +237,12 @@ def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run
 def _peer(
     start: Callable[[], Any], ask: Callable[[Any], Any], tell: Callable[[Any, Any, Any], None]
 ) -> Run:
-    """Return a function that runs generations of a search with NumPy, on the sphere.
+    """Return a function that runs generations of a search with NumPy on the sphere.
 
-    ``start`` makes the search, also for the restarts; ``ask`` returns its candidates, and
-    ``tell`` passes candidates and their fitness to it.
+    Args:
+        start: Makes a search. It is also called for every restart.
+        ask: Returns the candidates of a search.
+        tell: Passes candidates and their fitness to a search.
     """
 
     def run(count: int) -> None:
@@ -266,11 +274,11 @@ def _pycma(population: int, dim: int) -> Run:
 
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:
-    """Return all searches to compare: functions that run generations, by their figures' names.
+    """Return the searches to compare, by name, as functions that run a number of generations.
 
-    Names begin with the package, cem for ours; "torch" is a search in ten lines of PyTorch.
-    They end with how generations run: eagerly, compiled or as a CUDA graph. Packages that are
-    not installed are left out.
+    A name begins with the package: "cem" is ours, "torch" is ten lines of PyTorch. It ends with
+    the way in which generations run: "eager", "compile" or "graph". Packages that are not
+    installed are left out.
 
     Args:
         shape: ([problems,] population, dimensions).
@@ -278,8 +286,8 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
     """
     *batch, population, dim = shape
     eager = {}
-    # A small population has too few elites for a search that adapts only a diagonal, so only
-    # searches with a full covariance are compared.
+    # The cross-entropy method needs at least two elites. For smaller populations only searches
+    # with a full covariance are compared.
     if population < 2 * CANDIDATES_PER_ELITE:
         eager["cem_cma"] = ask_and_tell(shape, device, cma=True)
         if find_spec("cmaes"):
@@ -299,7 +307,7 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
         eager["evox"] = _evox(population, dim, device)
     runs = {f"{name}.generation.eager": run for name, run in eager.items()}
     if device == "cuda":
-        torch.compiler.reset()  # The compiler gives up after eight shapes of a function.
+        torch.compiler.reset()  # Without it, the compiler gives up after eight shapes.
         step = torch.compile(_step, dynamic=False)
         objective = torch.compile(sphere)
         runs |= {
@@ -317,16 +325,18 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
 
 
 def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
-    """Time a generation of every search on problems of a shape, in rounds.
+    """Time a generation of every search on problems of a shape.
 
-    The shape is ([problems,] population, dimensions).
+    Args:
+        shape: ([problems,] population, dimensions).
+        device: "cpu" or "cuda".
 
     Returns:
-        Statistics of the microseconds of a generation, such as the median, by the name of the
-        search.
+        Statistics of the microseconds of a generation, such as the median, for each search by
+        name.
     """
     count = GENERATIONS  # The number of generations that are timed together.
-    if device == "cpu" and shape[-1] >= 1000:  # Generations of many dimensions are slow there.
+    if device == "cpu" and shape[-1] >= 1000:  # These generations are slow.
         count = max(1, GENERATIONS // 10)
 
     def wait_for_device() -> None:
@@ -348,9 +358,9 @@ def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Time a generation of every search, ours and others', on problems of several shapes.
+    """Time a generation of our searches and of others' on problems of several shapes.
 
-    The figures are medians in microseconds; the details have all statistics.
+    The figures are the median times in microseconds. The details have all statistics.
     """
     times_by_shape = {}
     figures = {}

@@ -1,9 +1,9 @@
-"""Small world models, trained here: an encoder, and the dynamics of its latent states.
+"""Small world models, which are trained here: an encoder, and the dynamics of latent states.
 
-A system is some lines of physics. A model learns it from random play: the encoder maps an
-observation to a latent state, and the dynamics map a latent state and a block of actions to the
-next latent state. The cost of a plan is the squared distance of its last latent state to that
-of a goal, as in DINO-WM (https://arxiv.org/abs/2411.04983).
+A system is some lines of physics. A model learns the system from random play. Its encoder maps
+an observation to a latent state, and its dynamics map a latent state and a block of actions to
+the next latent state. The cost of a plan is the squared distance between the last latent state
+of the plan and the latent state of the goal, as in DINO-WM (https://arxiv.org/abs/2411.04983).
 """
 
 import math
@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 HORIZON = 5
 BLOCK = 5
-"""Actions of the environment in one action of a plan."""
+"""The number of the environment's actions in one action of a plan."""
 ACTION_BOUND = math.sqrt(3.0)
-"""Actions are uniform and have unit variance, as those of normalised data sets."""
+"""Uniform actions within this bound have unit variance, as in normalised data sets."""
 
 _LATENT = 16
 _WIDTH = 128
@@ -26,17 +26,19 @@ _EPISODES = 20_000
 _STEPS = 1500
 _BATCH = 256
 _RATE = 3e-3
-_LATENT_WEIGHT = 0.1  # The weight of errors of latent states beside those of observations.
+_LATENT_WEIGHT = 0.1  # The loss weight of latent errors; observation errors have weight 1.
 
 
 class System(NamedTuple):
     """An environment.
 
     Attributes:
-        step: Maps states (B, S) and actions (B, A) within -1 and 1 to the next states.
-        observe: Maps states (..., S) to observations.
-        action_dim: A.
-        spread: A first state is uniform within -spread and spread, S numbers.
+        step: Maps states (B, S) and actions (B, A) to the next states. Actions lie between -1
+            and 1.
+        observe: Maps states (..., S) to observations (..., O).
+        action_dim: The number A.
+        spread: The bound of each of the S numbers of a first state: number i is uniform between
+            -spread[i] and spread[i].
     """
 
     step: Callable[[Tensor, Tensor], Tensor]
@@ -46,7 +48,10 @@ class System(NamedTuple):
 
 
 def step_pendulum(state: Tensor, action: Tensor) -> Tensor:
-    """Swing a pendulum: angle and angular velocity, with the torque of Pendulum-v1."""
+    """Return the next states of a pendulum, with the equations of Pendulum-v1.
+
+    A state is an angle and an angular velocity.
+    """
     angle, speed = state.unbind(-1)
     acceleration = 15.0 * angle.sin() + 6.0 * action[..., 0]
     speed = (speed + 0.05 * acceleration).clamp(-8.0, 8.0)
@@ -54,7 +59,10 @@ def step_pendulum(state: Tensor, action: Tensor) -> Tensor:
 
 
 def step_rooms(state: Tensor, action: Tensor) -> Tensor:
-    """Move a point in two rooms, between which a wall at x = 0 has a door."""
+    """Return the next positions of a point in two rooms.
+
+    A wall at x = 0 divides the rooms. It has a door where abs(y) < 0.25.
+    """
     moved = (state + 0.06 * action).clamp(-1.0, 1.0)
     hits_wall = (state[..., 0] * moved[..., 0] <= 0.0) & (moved[..., 1].abs() >= 0.25)
     x = torch.where(hits_wall, state[..., 0], moved[..., 0])
@@ -64,12 +72,15 @@ def step_rooms(state: Tensor, action: Tensor) -> Tensor:
 def step_links(
     state: Tensor, action: Tensor, strengths: tuple[float, float], gravity: float
 ) -> Tensor:
-    """Swing two links of unit length with unit masses at their ends, which hang at angle 0.
+    """Return the next states of a double pendulum: two links with motors at their joints.
+
+    The links have unit length and a unit mass at their ends. They hang down at angle 0.
 
     Args:
-        state: Two angles and two angular velocities; the second ones are relative.
-        action: The torques at both joints, or a single one that both get.
-        strengths: The factors of the torques.
+        state: The angles of both links and their angular velocities. Those of the second link
+            are relative to the first link.
+        action: The torques at both joints. If there is only one, both joints get it.
+        strengths: The factor of the torque at each joint.
         gravity: The acceleration by gravity.
     """
     angles, speeds = state.split(2, dim=-1)
@@ -77,11 +88,12 @@ def step_links(
     cosine = angles[..., 1].cos()
     sine = angles[..., 1].sin()
     pull = gravity * angles.sum(-1).sin()
+    # Friction at the joints is 0.5 times the angular velocity.
     torque_1, torque_2 = (action * torch.tensor(strengths) - 0.5 * speeds).unbind(-1)
     force_1 = torque_1 + sine * (2.0 * speed_1 + speed_2) * speed_2
     force_1 = force_1 - 2.0 * gravity * angles[..., 0].sin() - pull
     force_2 = torque_2 - sine * speed_1.square() - pull
-    # The matrix of inertia is ((inertia, coupling), (coupling, 1)).
+    # Solve for the accelerations; the inertia matrix is ((inertia, coupling), (coupling, 1)).
     inertia = 3.0 + 2.0 * cosine
     coupling = 1.0 + cosine
     determinant = inertia - coupling.square()
@@ -93,7 +105,11 @@ def step_links(
 
 
 def step_cart_pole(state: Tensor, action: Tensor) -> Tensor:
-    """Push a cart with a pole: position, velocity, angle and angular velocity of CartPole."""
+    """Return the next states of a cart with a pole, with the equations of CartPole.
+
+    A state is the position and velocity of the cart, and the angle and angular velocity of the
+    pole.
+    """
     position, velocity, angle, speed = state.unbind(-1)
     sine = angle.sin()
     cosine = angle.cos()
@@ -106,7 +122,10 @@ def step_cart_pole(state: Tensor, action: Tensor) -> Tensor:
 
 
 def step_push(state: Tensor, action: Tensor) -> Tensor:
-    """Move a disc, which pushes another one: the positions of both."""
+    """Return the next positions of a hand and of the disc that it pushes.
+
+    A state is both positions. The disc is pushed away where it is closer than 0.3 to the hand.
+    """
     hand = (state[..., :2] + 0.08 * action).clamp(-1.0, 1.0)
     gap = state[..., 2:] - hand
     distance = gap.norm(dim=-1, keepdim=True).clamp(min=1e-6)
@@ -116,7 +135,7 @@ def step_push(state: Tensor, action: Tensor) -> Tensor:
 
 
 def draw_picture(positions: Tensor) -> Tensor:
-    """Return a picture of 8 x 8 pixels for each pair of coordinates, flat."""
+    """Return pictures of 8 x 8 pixels, flattened: one for each pair of coordinates."""
     pixels = torch.linspace(-1.0, 1.0, 8)
     coordinates = positions.unflatten(-1, (-1, 2)).unsqueeze(-1)
     rows, columns = torch.exp(-((coordinates - pixels) / 0.3).square()).unbind(-2)
@@ -124,7 +143,7 @@ def draw_picture(positions: Tensor) -> Tensor:
 
 
 def read_angles(state: Tensor) -> Tensor:
-    """Return sines, cosines and scaled numbers of a state: all may be angles."""
+    """Return the sines and cosines of a state's numbers, and the numbers times 0.25."""
     return torch.cat([state.sin(), state.cos(), 0.25 * state], dim=-1)
 
 
@@ -144,14 +163,19 @@ class LatentModel(nn.Module):
     """A world model with an encoder, a decoder and latent dynamics."""
 
     def __init__(self, observation_dim: int, action_dim: int) -> None:
-        """Make a model for observations and for actions of a plan."""
+        """Make a model for the numbers of an observation and of an action of a plan."""
         super().__init__()
         self.encoder = _make_network(observation_dim, _LATENT)
         self.decoder = _make_network(_LATENT, observation_dim)
         self.dynamics = _make_network(_LATENT + action_dim, _LATENT)
 
     def imagine(self, latent: Tensor, plans: Tensor) -> Tensor:
-        """Return the latent states after each action: (..., L), (..., H, A) -> (..., H, L)."""
+        """Return the latent states after each action of plans, shape (..., H, L).
+
+        Args:
+            latent: The latent states at the start, shape (..., L).
+            plans: The actions of the plans, shape (..., H, A).
+        """
         states = []
         for action in (plans / ACTION_BOUND).unbind(-2):
             latent = latent + self.dynamics(torch.cat([latent, action], dim=-1))
@@ -170,33 +194,45 @@ def _make_network(inputs: int, outputs: int) -> nn.Sequential:
 
 
 def play(system: System, seed: int, episodes: int) -> tuple[Tensor, Tensor]:
-    """Play episodes at random, and return observations and actions.
+    """Play random episodes, and return observations and actions.
 
-    In every second episode a block repeats one action with noise, so that it goes far.
+    A plan has `HORIZON` actions, each of which is a block of `BLOCK` actions of the system. The
+    system is observed at the start and after each block.
 
     Returns:
-        Observations (episodes, HORIZON + 1, O), and the actions of plans (episodes, HORIZON,
-        BLOCK A), which have unit variance.
+        The observations, shape (episodes, HORIZON + 1, O).
+        The actions of the plans, shape (episodes, HORIZON, BLOCK * A), with unit variance.
     """
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
+        """Draw uniform numbers between -1 and 1, with a row for each episode."""
         return 2.0 * torch.rand(episodes, *shape, generator=generator) - 1.0
 
     state = draw(len(system.spread)) * torch.tensor(system.spread)
     actions = draw(HORIZON, BLOCK, system.action_dim)
+    # In every second episode a block repeats one action with some noise. These episodes reach
+    # states that independent actions do not reach.
     repeated = draw(HORIZON, 1, system.action_dim)
     actions[::2] = (1.2 * repeated + 0.3 * actions)[::2].clamp(-1.0, 1.0)
     states = [state]
-    for number, action in enumerate(actions.flatten(1, 2).unbind(1), 1):
+    for number, action in enumerate(actions.flatten(1, 2).unbind(1), start=1):
         state = system.step(state, action)
         if number % BLOCK == 0:
             states.append(state)
-    return system.observe(torch.stack(states, dim=1)), ACTION_BOUND * actions.flatten(2)
+    observations = system.observe(torch.stack(states, dim=1))
+    return observations, ACTION_BOUND * actions.flatten(2)
 
 
 def train(system: System, seed: int) -> LatentModel:
-    """Return a model that has learned a system: to decode what it encodes and imagines."""
+    """Train a model of a system on random play, and return it.
+
+    The loss is the sum of three mean squared errors:
+
+    - of the observations that the decoder reconstructs from the encoded latent states;
+    - of the observations that it predicts from the imagined latent states;
+    - of the imagined latent states, with a small weight.
+    """
     torch.manual_seed(seed)
     observations, actions = play(system, seed, _EPISODES)
     model = LatentModel(observations.shape[-1], actions.shape[-1])
@@ -204,11 +240,12 @@ def train(system: System, seed: int) -> LatentModel:
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=_STEPS)
     for _ in range(_STEPS):
         batch = torch.randint(_EPISODES, (_BATCH,))
-        seen = observations[batch]
-        latents = model.encoder(seen)
+        observed = observations[batch]
+        latents = model.encoder(observed)
+        # Imagine all latent states after the first one.
         imagined = model.imagine(latents[:, 0], actions[batch])
-        loss = (model.decoder(latents) - seen).square().mean()
-        loss = loss + (model.decoder(imagined) - seen[:, 1:]).square().mean()
+        loss = (model.decoder(latents) - observed).square().mean()
+        loss = loss + (model.decoder(imagined) - observed[:, 1:]).square().mean()
         loss = loss + _LATENT_WEIGHT * (imagined - latents[:, 1:]).square().mean()
         optimizer.zero_grad()
         loss.backward()
@@ -218,7 +255,12 @@ def train(system: System, seed: int) -> LatentModel:
 
 
 def make_problems(model: LatentModel, system: System, seed: int, count: int) -> Tensor:
-    """Return latent states of starts and of goals that play can reach, shape (count, 2, L)."""
+    """Return the latent states of starts and goals, shape (count, 2, L).
+
+    A start and its goal are the first and the last state of an episode of random play, so the
+    goal can be reached.
+    """
+    # The episodes with even numbers repeat actions, so their goals are far from the starts.
     observations, _ = play(system, seed, 2 * count)
     latents: Tensor = model.encoder(observations[::2, [0, -1]])
     return latents

@@ -1,10 +1,10 @@
-"""Measure the operators: elementwise ones beside PyTorch's, LLTM beside plain PyTorch.
+"""Compare our elementwise operators with PyTorch's, and our LLTM with plain PyTorch.
 
 python scripts/measure operators --json operators.json
 
-LLTM is measured as in the tutorial "Custom C++ and CUDA Extensions": the forward pass, and the
-backward pass from the sum of both results, are timed separately, each from its call until the
-device is done.
+LLTM is measured as in the tutorial "Custom C++ and CUDA Extensions": the forward pass and the
+backward pass are timed separately, each from its call until the device is done. The loss of the
+backward pass is the sum of both results.
 """
 
 import argparse
@@ -24,7 +24,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 ELEMENTS = {"cuda": 1 << 28, "cpu": 1 << 24}
 ROUNDS = 10
 SIZES = {(16, 32, 128): Plan(25, 100, 0), (4096, 1024, 1024): Plan(3, 3, 0)}
-"""Plans by batch, inputs and states: the tutorial's sizes, and large ones."""
+"""Plans by (batch size, inputs, states): the tutorial's sizes, and large ones."""
 
 PASSES = ("forward", "inference", "backward")
 
@@ -34,7 +34,7 @@ class Case(NamedTuple):
 
     Attributes:
         ours: Calls our operator.
-        torch: Calls PyTorch's.
+        torch: Calls PyTorch's operator.
         tensors: The number of tensors that the operator reads and writes.
     """
 
@@ -44,63 +44,73 @@ class Case(NamedTuple):
 
 
 def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
-    """Return the elementwise operators to time, by name: our function, PyTorch's, tensors.
+    """Return the elementwise operators to time, by name.
 
-    The number of tensors counts the inputs and the outputs of an operator, from which its
-    bandwidth follows.
+    A case has our function, PyTorch's function, and the number of tensors that an operator
+    reads and writes. The bandwidth is computed from this number.
 
     Args:
         a: The first input.
         b: The second input, of the same shape.
-        grad: The gradient of a loss by the output of an operator, of the same shape.
+        grad: The gradient of a loss with respect to an operator's output, of the same shape.
     """
-    y = sigmoid(a)
-    # A first call compiles and loads the extension, which registers the backward operators.
+    y = sigmoid(a)  # The backward operator of sigmoid takes the output, not the input.
+    # The first call loads the library, which registers the backward operators.
     elementwise_mult(a[:1], b[:1])
     ours = torch.ops.cem_tetris
     return {
-        "sigmoid": Case(partial(sigmoid, a), partial(torch.sigmoid, a), 2),
-        "vector_add": Case(partial(vector_add, a, b), partial(torch.add, a, b), 3),
-        "elementwise_mult": Case(partial(elementwise_mult, a, b), partial(torch.mul, a, b), 3),
+        "sigmoid": Case(partial(sigmoid, a), partial(torch.sigmoid, a), tensors=2),
+        "vector_add": Case(partial(vector_add, a, b), partial(torch.add, a, b), tensors=3),
+        "elementwise_mult": Case(
+            partial(elementwise_mult, a, b), partial(torch.mul, a, b), tensors=3
+        ),
         "sigmoid_backward": Case(
             partial(ours.sigmoid_backward.default, grad, y),
             partial(torch.ops.aten.sigmoid_backward.default, grad, y),
-            3,
+            tensors=3,
         ),
         "elementwise_mult_backward": Case(
             partial(ours.elementwise_mult_backward.default, grad, a, b),
             lambda: (torch.mul(grad, b), torch.mul(grad, a)),
-            5,
+            tensors=5,
         ),
     }
 
 
 def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
-    """Time the elementwise operators, ours and PyTorch's; return one row of results for each.
+    """Time our and PyTorch's elementwise operators, and return a row of results for each.
 
-    The first row is a copy of a tensor, whose bandwidth is the most that others could reach. A
-    row has the median time in microseconds ("us"), the range of the rounds' medians divided by
-    the median ("spread"), and the bandwidth. Other rows also have that as a fraction of the
-    bandwidth of the copy, and PyTorch's time divided by ours ("of_torch").
+    The first row is the copy of a tensor. No operator can have a higher bandwidth than a copy.
+    All rows have
+
+    us: The median time in microseconds.
+    spread: The range of the rounds' medians divided by the median time.
+    gb_per_s: The bandwidth: how many gigabytes are read and written per second.
+
+    Rows of operators also have
+
+    torch_us: The median time of PyTorch's operator.
+    fraction_of_copy: The bandwidth divided by that of the copy.
+    of_torch: PyTorch's time divided by ours.
     """
     count = ELEMENTS[device]
     generator = torch.Generator(device).manual_seed(0)
     a, b, grad = (
         torch.randn(count, device=device, dtype=dtype, generator=generator) for _ in range(3)
     )
-    # Functions to time by name, and the tensors that each of ours reads and writes.
     functions: dict[str, Function] = {"copy": a.clone}
-    tensors = {"copy": 2}
+    # The number of tensors that our operators read and write.
+    tensor_counts = {"copy": 2}
     for name, case in cases(a, b, grad).items():
         functions[name] = case.ours
         functions[f"torch {name}"] = case.torch
-        tensors[name] = case.tensors
+        tensor_counts[name] = case.tensors
     if device == "cuda":
         times = event_times(functions, Plan(ROUNDS, calls=10, warm_up=1))
     else:
         times = wall_times(functions, Plan(ROUNDS, calls=3, warm_up=1))
     rows: list[dict[str, Any]] = []
-    for name, tensor_count in tensors.items():
+    for name, tensor_count in tensor_counts.items():
         statistics = times[name]
         median = statistics["median"]  # In microseconds.
         row: dict[str, Any] = {
@@ -123,21 +133,27 @@ class PlainLLTM(LLTM):
     """The tutorial's module in plain PyTorch."""
 
     def forward(self, input: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:  # noqa: A002
-        """Take one step."""
+        """Return the new hidden state and the new cell state."""
         return lltm_reference(input, self.weights, self.bias, *state)
 
 
 def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
-    """Time a recurrent cell, the LLTM, in three versions: ours, PyTorch's and torch.compile's.
+    """Time three versions of the recurrent cell LLTM.
+
+    The versions are ours, plain PyTorch ("plain"), and plain PyTorch with torch.compile
+    ("compile"). The passes are "forward", "inference" (forward without gradients) and
+    "backward".
 
     Args:
         device: The device of the cells.
-        size: The size of the batch, and the numbers of inputs and of states.
+        size: The batch size, and the numbers of inputs and of states.
         plan: How often a pass is timed.
 
     Returns:
-        The size; the microseconds of every cell by pass: forward, forward without gradients
-        and backward; and the speed-up of ours, which is the other cell's time divided by ours.
+        batch, inputs, states: The size.
+        microseconds: Statistics of the microseconds, by version and pass.
+        speedups: The median time of every other version divided by that of ours, by pass and
+            version.
     """
     batch, inputs, states = size
     torch.manual_seed(0)
@@ -155,28 +171,32 @@ def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
             time_pass = partial(_time_pass, pass_name, cell, arguments)
             time_pass()  # The first call compiles.
             functions[f"{name} {pass_name}"] = time_pass
-    # The functions time themselves, because only a part of a call is the pass.
-    times = times_of(functions, plan, lambda time_pass: time_pass())
-    microseconds: dict[str, Any] = {name: {} for name in cells}
+    # Each of these functions returns the microseconds of its pass, because it also does other
+    # work, such as the forward pass before a backward pass.
+    times = times_of(functions, plan, time_call=lambda time_pass: time_pass())
+    statistics_by_cell: dict[str, Any] = {name: {} for name in cells}
     speedups: dict[str, Any] = {pass_name: {} for pass_name in PASSES}
     for pass_name in PASSES:
         our_median = times[f"ours {pass_name}"]["median"]
         for name in cells:
             statistics = times[f"{name} {pass_name}"]
-            microseconds[name][pass_name] = statistics
+            statistics_by_cell[name][pass_name] = statistics
             if name != "ours":
                 speedups[pass_name][name] = statistics["median"] / our_median
     return {
         "batch": batch,
         "inputs": inputs,
         "states": states,
-        "microseconds": microseconds,
+        "microseconds": statistics_by_cell,
         "speedups": speedups,
     }
 
 
 def _time_pass(pass_name: str, cell: Any, arguments: Any) -> float:
-    """Run a forward and perhaps a backward pass of a cell; return the pass's microseconds."""
+    """Run a pass of a cell, and return its microseconds.
+
+    A backward pass needs a forward pass before it, which does not count.
+    """
     cell.zero_grad()
     with torch.set_grad_enabled(pass_name != "inference"):
         start_time = _wait(arguments[0])
@@ -189,31 +209,31 @@ def _time_pass(pass_name: str, cell: Any, arguments: Any) -> float:
 
 
 def _wait(tensor: Tensor) -> float:
-    """Wait for the device of a tensor, and return the time."""
+    """Wait until the device of a tensor has finished, and return the time in seconds."""
     if tensor.is_cuda:
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Time our operators: elementwise ones in every dtype, and the recurrent cell LLTM.
+    """Time our elementwise operators in every dtype, and our recurrent cell LLTM.
 
-    The figures of an elementwise operator are for float32: its bandwidth as a fraction of a
-    copy's, and its speed-up over PyTorch. Those of LLTM are its speed-ups over plain PyTorch at
-    the first size, which is the size of PyTorch's tutorial. The details have all results.
+    The figures of an elementwise operator are for float32: its bandwidth divided by that of a
+    copy, and PyTorch's time divided by ours. The figures of LLTM are speed-ups over plain
+    PyTorch at the size of PyTorch's tutorial. The details have all results.
     """
     rows = []
     for dtype in DTYPES:
         rows += elementwise(device, dtype)
     sizes = [lltm(device, size, plan) for size, plan in SIZES.items()]
-    infix = "cpu." if device == "cpu" else ""  # Names of figures without it are a GPU's.
+    infix = "cpu." if device == "cpu" else ""  # The figures of a GPU have no infix.
     figures = {}
     for row in rows:
         operator = row["operator"]
         if row["dtype"] == "float32" and operator != "copy":
             figures[f"{operator}.{infix}fraction_of_copy"] = row["fraction_of_copy"]
             figures[f"{operator}.{infix}of_torch"] = row["of_torch"]
-    tutorial_speedups = sizes[0]["speedups"]
+    tutorial_speedups = sizes[0]["speedups"]  # The first size is the tutorial's.
     for pass_name in ("forward", "backward"):
         figures[f"lltm.{infix}{pass_name}_speedup"] = tutorial_speedups[pass_name]["plain"]
     return Measured(figures, {"elementwise": {"rows": rows}, "lltm": {"sizes": sizes}})

@@ -1,14 +1,15 @@
-"""Play Tetris in peers' environments and run generations of evosax, beside ours, on one core.
+"""Compare our environments and searches with those of other packages, on one core.
 
 pip install evosax jumanji tetris-gymnasium
 
 python scripts/measure peers --json peers.json
 
-Peers that are not installed are left out. The process uses one core; speeds are per second of
-wall time, in interleaved rounds: on a machine that does other work only compare them within a
-run. All play 10x10 at random: a step draws a placement from those that the environment allows.
-Jumanji and ours step 1,024 games at a time. JAX is jitted, a step at a time or a scan of 32.
-Tetris-Gymnasium plays key presses: a hard drop places a piece.
+Peers that are not installed are left out. The process uses one core. Speeds are per second of
+wall time, in interleaved rounds. If the machine does other work, only speeds of the same run
+can be compared. All environments have boards of 10x10 and are played at random: a step draws
+one of the placements that the environment allows. Jumanji's environment and ours step 1,024
+games at a time. JAX is jitted, either a single step or a scan of 32 steps. Tetris-Gymnasium is
+played by key presses: a hard drop places a piece.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from measure.rollout import SEED, Course, measure_courses
 
 SCAN = 32
 SHAPES = ((128, 20), (1000, 100))
-"""Population and parameters of the generations."""
+"""The searches' sizes: (candidates, parameters)."""
 
 BOARD = next(name for name in tetris.envs.IDS if "10x10" in name)
 PACKAGES = {
@@ -42,13 +43,13 @@ PACKAGES = {
 
 
 def our_games(count: int) -> Course:
-    """Return a speed test of random play in our vector environment, whose engine is C++.
+    """Return a speed test of random play in our vector environment, with its engine in C++.
 
-    ``count`` games are stepped together; every step places a piece in each.
+    The environment steps ``count`` games together. Every step places a piece in each game.
     """
     envs: Any = gymnasium.make_vec(BOARD, count, output="torch", autoreset_mode="SameStep")
-    # Random scores of all placements are drawn beforehand, for `SCAN` steps, and repeated, so
-    # that the clock measures only the environments.
+    # The random scores of all placements are drawn before the measurement for `SCAN` steps and
+    # then repeated, so that mainly the environments are timed.
     shape = (SCAN, count, int(envs.single_action_space.n))
     scores = torch.rand(shape, generator=torch.Generator().manual_seed(SEED))
     _, infos = envs.reset(seed=SEED)
@@ -57,8 +58,8 @@ def our_games(count: int) -> Course:
         """Play a number of steps, and return how many pieces were placed."""
         nonlocal infos
         for step in range(steps):
-            # The mask is 0 for a placement that is not allowed. The allowed one with the best
-            # random score is a uniform draw.
+            # The mask is 1 for placements that are allowed, otherwise 0. The allowed placement
+            # with the highest random score is a uniform draw.
             allowed_scores = scores[step % SCAN] * infos["action_mask"]
             placements = allowed_scores.argmax(1)
             _, _, _, _, infos = envs.step(placements)
@@ -68,11 +69,18 @@ def our_games(count: int) -> Course:
 
 
 def one_game(name: str, env: Any, action: Callable[[Any], Any]) -> Course:
-    """Return random play in an environment of one game; ``action`` maps infos to actions."""
+    """Return a speed test of random play in an environment with one game.
+
+    Args:
+        name: The name of the environment in the results.
+        env: The environment.
+        action: Maps an environment's info to a random action.
+    """
     env.action_space.seed(SEED)
     _, info = env.reset(seed=SEED)
 
     def play(steps: int) -> int:
+        """Play a number of steps, each of which places a piece, and return the number."""
         nonlocal info
         for _ in range(steps):
             _, _, is_over, _, info = env.step(action(info))
@@ -84,10 +92,10 @@ def one_game(name: str, env: Any, action: Callable[[Any], Any]) -> Course:
 
 
 def tetris_gymnasium_games() -> Iterator[Course]:
-    """Yield two courses of Tetris-Gymnasium on 10x10: hard drops, and random placements.
+    """Yield two speed tests of Tetris-Gymnasium on 10x10: hard drops, and random placements.
 
-    The first presses the key of a hard drop in every step. In the second the package's wrapper
-    turns a placement into key presses.
+    The first one presses the key of a hard drop in every step. In the second one a wrapper of
+    the package translates every placement into key presses.
     """
     import tetris_gymnasium.envs  # noqa: F401 - it registers the environment
     import tetris_gymnasium.wrappers.grouped as grouping
@@ -95,7 +103,7 @@ def tetris_gymnasium_games() -> Iterator[Course]:
     make_env = partial(gymnasium.make, "tetris_gymnasium/Tetris", width=10, height=10)
     env: Any = make_env()
     drop = int(env.unwrapped.actions.hard_drop)
-    yield one_game("tetris_gymnasium", env, lambda info: drop)
+    yield one_game("tetris_gymnasium", env, action=lambda info: drop)
     grouped = grouping.GroupedActionsObservations(make_env())
 
     def sample(info: Any) -> Any:
@@ -108,16 +116,17 @@ def tetris_gymnasium_games() -> Iterator[Course]:
 def jax_courses(
     figure: str, start: Callable[[], Any], step: Any, inputs: Any, count: int
 ) -> Iterator[Course]:
-    """Yield two speed tests of a step in JAX: jitted alone, and in a scan of `SCAN` steps.
+    """Yield two speed tests of a step in JAX: a jitted step, and a jitted scan of `SCAN` steps.
 
-    JAX calls the state that a step passes on to the next one the carry.
+    A step is a function for `jax.lax.scan`. The carry is the state that a step passes on to the
+    next step.
 
     Args:
-        figure: The name of the result, with {way} in the place of "jit" or "scan".
+        figure: The name of the speed in the results. {way} stands for "jit" or "scan".
         start: Returns the first carry.
-        step: Maps a carry and an input to the next carry and a result, which is ignored.
+        step: Maps a carry and an input to the next carry and an output. The output is ignored.
         inputs: The inputs of `SCAN` steps, stacked.
-        count: How many placements or generations a step makes.
+        count: The number of placements or generations in a step.
     """
     import jax
 
@@ -134,10 +143,11 @@ def jax_courses(
         return jitted_scan(carry, inputs)
 
     def make_course(way: str, run: Callable[[Any], Any]) -> Course:
-        """Return the speed test of a function that makes `SCAN` steps from a carry."""
+        """Return a speed test of ``run``, which maps a carry to the one `SCAN` steps later."""
         carry = start()
 
         def play(steps: int) -> int:
+            """Make at least ``steps`` steps; return their placements or generations."""
             nonlocal carry
             scans = math.ceil(steps / SCAN)
             for _ in range(scans):
@@ -152,11 +162,12 @@ def jax_courses(
 
 
 def jumanji_games(count: int) -> Iterator[Course]:
-    """Yield speed tests of random play in ``count`` games of Jumanji's Tetris-v0 at a time.
+    """Yield two speed tests of random play in Jumanji's Tetris-v0.
 
-    Every step places a piece in all games. The state that JAX passes from step to step is the
-    state of the games and a mask of the placements that they allow, shape (games, rotations,
-    columns). The inputs of the steps are random scores of the placements, drawn beforehand.
+    The environment steps ``count`` games together. Every step places a piece in each game. The
+    carry of the steps is the state of the games and the mask of the placements that are
+    allowed, shape (games, rotations, columns). The inputs of the steps are random scores of all
+    placements.
     """
     import jax
     import jumanji.wrappers
@@ -168,7 +179,7 @@ def jumanji_games(count: int) -> Iterator[Course]:
 
     def step(carry: Any, scores: Any) -> Any:
         state, mask = carry
-        # The allowed placement with the best random score is a uniform draw.
+        # The allowed placement with the highest random score is a uniform draw.
         placement = (scores * mask).reshape(count, -1).argmax(1)
         rotation = placement // columns
         column = placement % columns
@@ -185,7 +196,7 @@ def jumanji_games(count: int) -> Iterator[Course]:
 
 
 def our_generations(population: int, dim: int, backend: str) -> Course:
-    """Return the course of our search on the sphere, which counts generations."""
+    """Return a speed test of our search on the sphere, in generations per second."""
     run_generations = ask_and_tell((population, dim), "cpu", backend)
 
     def run(count: int) -> int:
@@ -197,15 +208,15 @@ def our_generations(population: int, dim: int, backend: str) -> Course:
 
 
 def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]:
-    """Yield speed tests of a search of the package evosax on the sphere, in generations.
+    """Yield two speed tests of a search of evosax on the sphere, in generations per second.
 
-    The state that JAX passes from step to step is the state of the search. A step is one
-    generation, and its input is a random key.
+    A step is one generation. The carry of the steps is the state of the search, and the inputs
+    are random keys.
 
     Args:
         population: The number of candidates.
         dim: The number of parameters.
-        name: The name of the search's class in `evosax.algorithms`.
+        name: The name of a class in `evosax.algorithms`.
     """
     import evosax.algorithms
     import jax
@@ -230,10 +241,13 @@ def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]
 
 
 def courses(games: int) -> Iterator[Course]:
-    """Yield all speed tests: ours, and those of other packages that are installed.
+    """Yield the speed tests of our package, and of the other packages that are installed.
 
-    They count the placements per second of random play, or the generations per second of a
-    search. ``games`` is the number of games that are stepped together.
+    Environments are measured in placements per second of random play, searches in generations
+    per second.
+
+    Args:
+        games: The number of games that an environment of many games steps together.
     """
     # Environments of many games.
     yield our_games(games)
@@ -241,7 +255,8 @@ def courses(games: int) -> Iterator[Course]:
         yield from jumanji_games(games)
     # Environments of one game.
     env = gymnasium.make(BOARD)
-    yield one_game("ours", env, lambda info: env.action_space.sample(mask=info["action_mask"]))
+    sample = env.action_space.sample
+    yield one_game("ours", env, action=lambda info: sample(mask=info["action_mask"]))
     if find_spec("tetris_gymnasium"):
         yield from tetris_gymnasium_games()
     # Searches.
@@ -254,17 +269,14 @@ def courses(games: int) -> Iterator[Course]:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Measure the speeds of our environments and searches, and of other packages', on one core.
-
-    The process uses a single core for the time of the measurement.
-    """
+    """Measure our environments and searches, and those of other packages, on one core."""
     all_threads = torch.get_num_threads()
     versions = {}
     for name, module in PACKAGES.items():
         if find_spec(module):
             versions[name] = importlib.metadata.version(name)
-    # A new thread may use the cores of the thread that starts it. JAX starts its threads later,
-    # so they are on this core, too.
+    # A new thread inherits the cores of the thread that starts it. JAX starts its threads in
+    # this block, so they use the same core.
     with one_core():
         torch.set_num_threads(1)
         try:

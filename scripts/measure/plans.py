@@ -1,18 +1,19 @@
-"""Plan in learned latent models by `cem.Planner`, and by the solvers of stable-worldmodel.
+"""Plan in learned latent models with `cem.Planner`, and with solvers of stable-worldmodel.
 
 pip install stable-worldmodel==0.1.1
 
 python scripts/measure plans --json plans.json
 
-Six models are trained here, each in a process of its own. The defaults of `cem.Planner` were
-chosen on the first three; the others show them. A plan has 5 actions of 5 or 10 numbers. Its
-figure is its cost divided by the cost of doing nothing, the median of 50 problems. All plans
-are clamped into the bounds before that. "ours_half" has half the samples.
+Six models are trained here, each in its own process. The defaults of `cem.Planner` were chosen
+on the first three; the other three test them. A plan has 5 actions of 5 or 10 numbers. The
+score of a plan is its cost divided by the cost of doing nothing. Before that, the plan is
+clamped into the bounds. A figure is the median score of 50 problems. "ours_half" has half the
+samples.
 
-A solver of stable-worldmodel has two settings of its elites (`topk`), the default of 30 and a
-tenth of the samples, and two models, of which one clamps actions and the other one does not.
-The best of the four plans is compared. Predictive sampling has the samples of all iterations in
-its only one. If the package is not installed, only ours is measured.
+Each solver of stable-worldmodel runs with four settings, and the best score counts. The number
+of elites (`topk`) is the default of 30 or a tenth of the samples, and the model either clamps
+actions or does not. Predictive sampling has a single iteration, which gets the samples of all
+iterations. If the package is not installed, only our planner is measured.
 """
 
 import argparse
@@ -46,9 +47,9 @@ from measure.latent_models import (
 from measure.provenance import Measured
 
 CELLS = ((300, 30), (300, 10), (100, 10), (100, 5), (64, 3))
-"""Samples and iterations."""
+"""The budgets of the planners: (samples, iterations)."""
 SHOWN = tuple(SYSTEMS)[3:]
-"""The systems on which no default was chosen."""
+"""The systems on which the defaults of `cem.Planner` were not chosen."""
 PEERS = ("cem", "icem", "mppi", "predictive_sampling")
 PACKAGE = "stable-worldmodel"
 
@@ -59,25 +60,35 @@ _BOUNDS = (-ACTION_BOUND, ACTION_BOUND)
 
 
 class Problems(NamedTuple):
-    """Problems in the model of a system: latent states of starts and goals, (P, 2, L)."""
+    """Planning problems in the model of a system.
+
+    Attributes:
+        model: The model.
+        latents: The latent states of the starts and the goals, shape (P, 2, L).
+        action_dim: The size of an action of the system. An action of a plan is `BLOCK` times as
+            large.
+    """
 
     model: LatentModel
     latents: Tensor
     action_dim: int
 
     def cost(self, latents: Tensor, plans: Tensor) -> Tensor:
-        """Return the costs of plans (P, N, HORIZON, A), shape (P, N), clamped into bounds."""
+        """Clamp plans (P, N, HORIZON, A) into the bounds, and return their costs (P, N)."""
         return self.free_cost(latents, plans.clamp(*_BOUNDS))
 
     def free_cost(self, latents: Tensor, plans: Tensor) -> Tensor:
-        """Return the costs of plans (P, N, HORIZON, A), shape (P, N)."""
+        """Return the costs of plans (P, N, HORIZON, A), shape (P, N), without clamping them."""
         start, goal = latents.unsqueeze(1).unbind(-2)
         starts = start.expand(*plans.shape[:2], -1)
         imagined = self.model.imagine(starts, plans)
         return (imagined[..., -1, :] - goal).square().sum(-1)
 
     def score(self, plans: Tensor) -> float:
-        """Return the median cost of plans (P, HORIZON, A) over that of doing nothing."""
+        """Return the median over problems of the cost of a plan divided by that of no action.
+
+        ``plans`` has the shape (P, HORIZON, A).
+        """
         pairs = torch.stack([plans, torch.zeros_like(plans)], dim=1)
         costs = self.cost(self.latents, pairs)
         ratios: list[float] = (costs[:, 0] / costs[:, 1]).tolist()
@@ -85,21 +96,26 @@ class Problems(NamedTuple):
 
 
 class CostModel(NamedTuple):
-    """A model as the solvers of stable-worldmodel take it."""
+    """A model with the interface that the solvers of stable-worldmodel need.
+
+    Attributes:
+        problems: The problems.
+        clamps: Whether the model clamps plans into the bounds.
+    """
 
     problems: Problems
     clamps: bool
 
     def get_cost(self, info: dict[str, Tensor], plans: Tensor) -> Tensor:
         """Return the costs of plans (P, N, HORIZON, A), shape (P, N)."""
-        # Every plan has a copy of its problem.
+        # The solver repeats each problem for each of its plans, so the first copy is enough.
         latents = info["latents"][:, 0]
         cost = self.problems.cost if self.clamps else self.problems.free_cost
         return cost(latents, plans)
 
 
 def solve_by_planner(problems: Problems, samples: int, iterations: int) -> Tensor:
-    """Return the best plans of a planner with its defaults, shape (P, HORIZON, A)."""
+    """Return the best plans of `cem.Planner` with its defaults, shape (P, HORIZON, A)."""
     planner = Planner(
         problems.cost,
         horizon=HORIZON,
@@ -116,7 +132,14 @@ def solve_by_planner(problems: Problems, samples: int, iterations: int) -> Tenso
 
 
 def solve_by_peer(peer: Any, problems: Problems, clamps: bool, **options: Any) -> Tensor:
-    """Return the plans of a solver of stable-worldmodel, shape (P, HORIZON, A)."""
+    """Return the plans of a solver of stable-worldmodel, shape (P, HORIZON, A).
+
+    Args:
+        peer: The class of the solver.
+        problems: The problems.
+        clamps: Whether the model clamps actions into the bounds.
+        options: Other arguments of the class, such as "num_samples".
+    """
     model = CostModel(problems, clamps)
     solver = peer(model, batch_size=_PROBLEMS, seed=_SEED, **options)
     low, high = _BOUNDS
@@ -129,30 +152,38 @@ def solve_by_peer(peer: Any, problems: Problems, clamps: bool, **options: Any) -
 
 
 def measure_peers(problems: Problems, samples: int, iterations: int) -> dict[str, float]:
-    """Return the scores of the solvers of stable-worldmodel, each with its best settings."""
+    """Return the scores of stable-worldmodel's solvers, each with its best settings.
+
+    The lower a score, the better. Predictive sampling has a single iteration, so it gets the
+    samples of all iterations at once.
+    """
     from stable_worldmodel import solver as peers
 
+    # `topk` is the number of elites: the default, or a tenth of the samples.
     settings = [
         {"num_samples": samples, "n_steps": iterations, "topk": topk}
         for topk in (30, max(2, samples // 10))
     ]
     all_samples = [{"num_samples": samples * iterations}]
-    candidates = {
+    solvers = {
         "cem": (peers.CEMSolver, settings),
         "icem": (peers.ICEMSolver, settings),
         "mppi": (peers.MPPISolver, settings),
         "predictive_sampling": (peers.PredictiveSamplingSolver, all_samples),
     }
     scores: dict[str, float] = {}
-    for name, (peer, choices) in candidates.items():
-        for options, clamps in itertools.product(choices, (True, False)):
-            plans = solve_by_peer(peer, problems, clamps, **options)
+    for name, (solver, options_to_try) in solvers.items():
+        for options, clamps in itertools.product(options_to_try, (True, False)):
+            plans = solve_by_peer(solver, problems, clamps, **options)
             scores[name] = min(scores.get(name, math.inf), problems.score(plans))
     return scores
 
 
 def measure_system(name: str) -> dict[str, float]:
-    """Return the figures of a system, by the name of a cell and a solver."""
+    """Train the model of a system, and return the scores of all planners in it.
+
+    The names of the figures have the system, the samples and iterations, and the planner.
+    """
     torch.set_num_threads(1)
     system = SYSTEMS[name]
     model = train(system, _SEED)
@@ -172,7 +203,14 @@ def measure_system(name: str) -> dict[str, float]:
 
 
 def count_wins(figures: dict[str, float], ours: str) -> int:
-    """Return in how many cells of shown systems a solver of ours beats all others."""
+    """Return in how many cells our planner has a better score than all peers.
+
+    A cell is a budget of samples and iterations in one of the systems `SHOWN`.
+
+    Args:
+        figures: The scores by name.
+        ours: Our planner: "ours", or "ours_half" with half the samples.
+    """
     wins = 0
     for name, (samples, iterations) in itertools.product(SHOWN, CELLS):
         cell = f"plans.{name}.{samples}x{iterations}"
@@ -182,12 +220,12 @@ def count_wins(figures: dict[str, float], ours: str) -> int:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the costs of plans in all systems; see this module's docstring."""
+    """Return the scores of all planners in all systems, and how often ours beats all others."""
     figures: dict[str, float] = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(usable_cores(), context) as pool:
-        for of_system in pool.map(measure_system, SYSTEMS):
-            figures |= of_system
+        for system_figures in pool.map(measure_system, SYSTEMS):
+            figures |= system_figures
     data: dict[str, Any] = {"problems": _PROBLEMS}
     if find_spec(_MODULE) is not None:
         figures["plans.cells_ahead"] = count_wins(figures, "ours")

@@ -1,7 +1,7 @@
 """Result files: ``{commit, dirty, date, command, machine, versions, figures, data}``.
 
-``figures`` is a flat map from name to number, ``data`` has the details of the measurement. A
-file is written only by the command that measured.
+``figures`` maps names to numbers; ``data`` has the details of the measurement. Only the command
+that measures writes a result file.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from tetris.training import run_folder
 
 RESULTS = ROOT / "benchmarks" / "results"
 COMMIT = "CEM_TETRIS_COMMIT"
-"""Environment variable with the measured commit, and ``+`` if files differ."""
+"""Environment variable: the measured commit, followed by ``+`` if files differ from it."""
 
 _VECTORS = {
     "AVX512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vpopcntdq"},
@@ -41,9 +41,9 @@ class Measured(NamedTuple):
 
     Attributes:
         figures: Numbers by name.
-        data: Details, as plain values; "ranges" has the least and the greatest value of
+        data: Details, as values for JSON. "ranges" has the lower and the upper bound of
             figures.
-        series: Records, by the end of their file's name.
+        series: Records of files of their own, by the ending of the file's name.
     """
 
     figures: Mapping[str, float]
@@ -54,16 +54,16 @@ class Measured(NamedTuple):
 def write_result(
     path: Path, measured: Measured, device: str, commit: tuple[str | None, bool]
 ) -> None:
-    """Write the results of a measurement as JSON, with where, when and how it was made.
+    """Write the result of a measurement as JSON, with its commit, date, command and machine.
 
-    A series of records is written to a file of its own beside it, one record per line.
+    A series of records is written to a separate file in the same folder, one record per line.
 
     Args:
-        path: The file.
-        measured: The figures, the details and the series.
+        path: The file of the result.
+        measured: The result.
         device: The device that was measured.
-        commit: The commit and whether files differed from it, from the function `commit` before
-            the measurement, because the checkout may have changed since.
+        commit: The result of the function `commit` before the measurement, since the checkout
+            may have changed during the measurement.
     """
     for ending, records in measured.series.items():
         lines = "".join(json.dumps(record) + "\n" for record in records)
@@ -85,13 +85,19 @@ def write_result(
 
 
 def commit() -> tuple[str | None, bool]:
-    """Return the commit, from git or `COMMIT`, if any, and whether files differ from it."""
+    """Return the commit of the checkout, or None, and whether files differ from it.
+
+    The environment variable `COMMIT` takes precedence over git.
+    """
     text = os.environ.get(COMMIT) or run_folder.commit()
     return text.rstrip("+") or None, text.endswith("+") or not text
 
 
 def _command() -> str:
-    """Return this process's command without ``--json``; of paths elsewhere only the name."""
+    """Return the command of this process without the option ``--json``.
+
+    Paths in the checkout are relative to its root. Of other paths only the name is left.
+    """
     words = list(sys.argv)
     while "--json" in words[:-1]:
         index = words.index("--json")
@@ -103,14 +109,15 @@ def _command() -> str:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """Return a description of this machine: processor, system and load, and on CUDA the GPU.
+    """Return a description of this machine: its processor, system and load, and its GPU.
 
-    "vectors" is the widest set of vector instructions that the processor has, of those for
-    which the game engine has code. If nvidia-smi fails, what it reports is left out.
+    "vectors" is the widest set of vector instructions that the processor has and the game
+    engine uses. The GPU is left out if ``device`` is not "cuda". "nvidia_smi" is empty if the
+    program nvidia-smi fails.
     """
     processor = run_folder.processor()
     flags = set(processor.get("flags", "").split())
-    # `_VECTORS` has the flags of each set of instructions, the widest set first.
+    # `_VECTORS` maps sets of instructions to the flags that they need, the widest set first.
     supported = [name for name, required in _VECTORS.items() if required <= flags]
     description = {
         "processor": processor["model name"],
@@ -144,7 +151,7 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def machine_name(device: str) -> str:
-    """Return the folder of this machine's results: ``h200``, ``epyc-2core``."""
+    """Return the name of the folder for this machine's results: ``h200``, ``epyc-2core``."""
     description = machine(device)
     if "gpu" in description:
         words = re.findall(r"[a-z0-9]+", str(description["gpu"]).lower())

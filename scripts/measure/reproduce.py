@@ -3,18 +3,18 @@
 python scripts/measure reproduce published --quick
 python scripts/measure noisy_ce_bcts_10x10 --json noisy_ce_bcts_10x10.json
 
-Published controllers play by the published rule: on a GPU to 0.5 % and 5 % (95 % interval, to
-either side), on a CPU to 3 % on 10x10, and on 10x20 for a minute. The searches on 10x20 are for
-a GPU.
+Published controllers play by the published rule. On a GPU they play until the half-width of
+the 95 % interval is 0.5 % of the score on 10x10, and 5 % on 10x20. On a CPU they play to 3 % on
+10x10, and for a minute on 10x20. The searches on 10x20 need a GPU.
 
-In noisy cross-entropy searches the fitness of a candidate is the lines of one game: Szita &
-Lőrincz, Learning Tetris Using the Noisy Cross-Entropy Method (2006), with the `bertsekas`
-features; Thiery & Scherrer, Improvements on Learning Tetris with Cross Entropy (2009), with
-better features, here `bcts`. As in the papers no two games have the same pieces: in generation
-t search s has the 130 streams from t * 2^32 + 130 s on, and its mean plays on the first 30; the
-last means have 30 streams each from t * 2^32 + 2^31 + 30 s on. So a search is a function of its
-seed and noise only. All searches play in one rollout. A game that does not end is cut off after
-a limit of decisions, and counts with its lines until then.
+In noisy cross-entropy searches the fitness of a candidate is the number of lines in one game.
+Szita & Lőrincz, Learning Tetris Using the Noisy Cross-Entropy Method (2006), use the features
+`bertsekas`. Thiery & Scherrer, Improvements on Learning Tetris with Cross Entropy (2009), use
+better features, here `bcts`. As in the papers, no two games have the same pieces. In generation
+t, search s has the 130 streams from number t * 2^32 + 130 s on; its mean plays the first 30 of
+them. After the last generation its mean plays the 30 streams from t * 2^32 + 2^31 + 30 s on. So
+the result of a search depends only on its seed and its noise. All searches play in one rollout.
+A game that does not end is cut off after a limit of decisions, and its lines until then count.
 """
 
 import argparse
@@ -64,12 +64,15 @@ _METHOD = {
 
 
 class Plan(NamedTuple):
-    """The extent of an experiment.
+    """The size of an experiment.
 
     Attributes:
-        seeds: Searches with each noise schedule, with the seeds from 1 on.
-        limit: Decisions after which a game is cut off.
-        score_decisions: Decisions that score the last mean of a search, in streams of games.
+        features: The feature set of the candidates.
+        board: The board, such as "10x20".
+        seeds: The number of searches with each noise schedule. Their seeds are 1, 2, ...
+        generations: The number of generations of a search.
+        limit: The number of decisions after which a game is cut off.
+        score_decisions: The number of decisions in the score of a search's last mean.
     """
 
     features: str
@@ -99,25 +102,32 @@ PRECISION = {
     "cpu": {"10x10": 0.03},
     "cuda": {"10x10": 0.005, "10x20": 0.05},
 }
-"""How far the interval of a score may reach, by board, as a share of the score."""
+"""By device and board, the half-width of a score's 95 % interval divided by the score."""
 
 BOARDS = ("10x10", "10x20")
-CPU_SCORE_DECISIONS = 20_000_000  # The most that score a search on a CPU.
+CPU_SCORE_DECISIONS = 20_000_000  # The most decisions in a search's score on a CPU.
 QUICK_SEEDS = 3
 SECONDS = 60.0
 QUICK_SECONDS = 3.0
 
 _LINES_PER_DECISION = 0.4  # A piece has four cells, a line ten.
 _UNKNOWN = 4000.0  # Lines per game on 10x10 if no paper has a figure.
-_SPARE = 1.25  # For controllers that are better than in their papers, and for chance.
+_SPARE = 1.25  # A margin for chance, and for controllers that play better than in their papers.
 _ROUND = 10**6
 
 BY_GENERATION = ("mean_lines", "mean_games_cut", "candidate_games_cut")
-"""Lines of the mean before each generation; games of the mean and of candidates cut off."""
+"""Lines per game of the mean; numbers of games, of the mean and of candidates, cut off."""
 
 
 class Search(NamedTuple):
-    """A search and its learning curves, by the names of `BY_GENERATION`."""
+    """A search and its learning curves.
+
+    Attributes:
+        noise: The noise schedule.
+        seed: The seed.
+        optimizer: The cross-entropy method.
+        curves: A list with one number per generation for every name in `BY_GENERATION`.
+    """
 
     noise: str
     seed: int
@@ -128,9 +138,8 @@ class Search(NamedTuple):
 def make_searches(plan: Plan) -> list[Search]:
     """Return the searches of an experiment before their first generation.
 
-    There is one cross-entropy search for every noise schedule and seed. The first searches are
-    those of all schedules with seed 1, then those with seed 2, and so on. Every search begins
-    with weights around 0, and has empty learning curves.
+    There is one search for every seed and noise schedule, in the order of the seeds. The mean
+    of a search begins at 0.
     """
     weight_count = len(feature_names(plan.features, plan.rules.width))
     start = torch.zeros(weight_count)
@@ -153,46 +162,53 @@ def make_searches(plan: Plan) -> list[Search]:
 def _play_generation(plan: Plan, device: str, searches: list[Search], generation: int) -> int:
     """Play a generation of all searches, and add its results to their learning curves.
 
-    The mean of each search plays `MEAN_GAMES` games, and each of its candidates plays one, all
-    in one rollout. After the last generation only the means play.
+    The mean of each search plays `MEAN_GAMES` games, and each candidate plays one. All games
+    are played in one rollout. After the last generation only the means play.
+
+    Args:
+        plan: The plan of the experiment.
+        device: The device of the rollout.
+        searches: The searches, which are updated.
+        generation: The number of the generation, from 0.
 
     Returns:
         The number of decisions of all games.
     """
-    is_last = generation == plan.generations
-    # Streams are numbered sequences of pieces. No two players ever play the same one.
+    is_after_last = generation == plan.generations
+    # A stream is a numbered sequence of pieces. No two players play the same stream.
     first_stream = generation * _GENERATION_STREAMS
-    # The players of a search are its mean, as often as that plays, then its candidates.
+    # A player plays one game. The players of a search are `MEAN_GAMES` copies of its mean, then
+    # its candidates.
     players = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
-    if is_last:
+    if is_after_last:
         first_stream += _LAST_STREAMS
     else:
         candidates = [search.optimizer.ask() for search in searches]
         players = [torch.cat(pair) for pair in zip(players, candidates, strict=True)]
     lines, games, decisions = _play_once(plan, device, players, first_stream)
-    # Row s of lines and games has the players of search s.
+    # Row s of `lines` and `games` has the results of the players of search s.
     for number, search in enumerate(searches):
         curves = search.curves
         mean_lines = float(lines[number, :MEAN_GAMES].double().mean())
-        is_cut = games[number] == 0  # The player's game had not ended at the limit.
+        is_cut = games[number] == 0  # `games` is 1 if the game ended within the limit.
         curves["mean_lines"].append(round(mean_lines, 2))
         curves["mean_games_cut"].append(int(is_cut[:MEAN_GAMES].sum()))
-        if not is_last:
+        if not is_after_last:
             curves["candidate_games_cut"].append(int(is_cut[MEAN_GAMES:].sum()))
             search.optimizer.tell(candidates[number], lines[number, MEAN_GAMES:])
     return decisions
 
 
 def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
-    """Run cross-entropy searches side by side; return their learning curves and scores.
+    """Run the searches of an experiment together; return their learning curves and scores.
 
-    Except for the seconds the result is a function of the plan, because the searches are on the
-    CPU, and games are the same on every device.
+    Equal plans give equal results, except for the seconds: the searches run on the CPU, and
+    games are the same on every device.
     """
     start_time = time.perf_counter()
     decisions = 0
     searches = make_searches(plan)
-    # After the last generation the means play once more.
+    # In one more round, after the last generation, only the means play.
     bar = progress(
         range(plan.generations + 1),
         desc=f"{plan.features} on {plan.board}",
@@ -213,16 +229,15 @@ def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
 
 
 def _score_search(search: Search, plan: Plan, device: str) -> dict[str, Any]:
-    """Return the results of a search: its curves, and the weights and the score of its mean.
+    """Score the last mean of a search; return its learning curves, weights and score.
 
-    The mean is that after the last generation. Its score is measured as for published
-    controllers, so no game is cut off after a limit.
+    The score is measured as for published controllers, so no game is cut off.
     """
     weights = search.optimizer.mean.tolist()
     controller = LinearController(plan.features, tuple(weights), plan.rules)
     trial = Trial("mean", controller, plan.rules, device)
     score = measure_score(trial, Limit(decisions=plan.score_decisions)).score
-    counts = asdict(score)  # The lines per game and the interval are computed from them.
+    counts = asdict(score)  # The lines per game and the interval are computed from these.
     return {
         "noise": search.noise,
         "seed": search.seed,
@@ -239,21 +254,22 @@ def _score_search(search: Search, plan: Plan, device: str) -> dict[str, Any]:
 def _play_once(
     plan: Plan, device: str, players: list[Tensor], first_stream: int
 ) -> tuple[Tensor, Tensor, int]:
-    """Play one game of every player of every search, and return the results.
+    """Play one game with every player of every search, and return the results.
 
-    A game that does not end is cut off after a limit of decisions. If several processes run the
-    experiment together, each plays a share of the games, and all get all results.
+    A game that does not end is cut off after `plan.limit` decisions. If several processes run
+    the experiment together, each plays a share of the games and receives all results.
 
     Args:
         plan: The features, the rules and the limit.
         device: The device of the rollout.
-        players: The weights of the players of each search, shape (players, features).
-        first_stream: The number of the first player's sequence of pieces. The following players
-            have the following numbers, so that no two play the same pieces.
+        players: For each search the weights of its players, shape (players, features).
+        first_stream: The number of the first player's stream of pieces. The other players have
+            the following streams, so no two play the same pieces.
 
     Returns:
-        Two tensors of shape (searches, players), the lines of each player and the games that
-        ended, 0 or 1; and the number of decisions of all players.
+        The lines of each player, shape (searches, players).
+        The number of finished games of each player, 0 or 1, shape (searches, players).
+        The number of decisions of all players.
     """
     weights = torch.cat(players)
     share = ranks.share(len(weights))  # The slice of the players that this process plays.
@@ -274,14 +290,21 @@ def _play_once(
 
 
 def decisions_for(controller: str, board: str, precision: float) -> int:
-    """Return the decisions for a 95 % interval within a share of the score.
+    """Return how many decisions a controller has to play for a score of a given precision.
 
-    It holds with a probability of .999 for a published controller that is as good as in its
-    paper, or a seventh better. The number does not depend on the games, so no stopping rule
-    biases the score.
+    The number does not depend on the games that are played, so it does not bias the score.
+
+    Args:
+        controller: The name of a published controller.
+        board: The board, such as "10x20".
+        precision: The half-width of the 95 % interval divided by the score. It is reached with
+            a probability of 0.999 if the controller is at most a seventh better than in its
+            paper.
     """
     paper = PUBLISHED_SCORES[controller].get(board)
     lines = _UNKNOWN if paper is None else (paper.low + paper.high) / 2
+    # The standard deviation of a game's lines is about their mean, so the relative error of n
+    # games is 1 / sqrt(n).
     games = (1.96 * (1 + precision) / precision) ** 2
     decisions = games * lines / _LINES_PER_DECISION * _SPARE
     return math.ceil(decisions / _ROUND) * _ROUND
@@ -290,9 +313,9 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
 def published(device: str, quick: bool) -> Measured:
     """Measure the scores of the published controllers on both boards, in lines per game.
 
-    On the boards for which the device is fast enough a controller plays as many decisions as a
-    precision of its score needs, and on others for some seconds. If no game ends, only a lower
-    bound of the score is known. The name of its figure then ends with "_at_least".
+    If `PRECISION` has a precision for the board on this device, the number of decisions is
+    computed from it. Otherwise a controller plays for a number of seconds. If no game ends,
+    only a lower bound of the score is known, and the name of its figure ends with "_at_least".
 
     Args:
         device: The device that plays.
@@ -323,11 +346,13 @@ def published(device: str, quick: bool) -> Measured:
 def noisy_ce(name: str, device: str, quick: bool) -> Measured:
     """Run an experiment of noisy cross-entropy searches by its name.
 
-    There are fewer searches if ``quick``, and shorter scores on a CPU.
+    The figures are the median scores of the searches with each noise schedule. The details
+    describe all searches. The series has the learning curves, with one record for each search.
 
-    Returns:
-        For each noise schedule the median score of its searches as a figure; the details of all
-        searches; and their learning curves as a series, with one record for each search.
+    Args:
+        name: The name of the experiment, a key of `PLANS`.
+        device: The device that plays. On a CPU scores have fewer decisions.
+        quick: Whether to run fewer searches.
     """
     plan = PLANS[name]
     if quick:
@@ -343,26 +368,27 @@ def noisy_ce(name: str, device: str, quick: bool) -> Measured:
         schedule = noise.partition(":")[0]  # "linear" of "linear:5.0,10.0"
         figure = f"reproduce.{name}.{schedule}.lines_per_game_median"
         figures[figure] = median(map(least_lines, scores))
-    # Move the curves from the details to the series, which is a file of its own.
+    # Move the curves from the details into the series, which is written to a separate file.
     series = []
     for search in searches:
         curves = {key: search.pop(key) for key in BY_GENERATION}
         series.append({"noise": search["noise"], "seed": search["seed"], **curves})
+    # The empty key adds nothing to the name of the result file for the file of the series.
     return Measured(figures, experiment, {"": series})
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Run experiments by name; return the figures of all, and the details of the last one.
 
-    Without names all experiments run except the searches on the board 10x20, which take a GPU
-    for hours.
+    Without names all experiments run except the searches on the board 10x20, which keep a GPU
+    busy for hours.
     """
     names = arguments.experiments
     if not names:
         names = [name for name in ("published", *PLANS) if not name.endswith("10x20")]
     if arguments.json and len(names) > 1:
         fail(f"expected one experiment with --json, got {len(names)}")
-    # Without a compiler the implementation in Python would play for weeks.
+    # Without a compiler the engine in Python would play for weeks.
     with one_line_errors():
         find_compiler()
     figures: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Measure how fast the engines play with good controllers, in steady play.
+"""Measure how fast the engines play with good controllers, after a warm-up.
 
 python scripts/measure rollout dt20 bcts --json rollout.json
 """
@@ -21,13 +21,15 @@ SEED = 12345
 
 
 class Course(NamedTuple):
-    """A way to play that is measured.
+    """A speed test.
 
     Attributes:
-        figure: The name of its figure.
-        play: Plays a number of steps, waits for the device, and returns the placements.
-        warm_up: Steps before the clock starts; they are played twice.
-        inverse: Whether the figure is in microseconds per placement, not placements per second.
+        figure: The name of the speed in the results.
+        play: Plays a number of steps, waits for the device, and returns the number of
+            placements. A test of a search runs generations instead.
+        warm_up: The number of steps before the measurement. They are played twice.
+        inverse: Whether the result is in microseconds per placement instead of placements per
+            second.
     """
 
     figure: str
@@ -39,32 +41,32 @@ class Course(NamedTuple):
 def measure_courses(
     courses: Sequence[Course], repeats: int, seconds: float, **data: Any
 ) -> Measured:
-    """Return the median speeds of several ways to play, such as those of different engines.
+    """Run speed tests in interleaved rounds, and return the median speed of each.
 
-    They play in turns, a short time each, so that a disturbance of the machine slows all of
-    them down. A speed is in placements per second, or for a course with ``inverse`` in
-    microseconds per placement.
+    In each round every test plays for a short time, so that a disturbance of the machine slows
+    all of them down.
 
     Args:
-        courses: The ways to play.
-        repeats: How often each has its turn.
-        seconds: About how long a turn takes.
-        data: More details for the result.
+        courses: The speed tests.
+        repeats: The number of rounds.
+        seconds: About how long a test plays in a round.
+        data: Other details of the result.
 
     Returns:
-        The medians by the name of the course's figure. The details have the ranges of the
-        speeds, and the medians of placements per second of the processor time of all threads.
+        The figures are the median speeds, in placements per second, or in microseconds per
+        placement if the test is ``inverse``. The details have the ranges of the speeds, and the
+        median placements per second of processor time, summed over all threads.
     """
-    steps_per_turn = [_warm_up(course, seconds) for course in courses]
+    steps_per_round = [_warm_up(course, seconds) for course in courses]
     speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
     processor_speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
     for _ in progress(range(repeats), leave=False, unit=" round"):
-        for course, steps in zip(courses, steps_per_turn, strict=True):
+        for course, steps in zip(courses, steps_per_round, strict=True):
             start_time = time.perf_counter()
             processor_start = time.process_time()
             placements = course.play(steps)
             speed = placements / (time.perf_counter() - start_time)
-            # The processor's clock can be too coarse for a short turn.
+            # The clock of the processor can be too coarse for a short time.
             processor_seconds = max(time.process_time() - processor_start, 1e-9)
             if course.inverse:
                 speed = 1e6 / speed
@@ -86,7 +88,7 @@ def _medians(values: Mapping[str, list[float]]) -> dict[str, float]:
 
 
 def _warm_up(course: Course, seconds: float) -> int:
-    """Play until play is steady; return the number of steps that take a time in seconds."""
+    """Warm a speed test up, and return how many of its steps take a time in seconds."""
     course.play(course.warm_up)
     start_time = time.perf_counter()
     course.play(course.warm_up)
@@ -94,13 +96,15 @@ def _warm_up(course: Course, seconds: float) -> int:
 
 
 class Engine(NamedTuple):
-    """An engine with a number of streams.
+    """An engine, and how many games it plays side by side.
 
     Attributes:
-        figure: The name of its figure, with {task} for feature set and board.
-        warm_up: Decisions on each stream from empty boards to steady play.
-        threads: Threads of torch; None: the default.
-        task: The only feature set and board to measure; None: all.
+        figure: The name of its speed in the results. {task} stands for feature set and board.
+        device: The device of the engine.
+        streams: The number of games side by side.
+        warm_up: The number of decisions in each game after which boards are no longer empty.
+        threads: The number of torch's threads. None is torch's default.
+        task: The only feature set and board that are measured. None stands for all.
     """
 
     figure: str
@@ -115,23 +119,23 @@ ENGINES = (
     Engine("rollout.python.{task}.decisions_per_second", "python", 4, 100),
     Engine("rollout.cpu.{task}.decisions_per_second_per_core", "cpu", 64, threads=1),
     Engine("rollout.cpu.{task}.decisions_per_second_all", "cpu", 64),
-    # Training with splitting plays so many streams on an H100 or H200.
+    # Training with splitting plays this number of streams on an H100 or H200.
     Engine("rollout.cuda.{task}.decisions_per_second", "cuda", 132 * 4096),
     Engine("rollout.cuda.single_game.us_per_decision", "cuda", 1, task="dt.10x20"),
 )
-"""The engines from slow to fast: if one works here, those before it do, too."""
+"""The engines, from slow to fast. If one works on a machine, all before it work, too."""
 
 
 def make_course(
     engine: Engine, controller: LinearController, rules: Rules, task: str
 ) -> Course:
-    """Return the speed test of a game engine that plays with a controller.
+    """Return a speed test of a game engine that plays with a controller.
 
-    Its result is in decisions per second. Only an engine that is measured for a single task
-    plays one game at a time, so its result is in microseconds per decision.
+    The result is in decisions per second. The engine of a single game has a task of its own,
+    and its result is in microseconds per decision.
 
     Args:
-        engine: The engine, with the number of games side by side (streams) and threads.
+        engine: The engine.
         controller: The controller that chooses every placement.
         rules: The rules of the games.
         task: The feature set and the board, such as "dt.10x20", for the name of the result.
@@ -140,11 +144,11 @@ def make_course(
     rollout = Rollout(controller.policy(), streams, engine.device)
 
     def play(decisions: int) -> int:
-        """Make a number of decisions on each stream, and return the sum over the streams."""
+        """Make a number of decisions in each game, and return the number in all games."""
         usual_threads = torch.get_num_threads()
         torch.set_num_threads(engine.threads or usual_threads)
         result = rollout.advance(decisions)
-        int(result.lines.sum())  # int() waits for the device.
+        int(result.lines.sum())  # int() waits until the device has finished.
         torch.set_num_threads(usual_threads)
         return decisions * engine.streams
 
@@ -153,20 +157,20 @@ def make_course(
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Measure how fast the game engines play on a board, with each of the controllers.
+    """Measure how fast the game engines play on a board with each of the controllers.
 
-    With the option "auto" all engines up to the fastest one that works on this machine are
-    measured, otherwise those of one device. The names of the figures contain the feature sets
-    of the controllers, so two controllers must not have the same feature set.
+    The device "auto" stands for all devices on which engines work on this machine. The names of
+    the figures contain the feature sets of the controllers, so every controller must have
+    another feature set.
     """
-    # The engines are in order, from slow to fast. If one works, those before it do, too.
+    # The engines are sorted from slow to fast. If one works, all before it work, too.
     devices = [engine.device for engine in ENGINES]
     if arguments.device == "auto":
         measured_devices = devices[: devices.index(device) + 1]
     else:
         measured_devices = [arguments.device]
     courses = []
-    names = {}  # The names of the features of every controller.
+    names = {}  # The features of every controller.
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board))
         controllers = [resolve(text) for text in arguments.controllers]

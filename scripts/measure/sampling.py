@@ -1,9 +1,9 @@
-"""Measure how fast populations are drawn: by PyTorch, torch.compile, and this project's kernel.
+"""Measure how fast PyTorch, torch.compile and this project's kernel draw populations.
 
 python scripts/measure sampling --json sampling.json
 
-Noise is independent, or one value is shared by all dimensions of a sample, as in A. Kompella's
-article, whose kernel is then measured, too.
+Noise is independent, or all dimensions of a sample share one value, as in A. Kompella's
+article. With shared noise the kernel of the article is measured, too.
 """
 
 import argparse
@@ -36,7 +36,8 @@ from measure.timing import (
 SAMPLES = 1024
 SEED = 1
 
-# Dimensions: the article's, those of a GPU's memory, and those of a CPU.
+# The numbers of dimensions: of the article, of populations that fill a GPU's memory, and for a
+# CPU.
 ARTICLE = (10, 100, 500, 1000, 2500, 5000)
 LARGE = (10_000, 100_000, 1_000_000)
 CPU = (10, 100, 1000, 10_000)
@@ -44,23 +45,24 @@ PLANS = {
     "event": Plan(10, 40, 3),
     "host": Plan(7, 3, 1),
     "graph": Plan(7, 5, 1),
-    # A round has one call: many calls that compute much take a GPU to its power limit, which
-    # slows down the functions that follow.
+    # A round has one call. Many long calls in a row bring the GPU to its power limit, and slow
+    # down the functions that follow.
     "large": Plan(40, 1, 0),
     "wall": Plan(5, 3, 0),
 }
 
 Sample = Callable[[Tensor, Tensor, int], Tensor]
-"""Draws: (mean, std, number of samples) -> samples; mean and std of shape (dim,)."""
+"""Draws samples from mean and std, each of shape (dim,), and the number of samples."""
 
 
 class Method(NamedTuple):
     """A way to draw a population.
 
     Attributes:
-        label: Its name in tables.
-        make: Makes the function; called for every size.
-        devices: The devices on which it is measured.
+        name: The name in result files.
+        label: The name in tables.
+        make: Returns the function that draws. It is called for every size.
+        devices: The devices on which the method is measured.
     """
 
     name: str
@@ -83,9 +85,9 @@ def _shared_eager(mean: Tensor, std: Tensor, count: int) -> Tensor:
 
 
 def _compile(function: Sample) -> Sample:
-    # Compiled for one size, code is fastest. The compiler gives up after eight sizes of a
-    # function, hence the reset; `calls` makes all methods of a size before it calls the first
-    # one.
+    # Code that is compiled for one size is the fastest. The compiler gives up after eight sizes
+    # of a function, so it is reset. The reset also drops compiled code, so `calls` makes all
+    # functions of a size before it calls the first one.
     torch.compiler.reset()
     return torch.compile(function, dynamic=False, fullgraph=True)
 
@@ -108,7 +110,7 @@ def _in_place(mean: Tensor, std: Tensor, count: int) -> Tensor:
 
 
 def _ours(**options: Any) -> Sample:
-    """Return the operator with a seed and a new generation for every call."""
+    """Return our operator with a fixed seed, and with another generation in every call."""
     generations = itertools.count()
     draw: Any = sample_normal
     seeded = partial(draw, seed=SEED, **options)
@@ -130,9 +132,10 @@ METHODS = (
         devices=("cpu",),
     ),
     Method("ours", "sample_normal", _ours),
-    # The optimizer's layout has a candidate per row.
+    # The optimizer's layout: one candidate per row.
     Method("rows", "sample_normal as (N, d)", lambda: _ours(dim_first=False)),
-    # On CUDA this takes the generator's seed and offset, on a CPU it draws a seed.
+    # Without a seed the operator uses the seed and offset of torch's generator on CUDA, and
+    # draws a seed on a CPU.
     Method("unseeded", "sample_normal without a seed", lambda: sample_normal),
     Method("fill", "fill_, the floor", lambda: _fill),
     Method("shared_eager", "mean + std * randn(1, N)", lambda: _shared_eager),
@@ -145,7 +148,7 @@ METHODS = (
     Method("article", "the article's kernel", _article, devices=("cuda",)),
     Method("shared", "sample_normal, shared_noise", lambda: _ours(shared_noise=True)),
 )
-"""All methods."""
+"""All methods to draw a population."""
 
 ARTICLE_SAMPLES = 1024  # The most that the article's kernel can draw.
 
@@ -156,7 +159,7 @@ NOISES = {
         ("shared_eager", "shared_compile", "article"),
     ),
 }
-"""Our method of each kind of noise: the name of the kind, and methods that do the same."""
+"""By our method: the kind of its noise, and the other methods that draw this kind of noise."""
 
 RATIOS = (
     ("ours", ("compile", "eager")),
@@ -166,10 +169,10 @@ RATIOS = (
     ("shared", ("shared_compile", "shared_eager", "article", "ours")),
     ("article", ("shared_compile", "shared_eager")),
 )
-"""Methods, and those that each is compared with."""
+"""Methods, and the other methods that each of them is compared with."""
 
 CLOCKS = {"latency": "", "event": "_busy", "graph": "_graph"}
-"""The clocks of the article's sizes, and the endings of their figures' names."""
+"""The clocks for the article's sizes, and the endings of the names of their figures."""
 
 CLOCK_LABELS = {"latency": "idle device", "graph": "CUDA graph", "wall": "CPU"}
 
@@ -185,30 +188,30 @@ def median(size: Mapping[str, Any], clock: str, name: str) -> float:
 def speedups(
     sizes: Sequence[Mapping[str, Any]], clock: str, other: str, method: str = "ours"
 ) -> list[float]:
-    """Return how many times as fast as another method a method is, at each of the sizes."""
+    """Return the time of another method divided by that of ``method``, at each size."""
     return [median(size, clock, other) / median(size, clock, method) for size in sizes]
 
 
 def _gb_per_second(size: Mapping[str, Any], clock: str, name: str) -> float:
-    """Return the gigabytes of a population that a method writes in a second."""
+    """Return how many gigabytes of samples a method writes per second."""
     return float(size["bytes"]) / median(size, clock, name) / 1e3
 
 
 def calls(
     dim: int, device: str, samples: int, methods: Iterable[Method] = METHODS
 ) -> dict[str, Function]:
-    """Return functions to time, each of which draws a population, by the name of the method.
+    """Return functions that draw a population: one for each method, by its name.
 
-    They take no arguments and have been called once, so that they are compiled.
+    The functions take no arguments. Each of them has been called once, so it is compiled.
 
     Args:
         dim: The number of dimensions of a sample.
-        device: The device of the population. Methods that it does not have are left out.
-        samples: The number of samples.
+        device: The device of the population. Methods for other devices are left out.
+        samples: The number of samples in a population.
         methods: The methods.
     """
     generator = torch.Generator(device).manual_seed(dim)
-    # With zeros functions can be faster than with data, so mean and std are random.
+    # Mean and std are random, since with zeros some functions would be faster.
     mean = torch.rand(dim, device=device, generator=generator) - 0.5
     std = torch.rand(dim, device=device, generator=generator) + 0.5
     functions: dict[str, Function] = {}
@@ -216,8 +219,8 @@ def calls(
         if device in method.devices:
             sample = method.make()
             functions[method.name] = partial(sample, mean, std, samples)
-    # `make` can reset torch's compiler, which would drop what is compiled. So all functions are
-    # made before the first calls compile them.
+    # The first call compiles a function. `make` may reset torch's compiler and so drop compiled
+    # code. Therefore all functions are made before the first one is called.
     for function in functions.values():
         function()
     return functions
@@ -226,16 +229,16 @@ def calls(
 def draw_sizes(
     figure: Any, sizes: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str]]
 ) -> None:
-    """Draw the times of sampling methods by the number of dimensions, and our speed-ups.
+    """Draw the times of sampling methods, and our speed-ups, over the number of dimensions.
 
-    The figure has one column for each clock and method of ours. Its upper panel has the times
-    of our method and of others that draw the same kind of noise; its lower panel has how many
-    times as fast as each of them ours is.
+    A column of the figure compares one of our methods with the others that draw the same kind
+    of noise, by one clock. Its upper panel shows the times of all these methods. Its lower
+    panel shows their times divided by ours.
 
     Args:
         figure: The figure of Matplotlib.
-        sizes: For each size the number of dimensions, and the measured times by clock and
-            method.
+        sizes: For each size the number of dimensions ("dim"), and the statistics of the times
+            by clock and method.
         columns: The clock and our method of every column.
     """
     dimensions = [size["dim"] for size in sizes]
@@ -246,7 +249,7 @@ def draw_sizes(
         speedup_panel = speedup_panels[column]
         noise, others = NOISES[our_method]
         for name in (our_method, *others):
-            if name not in sizes[0][clock]:  # The device does not have the method.
+            if name not in sizes[0][clock]:  # The method was not measured.
                 continue
             medians = [median(size, clock, name) for size in sizes]
             ratios = speedups(sizes, clock, name, our_method)
@@ -262,7 +265,7 @@ def draw_sizes(
 
 
 def measure_article(dim: int) -> dict[str, Any]:
-    """Return times of one of the article's sizes by four clocks."""
+    """Return the times of all methods at one of the article's sizes, by four clocks."""
     functions = calls(dim, "cuda", SAMPLES)
     return {
         "dim": dim,
@@ -274,7 +277,10 @@ def measure_article(dim: int) -> dict[str, Any]:
 
 
 def measure_large(dim: int) -> dict[str, Any] | None:
-    """Return times of a size that memory bandwidth limits; None if it is too large."""
+    """Return the times of all methods at a large size; None if the memory is too small.
+
+    At such a size the memory bandwidth limits the speed.
+    """
     gc.collect()
     torch.cuda.empty_cache()
     size = dim * SAMPLES * 4  # Bytes of float32.
@@ -287,11 +293,10 @@ def measure_large(dim: int) -> dict[str, Any] | None:
 
 
 def on_cpu() -> Measured:
-    """Measure on a CPU how fast methods, ours and PyTorch's, draw a normal population.
+    """Measure on a CPU how fast our methods and PyTorch's draw normal populations.
 
-    The figures are mean speed-ups of ours over other methods, for independent noise and for one
-    value that all dimensions share; and the gigabytes per second that ours writes at the
-    largest size.
+    The figures are the mean speed-ups of our methods over others, for independent and for
+    shared noise, and the gigabytes per second that our method writes at the largest size.
     """
     sizes = []
     for dim in CPU:
@@ -312,20 +317,22 @@ def on_cpu() -> Measured:
 
 
 def on_gpu() -> Measured:
-    """Measure on a GPU how fast methods, ours and others, draw a normal population.
+    """Measure on a GPU how fast our methods and others draw normal populations.
 
-    The populations have the sizes of an article, for which there are three clocks, and larger
-    sizes, which memory bandwidth limits. The figures are
+    The populations have the sizes of the article, and larger sizes at which the memory
+    bandwidth limits the speed. The figures of a method are
 
-    - mean speed-ups of a method over others at the article's sizes, by each clock;
-    - the time that a call of a method keeps the CPU busy, in microseconds;
-    - at the largest size that fits into memory, the bandwidth of a method, and its speed as a
-      fraction of that of `Tensor.fill_`, which is the most that is possible.
+    mean_speedup_over_OTHER: Its mean speed-up over another method at the article's sizes, by
+        each of the `CLOCKS`.
+    host_us: The microseconds for which a call keeps the CPU busy.
+    gb_per_s: The gigabytes per second that it writes at the largest size that fits into memory.
+    fraction_of_fill: Its speed at that size divided by the speed of `Tensor.fill_`, which is
+        the highest possible speed.
 
-    The names of figures contain the method, except for "ours".
+    The names of figures contain the name of the method, except for "ours".
     """
     article = [measure_article(dim) for dim in ARTICLE]
-    # A size that does not fit into memory is None.
+    # Leave out the sizes that do not fit into memory.
     large = [size for size in map(measure_large, LARGE) if size is not None]
     figures = {}
     for method, others in RATIOS:
@@ -349,5 +356,5 @@ def on_gpu() -> Measured:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return figures and details."""
+    """Measure on a GPU or a CPU how fast populations are drawn."""
     return on_gpu() if device == "cuda" else on_cpu()

@@ -1,9 +1,9 @@
-"""Run the GPU tests under a tool of NVIDIA's compute-sanitizer, and count its findings.
+"""Run the GPU tests under a tool of NVIDIA's compute-sanitizer, and count its error records.
 
 python scripts/measure memcheck --json memcheck.json
 
-Only records about kernels of this project count, not errors that the driver returned to the
-host, such as full memory.
+Only records about this project's kernels count. Records about errors that the driver returns to
+the host, such as a lack of memory, do not count.
 """
 
 import argparse
@@ -30,23 +30,23 @@ from tetris.commands.command_line import one_line_errors
 
 SANITIZED = ("tests/kernels", "tests/cem", "tests/tetris")
 NAMESPACE = "tetris::"  # The names of this project's kernels contain it.
-TIMEOUT_S = 900  # For a file of tests under a tool; hosts differ by a factor of two.
+TIMEOUT_S = 900  # For a test file under a tool. Some hosts are half as fast as others.
 
-# Races occur in shared memory within a kernel, so others are left out. The other tools need all
-# writes.
+# racecheck looks for races in the shared memory of a kernel, so it can skip other libraries'
+# kernels. The other tools have to see all writes to memory.
 FILTERS = {"racecheck": ("--kernel-name=kns=tetris",)}
 
 PYTEST = ("-m", "pytest", "-n", "0", "-p", "no:cacheprovider")
 MARKED = "cuda and not heavy and not timing"
 LEFT_OUT = "not compile"  # These tests launch kernels of torch.compile.
-# A capture needs torch's caching allocator, which is off if bounds or contents of memory are
-# checked.
+# Capturing a CUDA graph needs torch's caching allocator, which is off under memcheck and
+# initcheck.
 _LEFT_OUT_UNCACHED = f"{LEFT_OUT} and not (graph or captured or replay or python_blocks)"
-# cuBLAS computes half precision of this size through the tensor memory accelerator, whose
-# writes initcheck does not see; racecheck breaks such kernels even if they are filtered out.
+# For half precision of this size cuBLAS uses the tensor memory accelerator. initcheck does not
+# see the accelerator's writes, and racecheck breaks such kernels even if it skips them.
 _LARGE_HALF = "(300x80x80 and float16)"
-# A decision of the many games of these tests takes racecheck more than a second, and its
-# records of long games with lookahead exceed 128 GB. Other tests play a few decisions.
+# These tests play many games, whose decisions take more than a second each under racecheck. In
+# long games with lookahead its records need more than 128 GB. Other tests make few decisions.
 _MANY_DECISIONS = (
     "((test_rollouts_cuda and (20000 or one_candidate))"
     " or (test_games_are_those_of_the_cpu and (PREVIEW or EXPECTIMAX))"
@@ -57,7 +57,7 @@ SELECTED = {
     "racecheck": f"{LEFT_OUT} and not {_LARGE_HALF} and not {_MANY_DECISIONS}",
     "initcheck": f"{_LEFT_OUT_UNCACHED} and not {_LARGE_HALF}",
 }
-_AT_ONCE = 5  # Processes in parallel: much of their work is on the host.
+_AT_ONCE = 5  # The number of processes in parallel. Much of their work is on the host.
 _NO_TESTS = 5  # pytest's exit code if it selects no tests.
 _RECORD = re.compile(
     r"^========= (?=Invalid|Uninitialized|Error:|Warning:|Misaligned|Program hit|Leaked)",
@@ -67,7 +67,7 @@ _HOST_FRAME = re.compile(r"^=+ +Host Frame: .*$", re.MULTILINE)
 
 
 def find_sanitizer() -> str:
-    """Return the path of the program on PATH, or beside nvcc."""
+    """Return the path of compute-sanitizer, which is on PATH or in the folder of nvcc."""
     name = "compute-sanitizer"
     path = shutil.which(name) or shutil.which(name, path=str(find_nvcc().path.parent))
     if path is None:
@@ -78,28 +78,30 @@ def find_sanitizer() -> str:
 
 
 def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
-    """Run the GPU tests of a file under a tool of compute-sanitizer; return its findings.
-
-    A crash or a time-out of the tests counts as a failure.
+    """Run the GPU tests of a file under a tool of compute-sanitizer, and return the findings.
 
     Args:
-        tool: memcheck, racecheck or initcheck.
+        tool: "memcheck", "racecheck" or "initcheck".
         log: The file for the tool's records.
-        test: The file of tests.
+        test: The file of the tests.
 
     Returns:
-        The numbers of tests passed and failed, and of records about our kernels ("errors") and
-        about others ("elsewhere"); the failures, and the first of our records.
+        passed, failed: The numbers of tests. A crash or a time-out counts as a failure.
+        failures: The lines of pytest that describe the failed tests.
+        errors: The number of records about kernels of this project.
+        elsewhere: The number of records about other kernels.
+        records: The first five records about kernels of this project.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     if tool != "racecheck":
-        # Without torch's caching allocator every tensor is an allocation of its own, whose
-        # bounds the tool knows.
+        # Without torch's caching allocator every tensor is a separate allocation, so the tool
+        # knows its bounds.
         environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
-    # The program `timeout` ends all processes of the group: the tool and the tests.
+    # The program `timeout` ends the tool and the tests, since they are in its process group.
     command = ["timeout", "-k5", str(TIMEOUT_S), find_sanitizer(), "--tool", tool]
     command += [*FILTERS.get(tool, ()), "--log-file", str(log)]
-    # With -v the last line of a process that crashed names the test.
+    # With -v pytest prints the name of a test before it runs, so after a crash the last line
+    # names the test.
     command += [sys.executable, *PYTEST, "-m", MARKED, "-k", SELECTED[tool], test, "-v"]
     process = subprocess.run(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
@@ -111,9 +113,9 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
         result["failed"] = max(1, result["failed"])
         result["failures"] = [f"{test} ended with {process.returncode}: {last_line}"]
     text = log.read_text(errors="replace") if log.is_file() else ""
-    records = _RECORD.split(text)[1:]  # The text before the first record is no record.
-    # A record is about one of our kernels if it has our namespace. Lines about the host have it
-    # for kernels of other libraries, too, which our code launches, so they do not count.
+    records = _RECORD.split(text)[1:]  # The first part is the text before the first record.
+    # A record is about one of our kernels if it contains our namespace outside the stack of the
+    # host. The stack also contains it where our code launches a kernel of another library.
     ours = [record for record in records if NAMESPACE in _HOST_FRAME.sub("", record)]
     return result | {
         "errors": len(ours),
@@ -123,8 +125,8 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
 
 
 def _read_outcomes(output: str) -> dict[str, Any]:
-    """Return the numbers of tests passed and failed, and the failures, from pytest's output."""
-    # The last line is such as "1 failed, 2 passed, 1 error in 3.0s".
+    """Read pytest's output: the numbers of passed and failed tests, and the failures."""
+    # The last line has the form "1 failed, 2 passed, 1 error in 3.0s".
     counts = {}
     for number, outcome in re.findall(r"(\d+) (passed|failed|errors?)\b", output):
         counts[outcome] = int(number)
@@ -134,20 +136,21 @@ def _read_outcomes(output: str) -> dict[str, Any]:
 
 
 def run_tool(tool: str) -> dict[str, Any]:
-    """Run all GPU tests under a tool of compute-sanitizer, and return the findings of all.
+    """Run all GPU tests under a tool of compute-sanitizer, and return the findings.
 
-    Each file of tests runs in a process of its own, a few of them in parallel.
+    Each test file runs in its own process. A few processes run in parallel.
 
     Returns:
-        The name of the tool; the numbers of tests passed and failed, and of records about our
-        kernels ("errors") and about others ("elsewhere"); lists of failures and of records.
+        tool: The name of the tool.
+        errors, elsewhere, passed, failed: The sums over all files, as in `run_file`.
+        records, failures: The lists of all files together.
     """
     command = [sys.executable, *PYTEST, "-q", "--collect-only", "-m", MARKED, *SANITIZED]
     process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     # pytest prints the name of every test as "file.py::test".
     test_names = [line for line in process.stdout.splitlines() if "::" in line]
     tests_by_file = Counter(name.split("::")[0] for name in test_names)
-    # The files with the most tests come first, so that none of them runs alone at the end.
+    # The files with the most tests start first, so that no long one runs alone at the end.
     files = [file for file, _ in tests_by_file.most_common()]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(_AT_ONCE) as pool:
         logs = [Path(folder, f"{number}.log") for number in range(len(files))]
@@ -155,23 +158,24 @@ def run_tool(tool: str) -> dict[str, Any]:
     findings: dict[str, Any] = {"tool": tool}
     for key in ("errors", "elsewhere", "passed", "failed"):
         findings[key] = sum(result[key] for result in results)
-    for key in ("records", "failures"):  # These are lists, which are joined.
+    for key in ("records", "failures"):  # Join the lists.
         findings[key] = list(chain.from_iterable(result[key] for result in results))
     return findings
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Check the CUDA kernels by a tool of compute-sanitizer, under which the GPU tests run.
+    """Run the GPU tests under a tool of compute-sanitizer, which checks the CUDA kernels.
 
-    The figures are the number of tests, and of errors, which is 0 if the function returns.
+    The figures are the numbers of passed tests and of errors. The number of errors is always 0,
+    since errors raise an exception.
 
     Raises:
-        RuntimeError: If the tool finds errors, if a test fails, or if there are no tests.
+        RuntimeError: If the tool finds errors, if a test fails, or if no test has passed.
     """
     tool = arguments.tool
     with one_line_errors():
-        find_sanitizer()  # If it is not installed, end before the engines are built.
-    # Compile the engines of the tests beforehand, because under a tool that takes minutes. Most
+        find_sanitizer()  # If it is missing, raise the error before the engines are built.
+    # Compile the engines of the tests now, since under a tool compiling takes minutes. Most
     # tests play on boards of width 10.
     width = 10
     build_engines((features, width) for features in GOOD_CONTROLLERS)

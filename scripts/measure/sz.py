@@ -1,4 +1,4 @@
-"""Score players of SZ-Tetris on 10x20: the hand-made one, and controllers.
+"""Score players of SZ-Tetris on 10x20: the hand-made player, and controllers.
 
 python scripts/measure sz sz runs/bertsekas --json sz.json
 """
@@ -16,27 +16,28 @@ from tetris.play.hand_made import RULES, play_hand_made
 HAND_MADE_GAMES = 1_000_000
 CONTROLLER_GAMES = 100_000
 SEED = 777  # No training plays its pieces.
-LANE_GAMES = 1024  # Boards of which the lanes are counted.
+LANE_GAMES = 1024  # The number of boards whose lanes are counted.
 _LANE_DECISIONS = 2000
 _NORMAL_95 = 1.96
 
 
 def lane_shares(trial: Trial) -> list[list[float]]:
-    """Return for each lane the shares of boards on which it is ready for an S, and for a Z.
+    """Return for each lane the share of boards where it is ready for an S, and for a Z.
 
-    A lane is two columns, as of the hand-made player. A piece stands in it upright without a
-    hole if the right column is one lower (S) or one higher (Z).
+    A lane is a pair of columns, as the hand-made player uses it. A lane is ready for a piece if
+    an upright piece leaves no hole in it: the right column is one lower (S) or one higher (Z)
+    than the left one.
     """
     rollout = Rollout(trial.policy, Streams(RULES, LANE_GAMES, SEED), trial.device)
     rollout.advance(_LANE_DECISIONS)
     heights = rollout.column_heights[0]
     steps = heights[:, 1::2] - heights[:, 0::2]
-    shares = [(steps == step).double().mean(0).tolist() for step in (-1, 1)]
-    return [list(lane) for lane in zip(*shares, strict=True)]
+    shares_by_piece = [(steps == step).double().mean(0).tolist() for step in (-1, 1)]
+    return [list(lane) for lane in zip(*shares_by_piece, strict=True)]
 
 
 def score_hand_made(device: str) -> dict[str, Any]:
-    """Return the score of the hand-made player, with a normal interval of 95 %."""
+    """Return the score of the hand-made player, with a 95 % interval."""
     games = HAND_MADE_GAMES if device == "cuda" else HAND_MADE_GAMES // 50
     lines = play_hand_made(games, SEED, device).double()
     mean = float(lines.mean())
@@ -45,15 +46,15 @@ def score_hand_made(device: str) -> dict[str, Any]:
 
 
 def score_controller(source: str, device: str) -> dict[str, Any]:
-    """Return the score and the lanes of a controller."""
+    """Return the score of a controller, and the shares of its lanes that are ready."""
     trial = Trial(Path(source).stem, resolve(source), RULES, device, SEED)
     score = measure_score(trial, Limit(games=CONTROLLER_GAMES)).to_dict()
-    del score["weights"]  # They are in the file of the controller.
+    del score["weights"]  # The file of the controller has them.
     return score | {"lanes": lane_shares(trial)}
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return lines per game of the players, with the intervals of 95 % as ranges."""
+    """Score the players. The figures are lines per game, and the ranges are 95 % intervals."""
     scores = {"hand_made": score_hand_made(device)}
     for source in arguments.controllers:
         scores[Path(source).stem] = score_controller(source, device)

@@ -1,8 +1,8 @@
-"""The measurements by name, and the command that runs one.
+"""The table of measurements, and the command that runs one of them.
 
-A measurement is the function `measure` of a module of this package: it takes arguments and a
-device and returns figures and data. A row of the table gives it a name, which is also the name
-of its result file.
+A measurement is the function `measure` of a module in this package. It takes arguments and a
+device, and returns figures and data. A row of the table has the name of a measurement, which is
+also the name of its result file.
 """
 
 import argparse
@@ -39,10 +39,10 @@ class Measurement(NamedTuple):
     """A row of the table.
 
     Attributes:
-        name: Name of the measurement and of its result file.
-        module: The module of this package that measures.
-        devices: The devices on which it can be measured.
-        words: Arguments that the name stands for.
+        name: The name of the measurement and of its result file.
+        module: The module in this package that measures.
+        devices: The devices that can be measured.
+        words: Arguments of the module that this measurement always has.
     """
 
     name: str
@@ -63,7 +63,7 @@ SUITES = {
     "bbob-constrained": "--dims 5 10 --instances 41-48",
     "bbob-mixint": "--dims 5 20 --instances 41-55",
 }
-"""The suites of COCO, with the arguments of their measurements."""
+"""The arguments of the measurements of COCO's suites, by suite."""
 
 _PLAYERS = ("dt20", "best", "bcts", "bdu", "bertsekas")
 TRAININGS = ("training", "first_run", "record")
@@ -115,7 +115,7 @@ def _number(default: int, text: str, high: int = 1 << 62) -> dict[str, Any]:
 
 
 def _numbers(text: str) -> range:
-    """Return the numbers of ``5`` or ``3-5``."""
+    """Return the range of numbers that a text such as ``5`` or ``3-5`` names."""
     first, _, last = text.partition("-")
     return range(positive_int(first), positive_int(last or first) + 1)
 
@@ -171,24 +171,23 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "--quick": {"action": "store_true", "help": "a look: three searches of a kind"},
     },
 }
-"""The arguments of each module, as `argparse` takes them."""
+"""The arguments of each module, as keyword arguments of argparse's `add_argument`."""
 
 
 def command(name: str) -> Callable[..., int]:
-    """Return the command of a measurement: `_run` with its name, for the words of a user."""
+    """Return the command of a measurement: a function of the words of a command line."""
     return partial(_run, name)
 
 
 def _run(name: str, argv: Sequence[str] | None = None) -> int:
-    """Make a measurement by its name, print its figures, and write a result file if asked to.
+    """Make a measurement, print its figures, and write a result file if an option says so.
 
-    The table of measurements says which module measures, and on which devices. The arguments
-    are checked before torch is imported, which takes seconds. Wrong arguments end the process
-    with status 2.
+    Wrong arguments end the process with status 2. They are checked before torch is imported,
+    which takes seconds.
 
     Args:
-        name: The name of a row of the table of measurements.
-        argv: The words of the command line; None: those of this process.
+        name: The name of the measurement, a key of `MEASUREMENTS`.
+        argv: The words of the command line. None stands for those of this process.
 
     Returns:
         The exit status: 0, or 1 if the measurement failed.
@@ -199,21 +198,15 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
     with one_line_errors():
         if arguments.json is not None:
             check_writable(arguments.json)
-        if row.devices == GPU:
-            check_gpu("what is measured", "a machine with one")
-        # Measurements for a single device have no option that chooses one.
-        if len(row.devices) == 1:
-            device = row.devices[0]
-        else:
-            device = choose_device(arguments.device)
-    # These two import torch.
+        device = _choose_device(row, arguments)
+    # These two modules import torch.
     from kernels.support import ranks
     from measure import provenance
 
-    commit = provenance.commit()  # The checkout may change during the measurement.
-    # With --record the result file is in the folder of this machine.
+    # Read the commit now, since the checkout may change during the measurement.
+    sha, is_dirty = provenance.commit()
     if arguments.record:
-        if commit[0] is None:  # The other value is whether files differ from the commit.
+        if sha is None:
             fail(f"expected git to know the commit that is measured: set {provenance.COMMIT}")
         folder = provenance.RESULTS / provenance.machine_name(device)
         folder.mkdir(parents=True, exist_ok=True)
@@ -222,7 +215,7 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
     with command_line.joined_ranks():
         try:
             result = measure(arguments, device)
-        except BuildError:  # It is a RuntimeError, too, but the caller prints it.
+        except BuildError:  # A subclass of RuntimeError, which the caller prints.
             raise
         except RuntimeError as error:
             print(error, file=sys.stderr)
@@ -232,19 +225,28 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
         print(hardware, machine["vectors"], f"{machine['threads']} threads", sep=", ")
         print(_figure_table(result.figures, result.data.get("ranges", {})), flush=True)
         if arguments.json is not None and ranks.rank() == 0:
-            provenance.write_result(arguments.json, result, device, commit)
+            provenance.write_result(arguments.json, result, device, (sha, is_dirty))
     return 0
 
 
-def _parse(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments of a measurement from the words of a command line.
+def _choose_device(row: Measurement, arguments: argparse.Namespace) -> str:
+    """Return the device to measure; raise ValueError if this machine does not have it."""
+    if row.devices == GPU:
+        check_gpu("what is measured", "a machine with one")
+    # Measurements for a single device have no option --device.
+    if len(row.devices) == 1:
+        return row.devices[0]
+    return choose_device(arguments.device)
 
-    Every measurement has the options --json and --record for its result file. --device is only
-    for measurements that several devices can make, and other options depend on the module that
-    measures.
+
+def _parse(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
+    """Parse the words of a command line, and return the arguments of a measurement.
+
+    Every measurement has the options --json and --record for its result file. A measurement for
+    several devices has the option --device. All other options depend on the module.
     """
-    # The help begins with the docstring of that module. To import the module takes seconds,
-    # because it imports torch, so its docstring is read from its source.
+    # The help begins with the docstring of the module. The docstring is read from the source,
+    # since importing the module would import torch, which takes seconds.
     source = Path(__file__).with_name(f"{row.module}.py").read_text(encoding="utf-8")
     description = ast.get_docstring(ast.parse(source)) or ""
     parser = Parser(description=description, usage="%(prog)s [option ...] [argument ...]")
@@ -260,7 +262,10 @@ def _parse(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
 
 
 def _figure_table(figures: Mapping[str, float], ranges: Mapping[str, Sequence[float]]) -> str:
-    """Return a table of figures, with least and greatest values if they are medians."""
+    """Return a table of figures, with their ranges.
+
+    The columns of the ranges are left out if no figure has one.
+    """
     rows = []
     for name, value in figures.items():
         row = [name]

@@ -1,7 +1,7 @@
 """Times of functions with their spread: on the host, on a GPU, and inside CUDA graphs.
 
-Functions are measured in interleaved rounds: a disturbance of the machine then hits all of
-them.
+Functions are measured in interleaved rounds, so that a disturbance of the machine slows all of
+them down.
 """
 
 import statistics
@@ -16,22 +16,26 @@ Function = Callable[[], Any]
 """A function to be timed."""
 
 Times = dict[str, dict[str, float]]
-"""By function: median and mean of all calls, least and most of the rounds' medians, calls."""
+"""By function: the median and the mean of all calls ("median", "mean"), the smallest and the
+largest median of a round ("least", "most"), and the number of calls ("calls")."""
 
 _WAKE_SECONDS = 0.2
 _FLUSHED_BYTES = 1 << 28
-_FLUSH_MICROSECONDS = 60.0  # An H200 zeroes the flushed bytes in this time.
-_MAX_FLUSHES = (
-    32  # A call that waits for the device seems to keep the host busy for ever longer.
-)
-_GRAPH_WARM_UP = 3  # Calls before a capture.
-_CAPTURED = 20  # Calls in a graph.
+_FLUSH_MICROSECONDS = 60.0  # The time in which an H200 zeroes the flushed bytes.
+# A limit for calls that wait for the device, and so seem to keep the host busy for long.
+_MAX_FLUSHES = 32
+_GRAPH_WARM_UP = 3  # The number of calls before a capture.
+_CAPTURED = 20  # The number of calls in a graph.
 
 
 class Plan(NamedTuple):
-    """How often to measure: rounds, timed calls in a round, and warm-up calls before it.
+    """How often to call each function.
 
-    Before the first round the warm-up calls are ten times as many.
+    Attributes:
+        rounds: The number of rounds.
+        calls: The number of timed calls in a round.
+        warm_up: The number of calls before them, which do not count. In the first round there
+            are ten times as many.
     """
 
     rounds: int
@@ -42,16 +46,16 @@ class Plan(NamedTuple):
 def times_of(
     functions: Mapping[str, Function], plan: Plan, time_call: Callable[[Function], float]
 ) -> Times:
-    """Time functions in rounds, and return statistics of their times in microseconds.
+    """Time functions in interleaved rounds, and return statistics of their microseconds.
 
-    In a round every function has its turn, so a disturbance of the machine hits all of them. In
-    its turn a function is called a few times to warm up, and then as often as it is timed.
+    In each round every function is called a few times to warm up, and then a few times that
+    are timed. So a disturbance of the machine slows all functions down, not only one of them.
 
     Args:
         functions: The functions by name.
-        plan: The numbers of rounds, of timed calls in a turn, and of calls to warm up. In the
-            first round there are ten times as many of the latter.
-        time_call: Calls a function, and returns the microseconds that it took.
+        plan: The numbers of rounds, of timed calls and of warm-up calls. In the first round
+            there are ten times as many warm-up calls.
+        time_call: Calls a function, and returns the microseconds that the call took.
     """
     rounds: dict[str, list[list[float]]] = {name: [] for name in functions}
     for number in range(plan.rounds):
@@ -61,17 +65,17 @@ def times_of(
                 warm_up *= 10
             for _ in range(warm_up):
                 time_call(function)
-            times_of_turn = [time_call(function) for _ in range(plan.calls)]
-            rounds[name].append(times_of_turn)
+            times_of_round = [time_call(function) for _ in range(plan.calls)]
+            rounds[name].append(times_of_round)
     return {name: _summary(times) for name, times in rounds.items()}
 
 
 def event_times(functions: Mapping[str, Function], plan: Plan) -> Times:
-    """Time single calls by CUDA events on a busy device, without the time of the host.
+    """Time single calls with CUDA events on a busy device, without the time of the host.
 
-    Before each call memory is zeroed, as in ``triton.testing.do_bench``, for twice as long as
-    the slowest call keeps the host busy. So the device's caches have no data of the call
-    before.
+    Before each call the device zeroes a block of memory several times, as in
+    ``triton.testing.do_bench``. This flushes the device's caches. It takes twice as long as the
+    slowest call keeps the host busy, so the device never waits for the host.
     """
     flushed = torch.empty(_FLUSHED_BYTES, dtype=torch.int8, device="cuda")
     _wake()
@@ -88,15 +92,16 @@ def event_times(functions: Mapping[str, Function], plan: Plan) -> Times:
 
 
 def latency_times(functions: Mapping[str, Function], plan: Plan) -> Times:
-    """Time single calls by CUDA events on an idle device, with its waiting for the host."""
+    """Time single calls with CUDA events on an idle device, which has to wait for the host."""
     _wake()
     return times_of(functions, plan, _between_events)
 
 
 def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) -> Times:
-    """Time how long a call keeps the host busy: until the last call of a burst returns.
+    """Time for how long a call keeps the host busy: the time of a burst of calls / burst.
 
-    A burst has to fit into the queue of the device, about a thousand kernels.
+    The clock does not wait for the device. The queue of the device holds about a thousand
+    kernels, so a burst must not launch more.
     """
 
     def once(function: Function) -> float:
@@ -109,14 +114,14 @@ def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) 
 
 
 def graph_times(functions: Mapping[str, Function], plan: Plan) -> Times:
-    """Time calls in a CUDA graph: its time, divided by the number of calls in it."""
+    """Time calls in a CUDA graph: the time of a graph divided by its number of calls."""
     graphs = {name: capture(function, _CAPTURED) for name, function in functions.items()}
     _wake()
     return times_of(graphs, plan, lambda replay: _between_events(replay) / _CAPTURED)
 
 
 def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2e-3) -> Times:
-    """Time calls on the CPU by the clock, in bursts of about a time in seconds."""
+    """Time calls on the CPU, in bursts that each take about ``seconds``."""
     bursts = {}
     for function in functions.values():
         function()
@@ -125,11 +130,12 @@ def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2
 
 
 def capture(function: Function, calls: int) -> Function:
-    """Capture a number of calls of a function in a CUDA graph; return a function to replay it.
+    """Capture a number of calls of a function in a CUDA graph.
 
-    A replay launches the work of all calls at once.
+    Returns:
+        A function that replays the graph. It launches the work of all calls at once.
     """
-    # torch.cuda.graph requires some calls on another stream before the capture.
+    # torch.cuda.graph needs a few warm-up calls on another stream before the capture.
     side_stream = torch.cuda.Stream()
     side_stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side_stream):
@@ -173,7 +179,7 @@ def _summary(rounds: list[list[float]]) -> dict[str, float]:
 
 
 def _wake() -> None:
-    """Keep the device busy until its clocks have risen: an idle device has slow clocks."""
+    """Keep the device busy until its clocks are at full speed, since an idle device is slow."""
     block = torch.empty(1 << 24, device="cuda")
     start_time = time.perf_counter()
     while time.perf_counter() - start_time < _WAKE_SECONDS:

@@ -1,11 +1,12 @@
-"""Measure the results of training without a flag, README's first command, and the record.
+"""Measure training with the default settings, README's first command, and the record.
 
 python scripts/measure training --json training.json
 python scripts/measure first_run --json first_run.json
 python scripts/measure record --json record.json
 
-Every run is a process. ``first_run`` trains twice with one cache, which is empty at first: cold
-and warm. ``record`` trains once, with the preset of that name.
+Every run is a separate process. ``first_run`` trains twice with the same cache, which is empty
+before the first run ("cold") but not before the second one ("warm"). ``record`` trains once,
+with the preset of that name.
 """
 
 import argparse
@@ -26,24 +27,24 @@ from measure.provenance import Measured
 from tetris.training.run_folder import RunFolder, read_records
 
 SEEDS = range(1, 6)
-FLAGS = ()  # Arguments of every run, after the others.
+FLAGS = ()  # Additional flags of all runs.
 
 
 def train(
     out: RunFolder, device: str, seed: int, flags: Sequence[str] = (), **variables: str
 ) -> tuple[dict[str, Any], str]:
-    """Train a controller in a process of its own.
+    """Train a controller in a separate process.
 
     Args:
         out: The folder of the run.
-        device: The device to train on.
+        device: The device that trains.
         seed: The seed of the run.
         flags: Other arguments of the command.
-        variables: Environment variables for the process, besides those of this one.
+        variables: Environment variables of the process, in addition to those of this one.
 
     Returns:
-        A description of the run, with its times, its weights and its scores; and the standard
-        output of the process.
+        A description of the run: its times, weights and scores.
+        The standard output of the process.
     """
     command = [sys.executable, "-m", "tetris", "train", "--device", device, "--seed", str(seed)]
     command += ["--out", str(out.path), *flags, *FLAGS]
@@ -61,16 +62,17 @@ def train(
         "training_seconds": provenance["seconds"],
         "weights": controller["weights"],
     }
-    # After an interrupted training there are no scores, and not every training has estimates.
+    # An interrupted training has no scores, and not every training has estimates.
     for key in ("decisions", "config", "score", "estimates"):
         run[key] = provenance.get(key) or []
     return run, process.stdout
 
 
 def first_run(folder: Path, device: str) -> Measured:
-    """Train twice as README's first command does, and return the times.
+    """Run README's first command twice with the same cache, and return its times.
 
-    The first run compiles the engine, because its cache is empty; the second one does not.
+    The first run compiles the engine, since the cache is empty ("cold"). The second run loads
+    it from the cache ("warm").
     """
     cache = str(folder / "cache")
     figures = {}
@@ -87,7 +89,7 @@ def first_run(folder: Path, device: str) -> Measured:
 def record(folder: Path, device: str) -> Measured:
     """Train with the preset ``record``, and return the time and the scores."""
     out = RunFolder(folder / "record")
-    run, _ = train(out, device, 1, ["--preset", "record"])
+    run, _ = train(out, device, seed=1, flags=["--preset", "record"])
     figures = {f"record.{key}": run[key] for key in ("training_seconds", "decisions")}
     for score in [*run["score"], *run["estimates"]]:
         key = f"record.{score['controller']}.{score['board']}.lines_per_game"
@@ -96,12 +98,13 @@ def record(folder: Path, device: str) -> Measured:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Train with several seeds and measure the times, or measure one of the other two.
+    """Train with several seeds; or call `first_run` or `record`.
 
-    The argument ``what`` chooses `first_run` or `record`. The figures of several seeds are the
-    median and the largest time, of the training alone and of the command, which also measures
-    scores. Its details describe every run, and the records of each run's generations are a
-    series.
+    ``arguments.what`` names the measurement.
+
+    The figures are the median and the largest time over all seeds, of the training alone
+    ("training_seconds") and of the whole command, which also measures scores ("total_seconds").
+    The details describe every run. Each run has a series with the records of its generations.
     """
     with tempfile.TemporaryDirectory() as folder:
         if arguments.what == "first_run":

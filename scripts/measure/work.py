@@ -1,4 +1,4 @@
-"""Helpers of several measurements: good controllers, compiled engines, scores of few games."""
+"""Functions for several measurements: good controllers, compiled engines, lower bounds."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ GOOD_CONTROLLERS = {
     **{name: name for name in ("dellacherie", "bcts", "bertsekas", "bdu")},
     **dict.fromkeys(("dt", "dt_surface", "dt_full", "dt_columns", "dt_step_pairs"), "dt20"),
 }
-"""A good controller for every feature set, by name; features that it lacks have weight 0."""
+"""A good controller for every feature set. Features that the controller lacks get weight 0."""
 
 
 def good_weights(features: str, width: int) -> list[float]:
@@ -25,7 +25,12 @@ def good_weights(features: str, width: int) -> list[float]:
 def build_engines(
     features: Iterable[tuple[str, int]], lookaheads: Iterable[Lookahead] = (Lookahead.NONE,)
 ) -> None:
-    """Compile the engines of feature sets on boards of a width, in parallel."""
+    """Compile the engines of feature sets and board widths in parallel, on CPU and GPU.
+
+    Args:
+        features: The names of feature sets, each with the width of its board.
+        lookaheads: The kinds of lookahead.
+    """
     lists = dict.fromkeys(feature_names(name, width) for name, width in features)
     extensions = [native.resampling_extension()]
     for lookahead in lookaheads:
@@ -35,7 +40,7 @@ def build_engines(
 
 
 def least_lines(measured: Mapping[str, Any]) -> float:
-    """Return a score's lines per game; if no game ended, the lower end of their interval."""
+    """Return the lines per game of a score, or if no game ended, their lower bound."""
     lines: float | None = measured["lines_per_game"]
     if lines is None:
         lines = float(measured["ci95"][0])

@@ -1,4 +1,4 @@
-"""The block of docs/api.md: the public names of the packages, with a line on each."""
+"""The block of docs/api.md: the public names of the packages, with a line about each."""
 
 import ast
 import importlib
@@ -36,10 +36,10 @@ def summary(module: ModuleType, name: str) -> str:
 
 
 def _documentation(module: ModuleType, name: str) -> str | None:
-    """Return the string literal below the assignment of a module's value, or None.
+    """Return the string literal below the assignment of a name in a module, or None.
 
-    Python does not store this text, so it is read from the module's source. If the module
-    imports the name, the search goes on in the module that it imports from.
+    Python does not store this text, so it is read from the source of the module. If the module
+    imports the name from another module, the source of that module is searched.
     """
     statements = ast.parse(inspect.getsource(module)).body
     for statement, next_statement in pairwise(statements):

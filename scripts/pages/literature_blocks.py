@@ -1,4 +1,4 @@
-"""Blocks of docs/results.md: our figures beside the literature's."""
+"""Blocks of docs/results.md: our results beside those of the literature."""
 
 from statistics import median
 
@@ -10,13 +10,13 @@ from tetris.evaluation.comparison import PUBLISHED_SCORES, PaperFigure
 from tetris.record.numbers import format_lines
 
 TETR_AI = 270e6
-"""Lines per game on 10x20 of misakamm/tetr-ai 2.0 (2026), by its README: of 200 games."""
+"""Lines per game on 10x20 of misakamm/tetr-ai 2.0 (2026), from its README: 200 games."""
 
 LEARNED_SCORES = {
     ("bertsekas", "10x20"): PaperFigure(348_895, 348_895),  # Szita & Lőrincz 2006
     ("bcts", "10x20"): PaperFigure(31e6, 36e6),  # Thiery & Scherrer 2009
 }
-"""The papers' best scores of noisy cross-entropy searches by features and board."""
+"""The papers' best scores of noisy cross-entropy searches, by features and board."""
 
 OTHER_SCORES = {
     """[tetr-ai](https://github.com/misakamm/tetr-ai) 2.0 (2026): \
@@ -29,10 +29,10 @@ hand-made features, weights by the cross-entropy method on 10x13""": {
         "10x10": "3,829"
     },
 }
-"""Figures of others for controllers that are not linear, or learned by gradients."""
+"""Scores from the literature for controllers that are not linear or use gradients."""
 
 NOISES = {"none": "no noise", "constant": "constant 4", "linear": "max(5 - t / 10, 0)"}
-"""The noise schedules of the searches: the beginning of their name, and their name in pages."""
+"""The noise schedules' names in pages, by the beginning of their name in result files."""
 
 
 _JASKOWSKI = "Jaskowski et al. (2015)"
@@ -46,11 +46,14 @@ SZ_PLAYERS = (
     ("4x4 n-tuples, four million weights", _JASKOWSKI, "294.8", ""),
     ("`sz`: `dt_step_pairs`, cross-entropy method", "here", "-", "sz"),
 )
-"""Players of SZ-Tetris: player, source, its lines per game, and our figure's name."""
+"""Players of SZ-Tetris: (player, source, the source's lines per game, our figure's name)."""
 
 
 def sz_players() -> str:
-    """Return a Markdown table of players of SZ-Tetris, with our scores beside the papers'."""
+    """Return a Markdown table of players of SZ-Tetris: the scores of the papers, and ours.
+
+    Players that were not measured here have a dash in place of our score.
+    """
     result = load_all("sz")[-1]
     rows = []
     for player, source, paper_score, name in SZ_PLAYERS:
@@ -65,11 +68,14 @@ def sz_players() -> str:
 
 
 def sz_lanes() -> str:
-    """Return a Markdown table of the lanes of the controller sz."""
+    """Return a Markdown table of the lanes (pairs of columns) of the controller sz.
+
+    A row has the shares of boards on which each lane is ready for a piece.
+    """
     result = load_all("sz")[-1]
     lanes = result.data["scores"]["sz"]["lanes"]
     rows = [
-        [f"ready for {piece}", *(f"{lane[index]:.0%}" for lane in lanes)]
+        [f"ready for {piece}", *(f"{lane_shares[index]:.0%}" for lane_shares in lanes)]
         for index, piece in enumerate("SZ")
     ]
     header = ["columns", *(f"{left} and {left + 1}" for left in range(0, 10, 2))]
@@ -77,13 +83,14 @@ def sz_lanes() -> str:
 
 
 def published() -> str:
-    """Return a Markdown table of published controllers: our scores beside those of the papers.
+    """Return a Markdown table of published controllers: our scores, and those of the papers.
 
-    A row is a controller; a board has two columns, our lines per game and the paper's.
+    A row is a controller. Each board has two columns: our lines per game, and the paper's.
     """
     result = load("h200/published")
     rows: dict[str, list[str]] = {}
-    # The file has the measurements of all controllers on 10x10, then of all on 10x20.
+    # The measurements on 10x10 come before those on 10x20, so a row first gets the two cells of
+    # 10x10.
     for measurement in result.data["measurements"]:
         name = measurement["controller"]
         paper_score = PUBLISHED_SCORES[name].get(measurement["board"], "-")
@@ -100,7 +107,7 @@ def published() -> str:
 
 
 def others() -> str:
-    """Return figures of others for controllers that are not linear, or learned by gradients."""
+    """Return a Markdown table of the scores in `OTHER_SCORES`."""
     boards = ("10x10", "10x16", "10x20")
     rows = []
     for label, figures in OTHER_SCORES.items():
@@ -109,10 +116,10 @@ def others() -> str:
 
 
 def noisy_ce() -> str:
-    """Return a Markdown table of noisy cross-entropy searches, beside the papers' best scores.
+    """Return a Markdown table of noisy cross-entropy searches, and the papers' best scores.
 
-    A row has the searches with one feature set and one noise schedule. They differ in their
-    seeds: the row has their median and the best one.
+    A row stands for all searches with a feature set and a noise schedule, which differ in their
+    seeds. It has the median and the best of their scores.
     """
     results = load_all("noisy_ce_bertsekas_10x20") + load_all("noisy_ce_bcts_10x20")
     rows = []
@@ -124,8 +131,8 @@ def noisy_ce() -> str:
             for search in result.data["searches"]:
                 if search["noise"].startswith(noise):
                     scores.append(search["score"])
-            # If no game of a search ended, its score is the lower end of the interval.
-            median_lines = median([least_lines(measured) for measured in scores])
+            # For a search in which no game ended, `least_lines` returns a lower bound.
+            median_lines = median(map(least_lines, scores))
             best = max(scores, key=least_lines)
             rows.append([features, label, format_lines(median_lines), score(best), paper_score])
     header = [

@@ -1,8 +1,10 @@
 """Blocks of README and docs/optimiser.md: how well and how fast the optimiser searches."""
 
+from collections.abc import Sequence
+from functools import partial
+
 from pages.result_files import Result, crossed, each_machine, figures, load_all, with_provenance
 
-_DIMENSIONS = (2, 20, 40)
 _SUITES = {
     "bbob": """24 functions of {link}, the same start for all: {targets}. \
 The default was chosen on other instances; of the first two \
@@ -18,16 +20,9 @@ An evaluation is that of the objective and all constraints.""",
     "bbob-mixint": """24 functions of {link}, \
 with equally many parameters of 2, 4, 8, 16 and any values: {targets}.""",
 }
-"""What a page says of a suite, with a link to the suite and the definition of the targets."""
+"""The description of each suite, with a link to the suite and the definition of the targets."""
 
 _TARGETS = "the share of 51 targets, from 100 down to 1e-8 above the optimum"
-_FULL = (
-    "cem_cma.generation.eager",
-    "cmaes_full.generation.eager",
-    "cma_full.generation.eager",
-)
-"""Figures of searches with a full covariance."""
-
 _DISCRETE = {
     "cem": "`cem`",
     "torch": "ten lines of PyTorch",
@@ -54,17 +49,19 @@ _BUDGETS = ("300x30", "100x10", "64x3")
 
 
 def plans_in_models() -> str:
-    """Return a table of the costs of plans in learned models, with ours in bold if it is best.
+    """Return a Markdown table of the costs of plans in learned models.
 
-    Its lines are the models on which no default was chosen, with samples and iterations.
+    A column is a solver. A row is a model on which no default of ours was chosen, with a number
+    of samples and iterations. Our cost is bold if it is lower than those of all other solvers.
     """
     result = load_all("plans")[0]
     costs = figures(result, "plans.")
+    other_solvers = [name for name in _SOLVERS if not name.startswith("ours")]
 
     def cell(row: str, solver: str) -> str:
         cost = costs[f"{row}.{solver}"]
-        others = [costs[f"{row}.{name}"] for name in _SOLVERS if not name.startswith("ours")]
-        is_ahead = solver.startswith("ours") and cost < min(others)
+        best_other_cost = min(costs[f"{row}.{name}"] for name in other_solvers)
+        is_ahead = solver.startswith("ours") and cost < best_other_cost
         return f"**{cost:.4f}**" if is_ahead else f"{cost:.4f}"
 
     rows = {
@@ -80,22 +77,16 @@ def optimiser_claim() -> str:
 
     The numbers come from the result files of "bbob", "bbob-few" and "generation".
     """
-    quality = load_all("bbob")[0]
-    few = load_all("bbob-few")[0]
-    on_cpu = load_all("generation")[0]
-
-    def solved(name: str) -> str:
-        """Return the shares of the targets that a search reaches, by number of parameters."""
-        shares = [quality.figures[f"bbob.{name}.d{dim}.2000.solved"] for dim in _DIMENSIONS]
-        return "{:.0%}, {:.0%} and {:.0%}".format(*shares)
-
-    def solved_early(name: str) -> str:
-        """Return the shares in 200 evaluations per parameter, of 5, 10 and 20 parameters."""
-        shares = [few.figures[f"bbob.{name}.d{dim}.200.solved"] for dim in (5, 10, 20)]
-        return "{:.0%}, {:.0%} and {:.0%}".format(*shares)
-
-    # Microseconds per generation of 12 candidates with 20 parameters.
-    times = [on_cpu.us(name, "12x20") for name in _FULL]
+    bbob = load_all("bbob")[0]
+    bbob_few = load_all("bbob-few")[0]
+    generation = load_all("generation")[0]
+    solved = partial(_solved_shares, bbob, dims=(2, 20, 40), evaluations=2000)
+    solved_early = partial(_solved_shares, bbob_few, dims=(5, 10, 20), evaluations=200)
+    # Microseconds per generation of 12 candidates with 20 parameters and a full covariance.
+    cem_us, cmaes_us, pycma_us = (
+        generation.us(f"{name}.generation.eager", "12x20")
+        for name in ("cem_cma", "cmaes_full", "cma_full")
+    )
     words = f"""On the 24 BBOB functions with 2, 20 and 40 parameters it reaches \
 {solved("cem")} of the targets in 2,000 evaluations per parameter; pycma with BIPOP restarts \
 {solved("pycma_bipop")}, cmaes {solved("cmaes_cma")}, SciPy's dual annealing \
@@ -103,13 +94,26 @@ def optimiser_claim() -> str:
 With the model, 5, 10 and 20 parameters and 200 evaluations per parameter it reaches \
 {solved_early("cem_model")}, SciPy's SLSQP {solved_early("slsqp")}, pycma's lq-CMA-ES after \
 SLSQP {solved_early("slsqp_lq")}. A generation of 12 candidates \
-with 20 parameters takes {times[0]} us on {on_cpu.hardware}, with cmaes {times[1]} us, with \
-pycma {times[2]} us: [more](docs/optimiser.md#beside-its-peers)."""
-    return with_provenance(words, quality, few, on_cpu)
+with 20 parameters takes {cem_us} us on {generation.hardware}, with cmaes {cmaes_us} us, with \
+pycma {pycma_us} us: [more](docs/optimiser.md#beside-its-peers)."""
+    return with_provenance(words, bbob, bbob_few, generation)
+
+
+def _solved_shares(result: Result, search: str, dims: Sequence[int], evaluations: int) -> str:
+    """Return the shares of BBOB's targets that a search reaches, such as "99%, 80% and 75%".
+
+    Args:
+        result: The result file.
+        search: The name of the search.
+        dims: Three numbers of parameters, one for each share.
+        evaluations: The number of evaluations per parameter.
+    """
+    shares = [result.figures[f"bbob.{search}.d{dim}.{evaluations}.solved"] for dim in dims]
+    return "{:.0%}, {:.0%} and {:.0%}".format(*shares)
 
 
 def coco(*suites: str) -> str:
-    """Return a table for each suite of COCO: the shares of targets that the searches reach."""
+    """Return a table for each suite of COCO, with the shares of targets that searches reach."""
     blocks = (each_machine(suite, _coco_block) for suite in suites)
     return "\n\n".join(filter(None, blocks))
 
@@ -118,23 +122,24 @@ _OMITTED = "d3"  # The shares with three parameters lie between those with two a
 
 
 def _coco_block(result: Result) -> str:
-    """Return the description of a COCO suite, and a table of searches by number of parameters.
+    """Return the description of a COCO suite, and a Markdown table of its searches.
 
-    A cell has the share of targets that a search reached within the numbers of evaluations in
-    the heading. The searches that reach most come first.
+    A row is a search, a column is a number of parameters. A cell has the share of the targets
+    that the search has reached after each of the numbers of evaluations in the heading. The
+    rows are sorted by the sum of their shares, the best search first.
     """
-    data = result.data.get("quality", result.data)  # Some results have more details.
+    data = result.data.get("quality", result.data)  # One file nests its data in "quality".
     searches = data["searches"]
     checkpoints = data["evaluations_per_dimension"]
     dims = [key for key in searches["cem"] if key != "label"]  # "d2", "d5", ...
 
     def values(name: str, dim: str, key: str) -> list[float]:
-        """Return a value of a search at each checkpoint; some searches lack the last one."""
+        """Return the values of ``key`` at the checkpoints at which the search was measured."""
         cell = searches[name].get(dim, {})
         return [cell[str(count)][key] for count in checkpoints if str(count) in cell]
 
     def solved_shares(name: str, dim: str) -> str | None:
-        """Return the text of a cell, or None if the search was not measured."""
+        """Return the text of a cell, or None if the search was not run with this dimension."""
         return " / ".join(f"{share:.2f}" for share in values(name, dim, "solved")) or None
 
     totals = dict.fromkeys(searches, 0.0)
@@ -153,7 +158,7 @@ def _coco_block(result: Result) -> str:
         solved_shares,
         result,
     )
-    suite = result.name.partition("/")[2]
+    suite = result.name.partition("/")[2]  # The name is "machine/suite".
     page = suite.removesuffix("-few")
     link = f"[{page}](https://numbbo.github.io/coco/testsuites/{page})"
     description = _SUITES[suite].format(link=link, targets=_TARGETS)
@@ -166,10 +171,10 @@ def discrete() -> str:
 
 
 def _discrete_block(result: Result) -> str:
-    """Return a table of searches over discrete parameters, from the result of one machine.
+    """Return a Markdown table of searches over discrete parameters on one machine.
 
-    A result with a GPU has the times of a generation, by family of parameters. One without has
-    the evaluations that the searches needed for the optimum of a problem.
+    On a machine with a GPU the table has the time of a generation, for each family of
+    parameters. On others it has the number of evaluations until the optimum was found.
     """
 
     def time(search: str, family: str) -> str | None:
@@ -178,8 +183,8 @@ def _discrete_block(result: Result) -> str:
     if "gpu" in result.machine:
         return crossed("us per generation", _FAMILIES, _DISCRETE, time, result)
 
-    # The headings of the columns, by the format of their cells: {solved} is the figure
-    # "discrete.NAME.solved" of the search NAME.
+    # The headings of the columns, by the format of their cells. In the row of the search NAME
+    # {solved} stands for the figure "discrete.NAME.solved".
     header = {
         "{solved:.0f} of {runs:.0f}": "found the optimum",
         "{median:,.0f} ({least:,.0f}-{most:,.0f})": "evaluations for it, median (range)",
@@ -190,7 +195,7 @@ def _discrete_block(result: Result) -> str:
         try:
             return cell_format.format(**figures(result, f"discrete.{search}."))
         except KeyError:
-            # The search never found the optimum, or was not measured.
+            # A figure is missing: no run found the optimum, or the search was not measured.
             return None
 
     return crossed("40 parameters of 10 values", header, _DISCRETE, cell, result)

@@ -1,4 +1,4 @@
-"""The pictures of docs/*.md; measurements are drawn from their result files."""
+"""The pictures of docs/*.md. Those of measurements are drawn from the result files."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -32,7 +32,7 @@ _GENERATIONS = (0, 5, 10, 20, 30)  # The generations that docs/spaces.md shows.
 
 
 def draw_sampling(picture: Path) -> None:
-    """Draw the time of a call by the dimension, and below it the speed-up of ours."""
+    """Draw the times of sampling methods over the dimension, and below them our speed-ups."""
     figure = new_figure(13.0, 7.0)
     result = load("h200/sampling")
     columns = [("latency", "ours"), ("latency", "shared"), ("graph", "ours")]
@@ -43,8 +43,15 @@ def draw_sampling(picture: Path) -> None:
 
 
 def draw_training(series: Path, run: Mapping[str, Any], picture: Path) -> None:
-    """Draw the learning curve of a measured run from the series of its generations."""
+    """Draw the learning curve of a training run.
+
+    Args:
+        series: The file with the records of the run's generations.
+        run: The description of the run, with its settings.
+        picture: The file to write.
+    """
     settings = {key: value for key, value in run["config"].items() if key in SETTINGS}
+    # The names of two keys in older files, and their present names.
     old_keys = {"elite_worst": "elite_threshold", "mean_fitness": "learned_mean_fitness"}
     metrics = []
     for record in read_records(series):
@@ -54,20 +61,23 @@ def draw_training(series: Path, run: Mapping[str, Any], picture: Path) -> None:
 
 
 def draw_choices(picture: Path) -> None:
-    """Draw the probabilities of the values of 40 parameters, in five generations of a search.
+    """Draw the probabilities of the values of 40 parameters in five generations of a search.
 
-    There is a panel for every generation. Its columns are the parameters, and its rows their
-    values; dark cells are probable. Values are rotated so that the right one is at the bottom.
+    Each panel shows one generation. Its columns are the parameters and its rows are the values.
+    The darker a cell, the more probable is the value. The values of each parameter are rotated
+    so that the right one is in the bottom row.
     """
     problem = Pairs(seed=100)
     figure = new_figure(10.0, 2.1)
-    # The problem's cost depends on pairs of parameters, which are drawn side by side.
+    # The cost depends on pairs of parameters. The two columns of a pair are drawn side by side.
     parameters = problem.pairs.reshape(-1)
     right_values = torch.tensor(problem.right[parameters])
     rotated_values = (right_values.unsqueeze(1) + torch.arange(VALUES)) % VALUES
     panels = figure.subplots(1, len(_GENERATIONS), sharey=True)
     family = Categorical((VALUES,) * len(parameters))
-    tables, _ = _search(family, lambda candidates: problem(candidates.numpy()), population=30)
+    tables, _ = _search(
+        family, function=lambda candidates: problem(candidates.numpy()), population=30
+    )
     for axes, generation, table in zip(panels, _GENERATIONS, tables, strict=True):
         probabilities = table[parameters].gather(1, rotated_values)
         image = axes.imshow(
@@ -81,10 +91,10 @@ def draw_choices(picture: Path) -> None:
 
 
 def draw_route(picture: Path) -> None:
-    """Draw how a search finds a short round trip of 12 cities, and the best one of all.
+    """Draw how a search finds a short round trip through 12 cities.
 
-    There is a panel for each of five generations, in which a line between two cities is the
-    wider the more probable it is, and a last one with the best route.
+    Five panels show one generation each. The more probable a connection of two cities, the
+    wider is the line between them. The last panel shows the best route.
     """
     cities = torch.rand(12, 2, generator=torch.Generator().manual_seed(1))
     x, y = cities.T
@@ -92,7 +102,7 @@ def draw_route(picture: Path) -> None:
     figure = new_figure(10.0, 1.3)
 
     def length(routes: Any) -> Any:
-        """Return the lengths of routes, which are permutations of the cities."""
+        """Return the lengths of closed routes, each a permutation of the cities."""
         next_cities = routes.roll(-1, -1)
         return distance[routes.long(), next_cities.long()].sum(-1)
 
@@ -101,7 +111,8 @@ def draw_route(picture: Path) -> None:
     for axes, generation, table in zip(panels[:-1], _GENERATIONS, tables, strict=True):
         axes.set_title(f"generation {generation}", loc="left", fontsize="medium")
         # Row 0 of the table has the probabilities of the first city, and row i + 1 those of the
-        # city after city i. A route may use a line in both directions.
+        # city after city i. A route can use a line in two directions, so both probabilities are
+        # added.
         probability = table[1:] + table[1:].T
         for pair in torch.combinations(torch.arange(len(cities))):
             strength = min(1.0, float(probability[tuple(pair)]))
@@ -117,7 +128,7 @@ def draw_route(picture: Path) -> None:
 
 
 def draw_key_presses(picture: Path) -> None:
-    """Write a movie (GIF) of the controller best, which places 40 pieces by pressing keys."""
+    """Write a movie (GIF) of the controller best, which presses keys to place 40 pieces."""
     env = KeyPressTetrisEnv(height=12, pieces_known=3, render_mode="rgb_array")
     player = published("best").player(env.rules)
     observation, _ = env.reset(seed=3)
@@ -125,15 +136,15 @@ def draw_key_presses(picture: Path) -> None:
     for _ in range(40):
         piece = int(observation["piece"])
         placement = choose(env.rows, piece, player, env.rules)
-        # A piece begins in the middle. If one of its orientations would stick out on the right
-        # there, the piece moves left when it is turned, and stays there.
+        # A piece begins in the middle. If one of its orientations does not fit there, rotating
+        # the piece moves it to the left, and it does not move back.
         shapes = PIECES[piece]
         middle = (env.rules.width - shapes[0].width) // 2
         column = min(middle, env.rules.width - max(shape.width for shape in shapes))
         sideways = RIGHT if placement.column > column else LEFT
         keys = [ROTATE] * placement.orientation
         keys += [sideways] * abs(placement.column - column)
-        keys += [DROP, NOTHING]
+        keys += [DROP, NOTHING]  # After each drop the movie stands still for a step.
         for key in keys:
             observation, *_ = env.step(key)
             frames.append(env.render())
@@ -142,7 +153,7 @@ def draw_key_presses(picture: Path) -> None:
 
 
 def draw_card(picture: Path) -> None:
-    """Draw the picture of links to the site: the end of the clip, on 1,200 x 630 pixels."""
+    """Draw the preview of links to the site: the end of the clip on 1,200 x 630 pixels."""
     with Image.open(picture.with_name("evolution.gif")) as clip:
         clip.seek(clip.n_frames - 1)
         last = clip.convert("RGB")
@@ -159,16 +170,17 @@ def _shortest_path(x: Any) -> Any:
 
 
 def draw_levels(picture: Path) -> None:
-    """Draw the iterations of a rare-event estimate: the probability of a shortest path over 2.
+    """Draw how the probability that a shortest path is longer than 2 is estimated.
 
-    A panel is a histogram of the shortest path under an iteration's distribution. The part
-    above the iteration's level is filled: the next distribution is fitted to it. The last panel
-    is the distribution of the final samples, from which the probability is estimated.
+    Each panel shows one iteration: a histogram of the shortest path under its distribution. The
+    part above the level of the iteration is filled. The next distribution is fitted to this
+    part. The last panel shows the distribution of the final samples, from which the probability
+    is estimated.
     """
-    bridge = Exponential([0.25, 0.4, 0.1, 0.3, 0.2])
+    bridge = Exponential([0.25, 0.4, 0.1, 0.3, 0.2])  # The mean lengths of the five edges.
     event = rare_event_probability(bridge, _shortest_path, level=2.0, seed=1)
     distributions = (bridge, *event.members)
-    levels = (*event.levels, event.levels[-1])  # The final samples have the last level, too.
+    levels = (*event.levels, event.levels[-1])  # The final samples also have the last level.
     figure = new_figure(10.0, 1.8)
     panels = figure.subplots(1, len(levels), sharex=True, sharey=True)
     bins = 80
@@ -189,7 +201,7 @@ def draw_levels(picture: Path) -> None:
 
 
 def _search(family: Family, function: Any, population: int) -> tuple[list[Any], Any]:
-    """Minimise a function of discrete parameters, and record their probabilities on the way.
+    """Minimise a function of discrete parameters, and record their probabilities.
 
     Args:
         family: The distribution of the candidates.
@@ -197,8 +209,8 @@ def _search(family: Family, function: Any, population: int) -> tuple[list[Any], 
         population: The number of candidates in a generation.
 
     Returns:
-        The family's tables of probabilities before each of `_GENERATIONS`, and the best
-        candidate.
+        The tables of probabilities before each of the `_GENERATIONS`.
+        The best candidate.
     """
     no_normal_parameters = torch.zeros(0)
     config = CEMConfig.cma(families=[family])
@@ -208,7 +220,8 @@ def _search(family: Family, function: Any, population: int) -> tuple[list[Any], 
     tables = []
     for generation in range(_GENERATIONS[-1] + 1):
         if generation in _GENERATIONS:
-            _, table = tables_of(search.state)[0]  # The search has one family.
+            # `tables_of` returns a pair (family, table) for each family: here only one.
+            _, table = tables_of(search.state)[0]
             tables.append(table.unflatten(0, family.rows))
         candidates = search.ask()
         search.tell(candidates, function(candidates))

@@ -1,4 +1,4 @@
-"""docs/poster.html, "How it learns": one page that prints, for teachers."""
+"""docs/poster.html, "How it learns": a page for teachers to print."""
 
 import re
 from pathlib import Path
@@ -20,11 +20,12 @@ _MEANINGS = (
 
 def poster_page() -> str:
     """Return the poster as HTML: equations, boards, and controllers with their scores."""
-    # An equation of the docstring ends with its number and, after that, "ask" or "tell".
+    # A line with an equation in the docstring ends with its number, and with "ask" or "tell".
     equations = re.findall(r"^    (\S.*?) +\(\d\) \w+$", cem.optimizer.__doc__ or "", re.M)
     rows = [line.strip("| ").split(" | ") for line in results().splitlines()]
+    # Remove Markdown's links, code marks and emphasis from the cells.
     plain = [[re.sub(r"\[(.*?)\]\(.*?\)|[`*]", r"\1", cell) for cell in row] for row in rows]
-    ladder = [row for row in plain if row[0] != "---"]
+    ladder = [row for row in plain if row[0] != "---"]  # Skip the line below the header.
     template = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
     return environment.from_string(template).render(

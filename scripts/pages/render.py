@@ -1,11 +1,11 @@
 """Write the generated blocks of README and docs from benchmarks/results, and draw pictures.
 
 python scripts/pages/render.py            # writes them, and shortens the notebook's lines
-python scripts/pages/render.py --check    # exit 1 where the text of a page differs
+python scripts/pages/render.py --check    # exits with 1 if the text of a page differs
 
-A block is the output of cog: its page calls a public function of one of the `*_blocks` modules
-between [[[cog and ]]]. docs/play.html, on which a visitor plays without installing anything, is
-the page of `python -m tetris play`; docs/poster.html is from `poster.py`.
+cog generates the blocks: between [[[cog and ]]] a page calls a public function of one of the
+`*_blocks` modules. docs/play.html is the page of `python -m tetris play`, on which visitors can
+play without installing anything. `poster.py` generates docs/poster.html.
 """
 
 import io
@@ -56,16 +56,16 @@ def render(page: Path) -> str:
 
 
 def page_texts() -> dict[Path, str]:
-    """Return the texts of README and of the pages of docs, by their files."""
+    """Return the texts of README and of the pages of docs, by file."""
     texts = {page: render(page) for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]}
     play = play_page(published("best"), Rules())
     return texts | {DOCS / "play.html": play, DOCS / "poster.html": poster_page()}
 
 
 def with_short_lines(notebook: str) -> str:
-    """Return the text of a notebook with short lines in its outputs.
+    """Return the text of a notebook with its outputs split into short lines.
 
-    Without it grep prints pages of base64, because a picture is a single line.
+    Without this, a picture would be a single line, and grep would print pages of base64.
     """
     content = json.loads(notebook)
     for cell in content["cells"]:
@@ -79,7 +79,8 @@ def with_short_lines(notebook: str) -> str:
 def main() -> int:
     """Write the pages and the pictures, or with --check only compare the pages.
 
-    The exit code is 1 if --check has seen a page that differs, and otherwise 0.
+    Returns:
+        The exit status: 1 if --check has found a page that differs, otherwise 0.
     """
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
     parser.add_argument(

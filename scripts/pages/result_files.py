@@ -1,4 +1,4 @@
-"""The result files in benchmarks/results, and blocks of pages with their provenance."""
+"""Read the result files in benchmarks/results, and add their provenance to blocks of pages."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,9 +15,9 @@ class Result:
     """The result file of a measurement.
 
     Attributes:
-        name: machine/measurement: the path below benchmarks/results without the suffix.
-        dirty: Whether the checkout differed from the commit.
-        date: ISO 8601.
+        name: "machine/measurement", the path in benchmarks/results without the suffix.
+        dirty: Whether files of the checkout differed from the commit.
+        date: The date in the format of ISO 8601.
     """
 
     name: str
@@ -32,19 +32,22 @@ class Result:
 
     @property
     def hardware(self) -> str:
-        """The GPU, or the cores of the processor, in a few words."""
+        """The name of the GPU, or the number and the kind of cores without a GPU."""
         return str(self.machine.get("gpu", self.cores))
 
     @property
     def cores(self) -> str:
-        """The cores of the processor, with its vector instructions if they are known."""
+        """The number and the kind of cores, and their vector instructions if they are known."""
         name = str(self.machine["processor"]).replace("(R)", "").replace(" Processor", "")
         text = f"{self.machine['cores']} cores of {name}"
         vectors = self.machine.get("vectors")
         return f"{text} ({vectors})" if vectors else text
 
     def us(self, *parts: str) -> str | None:
-        """Return a figure in microseconds by the parts of its name, if there is one."""
+        """Return the text of a figure in microseconds, or None if there is no such figure.
+
+        The name of the figure is ``parts`` joined by dots, followed by ".us".
+        """
         value = self.figures.get(".".join((*parts, "us")))
         return None if value is None else digits(value)
 
@@ -55,14 +58,14 @@ def load(name: str) -> Result:
 
 
 def load_all(measurement: str) -> list[Result]:
-    """Return the results of all machines, by date, those with GPUs last."""
+    """Return the results of all machines, sorted by date; those with a GPU come last."""
     paths = sorted(RESULTS.glob(f"*/{measurement}.json"))
     results = [load(f"{path.parent.name}/{path.stem}") for path in paths]
     return sorted(results, key=lambda result: ("gpu" in result.machine, result.date))
 
 
 def with_provenance(text: str, *results: Result) -> str:
-    """Return a text followed by the machines that measured it, with links to their results.
+    """Return a text, followed by a line that names the measured machines and links to results.
 
     ``{root}`` in a link stands for the path from the page to the root of the repository.
     """
@@ -84,15 +87,15 @@ def crossed(
     cell: Callable[[Any, Any], str | None],
     *results: Result,
 ) -> str:
-    """Return a Markdown table whose cells are computed from the keys of row and column.
+    """Return a Markdown table whose cells are computed from the keys of their row and column.
 
     Args:
         corner: The text of the cell in the upper left corner.
-        header: The headings of the columns, by the columns' keys.
-        labels: The headings of the rows, by the rows' keys.
-        cell: Maps the keys of a row and a column to a text. If it returns None the table has a
-            dash; a row that would have only dashes is left out.
-        results: The results that the links below the table lead to.
+        header: The headings of the columns, by key.
+        labels: The headings of the rows, by key.
+        cell: Maps the key of a row and the key of a column to the text of a cell. None becomes
+            a dash. A row with nothing but None is left out.
+        results: The results to which the line below the table links.
     """
     rows = []
     for row_key, label in labels.items():
@@ -103,12 +106,12 @@ def crossed(
 
 
 def each_machine(name: str, block: Callable[[Result], str]) -> str:
-    """Return a block for every machine with a result of a name, GPUs first."""
+    """Return a block for every machine that has a result of this name, GPUs first."""
     return "\n\n".join(map(block, load_all(name)[::-1]))
 
 
 def figures(result: Result, prefix: str) -> dict[str, float]:
-    """Return the figures whose names have a prefix, by the rest of their names."""
+    """Return the figures whose names begin with a prefix, by their names without the prefix."""
     values = {}
     for name, value in result.figures.items():
         if name.startswith(prefix):

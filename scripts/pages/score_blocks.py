@@ -1,4 +1,4 @@
-"""Blocks of README and docs: scores of the learned controllers, and times of training."""
+"""Blocks of README and docs: the scores of learned controllers, and the times of training."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
@@ -17,7 +17,15 @@ _GPU = "h200"
 
 
 def _score_on(run: Mapping[str, Any], controller: str, board: str) -> Mapping[str, Any]:
-    """Return a controller's score on a board, if possible an estimate in which games ended.
+    """Return a controller's score on a board.
+
+    An estimate takes precedence over a score, if games ended in it.
+
+    Args:
+        run: The description of a training run. It has scores and estimates of the learned
+            controller, and of published ones.
+        controller: The name of the controller.
+        board: The board, such as "10x20".
 
     Raises:
         ValueError: If the run has no such score.
@@ -30,7 +38,7 @@ def _score_on(run: Mapping[str, Any], controller: str, board: str) -> Mapping[st
 
 
 def median_run(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the run whose controller is the median on 10x20."""
+    """Return the training run whose controller has the median score on 10x20."""
     in_order = sorted(runs, key=lambda run: _score_on(run, LEARNED, "10x20")["lines_per_game"])
     return in_order[len(runs) // 2]
 
@@ -38,47 +46,59 @@ def median_run(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 def results() -> str:
     """Return README's Markdown table of controllers, with their lines per game on 10x20.
 
-    The last column compares their scores with that of dt20, a published controller.
+    The last column has their scores divided by that of dt20, the best published linear
+    controller.
     """
     board = "10x20"
     runs = load(f"{_PROCESSOR}/training").data["runs"]
     best_training = load(f"{_GPU}/record_training")
     best_score = load(f"{_GPU}/record_score")
+    # The file has two scores: of the learned controller, which is now called best, and of dt20.
     best, dt20 = best_score.data["score"]
-    for score in load("h100/next_piece").data["estimates"]:
-        is_best = score["controller"] == "best" and score["board"] == board
-        if is_best and score["lookahead"]:
-            best_with_lookahead = score
     minutes = best_training.figures["record.training_seconds"] / 60
-    # The learned controller's score is an estimate, so it is compared with an estimate of dt20.
+    # The score of the learned controller is an estimate, so it is divided by an estimate of
+    # dt20. Every run has the same estimate of dt20.
     learned = _score_on(median_run(runs), LEARNED, board)
     dt20_estimate = _score_on(runs[0], "dt20", board)
     learned_ratio = learned["lines_per_game"] / dt20_estimate["lines_per_game"]
     rows = [
-        ["dt20", _lines(dt20), "1"],
+        ["dt20", _lines_with_interval(dt20), "1"],
         [
             "learned by the first command",
-            f"{_lines(learned)}, estimated",
+            f"{_lines_with_interval(learned)}, estimated",
             f"{learned_ratio:.2g}",
         ],
         [
-            f"`best`, which ships: {minutes:.0f} minutes on one {best_training.hardware}",
-            _lines(best),
+            f"`best` (included): {minutes:.0f} minutes on one {best_training.hardware}",
+            _lines_with_interval(best),
             f"{best_score.data['ratio']['value']:.2g}",
         ],
         [
-            "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, by its own figure",
+            "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, score by its author",
             in_words(TETR_AI),
             f"{TETR_AI / dt20['lines_per_game']:.2g}",
         ],
-        ["`best` with `--lookahead`", f"{_lines(best_with_lookahead)}, estimated", "-"],
+        [
+            "`best` with `--lookahead`",
+            f"{_lines_with_interval(_best_with_lookahead(board))}, estimated",
+            "-",
+        ],
     ]
     header = ["controller", "lines per game on 10x20 (95 % interval)", "times dt20"]
     return markdown(header, rows)
 
 
-def _lines(score: Mapping[str, Any]) -> str:
-    """Return lines per game in words, with the 95 % interval."""
+def _best_with_lookahead(board: str) -> Mapping[str, Any]:
+    """Return the estimated score of the controller best with lookahead."""
+    for score in load("h100/next_piece").data["estimates"]:
+        is_best = score["controller"] == "best" and score["board"] == board
+        if is_best and score["lookahead"]:
+            return dict(score)
+    raise ValueError(f"expected an estimate of best with lookahead on {board}, found none")
+
+
+def _lines_with_interval(score: Mapping[str, Any]) -> str:
+    """Return the text of a score: lines per game in words, with the 95 % interval."""
     low, high = score["ci95"]
     return f"{in_words(score['lines_per_game'])} ({in_words(low)} to {in_words(high)})"
 
@@ -86,13 +106,14 @@ def _lines(score: Mapping[str, Any]) -> str:
 def training() -> str:
     """Return a paragraph on training with the default settings: its time and its scores.
 
-    The result file has a run for every seed.
+    The result file has one run for each seed. The paragraph has medians and ranges over them.
     """
     result = load(f"{_PROCESSOR}/training")
     runs = result.data["runs"]
     lines_10x10 = [_score_on(run, LEARNED, "10x10")["lines_per_game"] for run in runs]
     lines_10x20 = [_score_on(run, LEARNED, "10x20")["lines_per_game"] for run in runs]
     seconds = [run["training_seconds"] for run in runs]
+    # Every run has the same score of the published controller dt20.
     dt20_lines = _score_on(runs[0], "dt20", "10x20")["lines_per_game"]
     median_10x20 = median(lines_10x20)
     words = f"""On {result.hardware} training takes {median(seconds):.0f} s \
@@ -105,23 +126,33 @@ def training() -> str:
 
 
 def headline() -> str:
-    """Return README's first paragraph: what this is, and how good its Tetris player is."""
+    """Return README's first paragraph: what this project is, and how good its results are.
+
+    It has the shares of the BBOB targets that three searches reach, and the score of the
+    learned Tetris player divided by that of dt20, the best published linear player.
+    """
     run = median_run(load(f"{_PROCESSOR}/training").data["runs"])
     learned = _score_on(run, LEARNED, "10x20")["lines_per_game"]
     dt20 = _score_on(run, "dt20", "10x20")["lines_per_game"]
-    few = load_all("bbob-few")[0].figures
-    shares = [few[f"bbob.{name}.d5.200.solved"] for name in ("cem_model", "slsqp", "pycma_lq")]
+    bbob = load_all("bbob-few")[0].figures
+    # Five parameters, and 200 evaluations for each of them: 1,000 evaluations.
+    cem, slsqp, pycma = (
+        bbob[f"bbob.{name}.d5.200.solved"] for name in ("cem_model", "slsqp", "pycma_lq")
+    )
     return f"""Optimise what has no gradient: simulations, policies, designs, games. `cem` \
 brings CMA-ES and the cross-entropy method (CEM) to PyTorch, on CPU and CUDA. In 1,000 \
-evaluations of functions of five parameters it reaches {shares[0]:.0%} of the targets of the \
-public benchmark BBOB, SciPy's SLSQP {shares[1]:.0%}, pycma's lq-CMA-ES {shares[2]:.0%}. Its \
+evaluations of functions of five parameters it reaches {cem:.0%} of the targets of the \
+public benchmark BBOB, SciPy's SLSQP {slsqp:.0%}, pycma's lq-CMA-ES {pycma:.0%}. Its \
 showcase learns Tetris in a minute on two cores: an estimated {in_words(learned)} lines per \
 game on 10x20, {learned / dt20:.2g} times as many as the best published linear player."""
 
 
 def first_run() -> str:
-    """Return how long README's first command takes, on a processor and on a GPU."""
-    # The results are in the order of their dates, those of GPUs last.
+    """Return README's sentences on the time of its first command, without and with a GPU.
+
+    The first run of the command is cold: it compiles the engine before it trains.
+    """
+    # `load_all` sorts the results by date, those with a GPU last.
     results = load_all("first_run")
     cpu_result = results[0]
     gpu_result = results[-1]
@@ -135,7 +166,7 @@ first: otherwise pip fetches gigabytes of CUDA."""
 
 
 def lee() -> str:
-    """Return what the controller lee clears, with its scores from the package."""
+    """Return a sentence with the scores of the controller lee, from its file in the package."""
     provenance = resolve("lee").provenance
     scores = {(item["pieces_known"], item["board"]): item for item in provenance["score"]}
     alone = [score_text(scores[1, board]) for board in ("10x10", "10x20")]

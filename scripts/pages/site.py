@@ -1,7 +1,8 @@
-"""The hook of mkdocs.yml: links of the repository's pages work on the site, with docstrings.
+"""The hook of mkdocs.yml: it adapts links to the site, and adds pages with docstrings.
 
-A link to a file outside docs/ leads to a copy of it, one to a folder to a page that lists its
-files. README and its neighbours, the notebook and the notes are pages of the site.
+On the site a link to a file outside docs/ leads to a copy of the file, and a link to a folder
+leads to a page that lists its files. README, the other pages of the root and the notebook are
+pages of the site, too.
 """
 
 import importlib
@@ -20,11 +21,11 @@ PAGES = {
     "README.md": "start.md",  # to mkdocs a README is a folder's index
     **{name: name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")},
 }
-"""Pages of the root, and what they are called beside those of docs/ on the site."""
+"""The pages of the repository's root, and their names on the site."""
 
 NOTEBOOK = "tetris.ipynb"
 COPIES = "repository"
-"""The folder of the site for what else the pages link to."""
+"""The folder of the site with copies of other files that pages link to."""
 
 _LINK = re.compile(r"(!?\[[^\[\]]*\]\()([^)\s#]+)([^)\s]*\))")
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -44,12 +45,12 @@ def on_files(files: Any, config: Any) -> Any:
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
 
-    # Breadth-first search: from a page to everything that it links to.
+    # Breadth-first search from the pages to all files and folders that they link to.
     queue = [*sorted(docs), *PAGES]
     seen = set(queue)
     while queue:
         path = queue.pop(0)
-        if path not in docs:
+        if path not in docs:  # The site already has the pages of docs/.
             files.append(_file(path, config))
         has_links = path.endswith(".md") or (ROOT / path).is_dir()
         if has_links:
@@ -61,7 +62,10 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Return the text of a page with links for the site."""
+    """Return the text of a page with its links adapted to the site.
+
+    mkdocs calls this hook with every page.
+    """
     path = repository_path(page.file.src_uri)
     if path == "docs/index.md":
         page.meta["hide"] = ["navigation", "toc"]
@@ -71,7 +75,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def description(text: str) -> str:
-    """Return the beginning of the first paragraph of a page, for search engines."""
+    """Return the beginning of a page's first paragraph, for search engines."""
     for paragraph in _FENCE.sub("", text).split("\n\n"):
         if re.match(r"[A-Z`]", paragraph):
             plain = re.sub(r"!?\[([^\[\]]*)\]\([^)]*\)|[`*]", r"\1", paragraph)
@@ -80,7 +84,7 @@ def description(text: str) -> str:
 
 
 def site_path(path: str) -> str:
-    """Return the path of a repository's file or folder on the site, as mkdocs names it."""
+    """Return the path on the site of a file or folder of the repository."""
     if path == f"docs/{NOTEBOOK}":
         return "tetris.md"
     if path.startswith("docs/"):
@@ -98,13 +102,20 @@ def repository_path(page: str) -> str:
 
 
 def targets(text: str, path: str) -> list[str]:
-    """Return the files and folders of the repository to which the text of a page links."""
+    """Return the files and folders of the repository to which the text of a page links.
+
+    ``path`` is the path of the page in the repository.
+    """
+    # Every second part is a block of code, whose links do not count.
     links = [match[2] for part in _FENCE.split(text)[::2] for match in _LINK.finditer(part)]
     return [_target(link, path) for link in links if not _external(link)]
 
 
 def with_site_links(text: str, path: str) -> str:
-    """Return the text of a page with links to where things lie on the site."""
+    """Return the text of a page with its links changed to paths on the site.
+
+    ``path`` is the path of the page in the repository.
+    """
     start = posixpath.dirname(site_path(path))
 
     def site_link(match: re.Match[str]) -> str:
@@ -113,7 +124,7 @@ def with_site_links(text: str, path: str) -> str:
         target = posixpath.relpath(site_path(_target(match[2], path)), start)
         return f"{match[1]}{target}{match[3]}"
 
-    parts = _FENCE.split(text)  # Every second part is code, which has no links.
+    parts = _FENCE.split(text)  # Every second part is a block of code, which is not changed.
     parts[::2] = [_LINK.sub(site_link, part) for part in parts[::2]]
     return "".join(parts)
 
@@ -121,22 +132,26 @@ def with_site_links(text: str, path: str) -> str:
 def api_pages(text: str) -> dict[str, str]:
     """Return a page of documentation for each package of docs/api.md, by its path on the site.
 
-    ``text`` has a section for each package, under the heading ``## PACKAGE``, with a list
-    whose lines begin with a name that the package exports. A page has the section, where names
-    are links, and lines such as "::: cem.minimize", which mkdocstrings replaces by docstrings.
-    If several packages export an object, its docstring is on the page of the first one.
+    A page consists of the package's section in ``text``, with links from the names to their
+    docstrings, and of lines such as "::: cem.minimize". mkdocstrings replaces these lines by
+    the docstrings. If several packages export an object, its docstring is on the page of the
+    first package.
+
+    Args:
+        text: The text of docs/api.md. Each section has the heading "## PACKAGE" and a list of
+            the names that the package exports.
     """
-    # What is before the first heading, then package, section, package, section, ...
+    # The parts are the text before the first heading, then package, section, package, ...
     parts = re.split(r"^## (\S+)$", text, flags=re.MULTILINE)
     packages = parts[1::2]
     sections = parts[2::2]
     pages = {}
-    first_paths: dict[int, str] = {}  # The path under which an object is documented, by its id.
-    line = re.compile(r"^- `(\w+)`:", re.MULTILINE)
+    first_paths: dict[int, str] = {}  # The path of an object's docstring, by the object's id.
+    name_in_list = re.compile(r"^- `(\w+)`:", re.MULTILINE)
     for package, section in zip(packages, sections, strict=True):
         module = importlib.import_module(package)
         docstrings = ""
-        for name in line.findall(section):
+        for name in name_in_list.findall(section):
             path = f"{package}.{name}"
             first_path = first_paths.setdefault(id(getattr(module, name)), path)
             section = section.replace(f"- `{name}`:", f"- [`{name}`][{first_path}]:")
@@ -147,7 +162,7 @@ def api_pages(text: str) -> dict[str, str]:
 
 
 def notebook_page(notebook: Path) -> str:
-    """Return a notebook as the text of a page: its texts, programs and their outputs."""
+    """Return a notebook as Markdown: its texts, its programs and their outputs."""
     parts = []
     for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
         text = "".join(cell["source"])
@@ -157,7 +172,7 @@ def notebook_page(notebook: Path) -> str:
 
 
 def _output_text(output: dict[str, Any]) -> str:
-    """Return an output of a notebook's cell as HTML or Markdown, the richest form it has."""
+    """Return an output of a notebook's cell: as a picture, else as HTML, else as text."""
     lines_by_kind = output.get("data", {"text/plain": output.get("text")})
     data = {kind: "".join(lines) for kind, lines in lines_by_kind.items()}
     if "image/png" in data:
@@ -166,14 +181,14 @@ def _output_text(output: dict[str, Any]) -> str:
 
 
 def _file(path: str, config: Any) -> Any:
-    """Return the site's file for a page, a folder or another file of the repository."""
+    """Return the file of the site for a page, a folder or another file of the repository."""
     if path.endswith(".md") or (ROOT / path).is_dir():
         return File.generated(config, site_path(path), content=_text(path))
     return File.generated(config, site_path(path), abs_src_path=str(ROOT / path))
 
 
 def _text(path: str) -> str:
-    """Return the text of a page of the repository; for a folder a list of its files."""
+    """Return the text of a page of the repository, or a list of the files of a folder."""
     if not (ROOT / path).is_dir():
         return (ROOT / path).read_text(encoding="utf-8")
     listed = subprocess.run(
@@ -187,10 +202,14 @@ def _text(path: str) -> str:
 
 
 def _target(link: str, path: str) -> str:
-    """Return the path from the root to which a link of a page leads.
+    """Return the target of a link in a page, as a path in the repository.
+
+    Args:
+        link: The link, relative to the page.
+        path: The path of the page in the repository.
 
     Raises:
-        ValueError: If there is nothing.
+        ValueError: If the target does not exist.
     """
     target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
     if not (ROOT / target).exists():

@@ -21,7 +21,8 @@ _SPEEDUPS = {
     ("shared.", "article"): "shared noise, over the article's kernel",
     ("article.", "shared_compile"): "the article's kernel over `torch.compile`",
 }
-"""Rows of a table by our method and the one compared with it, as in the names of figures."""
+"""Labels of rows, by two methods as in the names of figures: ours, and the one it is compared
+with. The empty method is independent noise by our operator."""
 
 _SPEEDUP_CLOCKS = {"": "called one by one", "_graph": "in a CUDA graph"}
 _DRAWN_DIM = 100
@@ -81,19 +82,20 @@ _PEERS = {
         for name in ("SimpleES", "Sep_CMA_ES")
     },
 }
-"""Comparisons with peers: our figure, and the pattern of theirs; the fastest one counts."""
+"""Comparisons with peers: the name of our speed, and a pattern for the names of theirs."""
 
 
 def sampling_claim() -> str:
-    """Return how long a call keeps the CPU, and a table of mean speed-ups over other methods.
+    """Return a sentence on the time of a call on the CPU, and a table of mean speed-ups.
 
-    A row of the table is a pair of methods, a column is a clock: calls one by one, or in a CUDA
-    graph.
+    A row of the table is a method and the method that it is compared with. A column is a clock:
+    calls one by one, or calls in a CUDA graph.
     """
     result = load(f"{_GPU}/sampling")
     measured = figures(result, "sampling.")
 
     def cell(methods: tuple[str, str], clock: str) -> str | None:
+        # The method is a part of the figure's name, such as "shared.", or empty for "ours".
         method, other = methods
         speedup = measured.get(f"article.{method}mean_speedup_over_{other}{clock}")
         return None if speedup is None else f"{speedup:.2f}"
@@ -105,28 +107,34 @@ def sampling_claim() -> str:
     return f"{host}\n\n{crossed(corner, _SPEEDUP_CLOCKS, _SPEEDUPS, cell, result)}"
 
 
-def sampling_worth() -> str:
-    """Return a sentence that compares the time of drawing candidates with that of training.
+def sampling_time() -> str:
+    """Return a sentence that compares the time of sampling with the time of a generation.
 
-    Both were measured on a CPU.
+    A generation of training draws fewer samples of fewer dimensions than the measurement of
+    sampling, and yet takes far longer. Both were measured on a CPU.
     """
     sampling = load("epyc-2core/sampling")
     training = load("epyc-2core/training")
-    for size in sampling.data["sizes"]:
-        if size["dim"] == _DRAWN_DIM:
-            drawing_us = median(size, "wall", "ours")
+    size = next(size for size in sampling.data["sizes"] if size["dim"] == _DRAWN_DIM)
+    sampling_us = median(size, "wall", "ours")
     run = training.data["runs"][0]
+    population = run["config"]["population"]
+    parameters = len(run["weights"])
     records = read_records(RESULTS / f"epyc-2core/training-seed{run['seed']}.jsonl")
     generation_seconds = statistics.median(record["seconds"] for record in records)
     words = f"""In training it is negligible: {sampling.data["samples"]:,} samples of \
-{_DRAWN_DIM} dimensions take {drawing_us:.0f} us on a CPU; a generation of \
-`quick`, which draws {run["config"]["population"]} of {len(run["weights"])}, takes \
+{_DRAWN_DIM} dimensions take {sampling_us:.0f} us on a CPU; a generation of \
+`quick`, which draws {population} samples of {parameters}, takes \
 {generation_seconds:.2f} s."""
     return with_provenance(words, sampling, training)
 
 
 def sampling_large() -> str:
-    """Return a table of large sizes: GB/s written, and the share of the speed of fill_."""
+    """Return a Markdown table of the speeds of methods at large sizes.
+
+    A cell has the gigabytes per second that the method writes, and its speed divided by that of
+    torch's ``fill_``.
+    """
     result = load(f"{_GPU}/sampling")
     sizes = result.data["large"]
 
@@ -142,15 +150,15 @@ def sampling_large() -> str:
 
 
 def sampling_steps() -> str:
-    """Return a Markdown table of the speed of the article's kernel and of our operators.
+    """Return a Markdown table of the speeds of the article's kernel and of our operators.
 
-    A row is a method. The columns are the time that a call keeps the CPU, and the speed for
-    large samples as a share of that of torch's ``fill_``.
+    A row is a method. The columns are the time for which a call keeps the CPU busy, and the
+    speed at a large size divided by that of torch's ``fill_``.
     """
     result = load(f"{_GPU}/sampling")
     measured = figures(result, "sampling.")
-    # The headings of the columns, by the name of the figure, in which the prefix of the row's
-    # method replaces {method}.
+    # The headings of the columns, by the name of their figure. {method} stands for the key of
+    # the row.
     columns = {
         "{method}host_us": "us that a call keeps the CPU",
         "large.{method}fraction_of_fill": "speed as a share of `fill_`'s, d = 1,000,000",
@@ -168,8 +176,12 @@ def sampling_steps() -> str:
 
 
 def generation_speed() -> str:
-    """Return microseconds of a generation of some searches, on a GPU and on a processor."""
+    """Return a Markdown table of the microseconds of a generation, on a GPU and on a CPU.
+
+    A row is a search. A column is a machine and the size of a problem.
+    """
     results = load_all("generation")
+    # `load_all` sorts the results: number 0 is without a GPU, and number -1 has a GPU.
     header = {}
     for (machine, shape), label in _SHAPES.items():
         header[machine, shape] = f"{results[machine].hardware}, {label}"
@@ -182,15 +194,16 @@ def generation_speed() -> str:
 
 
 def peers() -> str:
-    """Return a Markdown table of how many times as fast as other programs ours is on one core.
+    """Return a Markdown table of our speeds divided by those of other packages, on one core.
 
-    The programs' versions are below it. If several figures of a program were measured, the
-    fastest one counts. Speeds are placements per second of processor time.
+    A speed is the number of placements or generations per second of processor time. If there
+    are several speeds of a package, the highest one counts. The line below the table has the
+    versions of the packages.
     """
     result = load_all("peers")[0]
     speeds = {}
     for figure, speed in result.data["of_processor_time"].items():
-        # peers.ours.1024.placements_per_second is the speed of ours.1024.
+        # "peers.ours.1024.placements_per_second" becomes "ours.1024".
         name = figure.removeprefix("peers.").rpartition(".")[0]
         speeds[name] = speed
     rows = []
@@ -208,14 +221,16 @@ def peers() -> str:
 
 
 def rollout() -> str:
-    """Return decisions per second of the engines on the measured machines."""
+    """Return a Markdown table of the engines' decisions per second on the measured machines."""
     results = {result.name: result for result in load_all("rollout")}
 
     def cell(name: str, machine: str) -> str | None:
-        value = results[machine].figures.get(name)
-        if not value:
+        speed = results[machine].figures.get(name)
+        if not speed:
             return None
-        return count(1e6 / value if name.endswith("us_per_decision") else value)
+        if name.endswith("us_per_decision"):
+            speed = 1e6 / speed
+        return count(speed)
 
     machines = {}
     for name, result in results.items():
@@ -224,10 +239,10 @@ def rollout() -> str:
 
 
 def equality() -> str:
-    """Return a paragraph on the differences between CPU and GPU, and on compute-sanitizer.
+    """Return a paragraph on the comparison of CPU and GPU, and on compute-sanitizer.
 
     It has the numbers of compared decisions and of differences, and the number of errors that
-    the sanitizer's tools have found. The newest result of each measurement counts.
+    the tools of compute-sanitizer have found. The last result of each measurement counts.
     """
     result = load_all("equality")[-1]
     compared = figures(result, "equality.")
@@ -245,16 +260,17 @@ compute-sanitizer's {", ".join(TOOLS)} the GPU tests find {errors:.0f} errors in
 
 
 def environments() -> str:
-    """Return a Markdown table of the environments: placements per second of random play.
+    """Return a Markdown table of the environments' placements per second in random play.
 
-    A machine with a GPU has rows for its GPU alone, although its CPU was measured, too.
+    A machine with a GPU has only rows of its GPU, although its CPU was measured, too.
     """
     results = load_all("env")
     rows = []
     for result in results:
         has_gpu = "gpu" in result.machine
         for figure, speed in result.figures.items():
-            # A figure is named "env.cpu.torch.1024.placements_per_second".
+            # A figure has a name such as "env.cpu.torch.1024.placements_per_second": the engine
+            # is "cpu.torch", with 1024 games.
             match = _ENVIRONMENT_FIGURE.fullmatch(figure)
             assert match is not None, figure
             engine = match["engine"]

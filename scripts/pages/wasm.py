@@ -1,6 +1,6 @@
-"""Compile the engine of a page to WebAssembly: ``tetris/engine/browser.wasm``.
+"""Compile the engine for web pages to WebAssembly: ``tetris/engine/browser.wasm``.
 
-It needs ``pip install ziglang``.
+This needs ``pip install ziglang``.
 
 PYTHONPATH=.:scripts python scripts/pages/wasm.py
 """
@@ -25,7 +25,7 @@ FLAGS = (
 
 
 def sources(path: Path = ENGINE / "browser.cpp") -> set[Path]:
-    """Return a source and all headers of this project that it includes."""
+    """Return a source file and all headers of this project that it includes."""
     names = re.findall(r'^#include "([\w.]+)"', path.read_text(encoding="utf-8"), re.M)
     files = {path}
     for name in names:
@@ -35,13 +35,16 @@ def sources(path: Path = ENGINE / "browser.cpp") -> set[Path]:
 
 
 def digest() -> bytes:
-    """Return the SHA-256 digest of the library's sources and flags; its file ends with it."""
+    """Return the SHA-256 digest of the library's sources and flags.
+
+    The file of the library ends with the digest.
+    """
     texts = [path.read_bytes() for path in sorted(sources())]
     return hashlib.sha256(b"\0".join([*texts, STRUCTS.encode(), FLAGS.encode()])).digest()
 
 
 def main() -> None:
-    """Compile the library, and append the digest in a section that browsers ignore."""
+    """Compile the library, and append the digest as a custom section, which browsers ignore."""
     folders = [f"-I{folder}" for folder in INCLUDES]
     command = [sys.executable, "-m", "ziglang", "c++", *FLAGS.split(), *folders]
     command += [f"-DTETRIS_FEATURES={STRUCTS}", str(ENGINE / "browser.cpp"), "-o", str(LIBRARY)]

@@ -16,7 +16,7 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def count(value: float) -> str:
-    """Return a large number with three digits: ``3,670``, ``8.77 M``, ``3.16 G``."""
+    """Return a number with three digits, such as ``3,670``, ``8.77 M`` or ``3.16 G``."""
     rounded = float(f"{value:.3g}")
     for size, unit in _UNITS:
         if rounded >= size:
@@ -25,18 +25,21 @@ def count(value: float) -> str:
 
 
 def digits(value: float) -> str:
-    """Return a measured time or rate with three digits, or rounded to an integer."""
+    """Return a number with three digits, or rounded to an integer from 100 on."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def span(low: float, high: float) -> str:
-    """Return a range of numbers of lines: ``8,992-10,740``, ``953-1,540 M``."""
+    """Return a range of numbers of lines, such as ``8,992-10,740`` or ``953-1,540 M``."""
     first, last = format_lines(low), format_lines(high)
     return f"{first.removesuffix(' M')}-{last}" if low >= 1e6 else f"{first}-{last}"
 
 
 def score(measurement: Mapping[str, Any]) -> str:
-    """Return lines per game with their 95 % interval, or its lower end if no game ended."""
+    """Return the text of a score: lines per game and their 95 % interval.
+
+    If no game ended, the text is only the lower bound.
+    """
     low, high = measurement["ci95"]
     if high is None:
         return f"> {format_lines(low)}"
@@ -44,7 +47,7 @@ def score(measurement: Mapping[str, Any]) -> str:
 
 
 def in_words(value: float) -> str:
-    """Return a large number with three digits: ``51 million``, ``1.38 billion``."""
+    """Return a number with three digits, such as ``51 million`` or ``1.38 billion``."""
     if value >= 1e9:
         return f"{value / 1e9:.3g} billion"
     return f"{value / 1e6:.3g} million"

@@ -357,10 +357,11 @@ def test_constraints_are_evaluated_as_well_and_infeasible_values_do_not_count() 
     )
     for x in (inside, outside):
         assert (objective.constraints(x) <= 0).all() == (x is inside)
-        objective.one(x)
-    assert objective.best[1] == objective.best[2] == objective.one(inside) - objective._optimum
+        objective.evaluate_one(x)
+    gap = objective.evaluate_one(inside) - objective._optimum
+    assert objective.best[1] == objective.best[2] == gap
     with pytest.raises(coco.Spent):
-        objective.one(inside + 1.0)
+        objective.evaluate_one(inside + 1.0)
 
 
 @pytest.mark.usefixtures("small")
