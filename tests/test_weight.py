@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 53_250,
-    ("tetris", PYTHON): 47_250,
+    ("cem", PYTHON): 53_600,
+    ("tetris", PYTHON): 47_550,
     ("tetris", NATIVE): 54_950,
-    ("kernels", PYTHON): 19_050,
-    ("kernels", NATIVE): 45_520,
-    ("scripts", PYTHON): 26_200,
-    ("tests", PYTHON + NATIVE): 132_600,
+    ("kernels", PYTHON): 19_150,
+    ("kernels", NATIVE): 45_600,
+    ("scripts", PYTHON): 26_400,
+    ("tests", PYTHON + NATIVE): 132_900,
 }
 WORDS = 22_000  # of README and docs
 
