@@ -94,7 +94,7 @@ def record(folder: Path, device: str) -> Measured:
     for score in [*run["score"], *run["estimates"]]:
         key = f"record.{score['controller']}.{score['board']}.lines_per_game"
         figures[key] = score["lines_per_game"]
-    return Measured(figures, run, {"": read_records(out.metrics)})
+    return Measured(figures, run)
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
