@@ -1,8 +1,8 @@
 """PyTorch operators in C++ and CUDA, which are compiled on first use.
 
 `ops` contains the operators, `loader` builds and loads them, and `support` contains what all
-packages of this project share. The names below are imported when they are first used. The
-smallest operators, in `ops/elementwise/op.py`, are a good place to start reading.
+packages of this project share. The names below are imported when they are first used. Begin
+with `ops/elementwise/op.py`, which has the smallest operators.
 """
 
 import importlib

@@ -148,7 +148,7 @@ def test_the_table_of_rooms_is_the_tree_and_every_package_says_where_to_begin() 
             )
             assert known, f"CONTRIBUTING.md names no {folder}"
             says = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            (first,) = re.findall(r"Begin\s+with\s+`([\w./]+)`", says)
+            (first,) = re.findall(r"(?:[Bb]egin|[Ss]tart)\s+with\s+`([\w./]+)`", says)
             assert (path.parent / first).is_file(), f"{folder}: no {first}"
 
 

@@ -1,6 +1,6 @@
 """Planning with a model.
 
-Read `planner.py` first, the public class, and then `search.py`, one step. The other files:
+Begin with `planner.py`, the public class, and then read `search.py`, one step. The others:
 
 - `options.py`: the options and the published methods;
 - `spaces.py`, `spline.py`: the vectors that are searched;

@@ -61,6 +61,9 @@ def results() -> str:
     learned = _score_on(median_run(runs), LEARNED, board)
     dt20_estimate = _score_on(runs[0], "dt20", board)
     learned_ratio = learned["lines_per_game"] / dt20_estimate["lines_per_game"]
+    record = load(f"{_GPU}/record")
+    (pairs,) = record.data["estimates"]
+    record_minutes = record.figures["record.training_seconds"] / 60
     rows = [
         ["dt20", _lines_with_interval(dt20), "1"],
         [
@@ -72,6 +75,11 @@ def results() -> str:
             f"`best` (included): {minutes:.0f} minutes on one {best_training.hardware}",
             _lines_with_interval(best),
             f"{best_score.data['ratio']['value']:.2g}",
+        ],
+        [
+            f"`pairs` (included): {record_minutes:.0f} minutes on one {record.hardware}",
+            f"{_lines_with_interval(pairs)}, estimated",
+            f"{pairs['lines_per_game'] / dt20['lines_per_game']:.2g}",
         ],
         [
             "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, score by its author",
