@@ -24,7 +24,7 @@ CEILINGS = {
     ("tetris", NATIVE): 54_950,
     ("kernels", PYTHON): 19_150,
     ("kernels", NATIVE): 45_600,
-    ("scripts", PYTHON): 26_400,
+    ("scripts", PYTHON): 26_450,
     ("tests", PYTHON + NATIVE): 132_900,
 }
 WORDS = 22_000  # of README and docs
