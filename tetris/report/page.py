@@ -198,7 +198,9 @@ def _badge(run: RunRecord) -> str:
     seconds_left = sum(costs[run.generations :]) / last_cost * run.metrics[-1]["seconds"]
     progress = f"running: generation {run.generations:,} of {len(costs):,}"
     if not seconds_left:
-        return f"{progress}: scores are played"
+        # After the last generation the scores, if any, are played and the pictures are drawn.
+        last_work = "scores are played" if run.recipe.score_decisions else "pictures are drawn"
+        return f"{progress}: {last_work}"
     return f"{progress}, {timedelta(seconds=round(seconds_left))} left"
 
 

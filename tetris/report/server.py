@@ -99,9 +99,9 @@ class _Handler(BaseHTTPRequestHandler):
         ``http.server`` calls this method for GET and for HEAD. The answer to HEAD has no body.
         """
         # With DNS rebinding a page of another site could reach this server under the name of
-        # that site. So only the names of this machine are accepted. The header has the form
-        # HOST:PORT.
-        host, _, _ = self.headers.get("Host", "").rpartition(":")
+        # that site. So only the names of this machine are accepted. The header is HOST:PORT or,
+        # for port 80, HOST.
+        host, _, _ = self.headers.get("Host", "").partition(":")
         if host not in _HOSTS:
             self.send_error(
                 HTTPStatus.FORBIDDEN, explain="expected the host 127.0.0.1 or localhost"
