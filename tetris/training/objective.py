@@ -53,22 +53,22 @@ def unit_length(weights: Tensor) -> Tensor:
     A zero vector stays zero. The result has the same bits on every processor. ``torch.sum``
     would not have the same bits, because its order of additions depends on the processor.
     """
-    squares = weights.double().square()
+    sums = weights.double().square()
     # Sum the columns in a fixed order: add the second half of the columns to the first half
-    # until one column is left.
-    columns = squares.shape[1]
+    # until one column is left, which has the sum of all squares.
+    columns = sums.shape[1]
     while columns > 1:
         half = (columns + 1) // 2
         # If the number of columns is odd, the second half gets a column of zeros.
         missing_columns = 2 * half - columns
-        second_half = torch.nn.functional.pad(squares[:, half:], (0, missing_columns))
-        squares = squares[:, :half] + second_half
+        second_half = torch.nn.functional.pad(sums[:, half:], (0, missing_columns))
+        sums = sums[:, :half] + second_half
         columns = half
-    if squares.device.type == "cpu":
+    if sums.device.type == "cpu":
         # The result of torch.sqrt may differ by a bit between CPUs.
-        length = torch.from_numpy(np.sqrt(squares.numpy()))
+        length = torch.from_numpy(np.sqrt(sums.numpy()))
     else:
-        length = squares.sqrt()
+        length = sums.sqrt()
     # The lower limit of the length prevents 0 / 0.
     return (weights / length.clamp(min=_SHORTEST)).to(weights.dtype)
 
