@@ -108,7 +108,7 @@ def _draw_games(games: Rollout, boards: Sequence[_Board], length: int) -> list[P
         stacks = games.boards[:, 0].tolist()
         games_ended = games.stream_games[:, 0].tolist()
         for board, stack, game_count in zip(boards, stacks, games_ended, strict=True):
-            board.place(pieces[t], stack, is_over=game_count > 0)
+            board.place(pieces[t], stack, bool(game_count))
         if t % pieces_per_picture == 0:
             pictures.append(on_page([board.picture() for board in boards], gap=8))
     return pictures
