@@ -104,6 +104,8 @@ def serve(arguments: argparse.Namespace) -> int:
         port = arguments.port or 0  # With 0 the system chooses a free port.
         server = ReportServer(arguments.runs, port)
     except OSError as error:
+        if arguments.port is None:
+            fail(f"--serve: {error.strerror}")
         fail(
             f"--port {arguments.port}: {error.strerror}: "
             "choose another port, or leave --port out to use a free one"

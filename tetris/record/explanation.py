@@ -38,25 +38,25 @@ def explain(
     """Explain how a linear controller values a placement, compared with the best other one.
 
     The value of a placement is the weighted sum of its features. The margin is this value minus
-    the value of the best other placement. The margin is also a sum with a term for each
-    feature; these terms are the leads.
+    the value of the best other placement. The margin is the sum of one term per feature. These
+    terms are called leads.
 
-    A player with a preview considers two placements: this one, and one of the next piece. Then
-    the features are those of the best such pair. If every pair ends the game, they are the
-    features of this placement alone.
+    A player with a preview considers pairs of placements: this one, and one of the next piece.
+    Then the features are those of the board after the best pair. If every pair ends the game,
+    they are the features of the board after this placement.
 
     Args:
         rows: The stack before the placement, from the bottom; bit c of a row is column c.
         after: The board after the placement.
         player: The controller. It need not have chosen this placement.
-        next_piece: The number of the next piece; None if it is not known.
+        next_piece: The index of the next piece in `PIECE_LETTERS`; None if it is not known.
     """
     table = placement_table(rows, after.piece, player, after.rules, next_piece)
     index = table.index_of(after)
     ends_game = table.ends_game[index]
     if ends_game and table.next_piece is not None:
-        # The game ends with this placement or, wherever that is placed, with the next piece.
-        # Explain this placement without the next piece.
+        # This placement ends the game, or every placement of the next piece after it does.
+        # Explain this placement alone.
         return explain(rows, after, player, next_piece=None)
     if ends_game:
         # The table has no features for a placement that ends the game.

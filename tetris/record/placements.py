@@ -172,7 +172,7 @@ class PlacementTable:
 
         ``X`` is a cell of the stack, ``#`` a cell of the piece, and ``.`` an empty cell.
         """
-        after = self.best
+        after = self.best  # The chosen placement.
         top_of_piece = after.landing_row + after.shape.height
         height = max(len(self.rows), top_of_piece)
         # A row is an integer: bit x is column x.
@@ -209,16 +209,16 @@ def placement_table(
 ) -> PlacementTable:
     """Return the table of all placements of a piece, with their features and values.
 
-    A player with a preview values a placement by the features after the best placement of the
-    next piece on the resulting board. If every such pair of placements ends the game, the table
-    ignores the next piece.
+    A player with a preview also places the next piece on the resulting board, as well as
+    possible. The features of the first placement are then those of the board after both. If
+    every pair of placements ends the game, the table ignores the next piece.
 
     Args:
         rows: The stack, from the bottom; bit c of a row is column c.
-        piece: The number of the piece.
+        piece: The index of the piece in `PIECE_LETTERS`.
         player: The controller.
         rules: The rules of the game.
-        next_piece: The number of the next piece; None if it is not known. A player without a
+        next_piece: The index of the next piece; None if it is not known. A player without a
             preview ignores it.
     """
     if player.lookahead is not Lookahead.PREVIEW:
@@ -228,9 +228,10 @@ def placement_table(
     features = np.full((len(placements), len(player.names)), np.nan)
     for index, after in enumerate(placements):
         if not after.game_over:
-            considered = _considered_features(after, player, next_piece)
-            if considered is not None:
-                features[index] = considered
+            # None: every placement of the next piece ends the game. Then the row stays NaN.
+            final_features = _final_features(after, player, next_piece)
+            if final_features is not None:
+                features[index] = final_features
     values = np.nan_to_num(weighted_sums(features, player.weights), nan=-np.inf)
     every_pair_ends_game = next_piece is not None and np.isneginf(values).all()
     if every_pair_ends_game:
@@ -238,14 +239,14 @@ def placement_table(
     return PlacementTable(rows, rules, player, next_piece, placements, features, values)
 
 
-def _considered_features(
+def _final_features(
     after: AfterState, player: Player, next_piece: int | None
 ) -> list[float] | None:
-    """Return the features by which a player values a placement.
+    """Return the features of the last board that a player considers for a placement.
 
-    They are the features of the board after the placement or, if the next piece is known, those
-    after the best placement of the next piece. The result is None if every placement of the
-    next piece ends the game.
+    This is the board after the placement or, if the next piece is known, the board after the
+    best placement of the next piece. The result is None if every placement of the next piece
+    ends the game.
     """
     if next_piece is None:
         return feature_values(after, player.names)
@@ -256,12 +257,12 @@ def best_placement(
     controller: LinearController | str | os.PathLike[str],
     board: Board,
     piece: str | int,
-    next: str | int | None = None,  # noqa: A002 - the word of players
+    next: str | int | None = None,  # noqa: A002 - the players' word for it
     *,
     rules: Rules | None = None,
     lookahead: Lookahead | str | None = None,
 ) -> PlacementTable:
-    """Return a table of all placements of a piece and the controller's values.
+    """Return all placements of a piece as a table, whose ``best`` is the controller's choice.
 
     Examples:
         >>> table = best_placement("dt20", 4 * "XXXXXXXXX. ", "I")
@@ -270,16 +271,17 @@ def best_placement(
 
     Args:
         controller: A controller, its name, its file, or the folder of a run; see `resolve`.
-        board: A drawing, a fumen string or an array; see `tetris.game.positions.read_board`.
+        board: A drawing, whose rows are separated by blanks, the top row first; a fumen string;
+            or an array. See `tetris.game.positions.read_board`.
         piece: The letter or number of the piece to be placed.
         next: The letter or number of the next piece; None if it is not known.
-        rules: The rules of the game; None: the controller's rules, on a board of this width.
+        rules: The rules of the game; None: the controller's rules, with the width of ``board``.
         lookahead: What the decision considers: ``"none"``, ``"preview"`` or ``"expectimax"``.
             None: ``"preview"`` if ``next`` is given, otherwise ``"none"``.
 
     Returns:
-        The table. ``print(table)`` shows it as text, and ``table.best`` is the placement that
-        the controller chooses.
+        The table, with the controller's value of each placement. ``print(table)`` shows it as
+        text. ``table.best`` is the board after the placement that the controller chooses.
 
     Raises:
         OSError: If the controller's file cannot be read.

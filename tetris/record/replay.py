@@ -81,23 +81,11 @@ class Replay:
     def __post_init__(self) -> None:
         """Validate the fields without playing the games.
 
-        A placement is one byte: its index in the list of all placements of all pieces on a
-        board of this width.
-
         Raises:
             ValueError: If a placement does not exist under the rules, the controller cannot
                 play by them, or a number is missing or out of range.
         """
-        valid_numbers = set()
-        for number, (shape, _) in enumerate(placements_on(self.rules.width)):
-            if shape.piece in self.rules.piece_set:
-                valid_numbers.add(number)
-        invalid_numbers = set(self.placements) - valid_numbers
-        if invalid_numbers:
-            rules = f"{self.rules.board} with pieces {self.rules.pieces}"
-            raise ValueError(
-                f"expected placements of {rules}, got number {min(invalid_numbers)}"
-            )
+        self._check_placements()
         if self.controller is not None:
             # This raises if the controller cannot play by the rules.
             self.controller.names_on(self.rules)
@@ -118,6 +106,23 @@ class Replay:
         check_integer("lines", self.lines, 0)
         check_integer("games", self.games, 0)
 
+    def _check_placements(self) -> None:
+        """Raise ValueError if a placement does not exist under the rules.
+
+        A placement is one byte: its index in the list of all placements of all pieces on a
+        board of this width. Only some of these pieces may be in the rules' set of pieces.
+        """
+        valid_indices = set()
+        for index, (shape, _) in enumerate(placements_on(self.rules.width)):
+            if shape.piece in self.rules.piece_set:
+                valid_indices.add(index)
+        invalid_indices = set(self.placements) - valid_indices
+        if invalid_indices:
+            rules = f"{self.rules.board} with pieces {self.rules.pieces}"
+            raise ValueError(
+                f"expected placements of {rules}, got number {min(invalid_indices)}"
+            )
+
     @classmethod
     def of(
         cls,
@@ -137,10 +142,10 @@ class Replay:
             stream: The number of the seed's stream of pieces; None without a seed.
             controller: The controller that played; None for a person.
             boards: The stacks that the placements do not determine, such as a chosen first
-                board. A key is the index of the next placement.
+                board. The key is the index, in ``played``, of the first placement on the stack.
         """
-        # The number of a placement by piece, orientation and column.
-        numbers = placement_numbers(rules.width)
+        # The byte that stands for a placement, by piece, orientation and column.
+        placement_bytes = placement_numbers(rules.width)
         boards = boards or {}
         placements = bytearray()
         landings = {}
@@ -149,11 +154,12 @@ class Replay:
         rows: Rows = ()  # The stack before the placement. A game begins on an empty board.
         for t, after in enumerate(played):
             rows = boards.get(t, rows)
-            # Record the landing row only if the piece did not fall straight down.
+            # Record the landing row only if the piece did not fall straight down. It may have
+            # slid below an overhang.
             heights = column_heights(rows, rules.width)
             if after.landing_row != landing_row(heights, after.shape, after.column):
                 landings[t] = after.landing_row
-            placements.append(numbers[after.piece, after.orientation, after.column])
+            placements.append(placement_bytes[after.piece, after.orientation, after.column])
             lines += after.lines
             games += after.game_over
             rows = () if after.game_over else after.rows
@@ -177,14 +183,14 @@ class Replay:
         )
 
     def after_states(self) -> Iterator[AfterState]:
-        """Play the recorded placements again, and yield the board after each of them.
+        """Play the recorded placements again, and yield the board after each placement.
 
         Raises:
             DamagedReplayError: If the piece of a placement differs from the piece that the seed
-                generates. After the last placement, if the numbers of lines and games differ
-                from the recorded ones.
+                generates. The error is also raised after the last placement if the numbers of
+                lines and games differ from the recorded numbers.
         """
-        # The number of a placement is its index in this list of (shape, column).
+        # A recorded placement is an index into this list of pairs (shape, column).
         placements = placements_on(self.rules.width)
         pieces = self.pieces  # An unlimited sequence; None without a seed.
         rows: Rows = ()  # The stack before the placement. A game begins on an empty board.
@@ -197,10 +203,10 @@ class Replay:
                     f"expected {PIECE_LETTERS[pieces[t]]} as piece {t + 1} of seed "
                     f"{self.seed}, got {PIECE_LETTERS[shape.piece]}"
                 )
-            # A stack is recorded only where it is not the one that the last placement left,
-            # such as a chosen first board.
+            # A stack is recorded only if it differs from the stack after the last placement,
+            # for example if the user chose the first board.
             rows = self.boards.get(t, rows)
-            # A landing row is recorded only where the piece did not fall straight down.
+            # A landing row is recorded only if the piece did not fall straight down.
             row = self.landings.get(t)
             if row is None:
                 row = landing_row(column_heights(rows, self.rules.width), shape, column)
@@ -222,7 +228,9 @@ class Replay:
     def to_fumen(self) -> str:
         """Return the games as a fumen with colors, one page per placement.
 
-        The field of a fumen has 23 rows. A piece that ends a game above it is left out.
+        A fumen is a text in which Tetris editors store a sequence of boards. The board of a
+        page, called its field, has 23 rows. A page shows no piece if the piece came to rest
+        above the field and so ended the game.
 
         Raises:
             ValueError: If the board is not ten columns wide.
@@ -234,8 +242,8 @@ class Replay:
         pages = []
         for t, after in enumerate(self.after_states()):
             if t in self.boards:
-                # This stack was recorded as integers, a bit per cell. Its cells have no pieces,
-                # so that they are gray.
+                # This stack was recorded as integers, with one bit per cell. The pieces of its
+                # cells are not known, so the cells are gray.
                 stack = np.array(self.boards[t], dtype=np.int64)[:, np.newaxis]
                 cells = empty.copy()
                 cells[: len(stack)] = (stack >> np.arange(fumen.WIDTH) & 1) * fumen.GRAY
@@ -272,6 +280,7 @@ class Replay:
                 continue
             rows = read_board(page.cells, rules)
             if rows != expected_rows:
+                # The field was edited. The key is the index of the page's placement.
                 boards[len(played)] = rows
             after = place(rows, page.shape, page.column, page.row, rules)
             played.append(after)

@@ -40,13 +40,13 @@ _CURVES = (
 def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
     """Return the data of the charts of a training run, to be written as JSON for a web page.
 
-    A decision is the placement of a piece. A stage is a part of the training on one board.
+    A decision is the placement of one piece. A stage is a part of the training on one board.
 
     Returns:
-        A dictionary. Except for "stages" and "score", its lists have one value per generation.
+        A dictionary. All lists except "stages" and "score" have one value per generation.
 
         "name": The argument ``name``.
-        "group": A text that is the same for runs which differ only in their seed.
+        "group": A text. It is the same for two runs only if they differ at most in their seed.
         "stages": A dictionary for each stage: its "board", such as "10x20"; "place", the index
             of its first generation in the lists; and "dt20", the lines per game of the best
             published controller on that board.
@@ -54,8 +54,8 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
         "generation": The number of each generation.
         "decisions", "seconds": The decisions and the time since the beginning of the run.
         "speed": The speed of each generation in decisions per second.
-        "score": The score after training: lines per game, and the ends of their 95 % interval;
-            None without a score.
+        "score": The score after training: the lines per game, then the lower and the upper end
+            of their 95 % interval. None if there is no score.
         "generation_best", "elite_mean", "elite_threshold", "learned_mean_fitness", "std_mean":
             The metrics of these names, or None for generations without the metric.
     """
@@ -206,15 +206,16 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
     """Return a table that compares the scores of controllers on the same board and rules.
 
     Args:
-        game: Four texts: the board, such as "10x20"; the name of the rule; the name of the
-            distribution of pieces; and a phrase about the lookahead, empty without lookahead.
-        scored: The label and the score of each controller. The table has a row for each.
+        game: Four texts: the board, such as "10x20"; the name of the rule that ends a game; the
+            name of the distribution of pieces; and a phrase about the lookahead, which is empty
+            without lookahead.
+        scored: A pair of label and score for each row of the table.
     """
-    board_name, rule, pieces, lookahead = game
-    # The scores in the literature were all measured with the same rules. The table for these
-    # rules gets another column, which shows them.
+    board_name, rule, pieces, lookahead_phrase = game
+    # The scores in the literature were all measured by the same rules. The table for these
+    # rules shows them in an additional column.
     literature = {}
-    has_rules_of_literature = (rule, pieces, lookahead) == ("published", "uniform", "")
+    has_rules_of_literature = (rule, pieces, lookahead_phrase) == ("published", "uniform", "")
     if has_rules_of_literature:
         for controller, scores_by_board in PUBLISHED_SCORES.items():
             if board_name in scores_by_board:
@@ -232,13 +233,14 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
             name_cell,
             format_lines(score["lines_per_game"]),
             interval_text(score),
-            counted(score),
+            counted(score),  # The number of games, such as "1,009 games", or of estimates.
             f"{score['decisions']:,}",
         ]
         if literature:
             row.append(literature.get(controller, "–"))
         rows.append(row)
-    title = f"Board {board_name}, {rule} rule, pieces {pieces}{lookahead}"
+    # The phrase is empty or begins with a comma.
+    title = f"Board {board_name}, {rule} rule, pieces {pieces}{lookahead_phrase}"
     return Table(title, header, rows, titled=True)
 
 
@@ -261,7 +263,7 @@ def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
 def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
     """Return a table of the time and the speed of training runs, with one row per run.
 
-    The first column has the names of the runs, which are the argument ``names``.
+    ``names`` are the names of the runs, which are shown in the first column.
     """
     header = [
         "run",
@@ -293,10 +295,10 @@ def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
 def settings_tables(runs: Sequence[RunRecord], names: Sequence[str]) -> tuple[Table, Table]:
     """Return two tables of the settings of runs, with one row per setting.
 
-    The versions of packages count as settings. The first table has the settings in which the
-    runs differ, with one column of values per run; ``names`` are the headers of these columns.
-    The second table has the settings that are the same in all runs, with a single column of
-    values. A dash stands for a setting that a run lacks.
+    The versions of packages count as settings. The first table has the settings that differ
+    between the runs, with one column of values per run. ``names`` are the headers of these
+    columns. The second table has the settings that are the same in all runs, with a single
+    column of values. A dash means that a run does not have the setting.
     """
     settings_by_run = []
     all_names: dict[str, None] = {}  # A dict keeps the order in which names were added.

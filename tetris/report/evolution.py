@@ -1,6 +1,9 @@
 """The clip of a training run: the means of three generations play the same pieces."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,34 +65,20 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
     Three policies play side by side, all with the same pieces. Their weights are the mean of
     the search distribution after the first, a middle and the last generation.
     """
-    # The stages of the training had boards of different heights. Show the lowest board.
+    # The training had stages, on boards of different heights. Show the lowest board.
     lowest_stage = min(run.recipe.stages, key=lambda stage: stage.rules.height)
     rules = lowest_stage.rules
-    # Early generations differ most: the number of the middle one is the geometric mean of the
-    # other two. A run of one or two generations has fewer than three policies.
+    # The early generations change the policy most. So the middle generation is the geometric
+    # mean of the first and the last one. A run of one or two generations has fewer than three
+    # policies.
     generations = sorted({1, round(math.sqrt(run.generations)), run.generations})
     means = [run.metrics[generation - 1]["mean"] for generation in generations]
     policies = Policy(means, run.recipe.features, run.recipe.lookahead)
     streams, length = _choose_pieces(policies, rules, run.recipe.seed, device)
-    pieces = streams.pieces(candidate=0, index=0)  # All policies play the same pieces.
     boards = []
     for generation in generations:
         boards.append(_Board(f"generation {generation}", rules, len(generations)))
-    games = Rollout(policies, streams, device)
-    # The duration of the clip is fixed. If a picture of every piece would need too many
-    # pictures per second, a picture shows the board after several pieces.
-    pieces_per_picture = math.ceil(length / (_MOST_PER_SECOND * _PLAY_SECONDS))
-    pictures = []
-    for t in range(length):
-        games.advance(decisions=1)
-        # Every policy plays on a single stream, which has index 0. `games.boards` has the stack
-        # after the placement, and `games.stream_games` the number of games that have ended.
-        stacks = games.boards[:, 0].tolist()
-        games_ended = games.stream_games[:, 0].tolist()
-        for board, stack, game_count in zip(boards, stacks, games_ended, strict=True):
-            board.place(pieces[t], stack, bool(game_count))
-        if t % pieces_per_picture == 0:
-            pictures.append(on_page([board.picture() for board in boards], gap=8))
+    pictures = _draw_games(Rollout(policies, streams, device), boards, length)
     speed = min(_MOST_PER_SECOND, len(pictures) / _PLAY_SECONDS)
     # The last picture is repeated for some seconds, with the score of the learned controller.
     last_picture = _with_line(pictures[-1], _score_line(run))
@@ -97,6 +86,32 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
     # A blank line gives the pictures of the games the same height.
     game_pictures = [_with_line(picture, " ") for picture in pictures]
     return game_pictures + last_pictures, speed
+
+
+def _draw_games(games: Rollout, boards: Sequence[_Board], length: int) -> list[Picture]:
+    """Return pictures of games side by side, one game for each policy, on the same pieces.
+
+    Args:
+        games: The games of the policies, on a single stream of pieces.
+        boards: The boards on which the games are drawn, one for each policy.
+        length: The number of pieces to play.
+    """
+    pieces = games.streams.pieces(candidate=0, index=0)  # All policies play these pieces.
+    # The duration of the clip is fixed. If one picture per piece were too many pictures per
+    # second, there is only one picture for several pieces.
+    pieces_per_picture = math.ceil(length / (_MOST_PER_SECOND * _PLAY_SECONDS))
+    pictures = []
+    for t in range(length):
+        games.advance(decisions=1)
+        # Both tensors begin with the dimensions (policies, streams). There is one stream.
+        # `boards` has the stacks, and `stream_games` the numbers of games that have ended.
+        stacks = games.boards[:, 0].tolist()
+        games_ended = games.stream_games[:, 0].tolist()
+        for board, stack, game_count in zip(boards, stacks, games_ended, strict=True):
+            board.place(pieces[t], stack, bool(game_count))
+        if t % pieces_per_picture == 0:
+            pictures.append(on_page([board.picture() for board in boards], gap=8))
+    return pictures
 
 
 def _score_line(run: RunRecord) -> str:
@@ -129,16 +144,15 @@ def _choose_pieces(
 ) -> tuple[Streams, int]:
     """Choose the sequence of pieces that shows progress best, and how many pieces to show.
 
-    The policies are those of up to three generations, the earliest first. They play one game on
-    each of many random sequences. On the best sequence every policy survives longer than the
-    policy before it, all policies except the last lose soon, and the last one survives for
-    long.
+    There are up to three policies, from the earliest generation to the latest. They play one
+    game on each of many random sequences. On the best sequence every policy survives longer
+    than the policy before it. The last policy survives for long, and the others lose soon.
 
     Returns:
-        Streams that consist of the chosen sequence alone, and the number of pieces to show,
-        which is somewhat more than the last policy but one survives.
+        Streams that contain only the chosen sequence, and the number of pieces to show. The
+        last policy but one loses a little before this number of pieces.
     """
-    is_fast = device in NATIVE
+    is_fast = device in NATIVE  # The engine is in C++ or CUDA, not in Python.
     num_sequences = 256 if is_fast else 4
     limit = 600 if is_fast else 60  # The maximum number of pieces in a game.
     # A stream is a random sequence of pieces. It stops at the end of its first game.
@@ -151,8 +165,8 @@ def _choose_pieces(
         games.advance(_STEP)
         is_running = games.stream_games.cpu() == 0
         lengths += _STEP * is_running
-    # The best sequence has the least cost. A policy that does not survive longer than the one
-    # before it adds a penalty, which is at least as large as the lengths of three games.
+    # The best sequence has the least cost. There is a penalty for each policy that does not
+    # survive longer than the policy before it. It outweighs the lengths of all games together.
     misordered_pairs = (lengths.diff(dim=0) <= 0).sum(0)
     costs = lengths[:-1].sum(0) - lengths[-1] + 3 * limit * misordered_pairs
     sequence = int(costs.argmin())

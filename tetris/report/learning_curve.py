@@ -81,13 +81,14 @@ def plot_learning_curve(
         _plot_run(axes, charts[0], across)
     else:
         title = "mean of the elites"
-        for number, chart in enumerate(charts):
+        for index, chart in enumerate(charts):
+            # The index determines the colour and the dashes of the curve.
             _plot_series(
-                axes, chart, across, key="elite_mean", label=chart["name"], number=number
+                axes, chart, across, key="elite_mean", label=chart["name"], number=index
             )
     # Generations and decisions have ticks at integers only.
     axes.xaxis.get_major_locator().set_params(integer=across != "seconds")
-    # The scale is linear below 1, so that it can show 0.
+    # A logarithmic scale that is linear below 1, so that it can show 0.
     axes.set_yscale("symlog", linthresh=1.0)
     axes.set_ylim(bottom=0.0)
     axes.set(xlabel=ACROSS[across], ylabel="lines per game (in training, log scale)")
@@ -142,20 +143,20 @@ def _mark_stages(axes: Any, chart: Mapping[str, Any], across: str) -> None:
     """Draw a vertical line where each stage of the training begins, and label the stages.
 
     A stage is a part of the training on one board. Its label, above the axes, is the size of
-    the board, such as "10x20". A stage that begins where the last label has not ended yet is
-    added to that label, such as "10x8, 10x10".
+    the board, such as "10x20". If the next stage begins before the end of the label's text, the
+    two stages share the label, such as "10x8, 10x10".
 
     Args:
         axes: The Matplotlib axes.
-        chart: The series and the stages of a run, from `chart_values`.
-        across: The name of the series on the x axis.
+        chart: A dictionary from `chart_values`, which contains the stages of a run and series.
+        across: The key of the series on the x axis.
     """
     starts = _stage_starts(chart, across)  # Positions on the x axis.
     for start in starts[1:]:
         axes.axvline(start, color="0.3", linewidth=0.8)
     x = chart[across]
     width_per_board = 0.08 * (x[-1] - x[0])  # About the width of the text "10x20, ".
-    labels: dict[float, list[str]] = {}  # The left end of a label, and the boards in it.
+    labels: dict[float, list[str]] = {}  # The boards in each label, by its left end.
     label_start = starts[0]
     for start, stage in zip(starts, chart["stages"], strict=True):
         boards_in_label = len(labels.get(label_start, ()))

@@ -53,7 +53,7 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
         game = data.recorded_game(run)
         player = player_fragment(game, name, lookahead=run.recipe.lookahead, assets=False)
         players.append(Markup(player))
-    # Runs that differ only in their seed are repetitions of each other.
+    # Runs with the same settings, except for their seed, are repetitions of each other.
     distinct_settings = {data.seedless(run) for run in runs}
     differences, settings = data.settings_tables(runs, names)
     # The keyword arguments are the variables of the template.
@@ -112,7 +112,7 @@ def _list_row(path: Path) -> list[str]:
         run = load_run(path)
     except (OSError, ValueError) as error:
         return [running, str(error), "", "", "", "", ""]
-    # A run with score decisions is scored after its training.
+    # A run plays games for its scores after the training, unless it has no decisions for them.
     without_scores = "not scored yet" if run.recipe.score_decisions else "not scored"
     return [
         running,
@@ -174,10 +174,10 @@ def _comparison(runs: Sequence[RunRecord], names: Sequence[str]) -> str:
     board = runs[0].recipe.board
     lines_per_game = {}  # By the name of the run.
     for name, run in zip(names, runs, strict=True):
-        # A run may have a played score and, after it, an estimate, which replaces it.
+        # A run may have two scores on the board: a played one, then an estimate. Use the last.
         for score in run.scores:
             if (score["controller"], score["board"]) == (LEARNED, board):
-                # If no game ended, only a lower bound is known.
+                # If no game ended, there is no mean, only the lower end of the interval.
                 lower_bound, _ = score["ci95"]
                 lines_per_game[name] = score["lines_per_game"] or lower_bound
     if not lines_per_game:
@@ -188,27 +188,29 @@ def _comparison(runs: Sequence[RunRecord], names: Sequence[str]) -> str:
 
 
 def _badge(run: RunRecord) -> str:
-    """Return a text with the progress of a run and its remaining time.
+    """Return a text with the progress of a run and its remaining training time.
 
-    The time is estimated from the duration of the last generation and the relative costs of all
-    generations.
+    The remaining time is estimated from the duration of the last generation and the relative
+    costs of the generations. After the training the text says what is done instead.
     """
     costs = [stage.cost for _, stage in run.recipe.schedule]  # One per generation.
     last_cost = costs[min(run.generations, len(costs)) - 1]
     seconds_left = sum(costs[run.generations :]) / last_cost * run.metrics[-1]["seconds"]
     progress = f"running: generation {run.generations:,} of {len(costs):,}"
     if not seconds_left:
-        return f"{progress}: scores are played"
+        # After the last generation the scores, if any, are played and the pictures are drawn.
+        last_work = "scores are played" if run.recipe.score_decisions else "pictures are drawn"
+        return f"{progress}: {last_work}"
     return f"{progress}, {timedelta(seconds=round(seconds_left))} left"
 
 
 def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
-    """Return the tiles at the top of a run's page: tuples of a title, a value and a note.
+    """Return the tiles at the top of a run's page, as tuples (title, value, note).
 
     There is a tile for the score of the learned controller on each board, one for the time of
     the training, and one for the number of decisions.
     """
-    # A board can have a played score and, after it, an estimate, which replaces it here.
+    # A board can have a played score and, after it, an estimate. Then the estimate is shown.
     last_scores = {
         score["board"]: score for score in run.scores if score["controller"] == LEARNED
     }
@@ -237,15 +239,15 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
 def _distinct_scores(
     runs: Sequence[RunRecord], names: Sequence[str]
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return the scores of several runs without repetitions, as pairs of a label and a score.
+    """Return the scores of several runs without repetitions, as pairs (label, score).
 
-    Every run has the scores of its learned controller and, for comparison, those of published
-    controllers, which may be the same in several runs. The label of a score is the name of its
-    controller. Only if there are several runs, the label of a learned controller is the name of
-    its run. The scores of learned controllers come first.
+    Every run has scores of its learned controller and, for comparison, scores of published
+    controllers. Several runs may have the same scores of published controllers. The label of a
+    score is the name of its controller. But if there are several runs, the label of a learned
+    controller is the name of its run. The scores of learned controllers come first.
     """
-    # The key of a score is all that distinguishes it from others. Of equal scores the first is
-    # returned.
+    # A key contains everything that distinguishes a score from the others. If several scores
+    # have the same key, only the first is kept.
     labelled_scores: dict[Any, tuple[str, dict[str, Any]]] = {}
     for name, run in zip(names, runs, strict=True):
         for score in run.scores:
@@ -266,20 +268,20 @@ def _distinct_scores(
 
 
 def _score_values(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
-    """Return the variables of the page's template that are about scores.
+    """Return the variables for the part of the page's template that shows the scores.
 
     Returns:
         score_tables: The tables of scores.
         score_method: A text about how played scores are computed.
         estimate_method: A text about how estimates are computed.
-        unbounded: Whether the interval of some played score has no upper end.
+        unbounded: Whether some played score has an interval without an upper end.
         estimated: Whether there are estimates.
         shipped: When and where the scores that come with the package were measured; None if no
             score comes with the package.
     """
     labelled_scores = _distinct_scores(runs, names)
     played = [score for _, score in labelled_scores if not is_estimate(score)]
-    upper_ends = [score["ci95"][1] for score in played]
+    upper_ends = [score["ci95"][1] for score in played]  # None: no game ended.
     # All scores that come with the package were measured together.
     measured = [score["measured"] for score in played if "measured" in score]
     return {

@@ -39,12 +39,12 @@ class ReportServer(ThreadingHTTPServer):
         self._last_report = "", ""
 
     def page(self, names: Sequence[str] = ()) -> tuple[str, str | None]:
-        """Return the page that the server shows now, and its version.
+        """Return the page for a request, and its version.
 
-        If the server shows a folder of runs and no names are given, the page is a list of the
-        runs. The list has no version, and is generated at every call. Otherwise the page is the
-        report of one run or several. The version of a report is a digest of the runs' files.
-        The report is generated only if the files have changed since the last call.
+        If the server shows a folder of runs and there are no names, the page is a list of the
+        runs. The list is generated at every call, and its version is None. Otherwise the page
+        is a report of one or several runs. The version of a report is a digest of the runs'
+        files. A report is generated only if its version differs from the last report's.
 
         Args:
             names: The names of the runs to report, if the server shows a folder of runs.
@@ -57,7 +57,7 @@ class ReportServer(ThreadingHTTPServer):
             if not names:
                 return runs_page(self._folder), None
             # The names come from a request, which must not reach other folders. So only the
-            # last part of a path is used.
+            # last part of a name such as "../run" is used.
             distinct_names = dict.fromkeys(names)
             runs = [self._folder / Path(name).name for name in distinct_names]
             for run in runs:
@@ -65,7 +65,7 @@ class ReportServer(ThreadingHTTPServer):
         version = _version(runs)
         last_version, page = self._last_report
         if version != last_version:
-            # There is no lock, so that a request for another page does not wait for this one.
+            # No lock is held here, so that requests for other pages do not have to wait.
             records = [load_run(run) for run in runs]
             page = report_page(records, live=True, running=RunFolder(runs[0]).in_use())
             page = page.replace("<html ", f'<html data-version="{version}" ', 1)
@@ -98,10 +98,10 @@ class _Handler(BaseHTTPRequestHandler):
 
         ``http.server`` calls this method for GET and for HEAD. The answer to HEAD has no body.
         """
-        # With DNS rebinding a page of another site could reach this server under the name of
-        # that site. So only the names of this machine are accepted. The header has the form
-        # HOST:PORT.
-        host, _, _ = self.headers.get("Host", "").rpartition(":")
+        # A page of another site could reach this server under the name of that site, by DNS
+        # rebinding. So only the names of this machine are accepted. The header is HOST:PORT or,
+        # for port 80, HOST.
+        host, _, _ = self.headers.get("Host", "").partition(":")
         if host not in _HOSTS:
             self.send_error(
                 HTTPStatus.FORBIDDEN, explain="expected the host 127.0.0.1 or localhost"
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
             run_names = parse_qs(query).get("run", ())
             page, version = self.server.page(run_names)
         except Exception as error:
-            # The browser shows the error, and the server goes on to serve other pages.
+            # Show the error in the browser. The server keeps running.
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=printable(error))
             return
         content = page.encode()
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
-        # By this header the page in the browser notices that the report has changed.
+        # The page in the browser compares this header with its own version.
         if version is not None:
             self.send_header("ETag", version)
         self.end_headers()

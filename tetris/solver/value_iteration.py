@@ -178,9 +178,9 @@ class Solution:
     def load(cls, path: str | os.PathLike[str]) -> Solution:
         """Read a solution from a file that `save` wrote.
 
-        The file contains only the boards with a value other than 0. The solution has a value
-        for every board. If two pieces are known, it has eight values for every board: one for
-        each of the seven pieces, and one that is not used.
+        The file contains only the boards with a value other than 0. In the solution every
+        board has a value. If the player knows two pieces, every board has eight values: one for
+        each of the seven pieces to be placed, and one that is not used.
 
         Raises:
             OSError: If the file cannot be opened.
@@ -195,11 +195,12 @@ class Solution:
                 # The number of a board has a bit for each cell.
                 num_boards = 1 << rules.width * rules.height
                 values_per_board = _VALUES[solution["pieces_known"]]
-                # The operating system provides no memory for large parts that stay 0.
+                # The parts of a large array of zeros take no memory until they are written.
                 values = np.zeros((num_boards, values_per_board))
-                # A view of the array without the eighth value.
+                # A view of the array without the unused eighth value, if there is one.
                 used_values = values[:, : len(PIECE_LETTERS)]
                 saved_values = arrays["values"].reshape(-1, used_values.shape[1])
+                # `boards` has the number of the board of each row of values.
                 used_values[arrays["boards"]] = saved_values
                 solution["rules"] = rules
                 solution["values"] = torch.from_numpy(values.reshape(-1))
@@ -220,13 +221,13 @@ def _check_solvable(rules: Rules) -> None:
         raise ValueError(
             f"expected a board of at most {MOST_CELLS} cells, got {rules.board}: {cells}"
         )
-    # A state of the solver is a board. With pieces from a bag it would also need the pieces
-    # that remain in the bag.
+    # A state of the solver is a board. If the pieces came from a bag, a state would also
+    # contain the pieces that remain in the bag.
     if rules.pieces == "bag":
         raise ValueError(
             "expected pieces that are drawn uniformly: a bag would be part of the state"
         )
-    # By the other rule a game can also end when the next piece appears.
+    # By the other rule, "original", a game can also end when the next piece appears.
     if rules.rule not in PLACEMENT_RULES:
         raise ValueError(
             f"expected the rule to be {' or '.join(PLACEMENT_RULES)}, got {rules.rule}"
@@ -357,22 +358,23 @@ def period(rules: Rules) -> int:
 def reachable(rules: Rules, device: str) -> Tensor:
     """Return the numbers of all boards that play can reach from the empty board, sorted.
 
-    Row r, column c of a board is bit r * width + c of its number. The numbers are unsigned
-    32-bit integers, returned as int32 with the same bits. If the mirror image of every piece is
-    also in the set of pieces, boards have the same value as their mirror images. Then only one
-    of two mirrored boards is returned, the one with the smaller number.
+    The number of a board has one bit per cell: row r, column c is bit r * width + c. The
+    numbers are unsigned 32-bit integers, returned as int32 with the same bits. If the set of
+    pieces contains the mirror image of every piece, a board has the same value as its mirror
+    image. Then only the smaller of their two numbers is returned.
     """
     expand = operators(cuda=device == "cuda").expand
-    # A board has one of three marks. 0: it has not been reached. `_REACHED`: it has been
-    # reached. `_EXPANDED`: also the boards that follow from it with one piece have been marked.
+    # This is a breadth-first search. The mark of a board is 0 before it has been reached,
+    # `_REACHED` after it has been reached, and `_EXPANDED` after the boards that follow from it
+    # by one placement have been marked.
     cells = rules.width * rules.height
     marks = torch.zeros(1 << cells, dtype=torch.uint8, device=device)
     marks[0] = _REACHED
     has_new_boards = True
     while has_new_boards:
         has_new_boards = False
-        # The iterator yields the boards in parts, and changes their mark to `_EXPANDED`. Then
-        # the operator marks the boards that follow from them as `_REACHED`.
+        # The iterator yields the boards in parts, and changes their marks to `_EXPANDED`. Then
+        # the operator changes the marks of new boards that follow from them to `_REACHED`.
         for boards in _boards_with_mark(marks, _REACHED):
             expand(boards, marks, *_problem(rules))
             has_new_boards |= len(boards) > 0

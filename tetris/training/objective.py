@@ -53,22 +53,22 @@ def unit_length(weights: Tensor) -> Tensor:
     A zero vector stays zero. The result has the same bits on every processor. ``torch.sum``
     would not have the same bits, because its order of additions depends on the processor.
     """
-    squares = weights.double().square()
+    sums = weights.double().square()
     # Sum the columns in a fixed order: add the second half of the columns to the first half
-    # until one column is left.
-    columns = squares.shape[1]
+    # until one column is left, which has the sum of all squares.
+    columns = sums.shape[1]
     while columns > 1:
         half = (columns + 1) // 2
         # If the number of columns is odd, the second half gets a column of zeros.
         missing_columns = 2 * half - columns
-        second_half = torch.nn.functional.pad(squares[:, half:], (0, missing_columns))
-        squares = squares[:, :half] + second_half
+        second_half = torch.nn.functional.pad(sums[:, half:], (0, missing_columns))
+        sums = sums[:, :half] + second_half
         columns = half
-    if squares.device.type == "cpu":
+    if sums.device.type == "cpu":
         # The result of torch.sqrt may differ by a bit between CPUs.
-        length = torch.from_numpy(np.sqrt(squares.numpy()))
+        length = torch.from_numpy(np.sqrt(sums.numpy()))
     else:
-        length = squares.sqrt()
+        length = sums.sqrt()
     # The lower limit of the length prevents 0 / 0.
     return (weights / length.clamp(min=_SHORTEST)).to(weights.dtype)
 
@@ -133,13 +133,13 @@ class LinesPerGame:
         Args:
             features: The name of a feature set, or feature names separated by commas.
             rules: The rules of the games; None: the default rules.
-            streams: The number of streams that a candidate plays. On a stream of pieces, game
-                follows game.
-            decisions: The number of decisions on each stream.
+            streams: The number of streams that a candidate plays. A stream is a random sequence
+                of pieces, on which a new game begins when the last one has ended.
+            decisions: The number of decisions on each stream. A decision places one piece.
             split: Whether to estimate lines per game by importance splitting, for controllers
                 whose games rarely end.
-            burn_in: With ``split``, the number of first decisions on each stream that do not
-                count.
+            burn_in: With ``split``, the number of decisions at the beginning of each stream
+                that do not count.
             lookahead: Which later pieces a decision considers; see `tetris.Policy`.
             seed: The seed of the pieces, 0 to 2^64 - 1.
             device: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"python"``.
@@ -243,10 +243,10 @@ def run_objective(
     device = "cuda" if recipe.device == "cuda" else "cpu"
 
     def evaluate(candidates: Tensor, generation: int) -> Evaluation:
-        """Return the candidates' fitness, after a race of several rounds, and metrics.
+        """Play the games of a generation in rounds; return the candidates' fitness and metrics.
 
-        The candidates have shape (population, features). In each round the candidates that are
-        still in the race, and the optimizer's mean, play a number of decisions.
+        The candidates have shape (population, features). Before a round the worst ones may drop
+        out. The others and the optimizer's mean then play a number of decisions.
         """
         stage_number, stage = recipe.schedule[generation]
         # The players are the candidates and, as the last one, the optimizer's mean.
@@ -256,7 +256,7 @@ def run_objective(
         # If there are several processes, each of them plays its share of the players, a slice.
         games = objectives[stage_number].games(players[race.share], generation)
         for decisions, survivors in recipe.rounds(stage):
-            # Before a round all candidates but the `survivors` fittest drop out.
+            # Only the `survivors` fittest candidates stay in the race.
             if survivors < len(candidates):
                 race.drop_all_but(survivors, games)
             play_round = partial(race.play, games, decisions, check)

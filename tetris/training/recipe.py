@@ -77,9 +77,8 @@ class Stage:
 def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
     """Return the stages of a curriculum, a text such as ``"10x10:22,10x12:14:4000:split"``.
 
-    The entry of a stage has the form ``BOARD:GENERATIONS[:DECISIONS][:split]``. If an entry
-    has no decisions, the decisions of its stage are 0, which stands for the decisions of the
-    run.
+    The entry of a stage has the form ``BOARD:GENERATIONS[:DECISIONS][:split]``. If an entry has
+    no DECISIONS, its stage has 0 decisions. This means that the stage has as many as the run.
 
     Args:
         text: The entries, separated by commas.
@@ -125,12 +124,12 @@ class Recipe(Settings):
     """
 
     def __post_init__(self) -> None:
-        """Validate the settings, and bring those that are texts into a canonical form.
+        """Validate the settings, and convert some of the texts to a canonical form.
 
         Raises:
-            TypeError, ValueError: If a setting is wrong, or some do not fit one another.
+            TypeError, ValueError: If a setting is wrong, or settings contradict each other.
         """
-        # The dataclass is frozen, so that an assignment to an attribute would raise.
+        # `_set` changes attributes. An assignment would raise, because the dataclass is frozen.
         self._set(check_settings(asdict(self)))
         noise = _canonical_noise(self.noise)
         curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
@@ -285,7 +284,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
         device: The name of the engine that plays: ``"cpu"``, ``"cuda"`` or ``"python"``.
         layers: The layers, from the first to the last.
     """
-    # The settings of all layers together. Here a layer only replaces settings of earlier ones.
+    # Merge all layers, to learn which preset and which board are requested.
     requested: dict[str, Any] = {}
     for layer in layers:
         requested |= check_settings(layer)
@@ -299,14 +298,15 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
         **_engine_settings(preset, device),
     }
     if "board" in requested:
-        # The preset's curriculum lists stages on other boards, which must not be larger.
+        # The stages of the preset's curriculum have boards of other sizes. Give them the width
+        # of the requested board, and at most its height.
         width, height = Rules.parse_board(requested["board"])
         settings["curriculum"] = cut_to_board(settings["curriculum"], width, height)
     for layer in layers:
         settings = _apply_layer(settings, layer)
     if settings["backend"] == AUTO:
-        # The optimizer's operators are in C++ or CUDA, like the engine: the compiler that
-        # compiled the engine can compile them, too. Otherwise those of PyTorch are used.
+        # If the engine is in C++ or CUDA, take the optimizer's operators in the same language:
+        # the same compiler compiles them. With an engine in Python take those of PyTorch.
         settings["backend"] = device if device in BACKENDS else "torch"
     settings["preset"] = preset
     settings["device"] = device
@@ -358,7 +358,8 @@ def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[
 
     - A layer with a curriculum but without generations sets the generations to 0.
     - A layer with generations but without a curriculum removes the curriculum.
-    - A layer with decisions, but with neither of the two, changes the decisions of all stages.
+    - A layer with decisions, but without a curriculum and generations, changes the decisions
+      of all stages.
     - A layer with a population but without elites keeps the ratio of elites to population.
     """
     merged = {**settings, **layer}
@@ -368,7 +369,7 @@ def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[
     elif "generations" in layer:
         merged["curriculum"] = ""
     elif "decisions" in layer:
-        # Stages with 0 decisions have the decisions of the run.
+        # A stage with 0 decisions has as many as the run.
         stages = parse_curriculum(settings["curriculum"])
         entries = [str(replace(stage, decisions=0)) for stage in stages]
         merged["curriculum"] = ",".join(entries)

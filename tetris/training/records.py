@@ -150,7 +150,7 @@ def check_provenance(provenance: Mapping[str, Any], path: object) -> None:
             the keys that lead to the value.
     """
     place = f"{path}: provenance"
-    # The versions of libraries are an object, whose keys may be any: the schema is empty.
+    # The versions of libraries must be an object. It may have any keys, so its schema is empty.
     _check(provenance.get("versions", {}), {}, f"{place}: versions")
     for key in ("score", "estimates"):
         scores = provenance.get(key) or []  # The value is None if there are no scores.

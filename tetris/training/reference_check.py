@@ -19,11 +19,12 @@ SEED = 1
 
 
 def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
-    """Return a digest of the features that a user defined, as an entry of a run's fingerprint.
+    """Return a digest of the features that a user defined, in a dictionary with one entry.
 
-    A run can only be resumed with the same features. So the digest covers the text of the
-    user's C++ header, and values that the user's Python functions return in a game. If the user
-    defined none of the features, the result is an empty dictionary.
+    The entry is a part of the run's fingerprint: a run can only be resumed with the same
+    features. The digest covers the text of the user's C++ header, and values that the user's
+    Python functions return in a game. If the user defined none of the features, the dictionary
+    is empty.
 
     Args:
         names: The features of a controller.
@@ -41,7 +42,7 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
             if not after.game_over:
                 values.append(feature_values(after, user_features))
         # Choose a placement by a rule without random numbers, so that the game is the same in
-        # every process. The squares lead to various orientations and columns.
+        # every process. Squares select more different orientations and columns than a count.
         after = placements[decision * decision % len(placements)]
         rows = () if after.game_over else after.rows
     digest_of_header, _, _ = feature_definitions(user_features)
@@ -67,13 +68,13 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
     """
     generator = torch.Generator().manual_seed(SEED)
     user_features = header_features(names)
-    for number, name in enumerate(user_features, start=1):
+    for next_index, name in enumerate(user_features, start=1):
         # Each candidate is a row of weights, one per feature. They are small, so that the
         # weight of this feature, which is set below, decides most.
         weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
-        # User features that were not compared yet have the weight 0. So a difference is due to
-        # this feature.
-        later_columns = [names.index(later) for later in user_features[number:]]
+        # The user features that have not been compared yet get the weight 0. So this feature
+        # causes any difference.
+        later_columns = [names.index(later) for later in user_features[next_index:]]
         weights[:, later_columns] = 0.0
         # The weight of this feature is 1 for one candidate, -1 for the next, and so on.
         weights[:, names.index(name)] = 1 - 2 * (torch.arange(CANDIDATES) % 2)

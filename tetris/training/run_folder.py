@@ -117,19 +117,21 @@ class RunFolder:
         descriptor = system.open_folder(self.path)
         try:
             try:
-                is_locked = system.lock(descriptor)
+                # This raises if another process holds the lock.
+                has_locks = system.lock(descriptor)
             except BlockingIOError as error:
                 raise ValueError(
                     f"expected {self.path} to be at rest, but another process is training there"
                 ) from error
-            if not is_locked:
+            if not has_locks:  # Some network file systems have no locks.
                 print(
                     f"note: {printable(self.path)} is on a file system without locks: "
                     "keep a second process from training there",
                     file=sys.stderr,
                 )
             if new_recipe is not None:
-                # Another process may have used the folder before it was locked.
+                # Another process may have written to the folder before it was locked. Then
+                # `check_free` raises.
                 self.check_free()
                 write_text(self.config, json.dumps(new_recipe.to_dict(), indent=2) + "\n")
             yield

@@ -234,7 +234,7 @@ SETTINGS = {setting.name: setting for setting in fields(Settings)}
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Validate settings; return them with their numbers converted to int or float.
+    """Validate settings; return a copy, with their numbers converted to int or float.
 
     Args:
         settings: Some or all settings by name.

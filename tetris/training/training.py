@@ -163,8 +163,8 @@ def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
     A candidate is a vector of weights, one per feature. The first distribution has mean 0 and
     standard deviation 1.
     """
-    # The backend is "cpu", "cuda" or "torch". PyTorch's operators run on the GPU if the games
-    # are played there.
+    # The backend is "cpu" (operators in C++), "cuda" or "torch". PyTorch's operators run on the
+    # GPU if the games are played there.
     plays_on_gpu = recipe.device == "cuda"
     uses_gpu = recipe.backend == "cuda" or (plays_on_gpu and recipe.backend != "cpu")
     names = feature_names(recipe.features, recipe.rules.width)
@@ -292,7 +292,7 @@ class Training(Callback):
         recipe = self.recipe
         if state is None:
             state = self.optimizer.state_dict()
-        if not state["generation"]:
+        if not state["generation"]:  # No generation has ended.
             return None
         estimates = [dict(score) for score in scores if "estimates" in score]
         played = [dict(score) for score in scores if "estimates" not in score]
@@ -305,7 +305,7 @@ class Training(Callback):
             "decisions": recipe.decisions_until(state["generation"]),
             "seconds": self.trainer.elapsed_s,
             "versions": versions(),
-            "score": played if scores else None,
+            "score": played if scores else None,  # None: the controller was not scored.
         }
         if estimates:
             provenance["estimates"] = estimates

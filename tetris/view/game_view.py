@@ -178,7 +178,7 @@ def scenes(
         # The number of pieces so far is the index of this placement.
         if tracker.pieces in boards:
             tracker.put_stack(boards[tracker.pieces])
-        assert after is not None
+        assert after is not None  # Only the last `next_after` is None.
         next_piece = next_after.piece if next_after else None
         scene = tracker.scene(after, next_piece)
         yield scene

@@ -260,14 +260,17 @@ def write_gif(path: Path, pictures: Iterable[Picture], speed: float) -> None:
     """Write a looping GIF, atomically; ``speed`` is in pictures per second, at most 50."""
 
     def images() -> Iterator[Image.Image]:
-        # No pixel of the first picture is equal to this.
+        """Yield the frames of the GIF, whose unchanged pixels are transparent."""
+        # No pixel of a picture has the transparent colour. So all pixels of the first picture
+        # count as changed.
         last_picture: Picture | int = _TRANSPARENT
         for picture in pictures:
-            # Make the pixels that have not changed transparent, so that the file is small.
-            # Pillow can do this, too, but takes ten times as long.
+            # Transparent pixels make the file small. Pillow can find them, too, but takes ten
+            # times as long.
             is_unchanged = picture == last_picture
             image = Image.fromarray(np.where(is_unchanged, np.uint8(_TRANSPARENT), picture))
-            # A GIF has 256 colours. Those after the palette's are not used.
+            # A GIF has 256 colours, the last of which is transparent. Fill up the palette with
+            # colours that are not used.
             image.putpalette(PALETTE.tobytes().ljust(3 * (_TRANSPARENT + 1)))
             last_picture = picture
             yield image
@@ -300,14 +303,15 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
     remaining_pictures = iter(pictures)
     first_picture = next(remaining_pictures)
     height, width = first_picture.shape
-    # In ffmpeg's format pal8 a frame consists of one byte per pixel, the index of its colour,
-    # and then a palette of 256 colours. A colour has four bytes: blue, green, red and opacity,
-    # which is 255.
+    # In ffmpeg's format pal8 a frame consists of pixels and a palette. A pixel is one byte, the
+    # index of its colour. The palette has 256 colours of four bytes: blue, green, red and
+    # opacity, which is 255.
     blue_green_red = PALETTE[:, ::-1]
     missing_colors = 256 - len(PALETTE)
     padding = ((0, missing_colors), (0, 1))  # Rows are colours, the new column is the opacity.
     palette = np.pad(blue_green_red, padding, constant_values=255).tobytes()
-    # ffmpeg writes a temporary file, so that the file at the path is never incomplete.
+    # ffmpeg writes a temporary file. At the end `write_bytes` writes its content to the path
+    # atomically, so that the file there is never incomplete.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "video.mp4"
         frames = write_frames(
@@ -322,8 +326,8 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
             # only even sizes.
             macro_block_size=2,
         )
-        # `frames` is a generator that is sent the frames. `closing` ends its ffmpeg process
-        # before the folder is removed, also after Ctrl-C.
+        # `frames` is a generator whose `send` takes a frame. `closing` waits until its ffmpeg
+        # process has ended, even after Ctrl-C. Only then is the folder removed.
         with closing(frames) as writer:
             writer.send(None)  # This starts the generator.
             for picture in chain([first_picture], remaining_pictures):

@@ -45,8 +45,8 @@ def engine_parts() -> dict[str, object]:
     Returns:
         "wasm": The engine, compiled to WebAssembly and encoded as text.
         "features": The names of the features that the engine computes.
-        "denominators": The factors that make the values of features integers, by the name of
-            the feature. Features without a factor have integers as values.
+        "denominators": A dictionary with a factor for each feature whose values are fractions.
+            The value times the factor is an integer.
         "sets": The features of each named set, separated by commas.
         "shapes": The shapes of all pieces in all orientations. A cell of a shape is (x, y) from
             its bottom left corner.
@@ -93,7 +93,7 @@ def player_fragment(
     *,
     assets: bool = True,
 ) -> str:
-    """Return the player of a replay as HTML, which can be put anywhere in the body of a page.
+    """Return HTML that plays a replay, and can be put anywhere in the body of a page.
 
     Args:
         replay: The replay, with at least one placement.

@@ -98,8 +98,8 @@ class Terminal:
         A signal that ends the process raises SystemExit, so that `__exit__` is called.
         """
         self._settings = termios.tcgetattr(self.keyboard)
-        # The former handlers of the signals, which `signal.signal` returns. Ctrl-Z, which would
-        # leave the terminal in this state, is ignored.
+        # Save the former handlers of the signals, which `signal.signal` returns. Ignore Ctrl-Z
+        # (SIGTSTP), which would stop the process and leave the alternate screen on.
         self._handlers = {
             signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_IGN),
             signal.SIGTERM: signal.signal(signal.SIGTERM, _exit),
@@ -126,7 +126,7 @@ class Terminal:
         explanation: Explanation | None,
         footer: str,
     ) -> None:
-        """Draw the screen of a terminal, unless it shows the same already.
+        """Draw a scene and texts on the terminal, unless it already shows the same.
 
         Args:
             scene: The placement to show.
@@ -194,8 +194,8 @@ def screen(
     # `board_size.columns` includes the frame of the board and the gap beside it.
     panel_width = size.columns - board_size.columns
     panel_lines = []
-    # The picture of the next piece is eight columns wide. It contains escape sequences for its
-    # colours, so that it cannot be cut. In a narrower panel nothing is shown.
+    # The picture of the next piece is eight columns wide. It cannot be cut, because it contains
+    # escape sequences for its colours. So a narrower panel is empty.
     if panel_width >= 8:
         panel_lines = ["next", *half_blocks(piece_picture(scene.next_piece, cell=2))]
         panel_lines += [printable(line)[:panel_width] for line in panel]

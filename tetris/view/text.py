@@ -105,9 +105,9 @@ def _terminal_line(upper_row: Picture, lower_row: Picture) -> Iterable[str]:
     the line is an escape sequence that sets the two colours, followed by adjacent characters
     with these colours.
 
-    A pixel is an index into the palette, which has three colours for each kind of cell. Pixels
-    of the page around the board get the terminal's own background colour. So they must be in
-    the background of a character.
+    A pixel is an index into the palette, which has three colours for each kind of cell. So
+    pixel // 3 is the kind of the cell. Pixels of the kind `PAGE`, around the board, get the
+    terminal's own background colour. So they must be in the background of a character.
     """
     pairs = zip(upper_row.tolist(), lower_row.tolist(), strict=True)
     # Join adjacent pairs of pixels that are equal.

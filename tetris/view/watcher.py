@@ -51,14 +51,16 @@ class Watcher:
     def run(self) -> None:
         """Show the scenes in the terminal until the viewer presses the key that quits.
 
-        The picture of the last placement also stays until then.
+        The picture of the last placement stays on the screen until then.
         """
         last_time = time.monotonic()
         while True:
             self._draw()
             is_moving = not (self.paused or self.ended)
+            # `_FRAME` limits the number of pictures per second. Without a movement the terminal
+            # only has to look for a change of its size, every `IDLE` seconds.
             seconds_to_next_picture = min(_FRAME, 1 / self.speed) if is_moving else IDLE
-            # Wait for a key until the next picture is due. A key ends the wait.
+            # Wait until the next picture is due, or until the viewer presses a key.
             for key in self.terminal.keys(seconds_to_next_picture):
                 if key in ("q", "Q"):
                     return
@@ -69,13 +71,13 @@ class Watcher:
             last_time = this_time
 
     def _press(self, key: str) -> None:
-        """Act on a key: pause or go on, show the next placement, play faster or slower."""
+        """Act on a key: pause or resume, show the next placement, play faster or slower."""
         if key == " ":
             self.paused = not self.paused
         elif key in (".", "n", "right"):
             self.paused = True
-            # If a piece is falling, show it at rest. If it is at rest, show the next piece at
-            # rest. At the progress _FALL a piece comes to rest.
+            # If the piece is falling, show it at rest. Otherwise show the next piece at rest.
+            # A piece is at rest when its progress is `_FALL`.
             if self._at_rest:
                 self._show_next()
             self._progress = _FALL

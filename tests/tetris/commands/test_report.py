@@ -3,6 +3,7 @@ browser."""
 
 from __future__ import annotations
 
+import errno
 import shutil
 import socket
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from chromium import Page
 from sample_runs import make_run
+
+from tetris.report.server import ReportServer
 
 Script = Callable[..., Any]
 READY = (
@@ -50,6 +53,18 @@ def test_a_port_in_use_is_one_line_with_the_option(script: Script, folder: Path)
     assert ended.err.startswith(
         f"report_tetris.py: error: --port {port}: Address already in use"
     )
+
+
+def test_an_error_without_a_port_names_no_port(
+    script: Script, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(ReportServer, "server_bind", fail)
+    ended = script("report_tetris", folder, "--serve")
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err == "report_tetris.py: error: --serve: Too many open files\n"
 
 
 def test_several_runs_make_a_comparison(

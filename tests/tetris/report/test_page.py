@@ -95,7 +95,12 @@ def test_a_run_that_goes_on_has_a_badge(run: RunRecord) -> None:
     part = replace(run, metrics=[first, {**second, "seconds": 100.0}])
     # One generation of 30 decisions is left, after one of 20.
     assert "running: generation 2 of 3, 0:02:30 left" in report_page([part], running=True)
-    assert "running: generation 3 of 3: scores are played" in report_page([run], running=True)
+    scored = replace(run, recipe=replace(run.recipe, score_decisions=10))
+    assert "running: generation 3 of 3: scores are played" in report_page(
+        [scored], running=True
+    )
+    # This run asks for no scores.
+    assert "running: generation 3 of 3: pictures are drawn" in report_page([run], running=True)
 
 
 def test_scores_stand_beside_published_ones_with_intervals_and_the_literature(

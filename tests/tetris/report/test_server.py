@@ -118,8 +118,10 @@ def test_a_link_in_a_folder_of_runs_is_named_and_not_followed(
 def test_hosts_of_other_names_are_forbidden_and_nothing_but_the_page_is_served(
     server: ReportServer,
 ) -> None:
-    for host in ("example.com:80", "127.0.0.1.example.com:80", "localhost"):
+    for host in ("example.com:80", "127.0.0.1.example.com:80", "example.com", "[::1]:80"):
         assert ask(server, host=host)[0] == 403
+    for host in ("localhost", "127.0.0.1", "127.0.0.1:80"):
+        assert ask(server, host=host)[0] == 200
     assert ask(server, "/metrics.jsonl")[0] == 404
     assert ask(server, "/../config.json")[0] == 404
 
