@@ -103,25 +103,28 @@ class ProgressBar(Callback):
                 "12.3M lines/s".
             interval_s: The minimum time between two plain lines in a log, in seconds.
             file: The output. None: ``sys.stderr`` at the start of the run.
-            number: A function that formats a fitness.
+            number: A function that formats a fitness for the bar.
         """
         self._metrics = tuple(metrics)
         self._interval_s = interval_s
         self._file = file
         self._number = number
         self._bar: Any = None
-        # The times of the last printed line and of the start of this generation. As long as
-        # they are infinite, ``tick`` prints nothing. That is so before the start, and on ranks
-        # above 0, which never start the bar.
+        # The times of the last printed line and of the start of this generation. ``tick``
+        # prints nothing while they are infinite: until ``on_start``, and always on ranks above
+        # 0, whose ``on_start`` is not called.
         self._shown_at = math.inf
         self._generation_began_at = math.inf
 
     def on_start(self, plan: RunPlan) -> None:
-        """Start the clock. On a terminal, open a tqdm bar; elsewhere lines are printed."""
+        """Start the clock. If the output is a terminal, also open a tqdm bar.
+
+        Without a bar, ``on_generation`` prints lines.
+        """
         self._plan = plan
         self._generation = plan.generation
         self._first: GenerationRecord | None = None  # the first record of this run
-        self._line = ""  # the newest line if it is not printed yet
+        self._line = ""  # the newest line, until it is printed
         self._started_at = time.monotonic()
         self._generation_began_at = self._started_at
         # The first line is printed without a delay.
@@ -130,7 +133,7 @@ class ProgressBar(Callback):
         file = self._file or sys.stderr
         is_terminal = False
         with _ignore_closed_output:
-            # In a program without a console, sys.stderr is None.
+            # ``sys.stderr`` is None in a program without a console.
             is_terminal = file is not None and file.isatty()
         if is_terminal and os.environ.get("TERM") != "dumb":
             self._bar = tqdm(
@@ -161,11 +164,11 @@ class ProgressBar(Callback):
             parts.append(f"{tqdm.format_interval(max(0.0, seconds_left))} left")
         if self._bar is not None:
             self._bar.set_postfix_str(", ".join(parts), refresh=False)
-            # ``update`` takes the difference from the number that the bar shows.
+            # ``update`` takes the number of generations since its last call.
             self._bar.update(record.generation - self._bar.n)
             return
         title = f"generation {record.generation}{self._total()}"
-        # A line that is not printed now may still be printed by ``tick`` or ``on_end``.
+        # If it is too early to print the line, ``tick`` or ``on_end`` may print it later.
         self._line = ", ".join([title, *parts])
         if self._generation_began_at - self._shown_at >= self._interval_s:
             self._show_line()
@@ -236,18 +239,19 @@ class MetricsWriter(Callback):
         self._file: Any = None
 
     def restore(self, generation: int) -> list[dict[str, Any]]:
-        """Remove the lines of later generations, and return the remaining lines as dicts.
+        """Remove the lines after a generation, and return the remaining lines as dicts.
 
-        An incomplete last line is removed, too. A file that does not exist is created.
+        An incomplete last line is removed, too. If the file does not exist, it is created.
 
         Raises:
             ValueError: If a remaining line is not a JSON object with a generation.
         """
+        # Another user may have put a link or a pipe here, which this refuses.
         check_own(self.path)
         rows: list[dict[str, Any]] = []
         size = 0  # the size of the remaining lines, in bytes
         with self.path.open("a+b") as file:
-            # This mode starts at the end of the file.
+            # A file opened for appending is positioned at its end.
             file.seek(0)
             for line in file:
                 is_complete = line.endswith(b"\n")
@@ -275,8 +279,8 @@ class MetricsWriter(Callback):
         """Append the record to the file as a line of JSON.
 
         Raises:
-            ValueError: If a metric is named "mean" or "std", and the writer itself writes a
-                mean and std.
+            ValueError: If a metric is named "mean" or "std", and the writer also writes the
+                mean and std of the distribution.
         """
         row: dict[str, Any] = dict(record.as_dict())
         # JSON has no NaN and no infinities.
@@ -292,7 +296,7 @@ class MetricsWriter(Callback):
             row["std"] = record.std.tolist()
         unwritten = json.dumps(row).encode() + b"\n"
         with named_errors(self.path):
-            # ``write`` may write only a part of the line, for example on a full disk.
+            # The file is unbuffered: ``write`` may write only a part of the line.
             while unwritten:
                 written = self._file.write(unwritten)
                 unwritten = unwritten[written:]

@@ -66,24 +66,27 @@ class Journal:
         """
         old_path = path.with_suffix(".jsonl")
         if old_path.exists():
+            # An earlier version of the journal, which cannot be read.
             raise CheckpointError(_OLD.format(old_path))
         self._generation = generation
         self._header = json.dumps(search).encode() + b"\n"
         self._record = _record_type(search)
+        # For example, the files of ranks 0 and 1 are "a.journal" and "a-1.journal".
         pattern = f"{path.stem}*{path.suffix}"
         if ranks.rank() > 0:
             path = path.with_stem(f"{path.stem}-{ranks.rank()}")
         self._path = path
-        # The first line of this rank's file, empty if the file is new.
+        # The first line of this rank's file. It is empty if the file is new.
         header = self._remove_torn_end()
-        # The records in the files of all ranks.
+        # One array of records for each file.
         self._records = [self._read(file) for file in sorted(path.parent.glob(pattern))]
         self.fitness = np.concatenate(
             [records["fitness"][_has_ended(records)] for records in self._records]
         )
+        # The evaluations that are not in a checkpoint: (candidate, fitness) by generation.
         self.known: dict[int, list[tuple[Any, float]]] = defaultdict(list)
-        # For ``take``: the fitness by the bytes of a candidate. A candidate that was evaluated
-        # several times has several values, the oldest first.
+        # The same for ``take``: fitness by the bytes of a candidate. A candidate that was
+        # evaluated several times has several values, the oldest first.
         self._values: dict[bytes, deque[float]] = defaultdict(deque)
         for record in self._select(is_new=True):
             x = record["x"]
