@@ -48,8 +48,9 @@ class Replayer:
         return {**self.__dict__, "_captures": []}
 
     def take_step(self, task: Task, memory: Memory, shift: int) -> Result:
-        """Take a step: update the memory in place, and return the result.
+        """Take a step by replaying a CUDA graph. Update the memory in place; return the result.
 
+        A step is captured once for each kind of task, such as its shapes and its ``shift``.
         Graphs refer to the tensors of the memory, so every call has to pass the same tensors.
         """
         leaves, structure = pytree.tree_flatten(task)
@@ -64,7 +65,7 @@ class Replayer:
                 capture = Capture(kind, static_leaves, graph, result)
                 # If there are too many captures, the oldest one is dropped.
                 self._captures = [*self._captures[1 - _MOST_CAPTURES :], capture]
-            # The replay reads the new task from the static tensors.
+            # Copy the new task to the static tensors, from which the replay reads it.
             for static_leaf, leaf in zip(capture.leaves, leaves, strict=True):
                 if isinstance(leaf, Tensor):
                     static_leaf.copy_(leaf)

@@ -160,8 +160,8 @@ def _read_constraint(
     """
     if isinstance(constraint, Mapping):
         constraint = _read_scipy_dict(constraint)
-    # SciPy's constraints have the limits lb and ub. A plain function has neither: its values must
-    # be at most 0.
+    # SciPy's constraints have the limits lb and ub. A plain function has none: it must be at
+    # most 0.
     low = np.asarray(getattr(constraint, "lb", -math.inf), dtype=np.float64)
     high = np.asarray(getattr(constraint, "ub", 0.0), dtype=np.float64)
     if hasattr(constraint, "A"):

@@ -460,8 +460,8 @@ class Evaluator:
             if self._journal is not None:
                 journal_generation = candidate.generation if generation is None else generation
                 if candidate.owner is not self._owner:
-                    # The candidate was drawn before a restart, so it belongs to no generation of
-                # the present search.
+                    # The candidate was drawn before a restart, so it belongs to no generation
+                    # of the present search.
                     journal_generation = _OUTSIDE
                 index = first_index + candidate.number
                 self._journal.write(journal_generation, index, candidate)

@@ -199,8 +199,7 @@ class Trainer:
                 was not called. A new run must not be mixed with them.
             OSError: If metrics or a checkpoint cannot be written.
         """
-        # On rank 0, check that the checkpointer's folder has no checkpoints, or was resumed from.
-        # All ranks raise its error.
+        # Rank 0 checks that a new run's folder has no checkpoints. All ranks raise its error.
         ranks.broadcast(self._check_free)
         with ExitStack() as stack:
             if self._owns_stop:
