@@ -118,7 +118,8 @@ class Search:
             next_vectors = self._draw(fit, next_size, key, proposals)
             self._copy_best(vectors, fit.ranking, out=next_vectors[:, :num_reused])
             vectors = next_vectors
-        # In the last iteration the mean replaces the first newly drawn vector.
+        # In the last iteration the mean replaces the first newly drawn vector. With discrete
+        # actions, ``as_candidate`` returns the vector of the most likely plan.
         mean = self.space.as_candidate(fit.distribution[:, MEAN])
         vectors[:, num_reused + proposals.shape[1]] = mean
         costs = self._evaluate(task.state, vectors)

@@ -37,8 +37,8 @@ def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
         return torch.lerp(start, end, share)
     (slopes,) = torch.gradient(identity, dim=0)
     change = end - start
-    # The cubic is a straight line with the slope ``change``, plus a term with ``bend``. The term
-    # is 0 at both knots, and changes the slopes there to ``slopes``.
+    # The cubic is a straight line with the slope ``change``, plus a term with ``bend``. This
+    # term is 0 at both knots, and changes the slopes there to ``slopes``.
     start_excess = slopes[left] - change
     end_excess = change - slopes[left + 1]
     bend = torch.lerp(start_excess, end_excess, share)

@@ -152,6 +152,22 @@ class ProgressBar(Callback):
         self._generation_began_at = time.monotonic()
         if self._first is None:
             self._first = record
+        text = self._describe(record, self._first)
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+            # ``update`` takes the number of generations since its last call.
+            self._bar.update(record.generation - self._bar.n)
+            return
+        # If it is too early to print the line, ``tick`` or ``on_end`` may print it later.
+        self._line = f"generation {record.generation}{self._of_total()}, {text}"
+        if self._generation_began_at - self._shown_at >= self._interval_s:
+            self._show_line()
+
+    def _describe(self, record: GenerationRecord, first: GenerationRecord) -> str:
+        """Return the fitness and the metrics of a record, and the time left, if it is known.
+
+        ``first`` is the first record of the run.
+        """
         parts = [
             f"best {self._number(record.generation_best)}",
             f"elites {self._number(record.elite_mean)}",
@@ -159,19 +175,10 @@ class ProgressBar(Callback):
         for name in self._metrics:
             if name in record.metrics:
                 parts.append(f"{tqdm.format_sizeof(record.metrics[name])} {name}")
-        seconds_left = self._seconds_left(record, self._first)
+        seconds_left = self._seconds_left(record, first)
         if seconds_left < math.inf:
             parts.append(f"{tqdm.format_interval(max(0.0, seconds_left))} left")
-        if self._bar is not None:
-            self._bar.set_postfix_str(", ".join(parts), refresh=False)
-            # ``update`` takes the number of generations since its last call.
-            self._bar.update(record.generation - self._bar.n)
-            return
-        title = f"generation {record.generation}{self._total()}"
-        # If it is too early to print the line, ``tick`` or ``on_end`` may print it later.
-        self._line = ", ".join([title, *parts])
-        if self._generation_began_at - self._shown_at >= self._interval_s:
-            self._show_line()
+        return ", ".join(parts)
 
     def tick(self) -> None:
         """Print a line in a log if one is due. A long generation may call this repeatedly."""
@@ -180,7 +187,8 @@ class ProgressBar(Callback):
         if self._bar is None and now - last >= self._interval_s:
             self._show_line()
             seconds = f"{now - self._generation_began_at:.0f} s so far"
-            self._line = f"generation {self._generation + 1}{self._total()} goes on, {seconds}"
+            number = f"{self._generation + 1}{self._of_total()}"
+            self._line = f"generation {number} goes on, {seconds}"
             self._show_line()
 
     def on_end(self) -> None:
@@ -189,7 +197,8 @@ class ProgressBar(Callback):
             self._bar.close()
         self._show_line()
 
-    def _total(self) -> str:
+    def _of_total(self) -> str:
+        """Return, for example, "/100" for a run of 100 generations; "" if it has no end."""
         return "" if self._plan.generations is None else f"/{self._plan.generations}"
 
     def _show_line(self) -> None:

@@ -353,6 +353,7 @@ class Constrained(CrossEntropyMethod):
         violations[has_failed] = np.inf
         is_feasible = (violations == 0) & ~needs_tolerance
 
+        # The base class replaces the best candidate of the state, so note it before.
         best = self._state.best
         is_typical = self._typical(candidates)
         lagrangian = self._augmented(
@@ -463,7 +464,8 @@ class Constrained(CrossEntropyMethod):
     ) -> Any:
         """Return the augmented Lagrangian of N candidates; update the multipliers and margin.
 
-        The equations (1) to (4) are in the docstring of the module.
+        The equations (1) to (4) are in the docstring of the module. Its symbols are here: the
+        multipliers l, the widths s, the margin k, the penalty u, and ``shifted``, g + k s.
 
         Args:
             values: The objective, to be minimised, shape (N,); not finite if it has no value.

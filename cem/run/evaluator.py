@@ -337,7 +337,7 @@ class Evaluator:
             while len(values) < size:
                 self._keep_busy(pool, ask, generation)
                 if not pool.count:
-                    # The budget allows no further candidates, and none is running.
+                    # The budget allows no further candidates, and the pool has none left.
                     self.is_spent = True
                     raise Interrupted("the budget is spent")
                 settled = pool.take_settled(size - len(values))

@@ -77,7 +77,7 @@ class Journal:
             path = path.with_stem(f"{path.stem}-{ranks.rank()}")
         self._path = path
         # The first line of this rank's file. It is empty if the file is new.
-        header = self._remove_torn_end()
+        header = self._remove_incomplete_end()
         # One array of records for each file.
         self._records = [self._read(file) for file in sorted(path.parent.glob(pattern))]
         self.fitness = np.concatenate(
@@ -120,8 +120,8 @@ class Journal:
         with suppress(OSError):
             self._file.close()
 
-    def _remove_torn_end(self) -> bytes:
-        """Remove an incomplete record at the end of the own file; return its first line."""
+    def _remove_incomplete_end(self) -> bytes:
+        """Remove an incomplete record at the end of this rank's file; return its first line."""
         check_own(self._path)
         with self._path.open("ab") as file:
             header, count = self._measure(self._path)

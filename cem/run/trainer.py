@@ -316,16 +316,16 @@ class Trainer:
         optimizer = self.optimizer
         # A record is due when the generation is a multiple of record_every, and at the end.
         until_record = self._record_every - optimizer.generation % self._record_every
-        left = math.inf
+        generations_left = math.inf
         if self._generations is not None:
-            left = self._generations - optimizer.generation
-        num_generations = int(min(until_record, left))
+            generations_left = self._generations - optimizer.generation
+        num_generations = int(min(until_record, generations_left))
         if self._uses_graph:
             num_records = 1
             # All records of a graph have the same number of generations, so a graph with
             # several records needs that many complete ones.
             is_full = num_generations == self._record_every
-            if is_full and num_generations * self._batch_size <= left:
+            if is_full and num_generations * self._batch_size <= generations_left:
                 num_records = self._batch_size
             run_graph = self._capture(num_generations, num_records)
             return [(snapshot, began_at) for snapshot in run_graph()]
