@@ -72,7 +72,7 @@ class Options:
 
     def __post_init__(self) -> None:
         """Check that each option is in its range."""
-        # Both numbers of a range are included, except the lower one with ``open_low``.
+        # A range includes both of its ends, but with ``open_low`` not the lower one.
         check_integer("num_samples", self.num_samples, 4)
         check_integer("iterations", self.iterations, 1)
         # A number of elites up to 1 is a share of the samples.

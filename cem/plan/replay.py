@@ -50,7 +50,8 @@ class Replayer:
     def take_step(self, task: Task, memory: Memory, shift: int) -> Result:
         """Take a step by replaying a CUDA graph. Update the memory in place; return the result.
 
-        A step is captured once for each kind of task, such as its shapes and its ``shift``.
+        The first step of each kind of task is captured. Tasks of one kind have the same shapes,
+        dtypes and ``shift``.
         Graphs refer to the tensors of the memory, so every call has to pass the same tensors.
         """
         leaves, structure = pytree.tree_flatten(task)

@@ -138,6 +138,7 @@ class Search:
             mean = self.space.shift_mean(memory.mean, shift)
         else:
             mean = [self.space.encode(init)]
+        # With discrete actions, make every value possible again.
         mean = self.space.widen(mean)
         std = self.space.first_std.expand_as(memory.mean)
         # The four rows of a distribution are its mean, standard deviation, averaged mean and

@@ -21,7 +21,7 @@ def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
         The matrix, shape (T, knots), float64.
     """
     times = times.double().clamp(0, knots - 1)
-    # Each row below is the weights of all knots. Those of the value at knot k are row k of the
+    # A row of the matrix contains the weights of all knots. At the time k it is row k of the
     # identity.
     identity = torch.eye(knots, dtype=torch.float64)
     if kind == "zero":

@@ -320,7 +320,7 @@ class GymObjective:
 
         With E seeds, episode ``i * E + j`` is that of candidate i and seed j. All environments
         take their steps together. When an environment has ended its episode, it starts the next
-        episode that nobody has played. The statistics are summed for each episode, so that the
+        episode that has not started yet. The statistics are summed for each episode, so that the
         result does not depend on which environment plays it.
 
         Args:

@@ -297,7 +297,7 @@ def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> 
         median_above = above_last[(len(above_last) - 1) // 2]
         gamma = min(level, float(max(quantile, median_above)))
         is_elite = scores >= gamma
-        # The softmax of the log weights are the weights, divided by their sum.
+        # The softmax divides the weights by their sum.
         weights = log_weights[is_elite].softmax(0)
         elites = _Elites(gamma, x[is_elite], weights)
         if elites.effective >= _LEAST_ELITES:

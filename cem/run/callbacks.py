@@ -255,7 +255,7 @@ class MetricsWriter(Callback):
         Raises:
             ValueError: If a remaining line is not a JSON object with a generation.
         """
-        # Another user may have put a link or a pipe here, which this refuses.
+        # Raise an error if another user has put a link or a pipe here.
         check_own(self.path)
         rows: list[dict[str, Any]] = []
         size = 0  # the size of the remaining lines, in bytes

@@ -49,10 +49,10 @@ def digest_code(*values: Any) -> str:
 
 
 def _expand(value: Any) -> Iterable[Any]:
-    """Return the values that the digest of a value covers in its place.
+    """Return the parts of a value that the digest covers.
 
-    These are functions, classes, strings, numbers and other values, which the caller expands in
-    turn. For example, a partial is replaced by its function and arguments.
+    They are functions, classes, strings and other values, which the caller expands in turn. For
+    example, the parts of a partial are its function and arguments.
     """
     if isinstance(value, tuple):
         return value

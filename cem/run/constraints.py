@@ -340,7 +340,8 @@ class Constrained(CrossEntropyMethod):
         Args:
             candidates: The population, shape (N, dim).
             fitness: The objective's values, shape (N,).
-            _check_candidates: As for ``CrossEntropyMethod.tell``.
+            _check_candidates: Whether to check the candidates. This is not necessary if they
+                are those of ``ask``.
         """
         # The values are minimised, so the sign of a maximised objective is reversed.
         values = self._sign * _numbers(fitness)
@@ -464,8 +465,8 @@ class Constrained(CrossEntropyMethod):
     ) -> Any:
         """Return the augmented Lagrangian of N candidates; update the multipliers and margin.
 
-        The equations (1) to (4) are in the docstring of the module. Its symbols are here: the
-        multipliers l, the widths s, the margin k, the penalty u, and ``shifted``, g + k s.
+        The equations (1) to (4) are in the docstring of the module. In its notation, the
+        multipliers are l, the widths s, the margin k, and the penalty u.
 
         Args:
             values: The objective, to be minimised, shape (N,); not finite if it has no value.

@@ -57,8 +57,8 @@ def connect_dask(client: Any = None) -> Engine:
     if type(client.cluster).__name__ == "LocalCluster":
         dask = importlib.import_module("dask")
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1000 days"})
-    # With ``pure=False`` Dask evaluates equal candidates separately. By default it would reuse
-    # the first result.
+    # With ``pure=False`` Dask evaluates equal candidates separately. By default it may reuse
+    # the result of an equal one.
     executor = client.get_executor(pure=False)
     workers = sum(client.nthreads().values())
     # If a worker dies, Dask itself runs its candidates again on another worker.

@@ -229,8 +229,8 @@ class Evaluator:
     def __call__(self, candidates: Any, generation: Any, first_index: int = 0) -> Evaluation:
         """Return the fitness of a population, and count evaluations and failures.
 
-        The objective takes the whole population or, with workers or ``vectorize="loop"``, one
-        candidate after another. If an objective of populations raises one of the exceptions
+        The objective takes the whole population or, with workers or ``vectorize="loop"``, a
+        single candidate. If an objective of populations raises one of the exceptions
         ``catch``, the whole population has failed: every fitness is NaN.
 
         Args:
@@ -321,9 +321,8 @@ class Evaluator:
                 "expected workers, or an engine and how many are running=, for "
                 "asynchronous=True"
             )
-        # After a restart the pool still evaluates candidates of the previous search. Each
-        # candidate has the owner that was current when it was drawn, so that they can be told
-        # apart.
+        # After a restart the pool still evaluates candidates of the previous search. The owner
+        # of a candidate shows which search drew it.
         self._owner = owner = object()
 
         def evaluate(population: Any, generation: int) -> Evaluation:
@@ -335,6 +334,7 @@ class Evaluator:
             # Begin with the evaluations of this generation from before an interruption.
             candidates, values = self._read_journal(population, generation)
             while len(values) < size:
+                # Give a new candidate to every free worker.
                 self._keep_busy(pool, ask, generation)
                 if not pool.count:
                     # The budget allows no further candidates, and the pool has none left.

@@ -61,7 +61,7 @@ def agree(folder: Path, seed: int | None, population_size: int) -> dict[str, Any
         CheckpointError: If the search began with another seed.
     """
     path = folder / _NAME
-    # Another user may have put a link or a pipe here, which this refuses.
+    # Raise an error if another user has put a link or a pipe here.
     check_own(path)
     is_new = not path.exists()
     if is_new:

@@ -348,6 +348,9 @@ class Trainer:
 
         On a GPU only the total time of all is measured, and every generation gets an equal
         share of it.
+
+        Args:
+            queued: A pair (snapshot, start time) for each record, as of ``_advance``.
         """
         if not queued:
             return
@@ -393,6 +396,7 @@ class Trainer:
             Interrupted: If the run has to end with this generation: a callback asked to stop,
                 or ``MOST_FAILURES`` consecutive generations have failed.
         """
+        # ``due`` is a pair: the reason to stop, and the number of the signal.
         stop_before, _ = self.stop.due
         generations = snapshot.generation - self._recorded.generation
         self._recorded = snapshot

@@ -272,7 +272,7 @@ class LocalProcesses:
         self._thread = threading.local()  # holds the worker of each thread
         self._is_closed = False
         # The threads block the stop signals, and a process inherits this from its thread. So
-        # only the main process handles these signals, and then it ends the worker processes.
+        # only this process handles these signals, and then it ends the worker processes.
         # Starting Python's resource tracker would unblock the signals, so it is started first.
         start_resource_tracker()
         self._executor = ThreadPoolExecutor(workers, initializer=leave_stop_signals)
