@@ -64,8 +64,9 @@ class Replayer:
                 static_task = pytree.tree_unflatten(static_leaves, structure)
                 graph, result = self._capture(static_task, memory, shift)
                 capture = Capture(kind, static_leaves, graph, result)
-                # If there are too many captures, the oldest one is dropped.
-                self._captures = [*self._captures[1 - _MOST_CAPTURES :], capture]
+                # Keep at most ``_MOST_CAPTURES`` captures: drop the oldest one.
+                newest = self._captures[1 - _MOST_CAPTURES :]
+                self._captures = [*newest, capture]
             # Copy the new task to the static tensors, from which the replay reads it.
             for static_leaf, leaf in zip(capture.leaves, leaves, strict=True):
                 if isinstance(leaf, Tensor):

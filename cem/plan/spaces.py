@@ -319,7 +319,8 @@ def make_space(
             raise ValueError(
                 f"expected action_dim {len(sizes)} for {bounds!r}, got {action_dim}"
             )
-        # For discrete actions the option std is a share of the uniform distribution.
+        # For discrete actions ``std`` is the share of the uniform distribution in the initial
+        # distribution.
         spread = 0.5 if options.std is None else options.std
         check_real("std of discrete actions", spread, 0.0, 1.0)
         return CategoricalSpace(horizon, sizes * block, spread, like)

@@ -320,8 +320,8 @@ class GymObjective:
 
         With E seeds, episode ``i * E + j`` is that of candidate i and seed j. All environments
         take their steps together. When an environment has ended its episode, it starts the next
-        episode that has not started yet. The statistics are summed for each episode, so that the
-        result does not depend on which environment plays it.
+        episode that has not started yet. The statistics are summed for each episode, so that
+        the result does not depend on which environment plays it.
 
         Args:
             candidates: The parameters of N policies, shape (N, dim).

@@ -348,8 +348,8 @@ class Constrained(CrossEntropyMethod):
         values[np.isnan(values)] = np.inf
         g, is_equality = self._constraints(candidates)
         violations, needs_tolerance = self._measure_violations(g, is_equality)
-        # A feasible candidate has failed if the objective has no value. An infeasible one has
-        # not, because the objective may be undefined outside the constraints.
+        # A feasible candidate has failed if its fitness is NaN or infinite on the bad side. An
+        # infeasible one has not, because the objective may be undefined there.
         has_failed = np.isnan(violations) | ((values == np.inf) & (violations == 0))
         violations[has_failed] = np.inf
         is_feasible = (violations == 0) & ~needs_tolerance

@@ -145,7 +145,7 @@ def connect(workers: Any) -> Engine | None:
         if workers not in _CONNECT:
             raise unknown_name("engine", workers, sorted(_CONNECT))
         return _CONNECT[workers]()
-    # The package that defines the class of an object shows to which library it belongs.
+    # An object belongs to the library whose package defines its class.
     is_module = isinstance(workers, ModuleType)
     name: str = workers.__name__ if is_module else type(workers).__module__
     package = name.split(".")[0]

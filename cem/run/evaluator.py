@@ -165,8 +165,8 @@ class Evaluator:
         """
         engine = connect(workers)
         if engine is None and callable(workers):
-            # This task contains the code of ``remote.evaluate``. So a process in which the
-            # function evaluates candidates need not import this package.
+            # The function may use other processes. They need not import this package, because
+            # the task contains the source of ``remote.evaluate``.
             self._task = make_task(self._objective_of_one)
             self._map = workers
             return

@@ -66,12 +66,12 @@ class Journal:
         """
         old_path = path.with_suffix(".jsonl")
         if old_path.exists():
-            # An earlier version of the journal, which cannot be read.
+            # The file has the format of an earlier version, which this class cannot read.
             raise CheckpointError(_OLD.format(old_path))
         self._generation = generation
         self._header = json.dumps(search).encode() + b"\n"
         self._record = _record_type(search)
-        # For example, the files of ranks 0 and 1 are "a.journal" and "a-1.journal".
+        # This matches the files of all ranks, for example "a.journal" and "a-1.journal".
         pattern = f"{path.stem}*{path.suffix}"
         if ranks.rank() > 0:
             path = path.with_stem(f"{path.stem}-{ranks.rank()}")
@@ -94,6 +94,7 @@ class Journal:
             self.known[int(record["generation"])].append((x, fitness))
             self._values[x.tobytes()].append(fitness)
         self._file = path.open("ab")
+        # A new file begins with the first line, which identifies the search.
         if not header:
             self._append(self._header)
 

@@ -282,7 +282,7 @@ class Trainer:
                 continue
             to_record = queued
             if self._defers_sync:
-                # The new generations are recorded in the next round.
+                # Start to copy the new generations, and record them in the next round.
                 copy_to_host([snapshot for snapshot, _ in queued])
                 to_record = pending
                 pending = queued
