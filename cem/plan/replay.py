@@ -48,11 +48,11 @@ class Replayer:
         return {**self.__dict__, "_captures": []}
 
     def take_step(self, task: Task, memory: Memory, shift: int) -> Result:
-        """Take a step by replaying a CUDA graph. Update the memory in place; return the result.
+        """Take a step by a CUDA graph: update the memory in place, and return the result.
 
         The first step of each kind of task is captured. Tasks of one kind have the same shapes,
-        dtypes and ``shift``.
-        Graphs refer to the tensors of the memory, so every call has to pass the same tensors.
+        dtypes and ``shift``. Graphs refer to the tensors of the memory, so every call has to pass
+        the same tensors.
         """
         leaves, structure = pytree.tree_flatten(task)
         kind = [shift, structure, *map(_describe, leaves)]
@@ -67,7 +67,7 @@ class Replayer:
                 # Keep at most ``_MOST_CAPTURES`` captures: drop the oldest one.
                 newest = self._captures[1 - _MOST_CAPTURES :]
                 self._captures = [*newest, capture]
-            # Copy the new task to the static tensors, from which the replay reads it.
+            # The replay reads the new task from the static tensors.
             for static_leaf, leaf in zip(capture.leaves, leaves, strict=True):
                 if isinstance(leaf, Tensor):
                     static_leaf.copy_(leaf)
