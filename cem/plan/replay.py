@@ -51,8 +51,8 @@ class Replayer:
         """Take a step by a CUDA graph: update the memory in place, and return the result.
 
         The first step of each kind of task is captured. Tasks of one kind have the same shapes,
-        dtypes and ``shift``. Graphs refer to the tensors of the memory, so every call has to pass
-        the same tensors.
+        dtypes and ``shift``. Graphs refer to the tensors of the memory, so every call has to
+        pass the same tensors.
         """
         leaves, structure = pytree.tree_flatten(task)
         kind = [shift, structure, *map(_describe, leaves)]

@@ -190,6 +190,8 @@ class Search:
     ) -> tuple[Memory, Result]:
         """Return the next memory and the result of a step.
 
+        The memory contains what the next step starts from.
+
         Args:
             vectors: The vectors of the last iteration, shape (B, N, d).
             costs: Their costs, shape (B, N).
@@ -204,6 +206,7 @@ class Search:
         elite_costs = costs.gather(1, fit.ranking)
         mean = fit.distribution[:, MEAN]
         best = fit.distribution[:, BEST]
+        # Choose the plan whose first action is to be executed.
         if self.options.execute == "mean":
             executed = mean
         elif self.options.execute == "best":

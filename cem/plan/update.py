@@ -119,12 +119,16 @@ class Update:
     def _update_by_weights(self, costs: Tensor, vectors: Tensor, old: Fit) -> Fit:
         """Return the distribution after an iteration, with the weights of ``weigh``.
 
-        The arguments are those of ``__call__``.
+        Args:
+            costs: The costs of the vectors, shape (B, N).
+            vectors: The vectors of the iteration, shape (B, N, d).
+            old: The distribution before the iteration.
         """
         sorted_costs, order = rank_candidates(costs, self._maximize)
         num_elites = self._options.elite_count
         ranking = order[:, :num_elites]
         elites = select_rows(vectors, ranking)
+        # The K elites have the shape (B, K, d), and their weights have the shape (B, K, 1).
         weights = self.weigh(sorted_costs[:, :num_elites]).to(vectors.dtype).unsqueeze(-1)
         mean = (weights * elites).sum(1)
         variance = (weights * (elites - mean.unsqueeze(1)).square()).sum(1)

@@ -100,7 +100,8 @@ def _expand_function(function: FunctionType) -> Iterator[Any]:
     keyword_defaults = function.__kwdefaults__ or {}
     yield from keyword_defaults.values()
     # The names in bytecode are those of global variables and of attributes: ``module.function``
-    # has the names "module" and "function".
+    # has the names "module" and "function". ``_code_among`` returns the values of names, except
+    # numbers, strings and tuples, which are data that may change.
     global_values = _code_among(function.__globals__, names)
     yield from global_values
     for value in global_values:

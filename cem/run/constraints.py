@@ -178,6 +178,7 @@ def _read_constraint(
         # ``by_one`` and ``vmap`` do not apply to it.
         name = describe_callable(constraint.fun)
         scipy_function = constraint.fun
+        # ``by_column=False``: the dict has the parameters of one candidate.
         if named is not None:
             scipy_function = named(scipy_function, by_column=False)
         return _Interval(lambda x: _map_rows(scipy_function, _numbers(x)), low, high, name)

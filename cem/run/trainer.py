@@ -278,6 +278,7 @@ class Trainer:
                     self._record(pending)
                     self._record(queued)
                 raise
+            # Collect a batch of generations: copying them together is faster.
             if len(queued) < self._batch_size:
                 continue
             to_record = queued
