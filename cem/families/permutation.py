@@ -88,7 +88,7 @@ class Permutation(OperatorFamily):
     def mode(self, table: Tensor) -> Tensor:
         """Return the order that takes the most probable remaining item in every step.
 
-        This waits for the device.
+        The method waits for the device, because it computes on the host.
 
         Args:
             table: The probabilities, shape (..., (n + 1) * n): n + 1 rows of n items. Row 0 is
@@ -98,13 +98,13 @@ class Permutation(OperatorFamily):
         Returns:
             The order of each problem, shape (..., n), int64.
         """
-        # For many small steps NumPy is ten times as fast as torch.
+        # NumPy is ten times as fast as torch for many small steps.
         tables = table.reshape(-1, *self.rows).cpu().numpy()
         num_problems = len(tables)
         problems = np.arange(num_problems)
         is_left = np.ones((num_problems, self.items), dtype=bool)
         orders = np.empty((num_problems, self.items), dtype=np.int64)
-        # One row of each problem: the probabilities of its next item.
+        # The probabilities of the next item of each problem, shape (num_problems, n).
         row = tables[:, 0]
         for step in range(self.items):
             # An item that has been taken gets -1, less than any probability.

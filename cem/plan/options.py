@@ -71,15 +71,17 @@ class Options:
     execute: str = "best"
 
     def __post_init__(self) -> None:
-        """Check the options."""
+        """Check that each option is in its range."""
+        # A range includes both of its ends, but with ``open_low`` not the lower one.
         check_integer("num_samples", self.num_samples, 4)
         check_integer("iterations", self.iterations, 1)
+        # A number of elites up to 1 is a share of the samples.
         check_real("num_elites", self.num_elites, 0.0, open_low=True)
         if self.num_elites > 1:
             check_integer("num_elites", self.num_elites, 2, self._most_elites)
         check_real("keep", self.keep, 0.0, 1.0)
         check_real("shrink", self.shrink, 1.0)
-        # A momentum of 1 is not valid: the distribution would never move.
+        # A momentum must be in [0, 1). With a momentum of 1 the distribution would never move.
         check_real("1 - momentum", 1.0 - self.momentum, 0.0, 1.0, open_low=True)
         if self.temperature is not None:
             check_real("temperature", self.temperature, 0.0, open_low=True)

@@ -254,9 +254,9 @@ class Planner:
         """Search for the best plan from a state and return its first action.
 
         If no plan has a usable cost (all are NaN or infinite on the bad side), return the
-        action of the shifted mean, with a RuntimeWarning. On the CPU ``plan`` warns at once. On
-        other devices nothing waits for the costs, so the warning comes when ``best_cost`` is
-        read.
+        action of the shifted mean, with a RuntimeWarning. On the CPU ``plan`` itself warns. On
+        other devices ``plan`` does not wait for the costs. There the warning is given when
+        ``best_cost`` is read.
 
         Args:
             state: The state or observation, of any shape, with ``num_envs`` (B, ...). It is a
@@ -281,18 +281,18 @@ class Planner:
         if self._replayer is None:
             self._memory, self._result = self._search.step(task, self._memory, shift)
         else:
-            # This updates the memory in place.
+            # The replayed CUDA graph updates the memory in place.
             self._result = self._replayer.take_step(task, self._memory, shift)
         if self.device.type == "cpu":
             self._warn_of_failure()
         action = self._copy(self._result.executed[:, 0])
         if self.action_block is not None:
-            # An action of a plan consists of several actions of the environment.
+            # An action of a plan consists of ``action_block`` actions of the environment.
             action = action.unflatten(-1, (self.action_block, self.action_dim))
         return action.cpu().numpy() if is_of_numpy(state) else action
 
     def _make_task(self, state: Any, envs: Any, init: Any, proposals: Any) -> Task:
-        """Check and convert the arguments of ``plan()``; see there."""
+        """Check and convert the arguments of ``plan()``, which explains them."""
         env_ids = None
         num_envs = self.num_envs
         if envs is not None:
@@ -300,7 +300,7 @@ class Planner:
                 raise ValueError("expected a planner with num_envs for envs, got one without")
             env_ids = self._read_envs(envs)
             num_envs = len(env_ids)
-        # The leading dimensions of ``init``; ``proposals`` have one more, their number.
+        # The dimensions before (horizon, action). ``proposals`` have one more, their number.
         leading = [] if num_envs is None else [num_envs]
         if init is not None:
             init = self._read_plans("init", init, leading)
@@ -321,7 +321,7 @@ class Planner:
         is_mask = ids.dtype == torch.bool and ids.shape == (num_envs,)
         if is_mask:
             ids = ids.nonzero().squeeze(-1)
-        # An empty list becomes a tensor of floats.
+        # An empty list becomes a tensor of floats, so its dtype does not matter.
         is_integer = ids.numel() == 0 or ids.dtype not in (torch.bool, *_FLOATS)
         is_inside = (ids >= 0) & (ids < num_envs)
         if (
@@ -370,7 +370,7 @@ class Planner:
 
     def _warn_of_failure(self) -> None:
         """Warn if, in some environment, no plan of the last step had a usable cost."""
-        # The cost of the best plan of each environment; NaN if no cost was usable.
+        # ``cost`` is that of the best plan of each environment, and NaN if no cost is usable.
         has_failed = self._last_result().cost.isnan()
         if not has_failed.any():
             return

@@ -48,9 +48,11 @@ class Replayer:
         return {**self.__dict__, "_captures": []}
 
     def take_step(self, task: Task, memory: Memory, shift: int) -> Result:
-        """Take a step: update the memory in place, and return the result.
+        """Take a step by a CUDA graph: update the memory in place, and return the result.
 
-        Graphs refer to the tensors of the memory, so every call has to pass the same tensors.
+        The first step of each kind of task is captured. Tasks of one kind have the same shapes,
+        dtypes and ``shift``. Graphs refer to the tensors of the memory, so every call has to
+        pass the same tensors.
         """
         leaves, structure = pytree.tree_flatten(task)
         kind = [shift, structure, *map(_describe, leaves)]

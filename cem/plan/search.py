@@ -88,23 +88,28 @@ class Search:
     def run(self, task: Task, memory: Memory, shift: int) -> tuple[Memory, Result]:
         """Return the next memory and the result of a step, both for B environments.
 
-        Every iteration draws vectors from a normal distribution, evaluates the plans that the
-        vectors represent, and moves the distribution towards the elites, the plans of lowest
-        cost. The vectors of an iteration are, in this order: the best of the previous iteration
-        again, the proposals, and newly drawn ones.
+        A vector of d numbers represents a plan. Every iteration draws vectors from a normal
+        distribution, evaluates their plans, and moves the distribution towards the elites, the
+        vectors of lowest cost. The vectors of an iteration are, in this order:
+
+        1. the ``num_reused`` best vectors of the previous iteration;
+        2. the proposals of the task;
+        3. newly drawn vectors.
 
         Args:
             task: The input of the step.
-            memory: The memory of the B environments.
+            memory: What the previous step has passed to this one, for the B environments.
             shift: The number of actions executed since the previous step.
         """
+        # The number of vectors of each iteration.
         sizes = self.options.sizes
         num_reused = self.options.num_reused
+        # ``fit`` is the fitted distribution; its ``ranking`` are the indices of the elites.
         fit = self._start(memory, task.init, shift)
         key = self.noise.make_key(task.envs, memory.generation)
         proposals = self._encode_proposals(task.proposals)
         vectors = self._draw(fit, sizes[0], key, proposals)
-        # The first iteration reuses the elites of the previous step.
+        # The first iteration reuses the elites of the previous step, shifted in time.
         self.space.shift_elites(memory.elites, shift, out=vectors[:, :num_reused])
         for next_size in sizes[1:]:
             costs = self._evaluate(task.state, vectors)
@@ -113,7 +118,8 @@ class Search:
             next_vectors = self._draw(fit, next_size, key, proposals)
             self._copy_best(vectors, fit.ranking, out=next_vectors[:, :num_reused])
             vectors = next_vectors
-        # In the last iteration the mean replaces the first newly drawn vector.
+        # In the last iteration the mean replaces the first newly drawn vector. With discrete
+        # actions, ``as_candidate`` returns the vector of the most likely plan.
         mean = self.space.as_candidate(fit.distribution[:, MEAN])
         vectors[:, num_reused + proposals.shape[1]] = mean
         costs = self._evaluate(task.state, vectors)
@@ -123,21 +129,24 @@ class Search:
     def _start(self, memory: Memory, init: Tensor | None, shift: int) -> Fit:
         """Return the initial distribution of a step.
 
-        Its mean comes from ``init``, or from the memory, shifted by ``shift`` actions. Its
-        standard deviation is the same in every step. Its best vector is the mean, until a plan
-        has a usable cost.
+        Its mean is ``init``. If that is None, it is the mean of the previous step, shifted by
+        ``shift`` actions. Its standard deviation is the same in every step. The mean is also
+        its best vector, until a plan has a usable cost.
         """
-        # A mean is a list of parts, which one ``cat`` below joins.
+        # Here ``mean`` is a list of tensors, which ``torch.cat`` joins below.
         if init is None:
             mean = self.space.shift_mean(memory.mean, shift)
         else:
             mean = [self.space.encode(init)]
+        # With discrete actions, make every value possible again.
         mean = self.space.widen(mean)
         std = self.space.first_std.expand_as(memory.mean)
-        # The four rows of a distribution: mean, standard deviation, mean and best vector.
+        # The four rows of a distribution are its mean, standard deviation, averaged mean and
+        # best vector. A planner averages no means.
         rows = [*mean, std, *mean, *mean]
         distribution: Tensor = torch.cat(rows, dim=1).unflatten(1, (4, -1))
-        # The record contains the best cost; NaN means that there is none yet.
+        # A record has a column for the best cost. NaN means that there is no best cost yet. The
+        # other columns, up to ``FAILED``, are not used here.
         record_shape = (len(std), FAILED + 1)
         record = std.new_full(record_shape, math.nan, dtype=torch.float64)
         no_ranking = std.new_empty((len(std), 0), dtype=torch.int64)
@@ -181,11 +190,15 @@ class Search:
     ) -> tuple[Memory, Result]:
         """Return the next memory and the result of a step.
 
+        The memory contains what the next step starts from.
+
         Args:
             vectors: The vectors of the last iteration, shape (B, N, d).
             costs: Their costs, shape (B, N).
-            fit: The distribution after the last iteration.
-            key: The key of the next iteration's noise.
+            fit: The distribution after the last iteration. Its ``ranking`` are the indices of
+                the K elites among the vectors, the best first, shape (B, K).
+            key: The key of the noise of the next iteration. The option ``execute="sample"``
+                uses it to choose an elite.
         """
         num_elites = fit.ranking.shape[1]
         elites = vectors.new_empty((len(vectors), num_elites, vectors.shape[-1]))
@@ -193,11 +206,17 @@ class Search:
         elite_costs = costs.gather(1, fit.ranking)
         mean = fit.distribution[:, MEAN]
         best = fit.distribution[:, BEST]
-        executed = mean if self.options.execute == "mean" else best
-        if self.options.execute == "sample":
-            chosen = self._choose(elites, elite_costs, key)
-            # If the cost of the best elite is not finite, no elite is usable.
-            executed = torch.where(elite_costs[:, :1].isfinite(), chosen, best)
+        # Choose the plan whose first action is to be executed.
+        if self.options.execute == "mean":
+            executed = mean
+        elif self.options.execute == "best":
+            executed = best
+        else:  # "sample"
+            sampled = self._sample_elite(elites, elite_costs, key)
+            # Elites are sorted: if the cost of the first one is not finite, none is usable.
+            is_usable = elite_costs[:, :1].isfinite()
+            executed = torch.where(is_usable, sampled, best)
+        # Plans are decoded vectors. Their cost is what a record calls the fitness.
         decode = self.space.decode
         result = Result(
             executed=decode(executed),
@@ -207,9 +226,10 @@ class Search:
             elites=decode(elites),
             elite_costs=elite_costs,
         )
-        return Memory(mean, elites[:, : self.options.num_reused], key.generation), result
+        reused = elites[:, : self.options.num_reused]
+        return Memory(mean, reused, generation=key.generation), result
 
-    def _choose(self, elites: Tensor, costs: Tensor, key: NoiseKey) -> Tensor:
+    def _sample_elite(self, elites: Tensor, costs: Tensor, key: NoiseKey) -> Tensor:
         """Draw one of the elites (B, K, d) for each environment, shape (B, d).
 
         The probabilities are proportional to the elites' weights. This is the Gumbel-max trick:

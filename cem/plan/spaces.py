@@ -41,18 +41,18 @@ class BoxSpace:
         """Make a space.
 
         Args:
-            length: The number of steps of a vector.
+            length: The number of steps of a vector, which has length * width numbers.
             bounds: The bounds (low, high) of a step, each of shape (width,).
             std: The initial standard deviation of a step, shape (width,). None: a third of the
-                distance of the bounds, which must be finite.
+                distance between the bounds, which must be finite.
         """
         low, high = bounds
         is_finite = low.isfinite() & high.isfinite()
         if std is None and not is_finite.all():
             got = low.tolist(), high.tolist()
             raise ValueError(f"expected std, or finite bounds, got {got}")
-        # The search starts in the middle of the bounds; if one of them is infinite, as near to
-        # 0 as they allow.
+        # The search starts in the middle between the bounds. If one of them is infinite, it
+        # starts at the allowed number that is nearest to 0.
         middle = (low + high) / 2
         nearest_to_zero = torch.zeros_like(middle).clamp(low, high)
         mean = torch.where(is_finite, middle, nearest_to_zero)
@@ -85,7 +85,8 @@ class BoxSpace:
         Returns:
             The vectors, shape (B, size, d), inside the bounds.
         """
-        # A fused operator draws white noise, scales it and clamps the result.
+        # A fused operator draws vectors with white noise, and clamps them to the bounds. It can
+        # neither correlate the noise over time (``_coloring``) nor resample.
         fits_operator = self._coloring is None and not self._resamples
         if fits_operator and self._noise.backend != "torch":
             return sample_normal_rows(
@@ -171,7 +172,13 @@ class SplineSpace(BoxSpace):
     ) -> None:
         """Make a space of ``length`` knots for plans of ``horizon`` actions.
 
-        ``kind`` is an argument of ``spline_matrix``. For the others see ``BoxSpace``.
+        Args:
+            length: The number of knots.
+            bounds: The bounds (low, high) of an action, each of shape (width,).
+            std: The initial standard deviation of a knot, shape (width,), or None; see
+                ``BoxSpace``.
+            horizon: The number of actions of a plan.
+            kind: ``"zero"``, ``"linear"`` or ``"cubic"``; see ``spline_matrix``.
         """
         super().__init__(length, bounds, std)
         self._horizon = horizon
@@ -181,7 +188,7 @@ class SplineSpace(BoxSpace):
         self._basis = self._make_matrix(torch.arange(horizon))
         # This matrix maps actions to the knots of the nearest spline, by least squares.
         self._fit = torch.linalg.pinv(self._basis.double()).to(self._basis)
-        # The matrices that shift knots forward, by the number of actions.
+        # A cache of the matrices that shift knots forward, by the number of actions to shift.
         self._shifts: dict[int, Tensor] = {}
 
     def decode(self, vectors: Tensor) -> Tensor:
@@ -295,19 +302,19 @@ class CategoricalSpace(BoxSpace):
 def make_space(
     horizon: int, action_dim: int, block: int, bounds: Any, options: Options, like: Tensor
 ) -> BoxSpace:
-    """Return the space of plans for the bounds, or the discrete values, of actions.
+    """Return the space of plans for actions with bounds or with discrete values.
 
     Args:
         horizon: The number of actions per plan.
-        action_dim: The number of numbers per action of the environment.
-        block: The number of these actions that make one action of a plan.
+        action_dim: The dimension of an action of the environment.
+        block: The number of actions of the environment that form one action of a plan.
         bounds: The bounds or the discrete space of actions, as for ``Planner``.
         options: The options of the planner.
         like: A tensor with the dtype and device of plans.
     """
+    # For discrete actions these are the numbers of values, otherwise None.
     sizes = _find_sizes(bounds)
     if sizes is not None:
-        # The actions are discrete.
         if len(sizes) != action_dim:
             raise ValueError(
                 f"expected action_dim {len(sizes)} for {bounds!r}, got {action_dim}"

@@ -21,12 +21,14 @@ def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
         The matrix, shape (T, knots), float64.
     """
     times = times.double().clamp(0, knots - 1)
-    # Row k of the identity is the value of knot k, as a function of all knots.
+    # A row of the matrix contains the weights of all knots. At the time k it is row k of the
+    # identity.
     identity = torch.eye(knots, dtype=torch.float64)
     if kind == "zero":
-        # Rounding may have put a time just before its knot.
+        # A time at a knot may have been rounded to just before it.
         return identity[(times + _ROUNDING).long().clamp(max=knots - 1)]
-    # ``left`` is the knot before each time, and ``share`` the distance from it, in [0, 1].
+    # ``left`` is the index of the knot before each time. ``share`` is the distance from it, in
+    # [0, 1].
     left = times.long().clamp(max=knots - 2)
     share = (times - left).unsqueeze(-1)
     start = identity[left]
@@ -35,8 +37,8 @@ def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
         return torch.lerp(start, end, share)
     (slopes,) = torch.gradient(identity, dim=0)
     change = end - start
-    # The straight line has the slope ``change``. The term with ``bend`` is 0 at both knots, and
-    # adds what their slopes differ from that of the line.
+    # The cubic is a straight line with the slope ``change``, plus a term with ``bend``. This
+    # term is 0 at both knots, and changes the slopes there to ``slopes``.
     start_excess = slopes[left] - change
     end_excess = change - slopes[left + 1]
     bend = torch.lerp(start_excess, end_excess, share)

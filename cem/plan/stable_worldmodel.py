@@ -42,10 +42,11 @@ class CemSolver:
             batch_size: The maximum number of environments per call of the model. None: all.
             num_samples: The number of plans per iteration.
             n_steps: The number of iterations.
-            cost: The same as ``model``; its name in versions of stable-worldmodel after 0.1.1.
-            bounds: The bounds (low, high) of actions as the model sees them, numbers or of the
-                shape of an action. Pass them if actions are normalised. None: the bounds of the
-                action space.
+            cost: The name of ``model`` in versions of stable-worldmodel after 0.1.1. Pass only
+                one of the two.
+            bounds: The bounds (low, high) of the actions that the model gets. Each is a number
+                or has the shape of an action. Pass them if actions are normalised. None: the
+                bounds of the action space.
             **options: More arguments of ``Planner``, such as ``device`` and ``seed``; the
                 default of ``seed`` is 1234. ``num_elites`` may also be called ``topk``, and
                 ``std`` may be called ``var_scale``.
@@ -62,7 +63,8 @@ class CemSolver:
         # stable-worldmodel reads this attribute of every solver.
         self._configured = False
         self._bounds = bounds
-        # A model may copy to the host, which a CUDA graph cannot capture.
+        # A CUDA graph cannot capture a model that copies tensors to the host, so it is not used
+        # by default.
         self._options: Info = {"graph": False, "seed": 1234, "batch_size": batch_size}
         self._options |= {OWN_NAMES.get(name, name): value for name, value in options.items()}
 

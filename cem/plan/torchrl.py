@@ -67,7 +67,10 @@ class CemPlanner(MPCPlannerBase):
         return action.reshape(*tensordict.batch_size, *self.action_spec.shape)
 
     def _make_planner(self, tensordict: TensorDictBase) -> Planner:
-        """Make a planner for the batch size of a state, store it and return it."""
+        """Make a planner for the batch size of a state.
+
+        Store it in ``_planner``, and return it.
+        """
         space = self.action_spec.space
         options: dict[str, Any] = {
             "graph": False,

@@ -50,12 +50,13 @@ class Update:
             options: The options of the planner.
             first_std: The initial standard deviation, shape (d,).
             maximize: Whether a greater cost is better.
-            backend: The backend of the operator for equal weights.
+            backend: "torch": use the reference implementation of the update with equal weights.
+                Otherwise use the fused operator.
         """
         self._options = options
         self._first_std = first_std
         self._maximize = maximize
-        # The share of the new moments; the share of the old ones is the momentum.
+        # The weight of the elites' mean and std. The weight of the old ones is the momentum.
         self._smoothing = 1.0 - options.momentum
         self._update_by_equal_weights = partial(
             cem_update_reference if backend == "torch" else cem_update,
@@ -65,7 +66,7 @@ class Update:
             smoothing=self._smoothing,
             std_smoothing=self._smoothing,
         )
-        # The operator counts generations, which are not used here.
+        # The operator increments a number of generations, which is not used here.
         self._generation = torch.zeros((), dtype=torch.int64, device=first_std.device)
 
     def __call__(self, costs: Tensor, vectors: Tensor, old: Fit) -> Fit:
@@ -118,16 +119,21 @@ class Update:
     def _update_by_weights(self, costs: Tensor, vectors: Tensor, old: Fit) -> Fit:
         """Return the distribution after an iteration, with the weights of ``weigh``.
 
-        The arguments are those of ``__call__``.
+        Args:
+            costs: The costs of the vectors, shape (B, N).
+            vectors: The vectors of the iteration, shape (B, N, d).
+            old: The distribution before the iteration.
         """
         sorted_costs, order = rank_candidates(costs, self._maximize)
         num_elites = self._options.elite_count
         ranking = order[:, :num_elites]
         elites = select_rows(vectors, ranking)
+        # The K elites have the shape (B, K, d), and their weights have the shape (B, K, 1).
         weights = self.weigh(sorted_costs[:, :num_elites]).to(vectors.dtype).unsqueeze(-1)
         mean = (weights * elites).sum(1)
         variance = (weights * (elites - mean.unsqueeze(1)).square()).sum(1)
-        # The moments are two rows: the mean and the standard deviation.
+        # The moments are the mean and the standard deviation, the first two rows of a
+        # distribution.
         elite_moments = torch.stack([mean, variance.sqrt()], dim=1)
         old_moments = old.distribution[:, : STD + 1]
         moments = torch.lerp(old_moments, elite_moments, self._smoothing)
@@ -135,6 +141,8 @@ class Update:
         moments = torch.where(moments.isnan(), old_moments, moments)
 
         best, record = self._keep_best(sorted_costs[:, 0].double(), elites[:, 0], old)
+        # The third row of a distribution is the averaged mean. A planner does not average, so
+        # it is the mean again.
         new_mean = moments[:, MEAN : MEAN + 1]
         rows = [moments, new_mean, best.unsqueeze(1)]
         return Fit(torch.cat(rows, dim=1), record, ranking)

@@ -63,7 +63,7 @@ class EnvironmentPolicy(nn.Module):
             output_shape = actions.shape
             low = actions.low
             high = actions.high
-        # With these values observations are not normalised.
+        # The initial mean, std and limit leave observations unchanged.
         buffers = {
             "mean": np.zeros(observations.shape),
             "std": np.ones(observations.shape),
@@ -73,7 +73,7 @@ class EnvironmentPolicy(nn.Module):
         }
         for name, value in buffers.items():
             self.register_buffer(name, torch.as_tensor(value).to(like))
-        # A call with a batch of one observation shows the shape of the outputs.
+        # Find the shape of the outputs by a call with a batch of one observation.
         with torch.no_grad():
             output = module(self.mean[None])[0]
         if output.shape != output_shape:
@@ -144,12 +144,13 @@ class GymObjective:
         normalize_observations: bool = True,
         seed: Seed = None,
     ) -> None:
-        """Prepare the objective, and make an environment to read its spaces.
+        """Prepare the objective. Make an environment once, to read its spaces.
 
         Args:
             env: The id of an environment, or a function that makes one. ``watch`` calls the
                 function with the keyword argument ``render_mode``.
-            module: The policy; call its ``eval()`` before if it has modes. It is not modified.
+            module: The policy, which is not modified. Call its ``eval()`` before, if it behaves
+                differently in training.
             episodes: The number of episodes per candidate.
             num_envs: The maximum number of environments that play in parallel. The result does
                 not depend on it.
@@ -185,9 +186,9 @@ class GymObjective:
             module, observation_space, action_space, like=self.parameters.vector
         )
         self._population = ParameterVector(self._policy).population
-        self._generation = -1  # the last generation that was evaluated
-        # The statistics of observations are their count, sum and sum of squares: those before
-        # the last generation, and those including it.
+        self._generation = -1  # the last generation that was evaluated; -1: none
+        # The statistics of observations are their count, sum and sum of squares. The first
+        # array excludes the last generation, and the second one includes it.
         self._statistics_before = np.zeros((3, *observation_space.shape))
         self._statistics = self._statistics_before
 
@@ -195,8 +196,9 @@ class GymObjective:
         """Return the mean returns of candidates, shape (N, dim), as fitness, (N,), float64.
 
         Observations are normalised by the statistics of all earlier generations. Therefore
-        generations have to be evaluated in order. The last generation may be evaluated again,
-        with the same result. Then its new observations replace the old ones.
+        generations have to be evaluated in order. The last generation may be evaluated again:
+        the same candidates then have the same fitness. Their observations replace those of the
+        first evaluation in the statistics.
 
         Raises:
             ValueError: If the generation is neither the next nor the last one nor 0.
@@ -214,11 +216,12 @@ class GymObjective:
         self._generation = number
         self._normalize_by(self._statistics_before)
         generation_seed = mix_seed(self.seed, number)
-        # All candidates play the same episodes. Gymnasium accepts seeds of 31 bits.
+        # All candidates play the same episodes. The shift makes seeds of 31 bits, the most that
+        # Gymnasium accepts.
         seeds = [mix_seed(generation_seed, episode) >> 33 for episode in range(self._episodes)]
         returns, statistics, steps = self._play(candidates, seeds)
         self._statistics = self._statistics_before + statistics
-        # ``policy`` and ``play`` use all statistics, with those of this generation.
+        # For the methods ``policy`` and ``play``, include the observations of this generation.
         self._normalize_by(self._statistics)
         metrics = {"episodes": returns.numel(), "steps": steps}
         return Evaluation(returns.mean(1), metrics, rates=("episodes", "steps"))
@@ -253,7 +256,7 @@ class GymObjective:
         render_mode: str = "human",
         seed: int = 0,
     ) -> tuple[float, list[Any]]:
-        """Play an episode with a candidate, and show it or return its frames.
+        """Play an episode with a candidate. Show it in a window, or return its frames.
 
         Args:
             x: The candidate, shape (dim,).
@@ -316,9 +319,9 @@ class GymObjective:
         """Play one episode per seed with every candidate, many episodes in parallel.
 
         With E seeds, episode ``i * E + j`` is that of candidate i and seed j. All environments
-        take a step at once. When an environment has ended its episode, it starts the next
-        episode that is left. The statistics are summed for each episode, so that the result
-        does not depend on which environment plays it.
+        take their steps together. When an environment has ended its episode, it starts the next
+        episode that has not started yet. The statistics are summed for each episode, so that
+        the result does not depend on which environment plays it.
 
         Args:
             candidates: The parameters of N policies, shape (N, dim).
@@ -335,7 +338,7 @@ class GymObjective:
         num_episodes = len(candidates) * num_seeds
         num_players = min(self._num_envs, num_episodes)
         self._prepare_envs(num_players)
-        # An earlier call may have made more environments than are needed: those wait.
+        # An earlier call may have made more environments than this one needs. The others wait.
         num_envs = self._envs.num_envs
         returns = np.zeros(num_episodes)
         statistics = np.zeros((num_episodes, *self._statistics.shape))
@@ -343,7 +346,7 @@ class GymObjective:
         episode_of_env = np.zeros(num_envs, dtype=int)
         is_playing = np.zeros(num_envs, dtype=bool)
         next_episode = 0
-        # The environments that start the next episodes.
+        # The indices of the environments that start the next episodes.
         free_envs = np.arange(num_players)
         while next_episode < num_episodes or is_playing.any():
             if len(free_envs):
@@ -367,7 +370,7 @@ class GymObjective:
             steps += len(current_episodes)
             has_ended = is_playing & (terminated | truncated)
             is_playing &= ~has_ended
-            # At the end there may be fewer episodes left than free environments.
+            # Near the end there may be more free environments than episodes left.
             num_left = num_episodes - next_episode
             free_envs = np.flatnonzero(has_ended)[:num_left]
         returns_by_candidate = torch.from_numpy(returns).view(len(candidates), num_seeds)
@@ -405,7 +408,7 @@ def _make_waiting_env(make: Any) -> Any:
     """Make an environment that plays one episode after a reset with a seed, and then waits.
 
     A vector environment steps all its environments at once, even those that have no episode to
-    play. While an environment waits, a step returns its last observation and the reward 0.
+    play. If an environment waits, its ``step`` returns the last observation and a reward of 0.
 
     Args:
         make: A function that makes the environment to be wrapped.
@@ -422,7 +425,8 @@ def _make_waiting_env(make: Any) -> Any:
             seed: int | None = None,
             options: Any = None,
         ) -> tuple[Any, dict[str, Any]]:
-            # After the end of an episode the vector environment calls ``reset`` without a seed.
+            # The objective resets with a seed. The vector environment itself resets without
+            # one after the end of an episode, and then the environment waits.
             self.is_waiting = seed is None
             if self.observation is None or not self.is_waiting:
                 self.observation, _ = self.env.reset(seed=seed)

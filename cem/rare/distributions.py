@@ -29,9 +29,10 @@ def uniform_noise(
     generation: int,
     device: torch.device,
 ) -> Tensor:
-    """Return uniform numbers in (0, 1), shape (N, d), float64: odd multiples of 2^-53.
+    """Return uniform random numbers in (0, 1), shape (N, d), float64.
 
-    They are a function of seed and generation. A number depends neither on N nor on d.
+    They are odd multiples of 2^-53. Each number is a function of the seed, the generation and
+    its position, and depends neither on N nor on d.
 
     Args:
         size: N, the number of candidates.
@@ -40,8 +41,8 @@ def uniform_noise(
         generation: The number of the generation.
         device: The device of the result.
     """
-    # Philox maps a counter to four words of 32 bits. Two words make a number of 64 bits, so a
-    # counter gives one component of a pair of candidates.
+    # Philox maps a counter to four words of 32 bits. Two words form one number, so each counter
+    # gives two numbers: one component of two candidates, which form a pair.
     pair = torch.arange((size + 1) // 2, device=device)
     component = torch.arange(dim, device=device)
     counter = (pair.unsqueeze(1), component, generation, 0)
@@ -49,8 +50,8 @@ def uniform_noise(
     upper_1, lower_1, upper_2, lower_2 = philox4x32(counter, key)
     upper = torch.stack([upper_1, upper_2], dim=1)  # shape (pairs, 2, d)
     lower = torch.stack([lower_1, lower_2], dim=1)
-    # Only the upper 52 of the 64 bits are used: a double represents them exactly, even after
-    # the addition of 0.5.
+    # Only the upper 52 of the 64 bits are used. A double represents them exactly, even after
+    # 0.5 is added, which excludes 0.
     bits = upper << 20 | lower >> 12
     # If N is odd, the second candidate of the last pair is dropped.
     bits_of_candidates = bits.view(-1, dim)[:size]

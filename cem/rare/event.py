@@ -24,6 +24,7 @@ _LEAST_ELITES = 30  # the effective number of elites that a level needs
 _LEAST_SAMPLES = 100  # the effective number of samples in the event that an interval needs
 _BATCH = 1 << 16  # the number of final samples drawn at once
 _GREATEST_TAIL_INDEX = 0.5  # with a greater tail index the weights have an infinite variance
+_LARGEST_LOG = 600.0  # the exponential of a greater number may overflow in a product
 _NORMAL_QUANTILE = 1.959964  # the 97.5 % quantile of the standard normal distribution
 
 
@@ -240,8 +241,8 @@ def _doubts(
     Args:
         estimate: The estimate of the probability that the score reaches the level.
         level: The level of the rare event.
-        levels: The rising levels that the search has reached, after -inf. If it has reached the
-            event, the last one is ``level``.
+        levels: The levels that the search has reached, in rising order. The first one is -inf.
+            If the search has reached the event, the last one is ``level``.
         nan_count: The number of scores that were NaN.
         population_size: The number of candidates per population.
     """
@@ -264,16 +265,16 @@ def _concatenate(draws: list[_Draw]) -> _Draw:
 
 
 def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> _Elites | None:
-    """Find the next level, and return the candidates that reach it.
+    """Find the next level, and return the elites: the candidates that reach it.
 
     The next level gamma is the 90 % quantile of the scores. It is at least the median of the
-    scores above the last level, so that levels rise, and at most the level of the event.
+    scores above the last level, so that levels rise. It is at most the level of the event.
 
-    Populations are drawn until the elites have an effective number of ``_LEAST_ELITES``, but at
-    most ``_MOST_POPULATIONS`` of them.
+    Populations are drawn until the effective number of elites, 1 / (sum of w^2), is at least
+    ``_LEAST_ELITES``. At most ``_MOST_POPULATIONS`` populations are drawn.
 
     Args:
-        draw: Draws a population.
+        draw: Draws another population: the candidates x, their scores and log weights.
         last_level: The last level, which the next one must exceed.
         level: The level of the event.
 
@@ -281,7 +282,7 @@ def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> 
         The elites; None if no score is above the last level.
     """
     elites = None
-    # All populations drawn for this level count.
+    # The populations drawn for this level. The quantile is that of all of them.
     draws = []
     for _ in range(_MOST_POPULATIONS):
         draws.append(draw())
@@ -296,6 +297,7 @@ def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> 
         median_above = above_last[(len(above_last) - 1) // 2]
         gamma = min(level, float(max(quantile, median_above)))
         is_elite = scores >= gamma
+        # The softmax divides the weights by their sum.
         weights = log_weights[is_elite].softmax(0)
         elites = _Elites(gamma, x[is_elite], weights)
         if elites.effective >= _LEAST_ELITES:
@@ -307,8 +309,8 @@ def _estimate(log_weights: Tensor, is_hit: Tensor) -> _Estimate:
     """Estimate the probability of an event by importance sampling.
 
     The estimate is the sum of the weights of the samples in the event, divided by the number N
-    of all samples. The 95 % interval is that of a log-normal variable whose median is the
-    estimate, and which has the relative error of the estimate.
+    of all samples. It is infinite if the sum overflows. The 95 % interval is that of a
+    log-normal variable with the estimate as its median and with the same relative error.
 
     Args:
         log_weights: The logarithms of the weights (likelihood ratios) of all samples, shape
@@ -320,19 +322,25 @@ def _estimate(log_weights: Tensor, is_hit: Tensor) -> _Estimate:
     if len(logs) == 0:
         return _Estimate()
     num_samples = len(is_hit)
-    # Divided by the largest weight, no weight overflows.
+    # The weights are divided by the largest one, so that they do not overflow.
     largest = logs[0]
     weights = (logs - largest).exp()
     total = weights.sum()
     effective = float(total.square() / weights.square().sum())
-    mean = math.exp(float(largest)) * float(total) / num_samples
+    if largest > _LARGEST_LOG:
+        # The mean may be finite even if the largest weight is not.
+        log_mean = largest + total.log() - math.log(num_samples)
+        mean = float(log_mean.exp())
+    else:
+        mean = math.exp(float(largest)) * float(total) / num_samples
     # The relative variance of the mean is sum(w^2) / sum(w)^2 - 1 / N.
     relative_variance = max(0.0, 1 / effective - 1 / num_samples)
     relative_error = math.sqrt(relative_variance)
     log_std = math.sqrt(math.log1p(relative_error * relative_error))
     factor = math.exp(_NORMAL_QUANTILE * log_std)
-    # Hill's estimator of the tail index compares the n largest weights with the next one. Here
-    # n is about the square root of their number.
+    # Hill's estimator of the tail index is the mean of log(w_i / v), where w_1 to w_n are the n
+    # largest weights, and v is the next one. Here n is about the square root of the number of
+    # weights.
     num_largest = math.isqrt(len(logs) - 1)
     tail_index = 0.0
     if num_largest:

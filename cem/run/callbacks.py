@@ -103,25 +103,28 @@ class ProgressBar(Callback):
                 "12.3M lines/s".
             interval_s: The minimum time between two plain lines in a log, in seconds.
             file: The output. None: ``sys.stderr`` at the start of the run.
-            number: A function that formats a fitness.
+            number: A function that formats a fitness for the bar.
         """
         self._metrics = tuple(metrics)
         self._interval_s = interval_s
         self._file = file
         self._number = number
         self._bar: Any = None
-        # The times of the last printed line and of the start of this generation. As long as
-        # they are infinite, ``tick`` prints nothing. That is so before the start, and on ranks
-        # above 0, which never start the bar.
+        # The times of the last printed line and of the start of this generation. ``tick``
+        # prints nothing while they are infinite: until ``on_start``, and always on ranks above
+        # 0, whose ``on_start`` is not called.
         self._shown_at = math.inf
         self._generation_began_at = math.inf
 
     def on_start(self, plan: RunPlan) -> None:
-        """Start the clock. On a terminal, open a tqdm bar; elsewhere lines are printed."""
+        """Start the clock. If the output is a terminal, also open a tqdm bar.
+
+        Without a bar, ``on_generation`` prints lines.
+        """
         self._plan = plan
         self._generation = plan.generation
         self._first: GenerationRecord | None = None  # the first record of this run
-        self._line = ""  # the newest line if it is not printed yet
+        self._line = ""  # the newest line, until it is printed
         self._started_at = time.monotonic()
         self._generation_began_at = self._started_at
         # The first line is printed without a delay.
@@ -130,7 +133,7 @@ class ProgressBar(Callback):
         file = self._file or sys.stderr
         is_terminal = False
         with _ignore_closed_output:
-            # In a program without a console, sys.stderr is None.
+            # ``sys.stderr`` is None in a program without a console.
             is_terminal = file is not None and file.isatty()
         if is_terminal and os.environ.get("TERM") != "dumb":
             self._bar = tqdm(
@@ -149,6 +152,22 @@ class ProgressBar(Callback):
         self._generation_began_at = time.monotonic()
         if self._first is None:
             self._first = record
+        text = self._describe(record, self._first)
+        if self._bar is not None:
+            self._bar.set_postfix_str(text, refresh=False)
+            # ``update`` takes the number of generations since its last call.
+            self._bar.update(record.generation - self._bar.n)
+            return
+        # If it is too early to print the line, ``tick`` or ``on_end`` may print it later.
+        self._line = f"generation {record.generation}{self._of_total()}, {text}"
+        if self._generation_began_at - self._shown_at >= self._interval_s:
+            self._show_line()
+
+    def _describe(self, record: GenerationRecord, first: GenerationRecord) -> str:
+        """Return the fitness and the metrics of a record, and the time left, if it is known.
+
+        ``first`` is the first record of the run.
+        """
         parts = [
             f"best {self._number(record.generation_best)}",
             f"elites {self._number(record.elite_mean)}",
@@ -156,19 +175,10 @@ class ProgressBar(Callback):
         for name in self._metrics:
             if name in record.metrics:
                 parts.append(f"{tqdm.format_sizeof(record.metrics[name])} {name}")
-        seconds_left = self._seconds_left(record, self._first)
+        seconds_left = self._seconds_left(record, first)
         if seconds_left < math.inf:
             parts.append(f"{tqdm.format_interval(max(0.0, seconds_left))} left")
-        if self._bar is not None:
-            self._bar.set_postfix_str(", ".join(parts), refresh=False)
-            # ``update`` takes the difference from the number that the bar shows.
-            self._bar.update(record.generation - self._bar.n)
-            return
-        title = f"generation {record.generation}{self._total()}"
-        # A line that is not printed now may still be printed by ``tick`` or ``on_end``.
-        self._line = ", ".join([title, *parts])
-        if self._generation_began_at - self._shown_at >= self._interval_s:
-            self._show_line()
+        return ", ".join(parts)
 
     def tick(self) -> None:
         """Print a line in a log if one is due. A long generation may call this repeatedly."""
@@ -177,7 +187,8 @@ class ProgressBar(Callback):
         if self._bar is None and now - last >= self._interval_s:
             self._show_line()
             seconds = f"{now - self._generation_began_at:.0f} s so far"
-            self._line = f"generation {self._generation + 1}{self._total()} goes on, {seconds}"
+            number = f"{self._generation + 1}{self._of_total()}"
+            self._line = f"generation {number} goes on, {seconds}"
             self._show_line()
 
     def on_end(self) -> None:
@@ -186,7 +197,8 @@ class ProgressBar(Callback):
             self._bar.close()
         self._show_line()
 
-    def _total(self) -> str:
+    def _of_total(self) -> str:
+        """Return, for example, "/100" for a run of 100 generations; "" if it has no end."""
         return "" if self._plan.generations is None else f"/{self._plan.generations}"
 
     def _show_line(self) -> None:
@@ -236,18 +248,19 @@ class MetricsWriter(Callback):
         self._file: Any = None
 
     def restore(self, generation: int) -> list[dict[str, Any]]:
-        """Remove the lines of later generations, and return the remaining lines as dicts.
+        """Remove the lines after a generation, and return the remaining lines as dicts.
 
-        An incomplete last line is removed, too. A file that does not exist is created.
+        An incomplete last line is removed, too. If the file does not exist, it is created.
 
         Raises:
             ValueError: If a remaining line is not a JSON object with a generation.
         """
+        # Raise an error if another user has put a link or a pipe here.
         check_own(self.path)
         rows: list[dict[str, Any]] = []
         size = 0  # the size of the remaining lines, in bytes
         with self.path.open("a+b") as file:
-            # This mode starts at the end of the file.
+            # A file opened for appending is positioned at its end.
             file.seek(0)
             for line in file:
                 is_complete = line.endswith(b"\n")
@@ -275,8 +288,8 @@ class MetricsWriter(Callback):
         """Append the record to the file as a line of JSON.
 
         Raises:
-            ValueError: If a metric is named "mean" or "std", and the writer itself writes a
-                mean and std.
+            ValueError: If a metric is named "mean" or "std", and the writer also writes the
+                mean and std of the distribution.
         """
         row: dict[str, Any] = dict(record.as_dict())
         # JSON has no NaN and no infinities.
@@ -292,7 +305,7 @@ class MetricsWriter(Callback):
             row["std"] = record.std.tolist()
         unwritten = json.dumps(row).encode() + b"\n"
         with named_errors(self.path):
-            # ``write`` may write only a part of the line, for example on a full disk.
+            # The file is unbuffered: ``write`` may write only a part of the line.
             while unwritten:
                 written = self._file.write(unwritten)
                 unwritten = unwritten[written:]

@@ -178,9 +178,9 @@ def check_same_run(path: Path, own: Mapping[str, Any], saved: Mapping[str, Any])
     Args:
         path: The file.
         own: The fingerprint of this run, a dict of everything that identifies it.
-        saved: The fingerprint in the file. The item "code" may be missing in either. It is
-            a text of two words: the version of Python's bytecode and the digest of the run's
-            code.
+        saved: The fingerprint in the file. Either dict may have no item "code". The item is
+            a string of two words: the version of Python's bytecode and the digest of the run's
+            code, for example "cpython-312 0123456789abcdef".
     """
     names = own.keys() | saved.keys()
     for name in sorted(names - {"code"}):
@@ -189,7 +189,7 @@ def check_same_run(path: Path, own: Mapping[str, Any], saved: Mapping[str, Any])
             raise CheckpointError(f"{path.name}: belongs to another run: {difference}")
     if "code" not in own or "code" not in saved:
         return
-    # Digests can only be compared if the versions of the bytecode are the same.
+    # Digests are comparable only if both were made with the same version of the bytecode.
     own_version, own_digest = own["code"].split()
     saved_version, saved_digest = saved["code"].split()
     if own_version == saved_version and own_digest != saved_digest:

@@ -49,9 +49,10 @@ def digest_code(*values: Any) -> str:
 
 
 def _expand(value: Any) -> Iterable[Any]:
-    """Return the parts of a value whose digests make up the digest of the value.
+    """Return the parts of a value that the digest covers.
 
-    The parts are values themselves, such as functions, classes, strings and numbers.
+    They are functions, classes, strings and other values, which the caller expands in turn. For
+    example, the parts of a partial are its function and arguments.
     """
     if isinstance(value, tuple):
         return value
@@ -62,26 +63,27 @@ def _expand(value: Any) -> Iterable[Any]:
     if isinstance(value, FunctionType):
         return _expand_function(value)
     if isinstance(value, type):
-        # A class consists of its own and its inherited members.
+        # A class consists of its own and its inherited members. ``__mro__`` lists the class
+        # and its base classes.
         members: list[Any] = []
         for base in value.__mro__:
-            members += _code_among(vars(base), vars(base))
+            members += _code_among(vars(base), names=vars(base))
         return members
-    # Any other object is data that may change, such as a list. Only its type counts, and the
-    # functions that it wraps.
+    # Any other object is data that may change, such as a list. The digest covers only its type
+    # and the functions in its attributes ``_WRAPPED``, for example "__wrapped__".
     wrapped = [getattr(value, name, None) for name in _WRAPPED]
     return [type(value), *wrapped]
 
 
 def _expand_function(function: FunctionType) -> Iterator[Any]:
-    """Yield the values that determine the behaviour of a function, except its docstring.
+    """Yield the values that determine the behaviour of a function.
 
-    For a function of Python or of an installed package, these are only the values that it
-    closes over.
+    Its docstring is not one of them. If the function belongs to Python or to an installed
+    package, only the values that it closes over are yielded.
     """
     codes = [function.__code__]
-    # Nested functions are constants of the enclosing function. Because the loop extends the
-    # list, it also visits the functions inside nested functions.
+    # A function contains the code of its nested functions as constants. The loop extends the
+    # list over which it runs, so that it also visits the functions inside nested functions.
     for code in codes:
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     yield from _closure_of(function, codes)
@@ -97,8 +99,9 @@ def _expand_function(function: FunctionType) -> Iterator[Any]:
     yield function.__defaults__
     keyword_defaults = function.__kwdefaults__ or {}
     yield from keyword_defaults.values()
-    # The names in bytecode are those of global variables and of attributes. An attribute of a
-    # module may be a function as well.
+    # The names in bytecode are those of global variables and of attributes: ``module.function``
+    # has the names "module" and "function". ``_code_among`` returns the values of names, except
+    # numbers, strings and tuples, which are data that may change.
     global_values = _code_among(function.__globals__, names)
     yield from global_values
     for value in global_values:
@@ -107,11 +110,11 @@ def _expand_function(function: FunctionType) -> Iterator[Any]:
 
 
 def _closure_of(function: FunctionType, codes: list[CodeType]) -> Iterator[Any]:
-    """Yield the values that a function closes over, except those that it reassigns itself.
+    """Yield the values that a function closes over, except those that it assigns itself.
 
     ``codes`` are the code objects of the function and of the functions nested in it.
     """
-    # Each cell contains a variable of an enclosing function.
+    # The variables of enclosing functions are stored in cells. ``co_freevars`` has their names.
     cells = function.__closure__ or ()
     reassigned = set()
     if cells:
@@ -120,8 +123,9 @@ def _closure_of(function: FunctionType, codes: list[CodeType]) -> Iterator[Any]:
             if instruction.opname == "STORE_DEREF":
                 reassigned.add(instruction.argval)
     for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-        # Until the variable is assigned, its cell is empty, and cell_contents would raise.
-        is_empty = cell == type(cell)()
+        # The cell of a variable without a value is empty, and its cell_contents raises.
+        empty_cell = type(cell)()
+        is_empty = cell == empty_cell
         if name not in reassigned and not is_empty:
             yield cell.cell_contents
 

@@ -150,11 +150,18 @@ def _read_constraint(
 ) -> _Interval:
     """Return a constraint of any form as low <= function(population) <= high.
 
-    See ``Constraints`` for the arguments.
+    Args:
+        constraint: A function whose values should be <= 0, a dict of SciPy, or SciPy's
+            LinearConstraint or NonlinearConstraint.
+        by_one: Whether a function takes one candidate, and is called for each.
+        vmap: Whether a function takes one candidate, and ``torch.func.vmap`` vectorises it.
+        named: Converts a function of a dict of parameters into a function of candidates. None:
+            the function already takes candidates.
     """
     if isinstance(constraint, Mapping):
         constraint = _read_scipy_dict(constraint)
-    # SciPy's constraints have limits lb and ub. A plain function must be at most 0.
+    # SciPy's constraints have the limits lb and ub. A plain function has none: it must be at
+    # most 0.
     low = np.asarray(getattr(constraint, "lb", -math.inf), dtype=np.float64)
     high = np.asarray(getattr(constraint, "ub", 0.0), dtype=np.float64)
     if hasattr(constraint, "A"):
@@ -167,10 +174,11 @@ def _read_constraint(
         matrix = constraint.A
         return _Interval(lambda x: (matrix @ _numbers(x).T).T, low, high, str(matrix))
     if hasattr(constraint, "fun"):
-        # SciPy's NonlinearConstraint: its function takes one candidate, as an array, whatever
-        # ``by_one`` and ``vmap`` say.
+        # SciPy's NonlinearConstraint: its function always takes one candidate, as an array.
+        # ``by_one`` and ``vmap`` do not apply to it.
         name = describe_callable(constraint.fun)
         scipy_function = constraint.fun
+        # ``by_column=False``: the dict has the parameters of one candidate.
         if named is not None:
             scipy_function = named(scipy_function, by_column=False)
         return _Interval(lambda x: _map_rows(scipy_function, _numbers(x)), low, high, name)
@@ -214,12 +222,14 @@ def _map_rows(function: Callable[[Any], Any], rows: Any) -> Any:
 def _widths(g: Any) -> Any:
     """Return the width of every constraint in a population: s of equations (1) and (2).
 
-    A width is the standard deviation of g, or a smaller estimate from the violations alone.
-    The estimate is the standard deviation of a normal distribution that is positive as often
-    as g, and whose positive values have the same mean square. It is needed if the parameters
-    span orders of magnitude: feasible candidates can then be a thousand times as far from the
-    boundary as infeasible ones. A penalty of that width would be too flat to bring the search
-    back.
+    A width is the smaller of two numbers: the standard deviation of g, and an estimate from
+    the violations alone. The estimate is the standard deviation of a normal distribution whose
+    values are positive as often as those of g, and whose positive values have the same mean
+    square. If there are fewer than ``_MIN_VIOLATIONS``, there is no estimate.
+
+    The estimate is needed if the parameters span orders of magnitude. Then the distance of
+    feasible candidates from the boundary can be a thousand times that of infeasible ones. With
+    the standard deviation as its width, a penalty would be too flat to bring the search back.
 
     Args:
         g: The constraints, shape (N, m); a candidate violates those that are positive.
@@ -231,7 +241,8 @@ def _widths(g: Any) -> Any:
     std = g.std(axis=0)
     num_violations = (g > 0).sum(axis=0)
     mean_square = (np.maximum(g, 0.0) ** 2).sum(axis=0) / np.maximum(num_violations, 1)
-    # The quantile of a share of 0 or 1 is infinite, so the share is kept half a candidate away.
+    # The normal quantiles of 0 and 1 are infinite, so the share of violations stays half a
+    # candidate away from both.
     share = np.clip(num_violations / count, 0.5 / count, 1 - 0.5 / count)
     normal = NormalDist()
     # A variable of N(mean, 1) is positive with the probability ``share``.
@@ -277,9 +288,10 @@ class Constrained(CrossEntropyMethod):
         Args:
             *arguments: The positional arguments of ``CrossEntropyMethod``.
             constraints: The constraints.
-            first: The first candidate, shape (dim,); only its columns of families are used.
-            steepness: A factor of the weight u of squared violations, equation (2) of the
-                module. With a larger factor the search converges more slowly, but it also
+            first: The first candidate, shape (dim,). Only its discrete columns, which families
+                such as ``Categorical`` draw, are used.
+            steepness: A factor of u in equation (2) of the module, the weight of squared
+                violations. With a larger factor the search converges more slowly. But it then
                 returns from regions in which the objective falls faster than violations grow.
             **options: The keyword arguments of ``CrossEntropyMethod``.
         """
@@ -293,9 +305,10 @@ class Constrained(CrossEntropyMethod):
         self._num_normal = self._state.settings.normal
         self._first_families = first[self._num_normal :].to(self._state.distribution)
         self._margin = _MIN_MARGIN
-        # One multiplier per constraint; their number is known after the first evaluation.
+        # There will be one multiplier per constraint. Their number is known only after the
+        # first evaluation.
         self._multipliers = np.zeros(0)
-        # The rank of the best candidate: the worst possible one, as there is no candidate yet.
+        # The rank of the best candidate. There is no candidate yet, so this is the worst rank.
         self.violation = math.inf
         self.within_tolerance = True
         self._best_value = math.inf
@@ -321,31 +334,35 @@ class Constrained(CrossEntropyMethod):
     def tell(self, candidates: Any, fitness: Any, *, _check_candidates: bool = True) -> None:
         """Update the search with the fitness of a population.
 
-        The update ranks candidates by the augmented Lagrangian. ``best`` is chosen by violation
-        first, then by whether the candidate needs the tolerance, then by fitness.
+        The update ranks candidates by the augmented Lagrangian. ``best`` is the candidate with
+        the smallest violation. Among equal violations, candidates that are within the limits
+        come before those that need the tolerance, and then a better fitness decides.
 
         Args:
             candidates: The population, shape (N, dim).
             fitness: The objective's values, shape (N,).
-            _check_candidates: As for ``CrossEntropyMethod.tell``.
+            _check_candidates: Whether to check the candidates. This is not necessary if they
+                are those of ``ask``.
         """
-        # The values are minimised: the sign is changed if the objective is to be maximised.
+        # The values are minimised, so the sign of a maximised objective is reversed.
         values = self._sign * _numbers(fitness)
         values[np.isnan(values)] = np.inf
         g, is_equality = self._constraints(candidates)
         violations, needs_tolerance = self._measure_violations(g, is_equality)
-        # A feasible candidate without a value has failed. An infeasible one has not, because
-        # the objective may be undefined there.
+        # A feasible candidate has failed if its fitness is NaN or infinite on the bad side. An
+        # infeasible one has not, because the objective may be undefined there.
         has_failed = np.isnan(violations) | ((values == np.inf) & (violations == 0))
         violations[has_failed] = np.inf
         is_feasible = (violations == 0) & ~needs_tolerance
 
+        # The base class replaces the best candidate of the state, so note it before.
         best = self._state.best
         is_typical = self._typical(candidates)
         lagrangian = self._augmented(
             values, g, is_equality, violations, is_feasible, is_typical
         )
-        # The Lagrangian is minimised. With its sign it is the fitness for the base class.
+        # The base class gets the Lagrangian as the fitness. It maximises the fitness of a
+        # maximised objective, so the sign is reversed again.
         super().tell(candidates, self._sign * lagrangian, _check_candidates=_check_candidates)
 
         # ``lexsort`` sorts by its last argument first.
@@ -384,11 +401,11 @@ class Constrained(CrossEntropyMethod):
         distribution[BEST, : self._num_normal] = best[: self._num_normal]
         best_value = math.inf if self.violation else self._best_value
         record[BEST_FITNESS] = self._sign * best_value
-        # Standard deviations above the limit are divided by their excess.
+        # How many times a standard deviation exceeds its limit, at least 1.
         excess = (distribution[STD] / self._max_std).clamp(min=1.0)
-        # All of them are divided by the largest excess, so that the distribution keeps its
-        # shape. With transformed bounds, one parameter's mean may be so far outside that the
-        # objective no longer depends on it: then each is divided by its own excess.
+        # All standard deviations are divided by the largest excess, so that the distribution
+        # keeps its shape. With transformed bounds each is divided by its own excess. There the
+        # mean of a parameter may be so far outside that the objective does not depend on it.
         if self.config.bound_handling != "transform":
             excess = excess.max().expand_as(excess)
         distribution[STD] /= excess
@@ -397,13 +414,13 @@ class Constrained(CrossEntropyMethod):
             factor = factor / excess.unsqueeze(-1)
         tables = state.discrete
         if tables is not None:
-            # The tables of families end with the columns of families of the best candidate.
+            # The tables of the families end with the discrete columns of the best candidate.
             best_columns = best[self._num_normal :].to(tables)
             tables = torch.cat([tables[: -len(best_columns)], best_columns])
         self._state = state._replace(
             distribution=distribution, record=record, factor=factor, discrete=tables
         )
-        # The cached snapshot shows the state before this update.
+        # The cached snapshot is that of the state before this correction, so drop it.
         self._snapshot = None
 
     def _find_max_std(self, bounds: Any) -> Tensor:
@@ -449,7 +466,8 @@ class Constrained(CrossEntropyMethod):
     ) -> Any:
         """Return the augmented Lagrangian of N candidates; update the multipliers and margin.
 
-        The equations (1) to (4) are in the docstring of the module.
+        The equations (1) to (4) are in the docstring of the module. In its notation, the
+        multipliers are l, the widths s, the margin k, and the penalty u.
 
         Args:
             values: The objective, to be minimised, shape (N,); not finite if it has no value.
@@ -463,12 +481,13 @@ class Constrained(CrossEntropyMethod):
         # The indices of the candidates that have a value and have not failed.
         known = np.flatnonzero(np.isfinite(values) & np.isfinite(violations))
         if not len(known):
-            # Without values, candidates are ranked by their violation.
+            # No candidate has a value, so they are ranked by their violation.
             return violations
         if not len(self._multipliers):
             self._multipliers = np.zeros(g.shape[1])
         multipliers = self._multipliers
-        # The widths of the constraints are measured on typical candidates if there are enough.
+        # The widths of the constraints are measured on the typical candidates. If there are too
+        # few of them, all candidates in ``known`` are used.
         typical = known[is_typical[known]]
         measured = g[typical if len(typical) >= _MIN_VIOLATIONS else known]
         widths = np.where(is_equality, measured.std(axis=0), _widths(measured))
@@ -477,7 +496,7 @@ class Constrained(CrossEntropyMethod):
         lagrangian = values + (multipliers * shifted).sum(axis=1)
         penalty = self._find_penalty(lagrangian[known], widths)
 
-        # Equation (1): below ``lower`` the term of an inequality is constant.
+        # Equation (1): below ``lower``, the term of an inequality remains constant.
         lower = np.where(is_equality, -np.inf, -multipliers / np.maximum(penalty, _TINY))
         c = np.maximum(shifted, lower)
         augmented = values + (multipliers * c + penalty * c * c / 2).sum(axis=1)
@@ -488,7 +507,7 @@ class Constrained(CrossEntropyMethod):
         margin = self._margin + _MARGIN_RATE * (_FEASIBLE_SHARE - is_feasible.mean())
         self._margin = min(max(margin, _MIN_MARGIN), _MAX_MARGIN)
 
-        # Infeasible candidates without a value are ranked last, by their violation.
+        # Infeasible candidates without a value rank after all others, sorted by violation.
         has_no_value = ~np.isfinite(values) & (violations > 0)
         return np.where(has_no_value, augmented[known].max() + violations, augmented)
 
@@ -521,10 +540,10 @@ class Constrained(CrossEntropyMethod):
     def snapshot(
         self, evaluation: Evaluation | None = None, *, copied: bool = True
     ) -> Snapshot:
-        """Start to copy the state to the host, with the numbers that this class adds.
+        """Start to copy the state to the host, and add the numbers of this class.
 
-        They are one vector: the rank of ``best`` (its violation, whether it needs the
-        tolerance, and its fitness), the margin, and the multipliers.
+        They form one vector: the rank of ``best`` (its violation, whether it needs the
+        tolerance, and its fitness), the margin and the multipliers.
         """
         snapshot = super().snapshot(evaluation, copied=copied)
         numbers = [

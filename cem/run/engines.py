@@ -41,24 +41,27 @@ class Engine:
 
 
 def connect_dask(client: Any = None) -> Engine:
-    """Use a ``dask.distributed.Client``.
+    """Return an engine that submits candidates to a ``dask.distributed.Client``.
 
-    Without one, a client is made for the cluster that Dask's own settings name. ``close``
-    closes only that client.
+    Args:
+        client: The client, which stays open when the engine is closed. None: make a client for
+            the cluster in Dask's configuration. The engine's ``close`` then closes it.
     """
     close = _do_nothing
     if client is None:
         client = importlib.import_module("distributed").Client()
         close = client.close
     # Dask's local cluster restarts a worker that died. If the restart takes longer than this
-    # timeout, the cluster gives the worker up. The default of 15 seconds is too short when a
-    # candidate kills all workers, one after another.
+    # timeout, the cluster does not wait for the worker any more. The default of 15 seconds is
+    # too short if a candidate kills all workers, one after another.
     if type(client.cluster).__name__ == "LocalCluster":
         dask = importlib.import_module("dask")
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1000 days"})
-    # ``pure=False`` says that a second call with equal arguments may have another result.
+    # With ``pure=False`` Dask evaluates equal candidates separately. By default it may reuse
+    # the result of an equal one.
     executor = client.get_executor(pure=False)
     workers = sum(client.nthreads().values())
+    # If a worker dies, Dask itself runs its candidates again on another worker.
     return Engine(executor.submit, workers, close, runs_again=True)
 
 
@@ -142,6 +145,7 @@ def connect(workers: Any) -> Engine | None:
         if workers not in _CONNECT:
             raise unknown_name("engine", workers, sorted(_CONNECT))
         return _CONNECT[workers]()
+    # An object belongs to the library whose package defines its class.
     is_module = isinstance(workers, ModuleType)
     name: str = workers.__name__ if is_module else type(workers).__module__
     package = name.split(".")[0]

@@ -150,26 +150,37 @@ class Evaluator:
         self._journal: Journal | None = None
 
     def _set_workers(self, workers: Workers, timeout_s: float | None, retries: int) -> None:
-        """Set ``_map`` or ``_pool``, whichever evaluates candidates, from ``workers``.
+        """Choose what evaluates single candidates.
+
+        There are three cases:
+
+        - ``workers`` is a function like ``map``: replace ``_map``, the built-in ``map``, and
+          ``_task``, the function that ``_map`` applies to candidates;
+        - ``workers`` is 1, without a timeout: this process evaluates them by ``_map``;
+        - otherwise, ``_pool`` evaluates them, by an engine or by processes of this machine.
 
         Also set the attribute ``workers``, the number of candidates evaluated in parallel. It
-        stays 0 if that number is unknown. The arguments are those of ``__init__``.
+        remains 0 in the first case, and if the engine does not know the number. The arguments
+        are those of ``__init__``.
         """
         engine = connect(workers)
         if engine is None and callable(workers):
-            # ``workers`` is a function like ``map``.
+            # The function may use other processes. They need not import this package, because
+            # the task contains the source of ``remote.evaluate``.
             self._task = make_task(self._objective_of_one)
             self._map = workers
             return
         if engine is None:
-            number = usable_cores() if workers == -1 else check_integer("workers", workers, 1)
-            # One worker is this process itself, except with a timeout, which can only be
-            # enforced by killing a process.
-            if number == 1 and timeout_s is None:
+            num_processes = workers
+            if workers == -1:
+                num_processes = usable_cores()
+            num_processes = check_integer("workers", num_processes, 1)
+            # A timeout needs another process, because only a process can be killed.
+            if num_processes == 1 and timeout_s is None:
                 self.workers = 1
                 return
-            processes = LocalProcesses(self._objective_of_one, number, timeout_s)
-            engine = Engine(processes.submit, number, processes.close)
+            processes = LocalProcesses(self._objective_of_one, num_processes, timeout_s)
+            engine = Engine(processes.submit, num_processes, processes.close)
         self.workers = engine.workers
         self._pool = Pool(self._objective_of_one, engine, retries)
 
@@ -218,8 +229,9 @@ class Evaluator:
     def __call__(self, candidates: Any, generation: Any, first_index: int = 0) -> Evaluation:
         """Return the fitness of a population, and count evaluations and failures.
 
-        If a function of populations raises an exception of ``catch``, the whole population has
-        failed: every fitness is NaN.
+        The objective takes the whole population or, with workers or ``vectorize="loop"``, a
+        single candidate. If an objective of populations raises one of the exceptions
+        ``catch``, the whole population has failed: every fitness is NaN.
 
         Args:
             candidates: The population, shape (N, dim).
@@ -240,13 +252,13 @@ class Evaluator:
             # A stop of the run is not a failure, even if ``catch`` includes Interrupted.
             raise
         except self._catch:
-            # N values of NaN, with the dtype and device of the candidates.
+            # This is N times NaN, with the dtype and device of the candidates.
             evaluation = Evaluation(candidates[:, 0] * math.nan)
         except Exception as error:
             self._add_hint(error, candidates)
             raise
         fitness = evaluation.fitness
-        size = candidates.shape[0]  # faster than len()
+        size = candidates.shape[0]  # this is faster than len(candidates)
         shape = fitness.shape if hasattr(fitness, "shape") else np.shape(fitness)
         if shape != (size,):
             hint = "one number for each candidate" if self._uses_vmap else _HINT
@@ -267,7 +279,7 @@ class Evaluator:
             add_note(error, f"The function got a population, {kind} of shape {shape}: {_HINT}.")
 
     def _count_failures(self, fitness: Any, size: int) -> int:
-        """Return how many fitness values mean a failure: NaN or the infinity on the bad side.
+        """Count the fitness values that mean a failure: NaN, and the worse infinity.
 
         ``fitness`` is a list, array or tensor of ``size`` numbers.
         """
@@ -279,8 +291,8 @@ class Evaluator:
             total = sum(values)
         else:
             total = fitness.sum()
-        # If the sum is finite, so is every value, and none means a failure. A sum is faster
-        # than a test of each value.
+        # If the sum is finite, every value is finite, so that none means a failure. Computing
+        # the sum is faster than testing each value.
         if math.isfinite(total):
             return 0
         if values is None:
@@ -309,8 +321,8 @@ class Evaluator:
                 "expected workers, or an engine and how many are running=, for "
                 "asynchronous=True"
             )
-        # After a restart the pool still evaluates candidates of the previous search. This
-        # object marks the candidates of the new search.
+        # After a restart the pool still evaluates candidates of the previous search. The owner
+        # of a candidate shows which search drew it.
         self._owner = owner = object()
 
         def evaluate(population: Any, generation: int) -> Evaluation:
@@ -319,11 +331,13 @@ class Evaluator:
             Only the size, type and dtype of ``population`` count.
             """
             size = len(population)
+            # Begin with the evaluations of this generation from before an interruption.
             candidates, values = self._read_journal(population, generation)
             while len(values) < size:
+                # Give a new candidate to every free worker.
                 self._keep_busy(pool, ask, generation)
                 if not pool.count:
-                    # The budget allows no further candidates, and none is running.
+                    # The budget allows no further candidates, and the pool has none left.
                     self.is_spent = True
                     raise Interrupted("the budget is spent")
                 settled = pool.take_settled(size - len(values))
@@ -379,18 +393,19 @@ class Evaluator:
             Interrupted: If a stop is due.
         """
         while True:
-            # The candidates in the pool will count as evaluations, too.
+            # The candidates in the pool are not counted as evaluations yet, but will be.
             budget_left = self._budget - self.evaluations - pool.count
             num_missing = int(min(self.workers - pool.count, budget_left))
             if num_missing <= 0:
                 return
             candidates = ask(num_missing)
+            # Workers get the rows of an array; ``device`` is that of the original tensor.
             rows, device = _on_host(candidates)
             for x, row in zip(candidates, rows, strict=True):
                 self._stop.check()
                 if self._journal is not None and self._journal.take(row) is not None:
-                    # The candidate was evaluated before an interruption. The loop draws
-                    # another one in its place.
+                    # The candidate was evaluated before an interruption, so do not submit it.
+                    # The next pass of ``while`` draws another one in its place.
                     continue
                 number = next(self._numbers)
                 pool.submit(Candidate(number, generation, x, row, device, self._owner))
@@ -403,6 +418,7 @@ class Evaluator:
         Candidates that were evaluated before an interruption are in the journal, and are not
         evaluated again. The arguments are those of ``__call__``.
         """
+        # The function gets rows of an array, or with a device tensors on that device.
         rows, device = _on_host(candidates)
         fitness = np.full(len(rows), math.nan)
         # The candidates that are not in the journal.
@@ -431,11 +447,12 @@ class Evaluator:
             settled: The candidates.
             generation: The generation for which they count. None: the one in which each was
                 drawn.
-            first_index: The number of candidates of this generation in earlier parts.
+            first_index: If a generation is evaluated in parts, the number of candidates in the
+                parts before this one.
 
         Raises:
-            Exception: The error of the first candidate that has one. It ends the search, after
-                all candidates without an error are recorded.
+            Exception: The error of the first candidate that has one. It is raised after all
+                candidates without an error are recorded, and ends the search.
         """
         for candidate in settled:
             if candidate.error is not None:
@@ -443,7 +460,8 @@ class Evaluator:
             if self._journal is not None:
                 journal_generation = candidate.generation if generation is None else generation
                 if candidate.owner is not self._owner:
-                    # The candidate was drawn before a restart.
+                    # The candidate was drawn before a restart, so it belongs to no generation
+                    # of the present search.
                     journal_generation = _OUTSIDE
                 index = first_index + candidate.number
                 self._journal.write(journal_generation, index, candidate)
@@ -488,14 +506,17 @@ class Evaluator:
     def _iterate(self, candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
         """Evaluate candidates, and yield groups of them as soon as they have an outcome.
 
-        With a pool, they come in the order in which their evaluations end.
+        A pool yields them in the order in which their evaluations end. Otherwise, each group is
+        one candidate, and they keep their order.
         """
         if self._pool is not None:
             yield from self._iterate_pool(self._pool, candidates)
             return
+        # ``_map`` is Python's ``map`` or a function like it. The answer about a candidate is a
+        # pair (word, value), such as ("DONE", fitness).
         answers = self._map(self._task, [candidate.item for candidate in candidates])
-        # A map that returns an iterator evaluates a candidate when its answer is read. Then the
-        # evaluation can be stopped between two candidates.
+        # If the map returns an iterator, a candidate is evaluated when its answer is read. Then
+        # the evaluation can be stopped between two candidates.
         is_lazy = not isinstance(answers, Sequence)
         iterator = iter(answers)
         for candidate in candidates:

@@ -29,6 +29,7 @@ def locked(folder: Path) -> Iterator[None]:
     descriptor = system.open_folder(folder)
     try:
         try:
+            # False means that the file system has no locks.
             has_locks = system.lock(descriptor)
         except BlockingIOError as error:
             message = f"expected {folder} to be at rest, but another process is searching there"
@@ -60,6 +61,7 @@ def agree(folder: Path, seed: int | None, population_size: int) -> dict[str, Any
         CheckpointError: If the search began with another seed.
     """
     path = folder / _NAME
+    # Raise an error if another user has put a link or a pipe here.
     check_own(path)
     is_new = not path.exists()
     if is_new:

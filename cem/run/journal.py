@@ -66,24 +66,27 @@ class Journal:
         """
         old_path = path.with_suffix(".jsonl")
         if old_path.exists():
+            # The file has the format of an earlier version, which this class cannot read.
             raise CheckpointError(_OLD.format(old_path))
         self._generation = generation
         self._header = json.dumps(search).encode() + b"\n"
         self._record = _record_type(search)
+        # This matches the files of all ranks, for example "a.journal" and "a-1.journal".
         pattern = f"{path.stem}*{path.suffix}"
         if ranks.rank() > 0:
             path = path.with_stem(f"{path.stem}-{ranks.rank()}")
         self._path = path
-        # The first line of this rank's file, empty if the file is new.
-        header = self._remove_torn_end()
-        # The records in the files of all ranks.
+        # The first line of this rank's file. It is empty if the file is new.
+        header = self._remove_incomplete_end()
+        # One array of records for each file.
         self._records = [self._read(file) for file in sorted(path.parent.glob(pattern))]
         self.fitness = np.concatenate(
             [records["fitness"][_has_ended(records)] for records in self._records]
         )
+        # The evaluations that are not in a checkpoint: (candidate, fitness) by generation.
         self.known: dict[int, list[tuple[Any, float]]] = defaultdict(list)
-        # For ``take``: the fitness by the bytes of a candidate. A candidate that was evaluated
-        # several times has several values, the oldest first.
+        # The same for ``take``: fitness by the bytes of a candidate. A candidate that was
+        # evaluated several times has several values, the oldest first.
         self._values: dict[bytes, deque[float]] = defaultdict(deque)
         for record in self._select(is_new=True):
             x = record["x"]
@@ -91,6 +94,7 @@ class Journal:
             self.known[int(record["generation"])].append((x, fitness))
             self._values[x.tobytes()].append(fitness)
         self._file = path.open("ab")
+        # A new file begins with the first line, which identifies the search.
         if not header:
             self._append(self._header)
 
@@ -117,8 +121,8 @@ class Journal:
         with suppress(OSError):
             self._file.close()
 
-    def _remove_torn_end(self) -> bytes:
-        """Remove an incomplete record at the end of the own file; return its first line."""
+    def _remove_incomplete_end(self) -> bytes:
+        """Remove an incomplete record at the end of this rank's file; return its first line."""
         check_own(self._path)
         with self._path.open("ab") as file:
             header, count = self._measure(self._path)

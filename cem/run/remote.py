@@ -57,8 +57,8 @@ class Task:
             The result of ``evaluate``, or ("UNKNOWN", None) if this process does not have the
             objective.
         """
-        # The objectives that this process keeps, by key. All tasks of the process find them in
-        # the module ``sys``.
+        # The objectives that this process keeps, by key. They are stored in the module ``sys``,
+        # because that is shared by all tasks of a process.
         objectives: dict[str, Any] = vars(sys).setdefault("_cem_objectives", {})
         if self.objective is not None:
             objectives[self.key] = self.objective
@@ -82,8 +82,8 @@ def evaluate(objective: Any, item: Any) -> tuple[str, Any]:
             a candidate; it takes the candidate or, if ``num_arguments`` is 2, the candidate and
             the generation. ``catch`` are the exceptions that mean that a candidate failed.
         item: A tuple (generation, device, number, row). ``row`` is the candidate, an array of
-            shape (dim,). The function gets it as a tensor on ``device``, or if that is None as
-            an array. ``number`` is the number of the candidate.
+            shape (dim,). The function gets it as a tensor on ``device`` or, if the device is
+            None, as an array. ``number`` is the candidate's number, which is not used here.
 
     Returns:
         A tuple (word, value): "DONE" and the fitness; "FAILED" and the exception, which is one

@@ -135,8 +135,8 @@ class Trainer:
             checkpointer: Saves checkpoints. None: no checkpoints are saved.
             stop: A stop request whose context the caller has entered (``with StopRequest() as
                 stop``). None: ``run()`` makes its own and enters it.
-            costs: The relative cost of each generation, from which callbacks estimate the time
-                left. Empty: all generations cost the same.
+            costs: The relative cost of each generation. Callbacks estimate the remaining time
+                from it. Empty: all generations cost the same.
             record_every: The number of generations per record, ``>= 1``. The run stops, calls
                 the callbacks and saves checkpoints only after a record. The last generation of
                 a run is always recorded.
@@ -159,8 +159,10 @@ class Trainer:
         self._costs = tuple(costs)
         self._record_every = check_integer("record_every", record_every, 1)
         self._uses_graph = graph
-        # Capturing a graph is slow. The cache keeps one for each (generations, records).
+        # Capturing a CUDA graph is slow, so graphs are cached. A graph depends on the number of
+        # its generations and of its records.
         self._capture = cache(partial(optimizer.capture_records, objective))
+        # On a GPU, work is queued and the results are read later.
         self._defers_sync = defers_sync(optimizer.device)
         # The generation of the newest checkpoint.
         self._saved: int | None = None
@@ -189,18 +191,20 @@ class Trainer:
     def run(self) -> TrainingResult:
         """Train until all generations are done, the time limit has passed, or a stop is due.
 
-        The ``on_end`` of every callback that was started is called, also after an error.
+        For every callback whose ``on_start`` was called, ``on_end`` is called, even after an
+        error.
 
         Raises:
             CheckpointError: If the checkpointer's folder contains checkpoints and ``resume()``
                 was not called. A new run must not be mixed with them.
             OSError: If metrics or a checkpoint cannot be written.
         """
+        # Rank 0 checks that a new run's folder has no checkpoints. All ranks raise its error.
         ranks.broadcast(self._check_free)
         with ExitStack() as stack:
             if self._owns_stop:
-                # When the block ends, the signal handlers are restored, then the request is
-                # forgotten.
+                # An ExitStack leaves in reverse order: when the block ends, first the signal
+                # handlers are restored, then the request is forgotten.
                 stack.callback(self.stop.forget)
                 stack.enter_context(self.stop)
             if self._time_limit_s is not None:
@@ -227,15 +231,20 @@ class Trainer:
         return TrainingResult(reason, signum, self.optimizer.generation, self.elapsed_s)
 
     def _loop(self) -> Reason:
-        """Run and record generations until there is a reason to stop; return that reason."""
+        """Run and record generations until there is a reason to stop; return that reason.
+
+        Interrupted ends the run, too. If no other reason applies then, the reason is
+        "requested".
+        """
         # The snapshot that was recorded last.
         self._recorded = self.optimizer.snapshot()
         self._saved_at = time.monotonic()
         # The number of consecutive generations in which every candidate failed.
         self._failures = 0
-        # The time at which unrecorded generations are dropped; None: no stop was requested.
+        # The time after which ``_wait`` no longer waits for the device. None: there is none,
+        # because no stop was requested.
         self._give_up_at: float | None = None
-        # The number of records that are copied to the host together.
+        # How many records are copied to the host together. It is adapted on a GPU.
         self._batch_size = 1
         try:
             with suppress(Interrupted):
@@ -250,8 +259,8 @@ class Trainer:
         """Run generations and record each, until there is a reason to stop.
 
         On the CPU a generation is recorded as soon as it has run. On a GPU, running a
-        generation only queues its work, and it is recorded after the next generations are
-        queued. So the device has work while the host records.
+        generation only queues its work. A generation is recorded after the next ones are
+        queued, so that the device has work while the host records.
         """
         # The generations that were run last.
         queued: list[_Queued] = []
@@ -269,11 +278,12 @@ class Trainer:
                     self._record(pending)
                     self._record(queued)
                 raise
+            # Collect a batch of generations: copying them together is faster.
             if len(queued) < self._batch_size:
                 continue
             to_record = queued
             if self._defers_sync:
-                # The new generations are recorded in the next round.
+                # Start to copy the new generations, and record them in the next round.
                 copy_to_host([snapshot for snapshot, _ in queued])
                 to_record = pending
                 pending = queued
@@ -301,21 +311,22 @@ class Trainer:
         A CUDA graph may run the generations of several records.
 
         Returns:
-            A snapshot for each record, paired with the time at which this call began.
+            For each record a pair: the snapshot, and the time at which this call began.
         """
         began_at = time.monotonic()
         optimizer = self.optimizer
         # A record is due when the generation is a multiple of record_every, and at the end.
         until_record = self._record_every - optimizer.generation % self._record_every
-        left = math.inf
+        generations_left = math.inf
         if self._generations is not None:
-            left = self._generations - optimizer.generation
-        num_generations = int(min(until_record, left))
+            generations_left = self._generations - optimizer.generation
+        num_generations = int(min(until_record, generations_left))
         if self._uses_graph:
             num_records = 1
-            # All records of a graph have the same number of generations.
+            # All records of a graph have the same number of generations, so a graph with
+            # several records needs that many complete ones.
             is_full = num_generations == self._record_every
-            if is_full and num_generations * self._batch_size <= left:
+            if is_full and num_generations * self._batch_size <= generations_left:
                 num_records = self._batch_size
             run_graph = self._capture(num_generations, num_records)
             return [(snapshot, began_at) for snapshot in run_graph()]
@@ -336,7 +347,11 @@ class Trainer:
     def _record(self, queued: Sequence[_Queued]) -> None:
         """Record generations in order.
 
-        On a GPU only their total time is measured, and each gets an equal share of it.
+        On a GPU only the total time of all is measured, and every generation gets an equal
+        share of it.
+
+        Args:
+            queued: A pair (snapshot, start time) for each record, as of ``_advance``.
         """
         if not queued:
             return
@@ -351,7 +366,8 @@ class Trainer:
         generations = last.generation - self._recorded.generation
         self._adapt_batch_size(len(queued), seconds)
         for snapshot, _ in queued:
-            # ``_record_one`` then sets ``_recorded`` to this snapshot.
+            # ``_record_one`` sets ``_recorded`` to this snapshot, so the next difference begins
+            # here.
             share = (snapshot.generation - self._recorded.generation) / generations
             self._record_one(snapshot, seconds * share)
 
@@ -381,6 +397,7 @@ class Trainer:
             Interrupted: If the run has to end with this generation: a callback asked to stop,
                 or ``MOST_FAILURES`` consecutive generations have failed.
         """
+        # ``due`` is a pair: the reason to stop, and the number of the signal.
         stop_before, _ = self.stop.due
         generations = snapshot.generation - self._recorded.generation
         self._recorded = snapshot
@@ -392,8 +409,8 @@ class Trainer:
         if saver is not None and time.monotonic() - self._saved_at >= saver.interval_s:
             self._save()
             self._saved_at = time.monotonic()
-        # If a stop was requested since this method began, and not by a signal, then a callback
-        # has requested it.
+        # If a stop was requested since this method began, but not by a signal, a callback
+        # requested it.
         stop_now, signum = self.stop.due
         is_new_request = stop_now == Due.BY_REQUEST and stop_before != Due.BY_REQUEST
         callback_asked_to_stop = is_new_request and not signum
@@ -418,13 +435,13 @@ class Trainer:
     def _wait(self, snapshot: Snapshot) -> None:
         """Wait until a snapshot has arrived on the host.
 
-        The wait consists of naps, so that Python can handle signals.
+        Short sleeps, instead of one blocking call, let Python handle signals.
 
         Raises:
             Interrupted: If a stop is requested, and the snapshot does not arrive within
                 ``GRACE_SECONDS``.
         """
-        # A short generation is ready after a few queries, without a nap.
+        # The snapshot of a short generation arrives during a few queries, without a sleep.
         for _ in range(_QUERIES):
             if snapshot.ready:
                 return

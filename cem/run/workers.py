@@ -125,11 +125,11 @@ class Pool:
         return [self._settled.popleft() for _ in range(number)]
 
     def abandon(self) -> list[Candidate]:
-        """Cancel all candidates.
+        """Cancel all candidates, and leave the pool empty.
 
         Returns:
-            The candidates with an outcome, and those that could not be cancelled. The latter
-            continue to run, but nobody waits for them.
+            The candidates whose outcome was not taken yet, and those that could not be
+            cancelled. The latter continue to run, but their results are ignored.
         """
         abandoned = list(self._settled)
         for candidate, future in self._running.values():
@@ -155,8 +155,8 @@ class Pool:
     def _start(self, candidate: Candidate, *, sends_objective: bool = False) -> None:
         """Submit a candidate to the engine.
 
-        The task contains the objective if the worker may not have it: in the first tasks, for a
-        candidate whose worker has died, and with ``sends_objective``.
+        The task contains the objective if the worker may not have it. This is so for the first
+        tasks, for a candidate whose worker has died, and with ``sends_objective``.
         """
         task = self._small_task
         if sends_objective or candidate.losses > 0 or self._full_tasks_left > 0:
@@ -181,7 +181,7 @@ class Pool:
         try:
             word, value = future.result()
         except (Exception, CancelledError) as error:
-            # The function's own exceptions are returned as a value: this is the engine's.
+            # The engine raised this exception. Those of the objective are returned as a value.
             self._lose(candidate, error)
         else:
             if word == "UNKNOWN":
@@ -195,8 +195,9 @@ class Pool:
     def _lose(self, candidate: Candidate, error: BaseException) -> None:
         """Queue a lost candidate again or, after its last retry, settle it as lost.
 
-        ``error`` is the engine's exception. After the last retry it ends the search, unless it
-        is a WorkerLostError or one of the exceptions ``catch``.
+        A candidate is lost if the engine, not the objective, raises an exception, ``error``.
+        After the last retry the exception ends the search, unless it is a WorkerLostError or is
+        in ``catch``, the exceptions that mean that a candidate failed.
         """
         candidate.losses += 1
         if candidate.losses > self._retries:
@@ -208,7 +209,8 @@ class Pool:
             candidate.settle(Fate.LOST, error=None if is_caught else error)
             self._settled.append(candidate)
         elif self._engine.runs_again or isinstance(error, BrokenExecutor):
-            # Another candidate may have killed the worker: each suspect runs alone.
+            # Another candidate may have killed the worker. Suspects run one at a time, so that
+            # the one that kills its worker is found.
             self._suspects.append(candidate)
         else:
             self._waiting.append(candidate)
@@ -270,8 +272,8 @@ class LocalProcesses:
         self._thread = threading.local()  # holds the worker of each thread
         self._is_closed = False
         # The threads block the stop signals, and a process inherits this from its thread. So
-        # only this process handles signals, and then it ends the others. The start of Python's
-        # resource tracker would unblock the signals, so the tracker has to be started first.
+        # only this process handles these signals, and then it ends the worker processes.
+        # Starting Python's resource tracker would unblock the signals, so it is started first.
         start_resource_tracker()
         self._executor = ThreadPoolExecutor(workers, initializer=leave_stop_signals)
 
@@ -291,10 +293,10 @@ class LocalProcesses:
         self._executor.shutdown(wait=False)
 
     def _evaluate(self, item: Any) -> Any:
-        """Return the answer of this thread's process about a candidate.
+        """Evaluate a candidate in the process of this thread, and return its answer.
 
-        The answer is a tuple (word, value) as of ``remote.evaluate``. A process that ends or
-        exceeds the time limit is removed. Then this thread's next candidate starts a new one.
+        The answer is a tuple (word, value), as that of ``remote.evaluate``. A process that ends
+        or exceeds the time limit is removed. The thread's next candidate then starts another.
 
         Raises:
             WorkerLostError: If the process ends.
@@ -339,13 +341,13 @@ class LocalProcesses:
         process.start()
         worker = _Worker(process, connection, is_busy=True)
         self._workers.append(worker)
-        # ``close`` may have run in another thread before this process was in the list.
+        # Another thread may have called ``close`` before this process was in the list.
         if self._is_closed:
             process.kill()
         child_connection.close()
         try:
-            # The process sends None when it is ready. The start does not count as a part of a
-            # candidate's time.
+            # The process sends None when it is ready. Waiting here excludes the start of the
+            # process from the candidate's time limit.
             connection.recv()
         except (EOFError, OSError):
             raise RuntimeError(

@@ -15,7 +15,7 @@ from torch import Tensor
 from cem import RareEvent, rare_event_probability
 from cem.rare import Bernoulli, Exponential, Family, Normal, Poisson, Weibull
 from cem.rare.distributions import uniform_noise
-from cem.rare.event import _Draw, _next_elites
+from cem.rare.event import _Draw, _estimate, _next_elites
 from kernels.ops.philox import philox4x32, split64
 
 MEANS = (0.25, 0.4, 0.1, 0.3, 0.2)
@@ -263,3 +263,15 @@ def test_fits_are_the_greatest_likelihood_worked_out_by_hand() -> None:
     )
     normal = Normal([0.0], 1.0, fit_std=True).fit(x, weights)
     assert (float(normal.mean), float(normal.std)) == pytest.approx((2.5, math.sqrt(0.75)))
+
+
+@pytest.mark.parametrize(
+    ("log_weight", "log_mean"), [(710.0, 710.0 - math.log(10)), (800.0, math.inf)]
+)
+def test_the_mean_of_huge_weights_is_the_number_or_infinite(
+    log_weight: float, log_mean: float
+) -> None:
+    """exp(710) overflows. A tenth of it does not."""
+    log_weights = torch.tensor([log_weight] + [0.0] * 9, dtype=torch.float64)
+    mean = _estimate(log_weights, is_hit=log_weights > 1.0).mean
+    assert math.log(mean) == pytest.approx(log_mean)
