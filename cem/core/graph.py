@@ -35,8 +35,9 @@ class GenerationGraph:
     ) -> None:
         """Capture generations in a CUDA graph, which requires the backend "cuda".
 
-        A replay runs ``records * count`` generations, and keeps the state after every ``count``
-        generations as a record. Without records it runs ``count`` generations and keeps none.
+        A replay runs ``records * count`` generations. After every ``count`` generations it
+        stores the state as a record. If ``records`` is 0, a replay runs ``count`` generations
+        and stores no record.
 
         Args:
             state: A state of the search. The graph contains its constants and shapes.
@@ -67,8 +68,8 @@ class GenerationGraph:
                     new, evaluation = self._generation(new)
                 self.evaluations.append(evaluation)
                 if records:
-                    # Only the tensors of this snapshot are used, not its generation and
-                    # settings.
+                    # Only the tensors of this snapshot are used, so its generation is 0, and
+                    # its settings are empty.
                     snapshot = Snapshot(0, {}, new, evaluation, copies=False)
                     tensors.append(snapshot.tensors())
             # Stacked tensors can be copied to the host with a few copies.

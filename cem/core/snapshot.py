@@ -108,12 +108,15 @@ class Snapshot:
         self.settings = settings
         self.state = state
         self.more: Mapping[str, Any] = {}
-        # The event marks the end of the copies to the host, and `_host` is the copied state.
+        # `_host` is the state on the CPU, or None before the copy. `_event` marks the end of
+        # the copy.
         self._event: torch.cuda.Event | None = None
-        self._numbers: list[float] | None = None
         is_on_host = state.distribution.is_cpu
         self._host = state if is_on_host else None
-        self._rates: Sequence[str] = ()
+        self._numbers: list[float] | None = (
+            None  # the numbers of the record, once they are read
+        )
+        self._rates: Sequence[str] = ()  # the metrics of which a rate per second is reported
         self._metrics: dict[str, Any] = {}
         if evaluation is not None:
             self._rates = evaluation.rates
@@ -196,14 +199,15 @@ class Snapshot:
             elapsed_s: The time of all generations so far.
             generations: The number of generations since the last record.
         """
-        # The fifth number, which only a single search has, is not part of the record.
+        # A single search has a fifth number, the last generation that failed. It is not part of
+        # the record.
         best, generation_best, elite_mean, threshold, *_ = self._record_numbers()
         host = self._wait()
         if host.discrete is not None:
             mean, std = host.mean, host.std
             stds = std.numpy()
         else:
-            # The rows are copied, because the caller may change a record.
+            # Copy the rows, because the caller may change the record.
             rows = host.distribution.numpy().copy()
             stds = rows[..., STD, :]
             mean = torch.from_numpy(rows[..., MEAN, :])
@@ -271,8 +275,8 @@ def copy_to_host(
 
     Args:
         snapshots: The snapshots.
-        stacked: For every name, the stacked tensors of the snapshots, in their order. If it is
-            None, this function stacks them.
+        stacked: Maps every name to the tensors of that name, stacked in the order of the
+            snapshots. If it is None, this function stacks them.
     """
     new = [snapshot for snapshot in snapshots if snapshot._host is None]
     if not new:
@@ -280,13 +284,14 @@ def copy_to_host(
     tensors = [snapshot.tensors() for snapshot in new]
     if stacked is None:
         stacked = stack_by_name(tensors)
-    copies = {}
+    rows = {}
     for name, tensor in stacked.items():
         # A copy into page-locked memory does not wait for the device.
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
         host.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
-        # Row by row, the copy belongs to the snapshots that have a tensor of this name.
-        copies[name] = iter(host.unbind())
+        # Each row belongs to one of the snapshots that have a tensor of this name. They take
+        # the rows one after another below.
+        rows[name] = iter(host.unbind())
     event = None
     # All tensors are on the same device, so it is enough to look at the last one.
     if tensor.is_cuda:
@@ -294,8 +299,9 @@ def copy_to_host(
         event = torch.cuda.Event(enable_timing=True, blocking=True)
         event.record(torch.cuda.current_stream(tensor.device))
     for snapshot, names in zip(new, tensors, strict=True):
-        values: Any = {name: next(copies[name]) for name in names}
-        # Take the metrics out of the values. Metrics that are numbers already were not copied.
+        values: Any = {name: next(rows[name]) for name in names}
+        # Move the metrics that were copied from the values to the snapshot. Other metrics are
+        # already numbers.
         for metric in snapshot._metrics:
             name = f"metric {metric}"
             if name in values:
@@ -320,7 +326,7 @@ def load_state(
 
     Args:
         saved: The saved dict.
-        settings: The settings of the search that is resumed. The dict must have the same.
+        settings: The settings of the search that is resumed. Those in the dict must be equal.
         current: The state of that search. The saved tensors must have its dtypes and shapes,
             and are copied to its device.
 
@@ -340,7 +346,7 @@ def load_state(
                 f"expected a state saved with {name} = {value!r}, got {saved_value!r}"
             )
     generation = check_integer("generation", saved["generation"], 0)
-    # Replace the tensors of the current state by the saved ones.
+    # Check the saved tensors, and copy them to the device.
     for name, like in tensors.items():
         tensors[name] = _copy_checked(name, saved[name], like)
     rows = tensors["distribution"]

@@ -98,23 +98,25 @@ class Termination:
         """
         dim = len(first_std)
         size = settings.population_size
-        # Fitness times this sign is minimised.
+        # The search minimises the fitness times this sign.
         self._sign = -1.0 if settings.maximize else 1.0
         self.target = target
         self._earlier = math.inf if earlier is None else self._sign * earlier
-        # The standard deviations of integers have a lower limit, so xtol only tests the others.
+        # `_real` are the indices of the parameters that are not integers. Only these are tested
+        # by xtol, because the standard deviations of integers have a lower limit.
         integers = settings.config.integers_of(settings.normal)
         self._real = np.delete(np.arange(settings.normal), integers)
         self._has_xtol = xtol > 0.0 and len(self._real) > 0
         self._xtol = xtol
         self._ftol = ftol
-        # Standard deviations are divided by the first ones, so 0 is replaced by 1.
-        # A "share" is a standard deviation divided by the first one.
+        # A "share" is a standard deviation divided by the first one. So that the quotient is
+        # finite, a first standard deviation of 0 is replaced by 1.
         self._first_std = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
         self._max_first_std = float(self._first_std.max())
         self._min_share = max(STD, 1.001 * settings.config.floor_share)
         self._max_std_mean = math.inf
-        # The window of the fitness range and the patience are numbers of generations.
+        # Both are numbers of generations: the fitness range is taken over the window, and the
+        # search may go on for the patience without an improvement.
         self._window = 10 + math.ceil(30 * dim / size)
         self._patience = math.inf if noisy else 100 + 50 * dim // size
         if constrained:
@@ -141,10 +143,10 @@ class Termination:
         if best < self._best:
             self._best = best
             self._improved_at = generation
-        fitness_range, is_full = self._update_window(record)
+        fitness_range, window_is_full = self._update_window(record)
         # A share is a standard deviation divided by the first one. The largest share is slow to
-        # compute, so it is only computed if a check for a collapse is due, or if the mean of
-        # the standard deviations shows that it may be too small.
+        # compute. So it is only computed if it is time to check for a collapse, or if the mean
+        # of the standard deviations is so small that the largest share may be below its limit.
         largest_share = math.inf
         collapse = self._collapse
         is_check_due = (
@@ -162,31 +164,33 @@ class Termination:
         )
         is_precise = self._has_xtol and record.std.numpy()[self._real].max() < self._xtol
         patience = max(self._patience, generation // 5)
-        # There is one test for each of the reasons in _TESTED: target, xtol, ftol, std, fitness
-        # range, stagnation and divergence.
+        # The tests are in the order of the reasons in _TESTED: target, xtol, ftol, std, fitness
+        # range, stagnation, divergence. `compress` selects the reasons whose test is True.
         tests = (
             self.target is not None and best <= self._sign * self.target,
             is_precise,
-            is_full and fitness_range <= self._ftol > 0.0,
+            window_is_full and self._ftol > 0.0 and fitness_range <= self._ftol,
             largest_share < self._min_share,
-            is_full and fitness_range <= negligible_range,
+            window_is_full and fitness_range <= negligible_range,
             generation - self._improved_at > patience,
             record.std_mean > self._max_std_mean,
         )
         return tuple(compress(_TESTED, tests))
 
     def _update_window(self, record: GenerationRecord) -> tuple[float, bool]:
-        """Add a record to the window of recent generations, and return a pair.
+        """Add a record to the window of recent generations, and drop records that are too old.
 
-        The first value is the range of the fitness. It covers the best fitness of every record
-        in the window, and the elites of the newest record. The second value is whether the
-        records cover the whole window.
+        Returns:
+            The range of the best fitness of every record in the window and of the fitness of
+                the newest record's elites.
+            Whether the records cover the whole window.
         """
         recent_best = self._recent_best
         generations = self._recent_generations
         recent_best.append(record.generation_best)
         generations.append(record.generation)
-        # Drop the oldest record as long as the others still cover the window.
+        # Drop the oldest record as long as the others still cover the window, which begins at
+        # generation `start`.
         start = record.generation - self._window + 1
         while len(generations) > 2 and generations[1] <= start:
             recent_best.popleft()
