@@ -136,6 +136,7 @@ def choose_backend(
     try:
         _build_and_try(device, operators)
     except torch.OutOfMemoryError:
+        # This does not mean that the operators are unusable.
         raise
     except (RuntimeError, OSError) as error:
         # The operators cannot be built, or do not run on this device. "auto" then falls back.

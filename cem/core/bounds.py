@@ -105,7 +105,7 @@ def keep_inside(
     high: Tensor,
     handling: str,
 ) -> Tensor:
-    """Return samples of N(mean, std^2), all of which are made to lie within the bounds.
+    """Move samples of N(mean, std^2) into the bounds, and return the moved samples.
 
     Args:
         x: The samples, shape (..., N, d).

@@ -51,13 +51,7 @@ class GenerationGraph:
         self._static = _copy(state)
         self._objective = objective
         self._last: Tensor | None = None  # the distribution that the last call returned
-        # torch requires a warm-up on another stream before a capture.
-        stream = torch.cuda.Stream(device)
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UP):
-                self._generation(self._static)
-        torch.cuda.current_stream(device).wait_stream(stream)
+        self._warm_up(device)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             new = self._static
@@ -76,6 +70,15 @@ class GenerationGraph:
             self.together = stack_by_name(tensors)
             # The next replay continues from the last state.
             self._set(new)
+
+    def _warm_up(self, device: torch.device) -> None:
+        """Run some generations on another stream, which torch requires before a capture."""
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP):
+                self._generation(self._static)
+        torch.cuda.current_stream(device).wait_stream(stream)
 
     def __call__(self, state: State, replays: int = 1) -> State:
         """Replay the graph from a state, ``replays`` times, and return the last state."""

@@ -113,10 +113,10 @@ class Snapshot:
         self._event: torch.cuda.Event | None = None
         is_on_host = state.distribution.is_cpu
         self._host = state if is_on_host else None
-        self._numbers: list[float] | None = (
-            None  # the numbers of the record, once they are read
-        )
-        self._rates: Sequence[str] = ()  # the metrics of which a rate per second is reported
+        # The numbers of `State.record`, or None before they are read.
+        self._numbers: list[float] | None = None
+        # The names of the metrics that are also reported per second.
+        self._rates: Sequence[str] = ()
         self._metrics: dict[str, Any] = {}
         if evaluation is not None:
             self._rates = evaluation.rates

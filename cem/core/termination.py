@@ -101,6 +101,7 @@ class Termination:
         # The search minimises the fitness times this sign.
         self._sign = -1.0 if settings.maximize else 1.0
         self.target = target
+        # The best fitness of earlier searches with this sign; inf if there are none.
         self._earlier = math.inf if earlier is None else self._sign * earlier
         # `_real` are the indices of the parameters that are not integers. Only these are tested
         # by xtol, because the standard deviations of integers have a lower limit.
@@ -157,7 +158,7 @@ class Termination:
             largest_share = float((record.std.numpy() / self._first_std).max())
         if collapse is not None and is_check_due:
             collapse.check(record, largest_share)
-        # The gap to the best fitness of earlier searches; -inf if there are none.
+        # How much worse this search is than the best earlier one; -inf if there is none.
         gap = best - self._earlier
         negligible_range = max(
             _NEGLIGIBLE_RANGE * min(1.0, self._widest_range), _NEGLIGIBLE_BEHIND * gap
@@ -211,20 +212,22 @@ class _Collapse:
     def __init__(self, settings: Settings, dim: int) -> None:
         """Compute how far the mean of a search moves per generation, on a slope and by chance.
 
-        Moves are measured in standard deviations. On a slope the elites are the best part of a
+        Moves are measured in standard deviations. On a slope the elites are the tail of a
         normal distribution, so the mean moves to the mean of this tail. If the fitness is
         random, the mean of the elites has the variance 1 / (effective number of elites) in each
         of ``dim`` dimensions.
         """
-        share = min(settings.num_elites / settings.population_size, 0.999)
+        elite_share = min(settings.num_elites / settings.population_size, 0.999)
         normal = NormalDist()
-        self._slope_move = normal.pdf(normal.inv_cdf(1.0 - share)) / share
+        # The mean of the tail with this share of the normal distribution.
+        self._slope_move = normal.pdf(normal.inv_cdf(1.0 - elite_share)) / elite_share
         weights = rank_weights(settings.num_elites, settings.config.weights)
         self._chance_square = dim / effective(weights)
         # The average of the squared moves, minus the squared move by chance.
         self._average_square = 0.0
-        self._is_decided = False
-        # The generation, the record and the share of the last check.
+        self._is_decided = False  # whether the test for a collapse has been made
+        # The generation, the record and the largest share of the last check. A share is a
+        # standard deviation divided by the first one.
         self.checked_at = 0
         self._record: GenerationRecord | None = None
         self._share = 0.0
@@ -246,8 +249,8 @@ class _Collapse:
         self._share = share
         if last is None or self._is_decided:
             return
-        square = _squared_move(last, record)
-        # The move is the sum of ``count`` generations' moves, which shrink with the standard
+        squared_move = _squared_move(last, record)
+        # The mean has made ``count`` moves since the last check. They shrink with the standard
         # deviation. On a slope the lengths of the moves add up; by chance their squares add up.
         count = max(1, record.generation - last.generation)
         shrinkage = 1.0
@@ -255,7 +258,7 @@ class _Collapse:
             shrinkage = min(1.0, (share / last_share) ** (1 / count))
         lengths = [shrinkage**i for i in range(count)]
         by_chance = self._chance_square * sum(length * length for length in lengths)
-        excess = (square - by_chance) / sum(lengths) ** 2
+        excess = (squared_move - by_chance) / sum(lengths) ** 2
         # An exponential moving average, in which this check stands for ``count`` generations.
         weight = 1 - (1 - _NEWEST_WEIGHT) ** count
         self._average_square += weight * (excess - self._average_square)

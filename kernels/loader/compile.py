@@ -183,7 +183,7 @@ def _run_with_ninja(commands: Mapping[str, Sequence[str]], work: Path) -> None:
     """
     import ninja  # The import is slow, and only a build needs it.
 
-    *object_files, last_file = commands
+    *object_files, last_file = commands  # the keys, which are the files to make
     # The build file has a single rule, which runs the command in the variable `words`.
     lines = ["rule run", "  command = $words"]
     for output, words in commands.items():

@@ -194,8 +194,9 @@ def gather(rows: Tensor, total: int) -> Tensor:
     with _named_errors():
         dist.all_gather(gathered, padded)
     parts = []
-    for number, padded_part in enumerate(gathered):
-        part = share(total, number)
+    for other_rank, padded_part in enumerate(gathered):
+        # Remove the padding.
+        part = share(total, other_rank)
         parts.append(padded_part[: part.stop - part.start])
     return torch.cat(parts).to(rows.device)
 

@@ -88,9 +88,10 @@ def update_tables(
         fitness: shape (..., N), N >= 2, of a dtype that ``cem_update`` accepts.
         candidates: shape (..., N, C), float32 or float64, integers from 0 to values - 1. The
             columns of the first family come first.
-        state: (tables, record, generation). tables: shape (..., T + C), float64, the T cells of
-            all tables row by row, followed by the best candidate so far. record: shape (...,
-            5), float64, and generation: shape (), int64, as in ``cem_update``.
+        state: (tables, record, generation). The tables, shape (..., T + C), float64, are the T
+            cells of all tables row by row, followed by the best candidate so far. The record,
+            shape (..., 5), float64, and the generation, shape (), int64, are those of
+            ``cem_update``.
         num_elites: the number of elites that the record describes, from 1 to N.
         families: (columns, rows, values, beta) of each family: the number of its columns, the
             number of rows of its table, the number of values in a row, and the learning rate.
@@ -224,8 +225,9 @@ def update_tables_by(
 
     # The index is -1 if no candidate is better than the best one so far.
     has_improved = improved_index.unsqueeze(-1) >= 0
-    newest = select_rows(candidates, improved_index.clamp(min=0).unsqueeze(-1)).squeeze(-2)
-    new_best = torch.where(has_improved, newest.to(old_best), old_best)
+    valid_index = improved_index.clamp(min=0).unsqueeze(-1)
+    improved = select_rows(candidates, valid_index).squeeze(-2)
+    new_best = torch.where(has_improved, improved.to(old_best), old_best)
     return torch.cat([*new_tables, new_best], dim=-1), record, generation
 
 

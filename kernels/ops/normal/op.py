@@ -395,7 +395,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     else:
         sample_dim = -2
         mean_shape = (*grad.shape[:-2], grad.shape[-1])
-    # Draw the noise of the forward pass again.
+    # Draw the noise of the forward pass again. The operator's schema has the same order.
     noise = (*ctx.seed_and_generation, seed_tensor, generation_tensor, *ctx.noise_options)
     z = _draw_noise(mean_shape, grad.device, ctx.num_samples, *noise)
     grad = grad.to(z.dtype)
@@ -408,7 +408,8 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         grad = torch.where(is_above_low & is_below_high, grad, 0)
     d_mean = grad.sum(sample_dim).to(ctx.mean_dtype)
     d_std = (grad * z).sum(sample_dim).to(ctx.mean_dtype)
-    return (d_mean, d_std, *(None,) * 11)
+    no_gradients = (None,) * 11
+    return (d_mean, d_std, *no_gradients)
 
 
 def _make_samples(
