@@ -57,6 +57,7 @@ class GenerationGraph:
             new = self._static
             self.evaluations = []
             tensors = []
+            # If no records are wanted, the outer loop runs once.
             for _ in range(max(records, 1)):
                 for _ in range(count):
                     new, evaluation = self._generation(new)

@@ -204,6 +204,7 @@ class Snapshot:
         best, generation_best, elite_mean, threshold, *_ = self._record_numbers()
         host = self._wait()
         if host.discrete is not None:
+            # These also have the columns of the families of discrete parameters.
             mean, std = host.mean, host.std
             stds = std.numpy()
         else:
@@ -244,6 +245,20 @@ class Snapshot:
             **tensors,
             **self.more,
         }
+
+    def _receive(self, copies: dict[str, Any], event: torch.cuda.Event | None) -> None:
+        """Store copies of `tensors` on the host, which are complete after the event.
+
+        On the CPU the event is None.
+        """
+        for metric in self._metrics:
+            name = f"metric {metric}"
+            # Metrics that are already numbers have not been copied.
+            if name in copies:
+                self._metrics[metric] = copies.pop(name)
+        # The copies that are left are fields of the state.
+        self._host = self.state._replace(**copies)
+        self._event = event
 
     def _wait(self) -> State:
         """Return the state on the host, once all of its tensors have arrived."""
@@ -299,16 +314,7 @@ def copy_to_host(
         event = torch.cuda.Event(enable_timing=True, blocking=True)
         event.record(torch.cuda.current_stream(tensor.device))
     for snapshot, names in zip(new, tensors, strict=True):
-        values: Any = {name: next(rows[name]) for name in names}
-        # Move the metrics that were copied from the values to the snapshot. Other metrics are
-        # already numbers.
-        for metric in snapshot._metrics:
-            name = f"metric {metric}"
-            if name in values:
-                snapshot._metrics[metric] = values.pop(name)
-        # The values that are left are fields of the state.
-        snapshot._host = snapshot.state._replace(**values)
-        snapshot._event = event
+        snapshot._receive({name: next(rows[name]) for name in names}, event)
 
 
 def _number(value: float | Tensor) -> float:

@@ -217,6 +217,7 @@ def _find_std_floor(
     # deviation for which, in a population, one parameter of one candidate is expected to be
     # rounded to another integer than the mean. If the mean is an integer, this takes a step of
     # more than 0.5.
+    # Each of the N d parameters has the probability 1 / (N d), half of it on either side.
     quantile = NormalDist().inv_cdf(1 - 0.5 / (population_size * std.shape[-1]))
     is_integer = ~integers[0].isnan()
     margin = torch.where(is_integer, 0.5 / quantile, 0.0).to(std)

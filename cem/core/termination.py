@@ -138,6 +138,7 @@ class Termination:
         skip generations.
         """
         generation = record.generation
+        # The record before the first generation has no fitness.
         if not generation:
             return ()
         best = self._sign * record.best_fitness
@@ -145,19 +146,7 @@ class Termination:
             self._best = best
             self._improved_at = generation
         fitness_range, window_is_full = self._update_window(record)
-        # A share is a standard deviation divided by the first one. The largest share is slow to
-        # compute. So it is only computed if it is time to check for a collapse, or if the mean
-        # of the standard deviations is so small that the largest share may be below its limit.
-        largest_share = math.inf
-        collapse = self._collapse
-        is_check_due = (
-            collapse is not None
-            and generation // _CHECK_EVERY > collapse.checked_at // _CHECK_EVERY
-        )
-        if is_check_due or record.std_mean <= 2 * self._min_share * self._max_first_std:
-            largest_share = float((record.std.numpy() / self._first_std).max())
-        if collapse is not None and is_check_due:
-            collapse.check(record, largest_share)
+        largest_share = self._find_largest_share(record)
         # How much worse this search is than the best earlier one; -inf if there is none.
         gap = best - self._earlier
         negligible_range = max(
@@ -177,6 +166,25 @@ class Termination:
             record.std_mean > self._max_std_mean,
         )
         return tuple(compress(_TESTED, tests))
+
+    def _find_largest_share(self, record: GenerationRecord) -> float:
+        """Return the largest share, and check for a collapse if it is time to do so.
+
+        A share is a standard deviation divided by the first one. The largest share is slow to
+        compute. So it is only computed for a check, or if the mean of the standard deviations
+        is so small that the largest share may be below its limit. Otherwise the result is inf.
+        """
+        largest_share = math.inf
+        collapse = self._collapse
+        is_time_to_check = (
+            collapse is not None
+            and record.generation // _CHECK_EVERY > collapse.checked_at // _CHECK_EVERY
+        )
+        if is_time_to_check or record.std_mean <= 2 * self._min_share * self._max_first_std:
+            largest_share = float((record.std.numpy() / self._first_std).max())
+        if collapse is not None and is_time_to_check:
+            collapse.check(record, largest_share)
+        return largest_share
 
     def _update_window(self, record: GenerationRecord) -> tuple[float, bool]:
         """Add a record to the window of recent generations, and drop records that are too old.

@@ -104,7 +104,7 @@ def compile_library(
 def _link_with_torch(torch: Torch) -> list[str]:
     """Return the linker arguments for the installed torch and for libstdc++."""
     library_dir = str(torch.root / "lib")
-    # The linker of macOS looks up the functions of torch when the library is loaded.
+    # On macOS the functions of torch are looked up when the library is loaded.
     words = ["-undefined", "dynamic_lookup"]
     if IS_LINUX:
         # -z defs: if a function is undefined, the linker fails, instead of a later call.

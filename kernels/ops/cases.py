@@ -104,8 +104,8 @@ def noise(
     block = samples // 4
     half = samples % 4 // 2  # 0 for the first two samples of a block, 1 for the other two
     # The first three words of the counter are the lower 32 bits of block, dimension and
-    # generation. The bits of the fourth word, from the lowest: 12 for the rest of the block, 12
-    # for the rest of the dimension and 6 for the rest of the generation.
+    # generation, which `& WORD` selects. The fourth word contains their upper bits. From its
+    # lowest bit, 12 bits are for the block, 12 for the dimension and 6 for the generation.
     upper_generation = generation >> 32
     upper_dimension = dimension >> 32
     upper_bits = upper_generation << 24 | upper_dimension << 12 | block >> 32

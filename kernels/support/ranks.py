@@ -102,8 +102,10 @@ def _set_torchrun_variables() -> None:
         # SLURM writes "2(x3)" for two ranks on each of three hosts.
         values = [os.environ.get(name, "0").split("(")[0] for name in names]
         num_ranks, _, _, num_ranks_on_host = values
+        # A single process needs no process group.
         if int(num_ranks) < 2:
             continue
+        # If all ranks are on this host, so is rank 0, and its address is known.
         if num_ranks == num_ranks_on_host:
             os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
             os.environ.setdefault("MASTER_PORT", "29500")

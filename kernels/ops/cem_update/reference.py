@@ -192,15 +192,16 @@ def _sum_elites(
         # Sort weights and scores by index instead of rank. Elites that failed remain last,
         # because N is added to their indices.
         sort_key = torch.where(is_usable, order, order + candidates.shape[-2])
-        ranks = torch.sort(sort_key).indices
+        ranks = torch.sort(sort_key).indices  # the ranks of the elites, in index order
         index = order.gather(-1, ranks)
         weight = rank_weight.gather(-2, ranks[..., None])
         score = score.gather(-2, ranks[..., None])
     elites = select_rows(candidates, index)
-    top = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
-    x = torch.where(is_usable[..., None], elites - top.double(), 0.0)
+    # In rank order the best elite comes first, but not in index order.
+    best = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
+    x = torch.where(is_usable[..., None], elites - best.double(), 0.0)
     weighted = weight * x
-    # The weights alone are added in rank order, as in C++.
+    # Only the sums of the weights themselves are in rank order, as in C++.
     terms = [weighted, weighted * x, score, rank_weight]
     if has_squares:
         terms.append(rank_weight * rank_weight)
@@ -208,7 +209,7 @@ def _sum_elites(
     columns = torch.cat(terms, -1)
     sums = _sum_in_order(columns) if fixed_order else columns.sum(-2)
     widths = [term.shape[-1] for term in terms]
-    return _EliteSums(*sums.split(widths, -1)), top, index
+    return _EliteSums(*sums.split(widths, -1)), best, index
 
 
 def variance_of_generation(extra_variance: Tensor, generation: Tensor) -> Tensor:
