@@ -159,7 +159,8 @@ class Extension:
         - If this machine has compilers, the same compilers and options must have built the
           library, and it must support all GPUs.
         - If this machine has no compilers, any compilers may have built the library. It must
-          run on this processor. A library that supports all GPUs is preferred, but not required.
+          run on this processor. A library that supports all GPUs is preferred, but others are
+          accepted.
 
         Args:
             tools: the compilers of this machine and their options, without the architectures.
