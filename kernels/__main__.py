@@ -17,16 +17,16 @@ with one_line_interrupts():
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command, and return the exit code: 0 if everything works, otherwise 1.
+    """Run ``python -m kernels``, and return its exit code: 0 if everything works, otherwise 1.
 
     Raises:
         SystemExit: the arguments are invalid (status 2), or ask for help (status 0).
     """
     # If the parent process closed the standard streams, printing would fail.
     open_closed_streams()
+    # Another installed distribution may hide a package of this project.
     clash = explain_clash()
     if clash:
-        # Another installed distribution hides a package of this project.
         print(clash, file=sys.stderr)
         return 1
     parser = _make_parser()
@@ -60,16 +60,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the commands doctor, build and check, with their options."""
+    """Return the parser for the commands doctor, build and check, and for their options."""
     parser = argparse.ArgumentParser(
         prog="python -m kernels", description="Manage the operators in C++ and CUDA."
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
     def add_command(name: str, text: str) -> argparse.ArgumentParser:
-        command = commands.add_parser(name, help=text)
-        command.add_argument("--json", action="store_true", help="print one JSON object")
-        return command
+        subparser = commands.add_parser(name, help=text)
+        subparser.add_argument("--json", action="store_true", help="print one JSON object")
+        return subparser
 
     doctor = add_command("doctor", "report what works on this machine and how to fix the rest")
     build = add_command(

@@ -104,9 +104,11 @@ def all_weights(
     num_elites = len(elites)
     other_ranks = range(num_elites + 1, population_size + 1)
     negative = [_log_weight(num_elites, rank) for rank in other_ranks]
+    # Without a rank-mu update the negative weights are not used.
     if not negative or rates.c_mu <= 0.0:
         return elites + [0.0] * len(negative)
-    # (53): the negative weights are scaled so that their sum is minus the smallest of these.
+    # (53): the negative weights are scaled so that their sum is minus the smallest of three
+    # limits, alpha_mu, alpha_mu_eff and alpha_posdef.
     # (50): with this sum the old covariance does not decay.
     alpha_mu = 1 + rates.c_1 / rates.c_mu
     # (51): the fewer the effective negative weights are, the smaller is the sum.

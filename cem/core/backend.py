@@ -88,7 +88,7 @@ def torch_sample(
     """Draw from the normal distributions of a batch of problems with ``torch_sampler``.
 
     Args:
-        state: Not used; it is here because every ``Sample`` of ``cem.core.generation`` has it.
+        state: Not used, but every function of the type ``cem.core.generation.Sample`` takes it.
         rows: The distributions, shape (..., R, d). The first of the R rows is the mean, and the
             second the standard deviation.
         size: N, the number of samples for each problem.
@@ -136,6 +136,7 @@ def choose_backend(
     try:
         _build_and_try(device, operators)
     except torch.OutOfMemoryError:
+        # This does not mean that the operators are unusable.
         raise
     except (RuntimeError, OSError) as error:
         # The operators cannot be built, or do not run on this device. "auto" then falls back.

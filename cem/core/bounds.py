@@ -45,7 +45,7 @@ class Bounds(NamedTuple):
 
 
 def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
-    """Return the lower and upper ends of bounds, which may have any of four forms.
+    """Convert bounds to ``Bounds(low, high)``. They may have any of four forms.
 
     1. An object with the attributes ``lb`` and ``ub``, such as SciPy's Bounds.
     2. An object with the attributes ``low`` and ``high``: cem.Bounds or Gymnasium's Box.
@@ -57,13 +57,14 @@ def ends_of(bounds: Any, dim: int | None = None) -> Bounds:
     Raises:
         TypeError: If the bounds have another form.
     """
-    for low, high in (("lb", "ub"), ("low", "high")):
-        if hasattr(bounds, low) and hasattr(bounds, high):
-            return Bounds(getattr(bounds, low), getattr(bounds, high))
+    for low_name, high_name in (("lb", "ub"), ("low", "high")):
+        if hasattr(bounds, low_name) and hasattr(bounds, high_name):
+            return Bounds(getattr(bounds, low_name), getattr(bounds, high_name))
     is_pair = isinstance(bounds, (tuple, list)) and len(bounds) == 2
     if is_pair and all(np.ndim(end) == 0 for end in bounds):
         return Bounds(*bounds)
     count = len(bounds) if hasattr(bounds, "__len__") else 0
+    # If `dim` is unknown, any number of pairs is accepted.
     if count > 0 and dim in (None, count):
         are_pairs = [hasattr(pair, "__len__") and len(pair) == 2 for pair in bounds]
         if all(are_pairs):
@@ -104,7 +105,7 @@ def keep_inside(
     high: Tensor,
     handling: str,
 ) -> Tensor:
-    """Return samples of N(mean, std^2), all of which are made to lie within the bounds.
+    """Move samples of N(mean, std^2) into the bounds, and return the moved samples.
 
     Args:
         x: The samples, shape (..., N, d).
@@ -191,8 +192,9 @@ def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     middle, half = _middle_and_half(low, high)
     u = (x - middle) / half
     # atanh(u) = (log(1 + u) - log(1 - u)) / 2. Near a face of the box (|u| >= _CENTRAL), 1 + u
-    # and 1 - u lose digits. So the distances from the two faces, which are proportional to
-    # them, take their place. The ends are halved first, because their difference may overflow.
+    # and 1 - u lose digits. The distances from the two faces are proportional to them, and are
+    # used instead. The bounds are halved before they are subtracted, because the difference
+    # may overflow.
     limits = torch.finfo(x.dtype)
     min_distance = (limits.eps * half).clamp(min=limits.tiny)
     from_low = torch.maximum(x / 2 - low / 2, min_distance)

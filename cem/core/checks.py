@@ -28,11 +28,11 @@ def check_real(
 ) -> float:
     """Return ``value`` as a float, if it is a finite number in [low, high].
 
-    With ``open_low`` it must be greater than ``low``. ``name`` is its name in error messages.
+    With ``open_low`` the number must be greater than ``low``. Error messages contain ``name``.
 
     Raises:
-        TypeError: If it is not a real number, or is a bool.
-        ValueError: If it is out of range.
+        TypeError: If the value is not a real number, or is a bool.
+        ValueError: If the number is out of range.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"expected a number for {name}, got {value!r}")
@@ -71,13 +71,14 @@ def check_vector(
 ) -> Tensor:
     """Return a number, sequence, array or tensor as a new contiguous tensor.
 
-    The result has the shape ``shape``, to which the value is broadcast. If ``shape`` is None,
-    the value must have a shape (dim,) or (..., dim), which the result keeps. ``name`` is the
-    name of the value in error messages.
+    The value is broadcast to ``shape``. If ``shape`` is None, the value keeps its own shape,
+    which must be (..., dim) with dim >= 1. ``name`` is the name of the value in error messages.
 
     Raises:
-        ValueError: If the value cannot be broadcast to the shape, or has no such shape.
+        ValueError: If the value cannot be broadcast to ``shape``, or ``shape`` is None and the
+            value is a single number or empty.
     """
+    # The result never shares memory with the caller's value.
     vector = as_real(name, value).to(device=device, dtype=dtype, copy=True)
     if shape is None:
         if vector.dim() == 0 or vector.numel() == 0:
@@ -85,6 +86,7 @@ def check_vector(
             raise ValueError(f"expected {name} of shape {wanted}, got {tuple(vector.shape)}")
         return vector.contiguous()
     try:
+        # `expand` makes a view, in which repeated elements share memory. The clone has its own.
         return vector.expand(shape).clone(memory_format=torch.contiguous_format)
     except RuntimeError:
         got = tuple(vector.shape)
@@ -141,7 +143,7 @@ def check_device(device: str | torch.device) -> torch.device:
         raise ValueError(f"expected a device {examples}, got {device!r}") from error
     if result.type != "cuda":
         return result
-    # The index is None for "cuda" without a number, which needs at least one GPU.
+    # For "cuda" without a number the index is None, and there must be at least one GPU.
     index = result.index or 0
     count = torch.cuda.device_count()
     if index >= count:

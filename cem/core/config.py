@@ -101,8 +101,9 @@ class CEMConfig:
     def __post_init__(self) -> None:
         """Check the values, and convert some of them.
 
-        The schedule becomes a function if it is a text, and ``integers`` and ``families``
-        become tuples. The class is frozen, so object.__setattr__ is needed to set them.
+        A variance schedule that is a string or None becomes a function. ``integers`` and
+        ``families`` become tuples. The class is frozen, so the fields are set by
+        object.__setattr__.
         """
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
@@ -124,8 +125,8 @@ class CEMConfig:
         if self.variance_schedule is None or isinstance(self.variance_schedule, str):
             schedule = parse_variance_schedule(self.variance_schedule or "none")
             object.__setattr__(self, "variance_schedule", schedule)
-        # `integers` are flags of all parameters, or indices of some. NumPy's dtype kinds are
-        # "b" for flags, and "i" and "u" for signed and unsigned integers.
+        # `integers` contains one flag for each parameter, or the indices of some parameters.
+        # NumPy's dtype kind is "b" for flags, and "i" or "u" for integers.
         integers = np.asarray(self.integers)
         if integers.ndim != 1 or not (integers.dtype.kind in "biu" or integers.size == 0):
             expected = "flags or indices of parameters for integers"

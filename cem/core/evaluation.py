@@ -73,8 +73,10 @@ def call_with_copies(function: Callable[..., Any], *arguments: Any) -> Any:
         ValueError: If a function that is captured in a CUDA graph changes an argument in place.
     """
     tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+    # In inference mode tensors have no versions, which are compared below.
     may_capture = not torch.is_inference_mode_enabled() and any(x.is_cuda for x in tensors)
-    if not (may_capture and torch.cuda.is_current_stream_capturing()):
+    is_capturing = may_capture and torch.cuda.is_current_stream_capturing()
+    if not is_capturing:
         return function(*map(copy_of, arguments))
     # A change in place increases the version of a tensor.
     versions = [tensor._version for tensor in tensors]

@@ -57,8 +57,8 @@ def operator_sample(state: State, rows: Tensor, size: int, bounds: Box | None = 
 def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     """Return the first ``size`` candidates of a generation, shape (..., size, dim).
 
-    The first columns are drawn by ``sample`` from the normal distribution. The columns of every
-    family of discrete parameters follow; they are drawn from the family's table of
+    ``sample`` draws the first columns from the normal distribution. The columns of every family
+    of discrete parameters follow. Each family draws its columns from its table of
     probabilities. If ``size`` is None, it is the population size.
     """
     if size is None:
@@ -69,6 +69,7 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
         columns.append(with_integers(state, _draw_normal(state, sample, size)))
     for number, (family, table) in enumerate(tables_of(state)):
         # Every family has its own seed, so that two families of one kind have different noise.
+        # The first family (number 0) has the seed of the search.
         seed = state.seed ^ signed64(mix_seed(number, 0)) if number else state.seed
         values = family.sample(
             table,
@@ -87,9 +88,9 @@ def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
     """Draw the columns of the normal distribution within the bounds, shape (..., size, d).
 
     ``sample`` is a function that draws independent dimensions. If it is ``operator_sample``, a
-    compiled operator draws the candidates and can also clamp them to the bounds. A search with
-    a covariance L L^T (L is ``state.factor``) then uses the operator ``draw_correlated``, but
-    only if the search is small enough for it (``is_fused``).
+    compiled operator draws the candidates, and can also clamp them to the bounds. For a search
+    with a covariance L L^T (L is ``state.factor``) this is the operator ``draw_correlated``. It
+    only supports small searches, for which ``is_fused`` returns True.
     """
     distribution = state.distribution
     bounds = bounds_of(state)
@@ -111,7 +112,7 @@ def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
             seed=state.seed,
             generation=state.generation,
         )
-    # An operator that had the bounds has clamped the candidates already.
+    # If the operator got the bounds, it has already clamped the candidates.
     if bounds is None or operator_bounds is not None:
         return x
     mean = distribution[..., MEAN, :]
@@ -370,13 +371,13 @@ def _restore_best(
     best = new.best
     best_fitness = new.best_fitness
     # Several candidates near a face may share a point, so the fitness is compared, too.
-    is_best_point = (points == best.unsqueeze(-2)).all(-1)
+    is_best_point = (points == best.unsqueeze(-2)).all(-1)  # shape (..., N)
     is_best = is_best_point & (fitness.double() == best_fitness.unsqueeze(-1))
     has_improved = (best_fitness != old.best_fitness) & is_best.any(-1)
-    # argmax returns the first candidate of each problem that is the best one.
-    row = is_best.int().argmax(-1)[..., None, None]
-    row = row.expand(*best.shape[:-1], 1, best.shape[-1])
-    evaluated = candidates.gather(-2, row).squeeze(-2)
+    # argmax returns the index of the first candidate of each problem that is the best one.
+    best_index = is_best.int().argmax(-1)[..., None, None]
+    best_index = best_index.expand(*best.shape[:-1], 1, best.shape[-1])
+    evaluated = candidates.gather(-2, best_index).squeeze(-2)
     best = torch.where(has_improved.unsqueeze(-1), evaluated, best)
     # The best candidate is the last row of the distribution, which is the first field of a
     # state.
@@ -404,8 +405,8 @@ def _update_families(state: State, candidates: Tensor, fitness: Tensor) -> State
         # Torch is faster if it may add in any order. Only the compiled operators must return
         # the same bits on every machine.
         update = partial(update_tables_reference, fixed_order=False)
-    # If the operator supports every family, it updates all tables in one call. Otherwise every
-    # family updates its own table.
+    # If the operator supports every family, it updates all tables in one call. It gets the
+    # sizes and the learning rate of each family. Otherwise each family updates its own table.
     if all(map(_has_operator, families)):
         rules = [(family.columns, *family.rows, family.smoothing) for family in families]
     else:

@@ -35,8 +35,9 @@ class GenerationGraph:
     ) -> None:
         """Capture generations in a CUDA graph, which requires the backend "cuda".
 
-        A replay runs ``records * count`` generations, and keeps the state after every ``count``
-        generations as a record. Without records it runs ``count`` generations and keeps none.
+        A replay runs ``records * count`` generations. After every ``count`` generations it
+        stores the state as a record. If ``records`` is 0, a replay runs ``count`` generations
+        and stores no record.
 
         Args:
             state: A state of the search. The graph contains its constants and shapes.
@@ -50,31 +51,35 @@ class GenerationGraph:
         self._static = _copy(state)
         self._objective = objective
         self._last: Tensor | None = None  # the distribution that the last call returned
-        # torch requires a warm-up on another stream before a capture.
-        stream = torch.cuda.Stream(device)
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UP):
-                self._generation(self._static)
-        torch.cuda.current_stream(device).wait_stream(stream)
+        self._warm_up(device)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             new = self._static
             self.evaluations = []
             tensors = []
+            # If no records are wanted, the outer loop runs once.
             for _ in range(max(records, 1)):
                 for _ in range(count):
                     new, evaluation = self._generation(new)
                 self.evaluations.append(evaluation)
                 if records:
-                    # Only the tensors of this snapshot are used, not its generation and
-                    # settings.
+                    # Only the tensors of this snapshot are used, so its generation is 0, and
+                    # its settings are empty.
                     snapshot = Snapshot(0, {}, new, evaluation, copies=False)
                     tensors.append(snapshot.tensors())
             # Stacked tensors can be copied to the host with a few copies.
             self.together = stack_by_name(tensors)
             # The next replay continues from the last state.
             self._set(new)
+
+    def _warm_up(self, device: torch.device) -> None:
+        """Run some generations on another stream, which torch requires before a capture."""
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP):
+                self._generation(self._static)
+        torch.cuda.current_stream(device).wait_stream(stream)
 
     def __call__(self, state: State, replays: int = 1) -> State:
         """Replay the graph from a state, ``replays`` times, and return the last state."""

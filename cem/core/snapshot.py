@@ -108,11 +108,14 @@ class Snapshot:
         self.settings = settings
         self.state = state
         self.more: Mapping[str, Any] = {}
-        # The event marks the end of the copies to the host, and `_host` is the copied state.
+        # `_host` is the state on the CPU, or None before the copy. `_event` marks the end of
+        # the copy.
         self._event: torch.cuda.Event | None = None
-        self._numbers: list[float] | None = None
         is_on_host = state.distribution.is_cpu
         self._host = state if is_on_host else None
+        # The numbers of `State.record`, or None before they are read.
+        self._numbers: list[float] | None = None
+        # The names of the metrics that are also reported per second.
         self._rates: Sequence[str] = ()
         self._metrics: dict[str, Any] = {}
         if evaluation is not None:
@@ -196,14 +199,16 @@ class Snapshot:
             elapsed_s: The time of all generations so far.
             generations: The number of generations since the last record.
         """
-        # The fifth number, which only a single search has, is not part of the record.
+        # A single search has a fifth number, the last generation that failed. It is not part of
+        # the record.
         best, generation_best, elite_mean, threshold, *_ = self._record_numbers()
         host = self._wait()
         if host.discrete is not None:
+            # These also have the columns of the families of discrete parameters.
             mean, std = host.mean, host.std
             stds = std.numpy()
         else:
-            # The rows are copied, because the caller may change a record.
+            # Copy the rows, because the caller may change the record.
             rows = host.distribution.numpy().copy()
             stds = rows[..., STD, :]
             mean = torch.from_numpy(rows[..., MEAN, :])
@@ -241,6 +246,20 @@ class Snapshot:
             **self.more,
         }
 
+    def _receive(self, copies: dict[str, Any], event: torch.cuda.Event | None) -> None:
+        """Store copies of `tensors` on the host, which are complete after the event.
+
+        On the CPU the event is None.
+        """
+        for metric in self._metrics:
+            name = f"metric {metric}"
+            # Metrics that are already numbers have not been copied.
+            if name in copies:
+                self._metrics[metric] = copies.pop(name)
+        # The copies that are left are fields of the state.
+        self._host = self.state._replace(**copies)
+        self._event = event
+
     def _wait(self) -> State:
         """Return the state on the host, once all of its tensors have arrived."""
         if self._host is None:
@@ -271,8 +290,8 @@ def copy_to_host(
 
     Args:
         snapshots: The snapshots.
-        stacked: For every name, the stacked tensors of the snapshots, in their order. If it is
-            None, this function stacks them.
+        stacked: Maps every name to the tensors of that name, stacked in the order of the
+            snapshots. If it is None, this function stacks them.
     """
     new = [snapshot for snapshot in snapshots if snapshot._host is None]
     if not new:
@@ -280,13 +299,14 @@ def copy_to_host(
     tensors = [snapshot.tensors() for snapshot in new]
     if stacked is None:
         stacked = stack_by_name(tensors)
-    copies = {}
+    rows = {}
     for name, tensor in stacked.items():
         # A copy into page-locked memory does not wait for the device.
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
         host.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
-        # Row by row, the copy belongs to the snapshots that have a tensor of this name.
-        copies[name] = iter(host.unbind())
+        # Each row belongs to one of the snapshots that have a tensor of this name. They take
+        # the rows one after another below.
+        rows[name] = iter(host.unbind())
     event = None
     # All tensors are on the same device, so it is enough to look at the last one.
     if tensor.is_cuda:
@@ -294,15 +314,7 @@ def copy_to_host(
         event = torch.cuda.Event(enable_timing=True, blocking=True)
         event.record(torch.cuda.current_stream(tensor.device))
     for snapshot, names in zip(new, tensors, strict=True):
-        values: Any = {name: next(copies[name]) for name in names}
-        # Take the metrics out of the values. Metrics that are numbers already were not copied.
-        for metric in snapshot._metrics:
-            name = f"metric {metric}"
-            if name in values:
-                snapshot._metrics[metric] = values.pop(name)
-        # The values that are left are fields of the state.
-        snapshot._host = snapshot.state._replace(**values)
-        snapshot._event = event
+        snapshot._receive({name: next(rows[name]) for name in names}, event)
 
 
 def _number(value: float | Tensor) -> float:
@@ -320,7 +332,7 @@ def load_state(
 
     Args:
         saved: The saved dict.
-        settings: The settings of the search that is resumed. The dict must have the same.
+        settings: The settings of the search that is resumed. Those in the dict must be equal.
         current: The state of that search. The saved tensors must have its dtypes and shapes,
             and are copied to its device.
 
@@ -340,7 +352,7 @@ def load_state(
                 f"expected a state saved with {name} = {value!r}, got {saved_value!r}"
             )
     generation = check_integer("generation", saved["generation"], 0)
-    # Replace the tensors of the current state by the saved ones.
+    # Check the saved tensors, and copy them to the device.
     for name, like in tensors.items():
         tensors[name] = _copy_checked(name, saved[name], like)
     rows = tensors["distribution"]

@@ -103,11 +103,12 @@ def _check_start(
 ) -> tuple[Tensor, Tensor, bool]:
     """Return the first mean and standard deviation, and whether there are real parameters.
 
-    Mean and standard deviation are tensors of shape (..., dim) on ``device``. If ``dtype`` is
-    None, they are float64 if ``mean`` is a float64 tensor or array, otherwise float32.
+    The mean and the standard deviation are tensors of shape (..., dim) on ``device``. If
+    ``dtype`` is None, they are float64 if ``mean`` is a float64 tensor or array, otherwise
+    float32.
 
-    A search that only has families of discrete parameters has no real parameters: its mean has
-    0 dimensions. It gets a mean with one dimension, from which nothing is drawn.
+    If a search only has discrete parameters, its ``mean`` has 0 dimensions. This function then
+    returns a mean with one dimension, from which nothing is drawn.
     """
     if dtype is None:
         is_double = getattr(mean, "dtype", None) in (torch.float64, np.float64)
@@ -136,8 +137,8 @@ def _choose_settings(
 ) -> tuple[Settings, list[float]]:
     """Return the constants of a search, and the weights of its candidates by rank.
 
-    With evolution paths all candidates have weights, otherwise only the elites. If the elites
-    have equal weights, the list is empty.
+    With evolution paths, the list contains the weights of all candidates. Otherwise it contains
+    the weights of the elites, or is empty if these are equal.
 
     Args:
         config: The settings of the method.
@@ -212,9 +213,11 @@ def _find_std_floor(
         floor = (std * config.floor_share).clamp(min=config.std_floor)
     if integers is None:
         return floor
-    # This is the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022. In a population,
-    # one parameter of one candidate is expected to differ from the integer nearest to the mean.
-    # If the mean is an integer, it differs after a step of more than 0.5.
+    # This is the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022. It is the standard
+    # deviation for which, in a population, one parameter of one candidate is expected to be
+    # rounded to another integer than the mean. If the mean is an integer, this takes a step of
+    # more than 0.5.
+    # Each of the N d parameters has the probability 1 / (N d), half of it on either side.
     quantile = NormalDist().inv_cdf(1 - 0.5 / (population_size * std.shape[-1]))
     is_integer = ~integers[0].isnan()
     margin = torch.where(is_integer, 0.5 / quantile, 0.0).to(std)

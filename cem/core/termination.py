@@ -98,23 +98,26 @@ class Termination:
         """
         dim = len(first_std)
         size = settings.population_size
-        # Fitness times this sign is minimised.
+        # The search minimises the fitness times this sign.
         self._sign = -1.0 if settings.maximize else 1.0
         self.target = target
+        # The best fitness of earlier searches with this sign; inf if there are none.
         self._earlier = math.inf if earlier is None else self._sign * earlier
-        # The standard deviations of integers have a lower limit, so xtol only tests the others.
+        # `_real` are the indices of the parameters that are not integers. Only these are tested
+        # by xtol, because the standard deviations of integers have a lower limit.
         integers = settings.config.integers_of(settings.normal)
         self._real = np.delete(np.arange(settings.normal), integers)
         self._has_xtol = xtol > 0.0 and len(self._real) > 0
         self._xtol = xtol
         self._ftol = ftol
-        # Standard deviations are divided by the first ones, so 0 is replaced by 1.
-        # A "share" is a standard deviation divided by the first one.
+        # A "share" is a standard deviation divided by the first one. So that the quotient is
+        # finite, a first standard deviation of 0 is replaced by 1.
         self._first_std = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
         self._max_first_std = float(self._first_std.max())
         self._min_share = max(STD, 1.001 * settings.config.floor_share)
         self._max_std_mean = math.inf
-        # The window of the fitness range and the patience are numbers of generations.
+        # Both are numbers of generations: the fitness range is taken over the window, and the
+        # search may go on for the patience without an improvement.
         self._window = 10 + math.ceil(30 * dim / size)
         self._patience = math.inf if noisy else 100 + 50 * dim // size
         if constrained:
@@ -135,58 +138,68 @@ class Termination:
         skip generations.
         """
         generation = record.generation
+        # The record before the first generation has no fitness.
         if not generation:
             return ()
         best = self._sign * record.best_fitness
         if best < self._best:
             self._best = best
             self._improved_at = generation
-        fitness_range, is_full = self._update_window(record)
-        # A share is a standard deviation divided by the first one. The largest share is slow to
-        # compute, so it is only computed if a check for a collapse is due, or if the mean of
-        # the standard deviations shows that it may be too small.
-        largest_share = math.inf
-        collapse = self._collapse
-        is_check_due = (
-            collapse is not None
-            and generation // _CHECK_EVERY > collapse.checked_at // _CHECK_EVERY
-        )
-        if is_check_due or record.std_mean <= 2 * self._min_share * self._max_first_std:
-            largest_share = float((record.std.numpy() / self._first_std).max())
-        if collapse is not None and is_check_due:
-            collapse.check(record, largest_share)
-        # The gap to the best fitness of earlier searches; -inf if there are none.
+        fitness_range, window_is_full = self._update_window(record)
+        largest_share = self._find_largest_share(record)
+        # How much worse this search is than the best earlier one; -inf if there is none.
         gap = best - self._earlier
         negligible_range = max(
             _NEGLIGIBLE_RANGE * min(1.0, self._widest_range), _NEGLIGIBLE_BEHIND * gap
         )
         is_precise = self._has_xtol and record.std.numpy()[self._real].max() < self._xtol
         patience = max(self._patience, generation // 5)
-        # There is one test for each of the reasons in _TESTED: target, xtol, ftol, std, fitness
-        # range, stagnation and divergence.
+        # The tests are in the order of the reasons in _TESTED: target, xtol, ftol, std, fitness
+        # range, stagnation, divergence. `compress` selects the reasons whose test is True.
         tests = (
             self.target is not None and best <= self._sign * self.target,
             is_precise,
-            is_full and fitness_range <= self._ftol > 0.0,
+            window_is_full and self._ftol > 0.0 and fitness_range <= self._ftol,
             largest_share < self._min_share,
-            is_full and fitness_range <= negligible_range,
+            window_is_full and fitness_range <= negligible_range,
             generation - self._improved_at > patience,
             record.std_mean > self._max_std_mean,
         )
         return tuple(compress(_TESTED, tests))
 
-    def _update_window(self, record: GenerationRecord) -> tuple[float, bool]:
-        """Add a record to the window of recent generations, and return a pair.
+    def _find_largest_share(self, record: GenerationRecord) -> float:
+        """Return the largest share, and check for a collapse if it is time to do so.
 
-        The first value is the range of the fitness. It covers the best fitness of every record
-        in the window, and the elites of the newest record. The second value is whether the
-        records cover the whole window.
+        A share is a standard deviation divided by the first one. The largest share is slow to
+        compute. So it is only computed for a check, or if the mean of the standard deviations
+        is so small that the largest share may be below its limit. Otherwise the result is inf.
+        """
+        largest_share = math.inf
+        collapse = self._collapse
+        is_time_to_check = (
+            collapse is not None
+            and record.generation // _CHECK_EVERY > collapse.checked_at // _CHECK_EVERY
+        )
+        if is_time_to_check or record.std_mean <= 2 * self._min_share * self._max_first_std:
+            largest_share = float((record.std.numpy() / self._first_std).max())
+        if collapse is not None and is_time_to_check:
+            collapse.check(record, largest_share)
+        return largest_share
+
+    def _update_window(self, record: GenerationRecord) -> tuple[float, bool]:
+        """Add a record to the window of recent generations, and drop records that are too old.
+
+        Returns:
+            The range of the best fitness of every record in the window and of the fitness of
+                the newest record's elites.
+            Whether the records cover the whole window.
         """
         recent_best = self._recent_best
         generations = self._recent_generations
         recent_best.append(record.generation_best)
         generations.append(record.generation)
-        # Drop the oldest record as long as the others still cover the window.
+        # Drop the oldest record as long as the others still cover the window, which begins at
+        # generation `start`.
         start = record.generation - self._window + 1
         while len(generations) > 2 and generations[1] <= start:
             recent_best.popleft()
@@ -207,20 +220,22 @@ class _Collapse:
     def __init__(self, settings: Settings, dim: int) -> None:
         """Compute how far the mean of a search moves per generation, on a slope and by chance.
 
-        Moves are measured in standard deviations. On a slope the elites are the best part of a
+        Moves are measured in standard deviations. On a slope the elites are the tail of a
         normal distribution, so the mean moves to the mean of this tail. If the fitness is
         random, the mean of the elites has the variance 1 / (effective number of elites) in each
         of ``dim`` dimensions.
         """
-        share = min(settings.num_elites / settings.population_size, 0.999)
+        elite_share = min(settings.num_elites / settings.population_size, 0.999)
         normal = NormalDist()
-        self._slope_move = normal.pdf(normal.inv_cdf(1.0 - share)) / share
+        # The mean of the tail with this share of the normal distribution.
+        self._slope_move = normal.pdf(normal.inv_cdf(1.0 - elite_share)) / elite_share
         weights = rank_weights(settings.num_elites, settings.config.weights)
         self._chance_square = dim / effective(weights)
         # The average of the squared moves, minus the squared move by chance.
         self._average_square = 0.0
-        self._is_decided = False
-        # The generation, the record and the share of the last check.
+        self._is_decided = False  # whether the test for a collapse has been made
+        # The generation, the record and the largest share of the last check. A share is a
+        # standard deviation divided by the first one.
         self.checked_at = 0
         self._record: GenerationRecord | None = None
         self._share = 0.0
@@ -242,8 +257,8 @@ class _Collapse:
         self._share = share
         if last is None or self._is_decided:
             return
-        square = _squared_move(last, record)
-        # The move is the sum of ``count`` generations' moves, which shrink with the standard
+        squared_move = _squared_move(last, record)
+        # The mean has made ``count`` moves since the last check. They shrink with the standard
         # deviation. On a slope the lengths of the moves add up; by chance their squares add up.
         count = max(1, record.generation - last.generation)
         shrinkage = 1.0
@@ -251,7 +266,7 @@ class _Collapse:
             shrinkage = min(1.0, (share / last_share) ** (1 / count))
         lengths = [shrinkage**i for i in range(count)]
         by_chance = self._chance_square * sum(length * length for length in lengths)
-        excess = (square - by_chance) / sum(lengths) ** 2
+        excess = (squared_move - by_chance) / sum(lengths) ** 2
         # An exponential moving average, in which this check stands for ``count`` generations.
         weight = 1 - (1 - _NEWEST_WEIGHT) ** count
         self._average_square += weight * (excess - self._average_square)

@@ -124,11 +124,11 @@ def extend_table(
     """Return a longer table of the extra variance Z_t for t = 0, 1, ...
 
     Args:
-        table: The values so far, with which the result begins.
+        table: The values that are known already. The result begins with them.
         schedule: Maps t to Z_t >= 0. For a constant schedule the table has a single number.
         generations: The number of generations that the table must cover.
-        ahead: The length of the result, unless twice ``generations`` is longer. It is more than
-            necessary, so that the table is rarely extended.
+        ahead: The smallest length of the result. The length is also at least twice
+            ``generations``. This is more than necessary, so that the table is rarely extended.
 
     Raises:
         Exception: What the schedule raises for one of the ``generations``. An error for a later

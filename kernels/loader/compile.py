@@ -104,13 +104,14 @@ def compile_library(
 def _link_with_torch(torch: Torch) -> list[str]:
     """Return the linker arguments for the installed torch and for libstdc++."""
     library_dir = str(torch.root / "lib")
-    words = ["-undefined", "dynamic_lookup"]  # macOS
+    # On macOS the functions of torch are looked up when the library is loaded.
+    words = ["-undefined", "dynamic_lookup"]
     if IS_LINUX:
-        # -z defs: an undefined function is an error of the linker, not of a later call.
-        # libstdc++.so.6 and libgcc_s.so.1 are named because some compilers would link libstdc++
-        # statically, and Zig would add a second unwinder. With torch's own copies there would
-        # be two in the process: the first error message with a number in it, or the first
-        # exception, would crash.
+        # -z defs: if a function is undefined, the linker fails, instead of a later call.
+        # -l:...: use the shared libstdc++ and libgcc that torch uses. Otherwise some compilers
+        # would link libstdc++ statically, and Zig would add its own unwinder. The process would
+        # then have two copies of each, and would crash at the first exception, or when an error
+        # message first formats a number.
         words = ["-Wl,-z,defs", "-l:libstdc++.so.6", "-l:libgcc_s.so.1"]
     words += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
     return [*words, "-ltorch", "-ltorch_cpu", "-lc10"]
@@ -128,6 +129,7 @@ def _make_compile_commands(work: Path, sources: Sources) -> dict[str, list[str]]
         # Zig would read -mtune=generic as the name of a processor.
         flags = [flag for flag in flags if flag != "-mtune=generic"]
     compile_cpp = [*compiler.command, *CXX_FLAGS, *flags]
+    # Only sources in CUDA have GPU architectures.
     compile_cuda: list[str] = []
     if sources.archs:
         nvcc = str(find_nvcc(torch.cuda).path)
@@ -181,7 +183,7 @@ def _run_with_ninja(commands: Mapping[str, Sequence[str]], work: Path) -> None:
     """
     import ninja  # The import is slow, and only a build needs it.
 
-    *object_files, last_file = commands
+    *object_files, last_file = commands  # the keys, which are the files to make
     # The build file has a single rule, which runs the command in the variable `words`.
     lines = ["rule run", "  command = $words"]
     for output, words in commands.items():

@@ -47,7 +47,7 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
 
     on_path = shutil.which("nvcc")
     paths = [Path(on_path)] if on_path is not None else []
-    # Of NVIDIA's packages on PyPI only those for CUDA 13 contain nvcc.
+    # NVIDIA's packages for CUDA 13 on PyPI contain nvcc, but those for CUDA 12 do not.
     paths += [folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()]
     candidates = [_ask_nvcc(path) for path in paths]
     working = [nvcc for nvcc in candidates if nvcc is not None]
@@ -58,6 +58,7 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
     if working:
         return working[0]
 
+    # NVIDIA's packages on PyPI contain no nvcc for CUDA 12.
     remedy = "install the CUDA toolkit or set CUDA_HOME to its folder"
     if torch_major != "12":
         version = f"=={cuda}.*" if cuda else ""

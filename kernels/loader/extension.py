@@ -93,7 +93,10 @@ class Extension:
     cuda_sources: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Check the sources, and turn arguments that may be single values into tuples."""
+        """Check the sources, convert single values to tuples, and detect CUDA.
+
+        The field ``cuda`` becomes True if any source is CUDA.
+        """
         # The dataclass is frozen, so its fields can only be set with object.__setattr__.
         for name in ("sources", "include_dirs"):
             object.__setattr__(self, name, _as_paths(name, getattr(self, name)))
@@ -126,39 +129,47 @@ class Extension:
         2. a prebuilt library of the installed wheel;
         3. a library that was built earlier from the same sources, options and torch, with the
            same compilers, but for more GPU architectures;
-        4. if this machine has no compilers, a library that any compilers built from the same
-           sources, options and torch for this machine's GPU or, as a last resort, for other
-           GPUs (the driver may be able to compile its code for this one).
+        4. if this machine has no compilers, a library that other compilers built from the same
+           sources, options and torch. It should contain code for this machine's GPU. As a last
+           resort, it contains code for other GPUs, which the driver may be able to compile for
+           this one.
         """
         try:
             tools = self._describe_tools()
             library = cache.locate(self._make_file_name(tools))
             if library is not None:
                 return library
-            # Compare the architectures separately: a library for more of them is usable, too.
+            # The architectures are compared separately, because a library for more of them is
+            # usable, too.
             gpus: Sequence[str] = tools.pop("architectures", ())
         except CompilerMissingError:
             tools = None
             gpus = capabilities() if self.cuda else ()
-        # A wheel only contains the libraries for the CPU that a build would compile for this
-        # very processor (`native`).
+        # A wheel only contains libraries for the CPU. They replace those that a build would
+        # compile for this very processor (`native`).
         may_be_prebuilt = self.native and not self.cuda and bool(prebuilt.read_index())
         library = prebuilt.find(self.ready_stem()) if may_be_prebuilt else None
-        return library or self._find_built_earlier(tools, gpus)
+        return library or self._find_older_build(tools, gpus)
 
-    def _find_built_earlier(
+    def _find_older_build(
         self, tools: dict[str, Any] | None, gpus: Sequence[str]
     ) -> Path | None:
-        """Return a usable library that was built for more GPUs or by other compilers, or None.
+        """Return a library that was built earlier from the same sources, or None.
+
+        - If this machine has compilers, the same compilers and options must have built the
+          library, and it must support all GPUs.
+        - If this machine has no compilers, any compilers may have built the library. It must
+          run on this processor. A library that supports all GPUs is preferred, but others are
+          accepted.
 
         Args:
-            tools: the compilers of this machine and their options, which must have built the
-                library. None if the machine has no compilers; any compilers will then do.
+            tools: the compilers of this machine and their options, without the architectures.
+                None if the machine has no compilers.
             gpus: the GPU architectures that the library should support, such as "9.0".
         """
         fallback = None
-        # These are all libraries from the same sources. The manifest of a library describes the
-        # tools that built it, including the architectures that they compiled for.
+        # Look at all libraries from the same sources. The manifest of a library is a dict that
+        # describes the tools that built it, the architectures and the processor.
         for library, manifest in cache.manifests(f"{self._make_stem()}-*"):
             archs = manifest.get("architectures", [])
             # A library for 9.0+PTX also contains the code for 9.0.
@@ -168,15 +179,16 @@ class Extension:
                 has_same_tools = tools.items() <= manifest.items()
                 is_usable = supports_gpus and has_same_tools
             else:
-                # The manifest has None for a library that runs on any processor.
+                # In a manifest, None means that the library runs on any processor.
                 this_processor = processor() if self.native else None
                 is_usable = manifest["processor"] in (None, this_processor)
-            # `objection` returns why a library must not be loaded, or an empty text.
+            # `objection` returns why a library must not be loaded, or an empty string.
             if not is_usable or cache.objection(library):
                 continue
             if supports_gpus:
                 return library
-            # This library lacks code for the GPUs. Return it only if there is no better one.
+            # This library lacks code for the GPUs, so `tools` is None. The first such library
+            # is returned if there is no better one.
             if fallback is None:
                 fallback = library
         return fallback
@@ -233,8 +245,8 @@ class Extension:
         try:
             torch.ops.load_library(str(library))
         except OSError as error:
-            # `reject` returns whether the library is a prebuilt one, which `find` then never
-            # returns again. So the second attempt finds or builds another library.
+            # If the library is prebuilt, `reject` returns True, and `find` never returns the
+            # library again. So the second attempt finds or builds another one.
             if prebuilt.reject(library, error.__cause__ or error):
                 return self.load()
             remedy = (
@@ -248,8 +260,8 @@ class Extension:
 
     def _check_registration(self, library: Path) -> None:
         """Raise BuildError if torch did not register an operator of the loaded library."""
-        # guard.cpp is part of every library. This function of it returns the first operator
-        # that torch did not register, or an empty text.
+        # guard.cpp is part of every library. Its function `refused_registration` returns the
+        # first operator that torch did not register, or an empty string.
         refused_registration = ctypes.CDLL(str(library)).refused_registration
         refused_registration.restype = ctypes.c_char_p
         refused = refused_registration().decode()
@@ -362,7 +374,7 @@ class Extension:
         flags = ["-march=native"] if self.native else []
         flags += self.cflags
 
-        # Write code that was passed as text to files.
+        # If code was passed as text, write it to files.
         files = list(self.sources)
         for suffix, texts in ((".cpp", self.cpp_sources), (".cu", self.cuda_sources)):
             for number, text in enumerate(texts):

@@ -97,7 +97,7 @@ def read_index() -> dict[str, str]:
     except (OSError, ValueError, TypeError, KeyError) as error:
         cache.say(f"ignoring the prebuilt libraries: expected an index, got {index} ({error})")
         return {}
-    # An x86-64 processor older than x86-64-v2 has none of the instruction sets.
+    # `instruction_sets` is empty for an x86-64 processor that is older than x86-64-v2.
     is_supported = machine == platform.machine() and instruction_sets()
     if not is_supported:
         required = f"{machine} (x86-64-v2 or newer)" if machine == "x86_64" else machine

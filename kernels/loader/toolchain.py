@@ -101,6 +101,7 @@ def find_compiler() -> Compiler:
             "use PyTorch and Python instead, or on macOS try CXX=clang++",
         )
     commands = [chosen.split()] if chosen else _COMPILERS
+    # A command is a program and its options, such as ["python", "-m", "ziglang", "c++"].
     for program, *options in commands:
         path = shutil.which(program)
         if path is None:

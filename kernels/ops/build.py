@@ -49,7 +49,7 @@ def _build(library: Extension, *, needs_cuda: bool) -> Outcome:
 def choose_libraries(
     names: Sequence[str], device: str | None, archs: tuple[str, ...], *, portable: bool
 ) -> list[Extension]:
-    """Return the libraries to build: one for every selected folder of operators and device.
+    """Return the libraries to build: for each selected folder, one library for each device.
 
     Args:
         names: operators or folders of operators; if there are none, all are selected.

@@ -102,11 +102,13 @@ def noise(
     """
     dimension = dimensions.unsqueeze(-1)
     block = samples // 4
-    half = samples % 4 // 2
+    half = samples % 4 // 2  # 0 for the first two samples of a block, 1 for the other two
     # The first three words of the counter are the lower 32 bits of block, dimension and
-    # generation. The bits of the fourth word, from the lowest: 12 for the rest of the block, 12
-    # for the rest of the dimension and 6 for the rest of the generation.
-    upper_bits = generation >> 32 << 24 | dimension >> 32 << 12 | block >> 32
+    # generation, which `& WORD` selects. The fourth word contains their upper bits. From its
+    # lowest bit, 12 bits are for the block, 12 for the dimension and 6 for the generation.
+    upper_generation = generation >> 32
+    upper_dimension = dimension >> 32
+    upper_bits = upper_generation << 24 | upper_dimension << 12 | block >> 32
     if dtype is torch.float64:
         # Bit 31 marks float64, and bit 30 is the half of the block.
         upper_bits = upper_bits | 1 << 31 | half << 30
@@ -315,7 +317,7 @@ for _name, _operands in ("sigmoid", 1), ("vector_add", 2), ("elementwise_mult", 
 
 
 def choose(names: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the entries of ``known`` that the names select, or all entries without names.
+    """Return the entries of ``known`` that the names select, or all if there are no names.
 
     ``known`` lists operators or folders of operators. The name of an operator also selects its
     folder, and the name of a folder all its operators.

@@ -38,8 +38,8 @@ def check_operator(name: str, case: Case, device: str) -> list[Outcome]:
 
     gradcheck compares the derivatives of the reference and of the operator with finite
     differences. The other steps compare the results of the Numba prototype, the C++ kernel and
-    the CUDA kernel with the reference. Without Numba or a GPU a step is only reported as
-    absent, unless the device is "cuda".
+    the CUDA kernel with the reference. If Numba or a GPU is missing, the steps that need it are
+    reported as absent. With the device "cuda" they fail instead.
     """
     outcomes: list[Outcome] = []
 
@@ -117,7 +117,7 @@ def _evaluate_numba(case: Case, name: str, dtype: torch.dtype) -> Tensors:
 
 
 def load_numba() -> str:
-    """Import Numba, and return what runs its kernels: the GPU, or the simulator without one.
+    """Import Numba, and return a text that says what runs its kernels: a GPU or the simulator.
 
     Raises:
         Unavailable: Numba does not work.
@@ -182,7 +182,7 @@ def _as_tuple(results: Any) -> tuple[Any, ...]:
 def _largest_error(
     case: Case, size: tuple[int, ...], evaluate: Callable[[torch.dtype], Tensors]
 ) -> float:
-    """Return the largest error of an implementation in float32 and float64.
+    """Compare an implementation with the reference, and return the largest error of all dtypes.
 
     The expected values are computed by the reference on the CPU. The error of an element is
     |result - expected| / (1 + |expected|).
@@ -212,6 +212,6 @@ def _largest_error(
         )
         for result, target in zip(results, expected, strict=True):
             error = (result.double() - target.double()).abs() / (1.0 + target.double().abs())
-            # A tensor without elements has no maximum, so the maximum is taken of a list.
+            # `Tensor.max` fails for a tensor without elements, so take the maximum of a list.
             largest = max([largest, *error.flatten().tolist()])
     return largest

@@ -4,9 +4,8 @@ A family of operators is a folder of this package and some lines of `schemas.py`
 ``op.h`` has the code that CPU and CUDA share; ``cpu.h`` and ``launch.cuh`` have the rest.
 ``op.cpp`` and ``op.cu`` beside this file include them. Further ``.cu`` files of the folder
 contain kernels that take long to compile, so that they are compiled in parallel. The CPU and
-CUDA have separate
-libraries: the CPU works without nvcc, and nothing is compiled for CUDA before the first CUDA
-tensor.
+CUDA have separate libraries: the CPU works without nvcc, and nothing is compiled for CUDA
+before the first CUDA tensor.
 """
 
 import re
@@ -133,27 +132,28 @@ class Library:
         except (AttributeError, RuntimeError) as error:
             raise public_error(error) from None
 
-    def fake(self, name: str, *arguments: Any) -> Any:
+    def fake(self, operator_name: str, *arguments: Any) -> Any:
         """Check an operator's arguments, and return uninitialised results of the right shapes.
 
         This is the fake kernel of the operator: torch calls it during tracing, with tensors
         that have no data.
         """
-        # The library for the CPU contains the checks.
+        # The CPU library of this family (`self.name`) contains the checks.
         _load(self.name, cuda=False)
-        operator = getattr(torch.ops.cem_tetris, name).default
+        operator = getattr(torch.ops.cem_tetris, operator_name).default
         _check_in_cpp(operator, arguments)
-        # The check in C++ does not know the devices, so they are compared here.
+        # The check in C++ cannot compare the devices, so they are compared here. The schema may
+        # be longer than the arguments, because torch leaves out those with default values.
         device = None
-        for argument, schema in zip(arguments, operator._schema.arguments, strict=False):
+        for argument, parameter in zip(arguments, operator._schema.arguments, strict=False):
             if not isinstance(argument, Tensor):
                 continue
             device = device or argument.device
             if argument.device != device:
                 raise RuntimeError(
-                    f"expected all tensors on one device, got {schema.name} on another"
+                    f"expected all tensors on one device, got {parameter.name} on another"
                 )
-        return self.fakes[name](*arguments)
+        return self.fakes[operator_name](*arguments)
 
 
 LIBRARIES: dict[str, Library] = {}

@@ -166,6 +166,7 @@ def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *argument
             stacked. Both are tuples if the operator returns several tensors.
     """
     pairs = list(zip(arguments, in_dims, strict=True))
+    # A batch of scalars is a tensor with one dimension.
     has_batched_scalar = any(isinstance(dim, int) and x.dim() == 1 for x, dim in pairs)
 
     def stack(*slices: Tensor) -> tuple[Tensor, int | None]:
@@ -182,7 +183,8 @@ def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *argument
         results.append(operator(*slices))
     if isinstance(results[0], Tensor):
         return stack(*results)
-    # `results` contains one tuple of outputs per slice. Regroup it by output, and stack these.
+    # `results` contains one tuple of outputs per slice. Regroup them by output, then stack the
+    # slices of each output.
     outputs = zip(*results, strict=True)
     stacked, dims = zip(*[stack(*slices) for slices in outputs], strict=True)
     return stacked, dims

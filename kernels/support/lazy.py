@@ -18,7 +18,7 @@ def lazy_names(package: str) -> Callable[[str], Any]:
 
     @cache
     def read_modules() -> dict[str, str]:
-        """Return the module that defines each name."""
+        """Return a dict that maps each public name to the module that defines it."""
         source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
         modules = {}
         for block in ast.parse(source).body:
@@ -31,12 +31,13 @@ def lazy_names(package: str) -> Callable[[str], Any]:
         return modules
 
     def get_attribute(name: str) -> Any:
-        """Import a name from its module."""
+        """Import the module that defines a name, and return the value of the name."""
         modules = read_modules()
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(modules[name]), name)
-        # Python calls this function only for names that the package does not have yet.
+        # Store the value in the package. Python then finds it there, and does not call this
+        # function for the name again.
         setattr(sys.modules[package], name, value)
         return value
 

@@ -54,11 +54,12 @@ class RanksError(ConnectionError):
 
 @contextlib.contextmanager
 def joined() -> Iterator[None]:
-    """Connect this process with the other ranks, which share the work of the ``with`` block.
+    """Connect this process with the other ranks, so that they share the ``with`` block's work.
 
-    The process group is the existing one, or a new one that is made from the launcher's
-    environment variables and lasts until the process ends. If there are no other ranks, or
-    inside another ``joined`` block, this does nothing.
+    If the process has a process group, it is used. Otherwise the launcher's environment
+    variables describe the ranks. If there are several, a process group is made, which lasts
+    until the process ends. A single process is not connected, and the inner one of two nested
+    blocks has no effect.
 
     Raises:
         RanksError: If the other ranks cannot be reached.
@@ -66,12 +67,12 @@ def joined() -> Iterator[None]:
     """
     global _joined
     has_group = dist.is_available() and dist.is_initialized()
-    # Launchers such as mpirun set other variables than torchrun.
+    # The variables of launchers such as mpirun have other names. Copy them to torchrun's names.
     _set_torchrun_variables()
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
     is_launched = world_size > 1 and "RANK" in os.environ
-    has_others = has_group or is_launched
-    if _joined or not has_others:
+    is_single_process = not has_group and not is_launched
+    if _joined or is_single_process:
         yield
         return
     if not has_group:
@@ -93,6 +94,7 @@ def _set_torchrun_variables() -> None:
     # A launcher has four variables: the number of ranks, the number of this rank, its number on
     # this host, and the number of ranks on this host. The first two are always set.
     for names in _LAUNCHERS:
+        # If this is True, torchrun or an earlier launcher of this loop has set the variables.
         has_torchrun = "RANK" in os.environ
         has_launcher = all(name in os.environ for name in names[:2])
         if has_torchrun or not has_launcher:
@@ -100,8 +102,10 @@ def _set_torchrun_variables() -> None:
         # SLURM writes "2(x3)" for two ranks on each of three hosts.
         values = [os.environ.get(name, "0").split("(")[0] for name in names]
         num_ranks, _, _, num_ranks_on_host = values
+        # A single process needs no process group.
         if int(num_ranks) < 2:
             continue
+        # If all ranks are on this host, so is rank 0, and its address is known.
         if num_ranks == num_ranks_on_host:
             os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
             os.environ.setdefault("MASTER_PORT", "29500")
@@ -179,12 +183,12 @@ def gather(rows: Tensor, total: int) -> Tensor:
         RanksError: If another rank has exited. Later calls then fail, too.
     """
     if not _joined:
-        return rows
+        return rows  # A single process has all rows.
     # Only NCCL can gather tensors on a GPU.
     is_copied_to_cpu = rows.is_cuda and "nccl" not in str(dist.get_backend_config())
     device = "cpu" if is_copied_to_cpu else rows.device
     # `all_gather` needs tensors of equal size. So the rows are padded to the share of rank 0,
-    # which is the largest.
+    # which is the largest. (A share is a slice of the `total` rows.)
     largest_share = share(total, 0).stop
     padded = torch.zeros(largest_share, *rows.shape[1:], dtype=rows.dtype, device=device)
     padded[: len(rows)] = rows
@@ -192,8 +196,9 @@ def gather(rows: Tensor, total: int) -> Tensor:
     with _named_errors():
         dist.all_gather(gathered, padded)
     parts = []
-    for number, padded_part in enumerate(gathered):
-        part = share(total, number)
+    for other_rank, padded_part in enumerate(gathered):
+        # Remove the padding.
+        part = share(total, other_rank)
         parts.append(padded_part[: part.stop - part.start])
     return torch.cat(parts).to(rows.device)
 
@@ -202,8 +207,8 @@ def broadcast(make: Callable[[], _Result]) -> _Result:
     """Call a function on rank 0 alone, and return its result on every rank.
 
     Raises:
-        Exception: If the function raises an error, every rank raises the same error. On other
-            ranks than rank 0 its cause is a `RanksError`.
+        Exception: If the function raises an error, every rank raises the same error. On all
+            ranks except rank 0 the cause of the error is a `RanksError`.
     """
     if not _joined:
         return make()
@@ -250,16 +255,17 @@ def run_collective(work: Callable[[], _Result], consensus: Consensus | None = No
 
     Args:
         work: does the share of this rank, and returns its result.
-        consensus: contains this rank's reason to stop and the number of a signal, or 0. Both
-            are replaced by their maxima over all ranks, so that all ranks agree to stop.
+        consensus: contains two numbers: this rank's reason to stop, and the number of the
+            signal that it received. 0 means none. Both are replaced by their maxima over all
+            ranks, so that either all ranks stop or none.
 
     Raises:
         Interrupted: If ``work`` raises it on any rank, every rank raises it.
     """
     if not _joined:
         return work()
-    # If the work of this rank is interrupted, the list remains empty. The error is only raised
-    # at the end, because the other ranks wait for this one in `all_reduce_max`.
+    # If the work of this rank is interrupted, the list remains empty. The error is raised at
+    # the end, because the other ranks are waiting for this one in `all_reduce_max`.
     results: list[_Result] = []
     with contextlib.suppress(Interrupted):
         results.append(work())

@@ -102,6 +102,7 @@ def lock(descriptor: int, *, is_shared: bool = False, waits: bool = False) -> bo
         else:
             return False
     except BlockingIOError:
+        # This is also an OSError, but it does not mean that locks are unsupported.
         raise
     except OSError:
         return False

@@ -56,7 +56,7 @@ def cem_update(  # noqa: PLR0913 - the state and the settings of an update
     Candidates are ranked by a stable sort: of equal values (-0 equals 0) the one with the lower
     index ranks first. A candidate fails if its fitness is NaN or infinitely bad. It then ranks
     last and is never an elite. If fewer than K candidates are usable, only these are elites,
-    with the first of the weights. If none is usable, the distribution and the best fitness are
+    and they get the first weights. If none is usable, the distribution and the best fitness are
     left unchanged, and the record says that the generation failed.
 
     In a dimension where the mean or the variance of the elites is not finite, the old mean and
@@ -96,9 +96,9 @@ def cem_update(  # noqa: PLR0913 - the state and the settings of an update
         std_floor: the lowest std, shape (..., d) or (d,), dtype of the candidates. None: 0.
         variance_about: the point about which the variance of the elites is computed:
             ``"new_mean"``, ``"new_mean_unbiased"`` or ``"old_mean"``.
-        smoothing: the fraction of the step from the old mean to the mean of the elites that is
-            taken, in (0, 1].
-        std_smoothing: the same fraction for std.
+        smoothing: how far the mean moves, as a fraction of the way from the old mean to the
+            mean of the elites, in (0, 1].
+        std_smoothing: the same for std.
         mean_averaging: a, at least 0: the averaged mean takes the fraction 1 / (1 + a t) of the
             step to the new mean. For a = 0 it is the new mean, for a = 1 the mean of all means.
         ranked: True if ``elites`` must be in rank order. Index order takes no extra time.

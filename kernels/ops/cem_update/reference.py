@@ -165,10 +165,11 @@ def _sum_elites(
     has_squares: bool,
     fixed_order: bool,
 ) -> tuple[_EliteSums, Tensor, Tensor]:
-    """Return sums over the elites, the best elite, and the indices in the order of addition.
+    """Return weighted sums over the elites, the best elite, and the indices of the elites.
 
-    These are the sums of w x, w x^2, the fitness, w and, with ``has_squares``, w^2. Here w is
-    the weight of an elite, and x is the elite minus the best one. Elites that failed add 0.
+    The sums are those of w x, w x^2, the fitness, w and, with ``has_squares``, w^2. Here w is
+    the weight of an elite, and x is the elite minus the best one. Elites that failed add 0. The
+    indices are in the order in which the elites were added.
 
     Args:
         candidates: shape (..., N, d).
@@ -178,26 +179,29 @@ def _sum_elites(
         scores: the fitness of the elites in the same order; NaN for elites that failed.
         weights: w_k in the same order.
         has_squares: True to sum the squares of the weights, too.
-        fixed_order: True to add the elites in the order of their indices, as the operator in
-            C++ does, which gives the same bits. Otherwise torch adds them in any order.
+        fixed_order: True to add the elites in the order of their indices. The operator in C++
+            does the same, so the results are equal bit for bit. If False, torch chooses the
+            order.
     """
     index = order
     rank_weight = weights[..., None]
     weight = rank_weight
-    score = scores.nan_to_num(0.0, math.inf, -math.inf)[..., None]
+    # Only NaN becomes 0. Without the other arguments, infinities would become finite.
+    score = scores.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)[..., None]
     if fixed_order:
         # Sort weights and scores by index instead of rank. Elites that failed remain last,
         # because N is added to their indices.
         sort_key = torch.where(is_usable, order, order + candidates.shape[-2])
-        ranks = torch.sort(sort_key).indices
+        ranks = torch.sort(sort_key).indices  # the ranks of the elites, in index order
         index = order.gather(-1, ranks)
         weight = rank_weight.gather(-2, ranks[..., None])
         score = score.gather(-2, ranks[..., None])
     elites = select_rows(candidates, index)
-    top = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
-    x = torch.where(is_usable[..., None], elites - top.double(), 0.0)
+    # In rank order the best elite comes first, but not in index order.
+    best = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
+    x = torch.where(is_usable[..., None], elites - best.double(), 0.0)
     weighted = weight * x
-    # The weights alone are added in rank order, as in C++.
+    # Only the sums of the weights themselves are in rank order, as in C++.
     terms = [weighted, weighted * x, score, rank_weight]
     if has_squares:
         terms.append(rank_weight * rank_weight)
@@ -205,7 +209,7 @@ def _sum_elites(
     columns = torch.cat(terms, -1)
     sums = _sum_in_order(columns) if fixed_order else columns.sum(-2)
     widths = [term.shape[-1] for term in terms]
-    return _EliteSums(*sums.split(widths, -1)), top, index
+    return _EliteSums(*sums.split(widths, -1)), best, index
 
 
 def variance_of_generation(extra_variance: Tensor, generation: Tensor) -> Tensor:

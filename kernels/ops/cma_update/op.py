@@ -120,8 +120,8 @@ def cma_update(  # noqa: PLR0913 - the state and the settings of an update
         extra_variance: shape (T,), float64, T >= 1: the variance that is added in generation t.
             None: nothing is added.
         std_floor: the lowest std, shape (..., d) or (d,), dtype of the candidates. None: 0.
-        smoothing: the fraction of the step from the old mean to the mean of the elites that is
-            taken, in (0, 1].
+        smoothing: how far the mean moves, as a fraction of the way from the old mean to the
+            mean of the elites, in (0, 1].
         mean_averaging: a, at least 0: the averaged mean takes the fraction 1 / (1 + a t) of the
             step to the new mean.
 

@@ -23,16 +23,17 @@ def sample_categorical_reference(
     of variable v. A row of zeros is a uniform distribution. The results equal those of the
     operator ``sample_categorical`` bit for bit, but the arguments are not checked.
     """
-    # Convert probabilities to integers (_SCALE is probability 1), whose sums are exact.
+    # Convert probabilities to integers, whose sums are exact. _SCALE stands for probability 1.
     weights = (table * _SCALE).round().long()
     is_zero_row = (weights == 0).all(-1, keepdim=True)
     sums = torch.where(is_zero_row, 1, weights).cumsum(-1)
-    totals = sums[..., -1].unsqueeze(-2)
+    totals = sums[..., -1].unsqueeze(-2)  # shape (..., 1, variables)
 
     # With 64 random bits, floor(bits * total / 2^64) is a uniform integer below the total.
     bits = random_words(seed, generation, num_samples, table.shape[-2], is_permutation=False)
     uniform = _multiply_high(bits, totals)
-    # Inverse transform sampling: the value is the number of cumulative sums <= uniform.
+    # Inverse transform sampling: the value is the number of cumulative sums <= uniform. For
+    # searchsorted, the variables must come before the samples.
     values = torch.searchsorted(sums, uniform.mT.contiguous(), right=True).mT
     return values.to(dtype).contiguous()
 
@@ -52,26 +53,28 @@ def sample_permutation_reference(
     have probability 0, they are equally likely. The results equal those of the operator
     ``sample_permutation`` bit for bit, but the arguments are not checked.
     """
-    # Convert probabilities to integers (_SCALE is probability 1), whose sums are exact.
+    # Convert probabilities to integers, whose sums are exact. _SCALE stands for probability 1.
     weights = (table * _SCALE).round().long()
     bits = random_words(seed, generation, num_samples, table.shape[-1], is_permutation=True)
-    is_remaining = torch.ones_like(bits)  # 1 for items that were not drawn yet, otherwise 0
+    # Shape (..., num_samples, n): 1 for items that have not been drawn, otherwise 0.
+    remaining = torch.ones_like(bits)
+    # The row of the table for the next item of each sample. All samples start with row 0.
     row = weights[..., :1, :]
     items: list[Tensor] = []
     for position_bits in bits.split(1, dim=-1):
-        # The weights of the remaining items, with 0 for items that were drawn already.
-        row = row * is_remaining
+        # Items that have been drawn get the weight 0.
+        row = row * remaining
         is_zero_row = (row == 0).all(-1, keepdim=True)
-        sums = torch.where(is_zero_row, is_remaining, row).cumsum(-1)
+        sums = torch.where(is_zero_row, remaining, row).cumsum(-1)
         # With 64 random bits, floor(bits * total / 2^64) is a uniform integer below the total.
         uniform = _multiply_high(position_bits, sums[..., -1:])
         # Inverse transform sampling: the item is the number of cumulative sums <= uniform.
         item = (sums <= uniform).sum(-1, keepdim=True)
         items.append(item)
-        is_remaining = is_remaining.scatter(-1, item, 0)
-        # The next position is drawn from the row of the item that was drawn last.
-        next_row = item.expand_as(is_remaining)
-        row = weights[..., 1:, :].take_along_dim(next_row, dim=-2)
+        remaining = remaining.scatter(-1, item, 0)
+        # The item after item i is drawn from row i + 1. This gives a row for every sample.
+        row_index = item.expand_as(remaining)
+        row = weights[..., 1:, :].take_along_dim(row_index, dim=-2)
     return torch.cat(items, dim=-1).to(dtype)
 
 

@@ -30,7 +30,7 @@ order.
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from operator import index
+from operator import index as to_int
 from typing import NamedTuple
 
 import torch
@@ -74,8 +74,7 @@ def update_tables(
 
     The state contains tables of probabilities and the best candidate so far. A family is a
     group of columns of the candidates that share a table. A row of the table is a distribution
-    over
-    the values 0 .. values - 1. There are two kinds of tables:
+    over the values 0 .. values - 1. There are two kinds of tables:
 
     - If a table has as many rows as columns, row v is the distribution of column v.
     - If it has one row more, it is a table of transitions: row 0 is the distribution of the
@@ -89,32 +88,33 @@ def update_tables(
         fitness: shape (..., N), N >= 2, of a dtype that ``cem_update`` accepts.
         candidates: shape (..., N, C), float32 or float64, integers from 0 to values - 1. The
             columns of the first family come first.
-        state: (tables, record, generation). tables: shape (..., T + C), float64, the T cells of
-            all tables row by row, followed by the best candidate so far. record: shape (...,
-            5), float64, and generation: shape (), int64, as in ``cem_update``.
+        state: (tables, record, generation). The tables, shape (..., T + C), float64, are the T
+            cells of all tables row by row, followed by the best candidate so far. The record,
+            shape (..., 5), float64, and the generation, shape (), int64, are those of
+            ``cem_update``.
         num_elites: the number of elites that the record describes, from 1 to N.
         families: (columns, rows, values, beta) of each family: the number of its columns, the
             number of rows of its table, the number of values in a row, and the learning rate.
             If beta is None, the rate is computed from the sizes.
         maximize: True if a greater fitness is better.
     """
-    # Under torch.compile a size may be symbolic; `index` converts it to a number.
-    population = index(fitness.shape[-1])
+    # Under torch.compile a size may be symbolic; `to_int` converts it to an int.
+    population_size = to_int(fitness.shape[-1])
     # The CUDA kernel compares every candidate with all others, which is slow for many.
-    if fitness.is_cuda and population > _LARGEST_CUDA_POPULATION:
+    if fitness.is_cuda and population_size > _LARGEST_CUDA_POPULATION:
         return update_tables_reference(
             fitness, candidates, state, num_elites, families, maximize=maximize
         )
     rates = []
     floors = []
     for columns, rows, values, beta in families:
-        sizes = (population, index(rows), index(values))
+        sizes = (population_size, to_int(rows), to_int(values))
         is_transition = rows != columns
         rate, floor = _choose_rate_and_floor(sizes, is_transition, beta)
         rates.append(rate)
         floors.append(floor)
     tables, record, generation = state
-    cumulative_weights = _sum_weights(population, fitness.device)
+    cumulative_weights = _sum_weights(population_size, fitness.device)
     # The arguments are in the order of the operator's schema.
     result: State = _LIBRARY.call(
         "update_tables",
@@ -197,8 +197,8 @@ def update_tables_by(
         fixed_order: False if sums may be computed in any order, which is faster.
     """
     tables, old_record, old_generation = state
-    # This update computes record and generation. Its candidates have no columns, because the
-    # columns update the tables below.
+    # This call only computes the record and the generation. Its candidates and its distribution
+    # have no columns, because the tables are updated below.
     _, record, generation, _ = cem_update_reference(
         fitness,
         candidates[..., :0],
@@ -213,7 +213,7 @@ def update_tables_by(
     fixed_point_weights, improved_index = _weigh_candidates(fitness, best_so_far, maximize)
     weights = fixed_point_weights.double() / _SCALE
 
-    # Update the table of every family from its own columns of the candidates.
+    # Each family updates its table from its own columns of the candidates.
     column_counts = [move.columns for move in moves]
     cell_counts = [move.cells for move in moves]
     all_cells, old_best = tables.split([sum(cell_counts), candidates.shape[-1]], dim=-1)
@@ -225,8 +225,9 @@ def update_tables_by(
 
     # The index is -1 if no candidate is better than the best one so far.
     has_improved = improved_index.unsqueeze(-1) >= 0
-    newest = select_rows(candidates, improved_index.clamp(min=0).unsqueeze(-1)).squeeze(-2)
-    new_best = torch.where(has_improved, newest.to(old_best), old_best)
+    valid_index = improved_index.clamp(min=0).unsqueeze(-1)
+    improved = select_rows(candidates, valid_index).squeeze(-2)
+    new_best = torch.where(has_improved, improved.to(old_best), old_best)
     return torch.cat([*new_tables, new_best], dim=-1), record, generation
 
 
@@ -259,26 +260,28 @@ def move_table(
     num_rows, num_values = rows
     is_value = (candidates >= 0) & (candidates < num_values)
     x = torch.where(is_value, candidates, 0).long()
-    # Find the cell of the table that belongs to every number of the candidates.
+    # Every number of a candidate belongs to a cell of the table: the column of the cell is the
+    # number, and the row depends on the kind of the table.
     if is_transition:
-        # The row is 0 for the first column, then 1 plus the value in the column before.
+        # The row is 0 for the first column. For the others it is 1 + the value before.
         previous_values = x[..., :-1]
-        row = pad(previous_values + 1, (1, 0))
+        row_index = pad(previous_values + 1, (1, 0))
     else:
-        row = torch.arange(num_rows, device=x.device)
-    cells = (row * num_values + x).flatten(-2)
+        row_index = torch.arange(num_rows, device=x.device)
+    cells = (row_index * num_values + x).flatten(-2)
 
-    # Add the weights as integers (_SCALE is 1), because integer sums are the same in any order.
+    # Convert the weights to integers, because sums of integers do not depend on the order.
+    # _SCALE stands for 1.
     integer_weights = (weights * _SCALE).long()
     cell_weights = integer_weights.unsqueeze(-1).expand(x.shape).flatten(-2)
     sums = torch.zeros_like(table, dtype=torch.int64)
     sums = sums.scatter_add(-1, cells, cell_weights)
 
-    sizes = (index(x.shape[-2]), num_rows, num_values)
+    sizes = (to_int(x.shape[-2]), num_rows, num_values)
     rate, floor = _choose_rate_and_floor(sizes, is_transition, beta)
     moved = table + (sums.double() * rate).round() / _SCALE
     p = torch.where(table > 0, moved.clamp(min=floor), 0.0).unflatten(-1, rows)
-    # Without the minimum a row of zeros would become 0 / 0 = NaN.
+    # The lower limit of the sums avoids 0 / 0 = NaN in a row of zeros.
     row_sums = p.sum(-1, keepdim=True).clamp(min=1 / _SCALE)
     p = p / row_sums
     result: Tensor = (p * _SCALE).round().flatten(-2) / _SCALE
@@ -299,26 +302,31 @@ def _weigh_candidates(
         maximize: True if a greater fitness is better.
 
     Returns:
-        The weights times 2^40, shape (..., N), int64, and the index, shape (...). The index is
-            -1 if no candidate is better than ``best_so_far``.
+        The weights times 2^40, shape (..., N), int64. As integers they have exact sums.
+        The index of the best candidate, shape (...); -1 if it is not better than
+            ``best_so_far``.
     """
-    population = index(fitness.shape[-1])
-    # NaN counts as infinitely bad.
+    # Under torch.compile a size may be symbolic; `to_int` converts it to an int.
+    population_size = to_int(fitness.shape[-1])
+    # NaN counts as infinitely bad. Infinities remain infinite.
     worst = -math.inf if maximize else math.inf
     fitness = fitness.double() if fitness.is_floating_point() else fitness.long()
-    fitness = fitness.nan_to_num(worst, math.inf, -math.inf)
-    best_so_far = best_so_far.nan_to_num(worst, math.inf, -math.inf)
+    fitness = fitness.nan_to_num(nan=worst, posinf=math.inf, neginf=-math.inf)
+    best_so_far = best_so_far.nan_to_num(nan=worst, posinf=math.inf, neginf=-math.inf)
 
     ascending = fitness.sort(dim=-1).values
     num_less = torch.searchsorted(ascending, fitness, right=False)
     num_less_or_equal = torch.searchsorted(ascending, fitness, right=True)
-    # A candidate and its equals have the ranks from `begin` to `end` - 1; rank 0 is the best.
+    # Rank 0 is the best. All candidates with the same fitness share the ranks from `begin` to
+    # `end` - 1.
     if maximize:
-        begin, end = population - num_less_or_equal, population - num_less
+        begin = population_size - num_less_or_equal
+        end = population_size - num_less
     else:
-        begin, end = num_less, num_less_or_equal
+        begin = num_less
+        end = num_less_or_equal
     # Entry n of `sums` is the sum of the weights of the ranks below n.
-    sums = _sum_weights(population, fitness.device).expand(*fitness.shape[:-1], -1)
+    sums = _sum_weights(population_size, fitness.device).expand(*fitness.shape[:-1], -1)
     shared_weight = sums.gather(-1, end) - sums.gather(-1, begin)
     weights = shared_weight // (end - begin)
 

@@ -130,8 +130,8 @@ def _apply(name: str, *tensors: Tensor) -> Tensor:
         # that an argument is not a tensor.
         clear_error = public_error(error)
         if clear_error is error:
-            # The error is not a failed check. If memory is short, this call fails, too, with
-            # torch's own error, which is clearer.
+            # The error is not a failed check. It may be a lack of memory. Then this allocation
+            # fails, too, and raises torch's own error, which is clearer.
             torch.empty_like(tensors[0])
         raise clear_error from None
     return result

@@ -194,11 +194,12 @@ def _sample_unseeded(
     dim_first: bool,
     shared_noise: bool,
 ) -> Tensor | None:
-    """Draw samples with a seed from the generator; None is torch's default generator.
+    """Draw samples with a seed from the generator, or return None if this is not possible.
 
-    Return None if only the general operator can draw the samples. This is the case for a batch
-    of problems, during the capture of a CUDA graph, and if a dispatch mode or
-    ``torch.jit.trace`` must record how the seed is drawn.
+    If ``generator`` is None, torch's default generator is used. If this function returns None,
+    the caller uses the general operator. This is the case for a batch of problems, during the
+    capture of a CUDA graph, and if a dispatch mode or ``torch.jit.trace`` must record how the
+    seed is drawn.
     """
     has_dispatch_mode = torch._C._len_torch_dispatch_stack() > 0
     is_traced = torch._C._get_tracing_state() is not None
@@ -211,10 +212,11 @@ def _sample_unseeded(
     sample = _direct["sample_normal_seeded"]
     if not mean.is_cuda:
         seed = torch.randint(_LARGEST_SEED, (), device="cpu", generator=generator).item()
-        return sample(mean, std, num_samples, seed, 0, dim_first, shared_noise)
-    # Drawing a seed on a GPU would need one more kernel. So the generator's own seed is used,
-    # and its offset is the generation. The offset advances with every draw, as for torch's
-    # kernels.
+        generation = 0
+        return sample(mean, std, num_samples, seed, generation, dim_first, shared_noise)
+    # Drawing a seed on a GPU would need one more kernel. So the seed of the samples is the
+    # generator's own seed, and their generation is its offset. As in torch's kernels, every
+    # draw advances the offset.
     if generator is None:
         generator = torch.cuda.default_generators[mean.device.index]
     with _generator_lock:
@@ -280,6 +282,7 @@ def _resolve_seeds(
         seed = torch.randint(
             _LARGEST_SEED, mean.shape[:-1], device=mean.device, generator=generator
         )
+    # If there is a tensor, the number is not used. It is set to 0.
     seed_tensor = None
     if isinstance(seed, Tensor):
         seed_tensor = seed
@@ -311,7 +314,7 @@ def _make_bounds(
     if bounds is None:
         return None, None
     low, high = bounds
-    # Comparisons with NaN are False, so this also rejects NaN.
+    # Numbers are checked here. Comparisons with NaN are False, so `not` also rejects NaN.
     if isinstance(low, _REAL) and isinstance(high, _REAL) and not low <= high:
         raise ValueError(f"expected bounds with low <= high, got {bounds}")
 
@@ -392,7 +395,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     else:
         sample_dim = -2
         mean_shape = (*grad.shape[:-2], grad.shape[-1])
-    # Draw the noise of the forward pass again.
+    # Draw the noise of the forward pass again. The operator's schema has the same order.
     noise = (*ctx.seed_and_generation, seed_tensor, generation_tensor, *ctx.noise_options)
     z = _draw_noise(mean_shape, grad.device, ctx.num_samples, *noise)
     grad = grad.to(z.dtype)
@@ -405,7 +408,8 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         grad = torch.where(is_above_low & is_below_high, grad, 0)
     d_mean = grad.sum(sample_dim).to(ctx.mean_dtype)
     d_std = (grad * z).sum(sample_dim).to(ctx.mean_dtype)
-    return (d_mean, d_std, *(None,) * 11)
+    no_gradients = (None,) * 11
+    return (d_mean, d_std, *no_gradients)
 
 
 def _make_samples(
