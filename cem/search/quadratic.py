@@ -36,16 +36,17 @@ class QuadraticModel:
         self.values: list[float] = []
         self.is_fitted = False
         self._dim = dim
-        # The indices i < j of the products z_i z_j, one array for each.
-        self._pairs = np.triu_indices(dim, 1)
-        # The number of coefficients of a linear model, with squares, and with products, too.
+        # The products z_i z_j with i < j: an array of all i, and an array of all j.
+        self._pairs = np.triu_indices(dim, k=1)
+        # The number of coefficients of three models: linear, with squares, and with squares and
+        # products.
         self._sizes = (1 + dim, 1 + 2 * dim, 1 + dim * (dim + 3) // 2)
-        # ``fit`` sets these.
-        self._size = 0  # the number of coefficients
+        # ``fit`` sets these attributes.
+        self._size = 0  # the number of coefficients of the fitted model
         self._coefficients: Any = None
         self._center: Any = None
-        self._inverse: Any = None  # of the factor
-        self._offset = 0.0  # what is subtracted from all values
+        self._inverse: Any = None  # the inverse of the factor
+        self._offset = 0.0  # the value that is subtracted from all values before the fit
 
     def add(self, point: Any, value: float) -> None:
         """Add a point and its value; a value that is not finite means that the point failed."""
@@ -60,11 +61,14 @@ class QuadraticModel:
     def fit(self, center: Any, factor: Any, newest: int | None = None) -> None:
         """Fit the largest model that the newest points determine, and set ``is_fitted``.
 
+        ``is_fitted`` becomes False in three cases: there are too few points for a linear model,
+        the factor is singular, or numbers overflow.
+
         Args:
             center: The mean of the search, shape (d,).
             factor: A factor L of the search's covariance L L^T, shape (d, d).
             newest: The number of newest points to use. None: 1.5 points per coefficient of the
-                full model, and d more.
+                largest model, and d more.
         """
         self.is_fitted = False
         if newest is None:
@@ -85,7 +89,8 @@ class QuadraticModel:
         values = values[order]
         points = np.array(self.points[-newest:])[order]
         self._offset = values[0]
-        # Both sides of the equations are multiplied by the root of the weight of each point.
+        # Weighted least squares: each point is an equation, and both of its sides are
+        # multiplied by the root of the point's weight.
         root_weights = np.sqrt(np.linspace(_WEIGHT_OF_BEST, 1.0, len(values)))
         rows = self._features(points) * root_weights[:, None]
         targets = (values - self._offset) * root_weights
@@ -111,18 +116,20 @@ class QuadraticModel:
         theorem 4.1. Bisection determines the shift.
         """
         gradient, hessian = self._derivatives()
-        # In the axes of the Hessian every coordinate is independent of the others.
+        # In the basis of the eigenvectors, the equations are independent of each other.
         curvatures, axes = np.linalg.eigh(hessian)
         slopes = axes.T @ gradient
         largest = max(1e-300, np.abs(curvatures).max(), np.abs(slopes).max())
+        # With a shift that is slightly above -curvatures[0], H + shift I is positive definite.
         low = max(0.0, -curvatures[0]) + 1e-12 * largest
+        shift = low
 
         def minimum_with(shift: float) -> Any:
             return -slopes / (curvatures + shift)
 
         if np.linalg.norm(minimum_with(low)) > radius:
-            # With this shift every curvature + shift is at least |slopes| / radius, so that the
-            # minimum is within the radius.
+            # With the shift ``high``, every curvature + shift is at least |slopes| / radius.
+            # The minimum is therefore within the radius.
             high = low + np.linalg.norm(slopes) / radius
             for _ in range(60):
                 middle = (low + high) / 2
@@ -130,8 +137,8 @@ class QuadraticModel:
                     low = middle
                 else:
                     high = middle
-            low = high
-        return self._center + np.linalg.solve(self._inverse, axes @ minimum_with(low))
+            shift = high
+        return self._center + np.linalg.solve(self._inverse, axes @ minimum_with(shift))
 
     def agreement(self, count: int) -> float:
         """Return Kendall's rank correlation between the model and the values.
