@@ -256,8 +256,8 @@ class CrossEntropyMethod:
                 in its own dtype, and a sequence as float64.
 
         Raises:
-            ValueError: If a shape is wrong. If the schedule of the extra variance returns a
-                number that is negative or not finite. On the CPU, if a column of a choice
+            ValueError: If a shape is wrong, if the schedule of the extra variance returns a
+                number that is negative or not finite, or, on the CPU, if a column of a choice
                 or permutation contains a number that is not the index of a value.
         """
         is_part = False

@@ -164,8 +164,8 @@ class ModelAssisted:
             optimizer: The optimizer of the search, before its first generation.
             evaluator: The evaluator of the promising candidates.
             budget: The maximum number of evaluations.
-            path: The points that are known before the search, with their values to minimise.
-                The search starts at the best of them.
+            path: The points that are known before the search, as pairs of a point, shape (d,),
+                and its value to minimise. The search starts at the best of them.
         """
         self.evaluations = 0
         self._problem = Problem(optimizer, evaluator)
@@ -250,7 +250,7 @@ class ModelAssisted:
         The evaluations also end if the budget or the population is used up.
         """
         size = len(population.values)
-        # The number of candidates to evaluate first: one per worker.
+        # First, evaluate one candidate per worker.
         target = max(1, self._problem.workers)
         while True:
             self._evaluate(population, target)
@@ -362,6 +362,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     if plan.options["checkpoint"] is not None:
         _open_journal(plan, optimizer, evaluator)
     problem = Problem(optimizer, evaluator)
+    # The points that are known before the search, with their values. The descent adds more.
     plan = replace(plan, path=problem.path_of(plan.known))
     walk = Walk(problem, stop, plan.termination_options["target"])
     mean = optimizer.state.distribution[MEAN].double().numpy()

@@ -78,7 +78,8 @@ class Descent:
     def run(self, budget: int) -> None:
         """Descend until no step improves the value, or ``budget`` evaluations are used up.
 
-        In the first case ``is_unfinished`` becomes False. In the second case it remains True.
+        ``is_unfinished`` is True before the descent. It becomes False if no step improves the
+        value, and remains True if the budget ends the descent.
         """
         num_free = int(self._is_free.sum())
         if num_free == 0:
@@ -105,7 +106,6 @@ class Descent:
                 self.is_unfinished = remaining <= 0
                 return
             self._move_to_last_trial(gradient)
-        # The budget has ended the loop: ``is_unfinished`` is still True.
 
     def _move_to_last_trial(self, gradient: Any) -> None:
         """Move to the last point of the path, which is the best trial of the line search.
@@ -139,7 +139,8 @@ class Descent:
         """Return the quasi-Newton step in scaled units, shape (d,), or None to end the descent.
 
         The result is None in three cases: the gradient is negligible, a number is not finite,
-        or the approximate Hessian is singular.
+        or the approximate Hessian is singular. This method also updates that approximation,
+        which is ``_curvature``.
         """
         if not np.isfinite(gradient).all() or not math.isfinite(self._value):
             return None
@@ -152,7 +153,7 @@ class Descent:
         try:
             step = -np.linalg.solve(self._curvature, gradient)
         except np.linalg.LinAlgError:
-            # Rounding has made the curvature singular: the function may have no minimum.
+            # Rounding has made the matrix singular. The function may have no minimum.
             return None
         is_descent = step @ gradient < 0
         if not is_descent:
@@ -179,12 +180,12 @@ class Descent:
             Whether a trial decreased the value enough. If so, the best trial is the last point
             of the path.
         """
-        share = 1.0  # of the first step
+        share = 1.0  # the length of the trial, relative to the first step
         for number in range(1, min(_MAX_TRIALS, max_trials) + 1):
             value = self._try(share * step)
             # Let t be the length of a step relative to this trial. The parabola is
             #     self._value + share * slope * t + excess * t^2
-            # and its minimum is at t = ratio.
+            # and its minimum is at t = ratio. Without a minimum, ratio is 0.
             excess = value - self._value - share * slope
             has_minimum = math.isfinite(excess) and excess > 0
             ratio = -share * slope / (2 * excess) if has_minimum else 0.0
@@ -197,6 +198,7 @@ class Descent:
                     self._try(ratio * share * step)
                     self._put_better_last()
                 return True
+            # The next trial is at the minimum of the parabola, within limits.
             share *= min(_MAX_SHRINK, max(_MIN_SHRINK, ratio))
         return False
 

@@ -154,7 +154,7 @@ def read_evaluated(
             f"{(~is_reachable).sum()} of {len(fitness)} evaluated points are outside the "
             "bounds, or between integers or steps",
             RuntimeWarning,
-            stacklevel=outside(),
+            stacklevel=outside(),  # The warning names the caller's line, outside of cem.
         )
     fitness = fitness[is_reachable]
     if not np.isfinite(fitness).any():

@@ -289,6 +289,7 @@ def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
     mean = _draw_mean(plan, first_std, attempt, seed)
     # A parameter whose standard deviation is 0 is constant, and keeps its first mean.
     is_uniform = is_between_bounds & (std > 0)
+    # These numbers must not depend on those that ``_draw_mean`` has drawn.
     generator = random.Random(f"start {seed}")
     for index in is_uniform.nonzero().flatten().tolist():
         mean[index] = generator.uniform(low[index].item(), high[index].item())

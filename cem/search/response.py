@@ -61,11 +61,12 @@ class ResponseSurface:
         self._is_used = width > 0
         self._model = QuadraticModel(int(self._is_used.sum()))
         points = coordinates[:, self._is_used]
+        # ``QuadraticModel`` expects values to minimise.
         values = self._sign * evaluations.fitness
         for point, value in zip(points, values.tolist(), strict=True):
             self._model.add(point, value)
         center = coordinates.mean(0)[self._is_used]
-        self._model.fit(center, np.diag(width[self._is_used]), newest=len(points))
+        self._model.fit(center, np.diag(width[self._is_used]), num_newest=len(points))
         # The adjusted coefficient of determination is
         #     r2 = 1 - (residual variance) / (total variance)
         # Each variance is a sum of squares, divided by its degrees of freedom. The code divides
@@ -104,26 +105,26 @@ class ResponseSurface:
     def importance(self) -> Any:
         """Return the importance of each parameter: its total effect on the model f.
 
-        With two samples A and B of n points, and A_i, the points of A with parameter i of B,
-        the importance of parameter i is
+        Let A and B be two samples of n points, and let A_i be the points of A with parameter i
+        taken from B. The importance of parameter i is
 
             sum of (f(A) - f(A_i))^2 / (2 n Var f(A))
 
         Returns:
             An array of shape (dim,), or with named parameters a dict.
         """
-        known = self.evaluations.candidates
-        dim = known.shape[1]
+        evaluated = self.evaluations.candidates
+        dim = evaluated.shape[1]
         # Every number of the samples is that of a random evaluation in the same column. The
         # columns are independent of each other.
-        row_indices = np.random.default_rng(0).integers(len(known), size=(2 * _DRAWS, dim))
-        sample_a, sample_b = np.split(np.take_along_axis(known, row_indices, axis=0), 2)
+        row_indices = np.random.default_rng(0).integers(len(evaluated), size=(2 * _DRAWS, dim))
+        sample_a, sample_b = np.split(np.take_along_axis(evaluated, row_indices, axis=0), 2)
         values = self.predict(sample_a)
         variance = max(values.var(), np.finfo(np.float64).tiny)  # not 0, the divisor below
         columns = range(dim) if self._space is None else self._space.columns.values()
         shares = []
         for column in columns:
-            changed = sample_a.copy()
+            changed = sample_a.copy()  # becomes A_i
             changed[:, column] = sample_b[:, column]
             differences = values - self.predict(changed)
             shares.append(float(np.square(differences).mean() / (2 * variance)))

@@ -175,6 +175,7 @@ class Result(Generic[_Vector]):
             # Print only the first and last numbers of a long vector.
             x = np.array2string(np.array(self.x.tolist()), precision=6, threshold=12)
         paths = ", evolution paths" if config.paths else ""
+        # This is the surrogate model of the search. ``self.model`` is fitted after the search.
         model = ", a quadratic model" if self.settings["model"] else ""
         noise = ", a noisy objective: x is the averaged mean" if self.settings["noise"] else ""
         lines = [

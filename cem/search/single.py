@@ -62,15 +62,15 @@ class Monitor(Callback):
         """Prepare to monitor a search.
 
         Args:
-            plan: The plan of the call.
+            plan: The settings of the call.
             history: The records of all searches, to which the monitor adds.
             termination: The rules that end a search by its records.
             population_size: The number of candidates per generation.
             budget: The number of evaluations after which the monitor ends the search. None: the
                 trainer enforces the budget. Only a search with a surrogate model has a number
                 here, because its generations differ in their evaluations.
-            is_first: Whether no earlier search had a success. Only such a search may end
-                because the objective is noisy.
+            is_first: Whether this is the first search, or every candidate of all earlier ones
+                failed. Only such a search may end because the objective is noisy.
         """
         self.reason: Reason | None = None
         self.detector: NoiseDetector | None = None
@@ -206,7 +206,8 @@ class Search:
             plan: The plan of the call.
             start: The first mean and standard deviation.
             session: The resources and records that all searches of the call share.
-            is_first: Whether no earlier search had a success.
+            is_first: Whether this is the first search, or every candidate of all earlier ones
+                failed.
         """
         options = plan.options
         objective: Objective = session.evaluator
@@ -323,6 +324,8 @@ class _Files:
         self.checkpointer = Checkpointer(
             self.folder, fingerprint=self.fingerprint, interval_s=_CHECKPOINT_SECONDS
         )
+        # A resumed search restores its history from these records. They therefore contain the
+        # mean and the standard deviation, too.
         self.metrics = MetricsWriter(self.folder / "metrics.jsonl", distribution=True)
 
 
