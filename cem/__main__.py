@@ -30,13 +30,14 @@ def valley(points: torch.Tensor) -> torch.Tensor:
 
 
 def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
-    """Return a picture of the valley as text, brighter where it is lower, with marked points.
+    """Return a picture of the valley as text, with marked points.
 
-    Every character is a mark or a blank on a coloured background.
+    Every character is a mark or a blank on a coloured background. The background is brighter
+    where the function is lower.
 
     Args:
-        marks: Points, shape (..., 2), by the character that marks them. Later marks cover
-            earlier ones.
+        marks: A dictionary from a character to the points that it marks, shape (..., 2). Later
+            marks cover earlier ones.
         columns: The width of the picture in characters.
         rows: The height of the picture in characters.
     """
@@ -50,8 +51,8 @@ def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
     # All cells as (column, row), one row after another from the top.
     cells = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
     heights = valley(_UPPER_LEFT + size * cells / last_cell).log10()
-    # Map the heights from 10^2.4 down to 10^-1.9 to indices of shades. 4.4 is a little more
-    # than the range of exponents, so that the last index is valid.
+    # Map the heights from 10^2.4 down to 10^-1.9 to indices of shades. The range of exponents
+    # is 4.3. The divisor is slightly larger, so that the greatest index is valid.
     depth = (2.4 - heights).clamp(0.0, 4.3)
     shades = (depth / 4.4 * len(_SHADES)).int().tolist()
     parts = []
@@ -64,9 +65,9 @@ def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
 
 
 def main() -> None:
-    """Show a search for the minimum of the valley, generation by generation.
+    """Search for the minimum of the valley, and show each generation.
 
-    A terminal with colours shows a moving picture. Otherwise each generation prints a line.
+    Each generation prints a line. A terminal with colours also shows a moving picture.
     """
     mean = torch.tensor([-1.6, 2.8])
     search = CrossEntropyMethod(mean, 0.2, 24, maximize=False, backend="torch", seed=1)

@@ -241,24 +241,24 @@ class CrossEntropyMethod:
     def tell(self, candidates: Any, fitness: Any, *, _check_candidates: bool = True) -> None:
         """Move the distribution towards the elites, equations (2) to (5).
 
-        The candidates of a single search may be told one by one or in parts, in any order. They
-        may belong to an earlier generation. The distribution moves, and the generation ends, as
-        soon as a whole population has been told.
+        With a single search, each call may pass a part of a population, in any order. Its
+        candidates may belong to an earlier generation. The distribution moves, and the
+        generation ends, as soon as there are ``population_size`` candidates.
 
         Args:
             candidates: The candidates that were evaluated, shape (..., population_size, dim),
-                or for a part shape (n, dim). They may differ from those of ``ask()``, such as
-                repaired ones, and may lie outside the bounds. On the CPU, a candidate that is
-                not finite has failed, whatever its fitness. Other devices skip this check,
-                because it would wait for the device.
-            fitness: The fitness of each candidate, shape (..., population_size) or (n,). It is
-                a tensor, array or sequence of any real dtype on any device. It is ranked in its
-                own dtype, or if it is a sequence, as float64.
+                or (n, dim) for a part. They may differ from those of ``ask()`` and may lie
+                outside the bounds. On the CPU, a candidate that is not finite counts as failed,
+                whatever its fitness. Other devices skip this check, because it would wait for
+                the device.
+            fitness: The fitness of each candidate, shape (..., population_size) or (n,): a
+                tensor, array or sequence of any real dtype on any device. The fitness is ranked
+                in its own dtype, and a sequence as float64.
 
         Raises:
-            ValueError: If a shape is wrong, the schedule of the extra variance returns a
-                negative number or one that is not finite, or (on the CPU) the column of a
-                choice contains a number that is not the index of a value.
+            ValueError: If a shape is wrong, if the schedule of the extra variance returns a
+                number that is negative or not finite, or, on the CPU, if a column of a choice
+                or permutation contains a number that is not the index of a value.
         """
         is_part = False
         if not self._needs_no_conversion(candidates, fitness):
@@ -267,7 +267,7 @@ class CrossEntropyMethod:
             candidates = check_shape("candidates", candidates, expected)
             candidates = candidates.to(self.device, self.dtype)
             fitness = check_shape("fitness", fitness, expected[:-1]).to(self.device)
-        # The trainer skips this check to save time: it tells the candidates of ``ask``, which
+        # The trainer skips this check to save time: it passes the candidates of ``ask``, which
         # are finite.
         if self.device.type == "cpu" and _check_candidates:
             fitness = self._fail_unusable(candidates, fitness)
@@ -301,7 +301,7 @@ class CrossEntropyMethod:
 
         Returns:
             The candidates and the fitness of a population, or None as long as candidates are
-            missing. Surplus candidates are kept for the next population.
+            missing. Surplus candidates become the first ones of the next population.
         """
         # Copies, because the caller may change these tensors.
         self._parts.append((candidates.clone(), fitness.clone()))
@@ -363,9 +363,9 @@ class CrossEntropyMethod:
     ) -> Callable[[], list[Snapshot]]:
         """Return a function that runs ``records * generations`` generations as one CUDA graph.
 
-        Each call of the function returns ``records`` snapshots, one after every ``generations``
-        generations, with the metrics of the last evaluation before it. Their copies to the host
-        have been started.
+        A call of the function takes a snapshot after every ``generations`` generations. It
+        returns these ``records`` snapshots, with the metrics of the last evaluation before each
+        of them. The call starts copying the snapshots to the host, and does not wait.
 
         Args:
             objective: The objective, as for ``capture``.
@@ -381,14 +381,13 @@ class CrossEntropyMethod:
             snapshots = []
             for evaluation in graph.evaluations:
                 generation += generations
-                # Only the constants of ``self._state`` are valid here. Each snapshot gets its
-                # own mean, record and so on from ``graph.together`` below.
+                # Only the constants of ``self._state`` are valid here. ``copy_to_host`` sets
+                # the mean, the record and so on of each snapshot below.
                 snapshot = Snapshot(
                     generation, self._settings, self._state, evaluation, copies=False
                 )
                 snapshots.append(snapshot)
-            # The graph has stacked the tensors of all snapshots, so that a few copies are
-            # enough.
+            # The graph has stacked the tensors of all snapshots, so a few copies are enough.
             copy_to_host(snapshots, stacked=graph.together)
             self._snapshot = snapshots[-1]
             return snapshots
@@ -401,10 +400,10 @@ class CrossEntropyMethod:
         generations: int,
         records: int = 0,
     ) -> Callable[[], GenerationGraph]:
-        """Return a function that moves the search by one replay of a CUDA graph.
+        """Return a function that runs generations of the search by one replay of a CUDA graph.
 
         The first call captures the graph. A later call captures it again if a constant of the
-        state has changed: the table of the extra variance becomes longer, for example.
+        state has changed. For example, the table of the extra variance may have become longer.
 
         Args:
             objective: The objective, as for ``capture``.
@@ -554,13 +553,14 @@ class CrossEntropyMethod:
     ) -> tuple[Reason, ...]:
         """Return the reasons to stop a single search; an empty tuple if there are none.
 
-        Call it after every generation, or every few: some reasons compare the current
-        generation with those of earlier calls. A ``Reason`` is a string. The call waits for the
-        device, and warns if every candidate of the last generation failed.
+        Call this method after every generation or every few generations: some reasons compare
+        the current generation with those of earlier calls. A ``Reason`` is a string. The call
+        waits for the device. It warns if every candidate of the last generation failed.
 
         Args:
-            target: A fitness that is good enough. It gives the reason ``"target"``.
-            budget: The maximum number of evaluations. There is the reason ``"budget"`` if
+            target: A fitness that is good enough. Once it is reached, the reasons include
+                ``"target"``.
+            budget: The maximum number of evaluations. The reasons include ``"budget"`` if
                 another generation would exceed it.
         """
         if target is not None:
@@ -598,9 +598,8 @@ class CrossEntropyMethod:
                 candidates, fitness = self._join_parts()
                 state["told_candidates"] = candidates.cpu()
                 state["told_fitness"] = fitness.cpu()
-                # If the told candidates are the first ones of this generation, a resumed search
-                # asks again for all others. Otherwise it continues after those that were asked
-                # for.
+                # If these are the first candidates of this generation, a resumed search draws
+                # all others again. Otherwise it continues after the last one that was drawn.
                 count = len(candidates)
                 is_in_order = self._drawn is not None and torch.equal(
                     candidates, self._drawn[:count]
@@ -612,9 +611,9 @@ class CrossEntropyMethod:
         """Resume bit for bit from the state of an optimizer with the same settings.
 
         On another device, later samples may differ in their last bits. Without evolution paths,
-        the numbers of candidates and elites may differ from the saved ones. The memory of
-        ``stop`` is not part of a state. An optimizer without a seed takes the seed of the
-        state.
+        this optimizer may have other numbers of candidates and elites than the saved one. The
+        history that ``stop`` compares is not part of a state. If this optimizer was created
+        without a seed, it takes the seed of the state.
 
         Raises:
             ValueError: If a part is missing, has another shape or dtype, or was saved under
@@ -625,7 +624,7 @@ class CrossEntropyMethod:
             settings["seed"] = state["settings"]["seed"]
         generation, loaded = load_state(state, settings, self._state)
         if settings["seed"] != self._settings["seed"]:
-            # The settings hold one number, or a list with one number per problem.
+            # The setting is one seed, or a list with one seed per problem.
             seeds = np.array(settings["seed"], dtype=object).reshape(self.batch_shape)
             loaded = loaded._replace(seed=problem_seeds(seeds, self.batch_shape, self.device))
             self._seeds = tuple(seeds.reshape(-1).tolist())
@@ -656,21 +655,22 @@ class CrossEntropyMethod:
         """Return the fitness, with NaN for candidates that are not finite.
 
         Raises:
-            ValueError: If the column of a choice contains a number that is not the index of one
-                of its values.
+            ValueError: If a column of a choice or permutation contains a number that is not the
+                index of one of its values.
         """
+        # The first columns are numbers. The columns of choices and permutations follow.
         first = self._state.settings.normal
         for family in self.config.families:
             columns = candidates[..., first : first + family.columns]
             first += family.columns
             if not isinstance(family, OperatorFamily):
-                continue
+                continue  # The numbers of other families have no known range.
             _, num_values = family.rows  # the shape of the family's table of probabilities
             low, high = columns.aminmax()
             if not (low >= 0 and high < num_values):
                 wanted = f"numbers from 0 to {num_values - 1} in the columns of {family}"
                 raise ValueError(f"expected {wanted}, got {low:g} to {high:g}")
-        # The sum is finite only if every number is: this is faster than a check of each number.
+        # A finite sum implies that every number is finite. The sum is faster to check.
         if math.isfinite(float(candidates.sum())):
             return fitness
         return torch.where(candidates.isfinite().all(-1), fitness.double(), math.nan)
@@ -711,8 +711,8 @@ class CrossEntropyMethod:
     def _describe(self) -> dict[str, Any]:
         """Return the settings that must be equal when a search resumes.
 
-        They are numbers, strings and lists, as JSON stores them. The number of elites is not
-        among them, because a resumed search may have another one.
+        All values can be stored as JSON. The number of elites is left out, because a resumed
+        search may have another one.
         """
         bounds = bounds_of(self._state)  # low and high, or None
         settings = dict(vars(self.config))

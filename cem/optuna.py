@@ -49,10 +49,10 @@ class CemSampler(BaseSampler):
 
         Args:
             n_startup_trials: The number of completed trials before the search starts.
-            independent_sampler: The sampler for these trials, and for parameters that not all
-                trials share. None: a ``RandomSampler``.
-            population_size: The number of trials that move the distribution once, ``>= 2``.
-                None: the default of ``cem.minimize``.
+            independent_sampler: The sampler for these trials, and for parameters that some
+                trials do not have. None: a ``RandomSampler``.
+            population_size: The number of trials per generation of the search, ``>= 2``. None:
+                the default of ``cem.minimize``.
             seed: The seed, ``0 <= seed < 2**32``. None: a random seed.
         """
         self._n_startup_trials = n_startup_trials
@@ -109,8 +109,9 @@ class CemSampler(BaseSampler):
         """Return the values of the searched parameters for a new trial.
 
         First, the trials that have ended since the last call move the search, one population
-        after another. The new trial stores the state of the search. Before the start of the
-        search the result is empty: Optuna then samples all parameters independently.
+        after another. The state of the search is then stored in the new trial. As long as too
+        few trials are completed, there is no search and the result is empty. Optuna then
+        samples all parameters independently.
 
         Args:
             study: The study, with all trials so far.
@@ -119,50 +120,50 @@ class CemSampler(BaseSampler):
         """
         self._raise_error_if_multi_objective(study)
         trials = study.get_trials(deepcopy=False)
-        kinds: dict[str, Any] = dict(sorted(search_space.items()))
+        distributions: dict[str, Any] = dict(sorted(search_space.items()))
         num_completed = sum(other.state is TrialState.COMPLETE for other in trials)
-        if not kinds or num_completed < self._n_startup_trials:
+        if not distributions or num_completed < self._n_startup_trials:
             return {}
-        space = Space({name: _parameter(kind) for name, kind in kinds.items()})
+        space = Space({name: _parameter(kind) for name, kind in distributions.items()})
         search = CrossEntropyMethod(
             **space.settings(),
             population_size=self._population_size,
             maximize=study.direction is StudyDirection.MAXIMIZE,
             seed=mix_seed(self._seed, trial.number),
         )
-        key = _storage_key(search, kinds)
+        key = _storage_key(search, distributions)
         pending, num_known = _load_latest(search, key, trials)
         ended: list[FrozenTrial] = []
         running: list[int] = []
-        # The stored search does not include these trials yet.
+        # These trials are not part of the stored search yet.
         new_trials = [trials[number] for number in pending] + trials[num_known:]
         for other in new_trials:
             if not other.state.is_finished():
                 running.append(other.number)
-            # Only trials of this search have its attribute.
-            elif key in other.system_attrs and other.params.keys() >= kinds.keys():
+            # Only trials of this search have the attribute ``key``.
+            elif key in other.system_attrs and other.params.keys() >= distributions.keys():
                 ended.append(other)
-        text = ""
+        text = ""  # There is nothing to store unless the search moves.
         size = search.population_size
         while len(ended) >= size:
-            _tell(search, space, kinds, ended[:size])
+            _tell(search, space, distributions, ended[:size])
             ended = ended[size:]
             pending = running + [other.number for other in ended]
             state = {**search.state_dict(), "settings": None}
             text = json.dumps([state, pending, len(trials)], default=Tensor.tolist)
         _store(study, trial, key, search.generation, text)
         values = space.decode(search.ask(1)[0])
-        return {name: _to_optuna(kind, values[name]) for name, kind in kinds.items()}
+        return {name: _to_optuna(kind, values[name]) for name, kind in distributions.items()}
 
 
-def _storage_key(search: CrossEntropyMethod, kinds: Mapping[str, Any]) -> str:
+def _storage_key(search: CrossEntropyMethod, distributions: Mapping[str, Any]) -> str:
     """Return the name of the attribute that stores a search: a digest of its settings.
 
     The digest excludes the seed, which differs between trials, and the backend, which may
     differ between workers of the same search.
     """
     settings = {**search.state_dict()["settings"], "seed": None, "backend": None}
-    identity = repr((kinds, search.population_size, settings))
+    identity = repr((distributions, search.population_size, settings))
     digest = hashlib.sha256(identity.encode()).hexdigest()
     return f"cem:{digest[:16]}"
 
@@ -170,7 +171,7 @@ def _storage_key(search: CrossEntropyMethod, kinds: Mapping[str, Any]) -> str:
 def _tell(
     search: CrossEntropyMethod,
     space: Space,
-    kinds: Mapping[str, Any],
+    distributions: Mapping[str, Any],
     trials: Sequence[FrozenTrial],
 ) -> None:
     """Move a search by one population of trials.
@@ -178,13 +179,15 @@ def _tell(
     Args:
         search: The search.
         space: The parameters of the search.
-        kinds: Optuna's distributions of these parameters, by name.
+        distributions: Optuna's distributions of these parameters, by name.
         trials: The trials that have ended, one per candidate. A trial without a value has
             failed.
     """
     candidates = []
     for trial in trials:
-        values = {name: _from_optuna(kind, trial.params[name]) for name, kind in kinds.items()}
+        values = {
+            name: _from_optuna(kind, trial.params[name]) for name, kind in distributions.items()
+        }
         candidates.append(space.encode(values).tolist())
     fitness = [math.nan if trial.value is None else trial.value for trial in trials]
     search.tell(candidates, fitness)
@@ -216,18 +219,21 @@ def _load_latest(
     key: str,
     trials: Sequence[FrozenTrial],
 ) -> tuple[list[int], int]:
-    """Load the latest state of a search that a trial has stored, if there is one.
+    """Load the latest state of a search from the attributes of the trials, if there is one.
 
-    See ``_store`` for the attributes. A trial that has not moved the search has stored 0 parts.
+    A state is stored as a text in several parts. The attribute ``key`` of a trial is the pair
+    (generation, number of parts), and ``key:0``, ``key:1`` and so on are the parts. There are 0
+    parts if the search did not move at this trial.
 
     Args:
-        search: The search that gets the state.
-        key: The name of the attribute that stores it.
+        search: The search into which the state is loaded.
+        key: The name of the attribute, which identifies the search.
         trials: All trials of the study.
 
     Returns:
-        The numbers of older trials that the state does not include yet.
-        The number of trials when the state was stored.
+        The numbers of trials that existed at that time, but did not move the search yet.
+        The number of trials that existed at that time.
+        Without a stored state, these are an empty list and 0.
     """
     stored: list[dict[str, Any]] = []
     for trial in trials:
@@ -236,8 +242,8 @@ def _load_latest(
             stored.append(trial.system_attrs)
     if not stored:
         return [], 0
-    # The pairs (generation, number of parts) are compared: the greatest generation is the
-    # latest.
+    # The pairs (generation, number of parts) are compared. The latest state has the greatest
+    # generation.
     latest = max(stored, key=lambda attributes: attributes[key])
     _, num_parts = latest[key]
     text = "".join(latest[f"{key}:{number}"] for number in range(num_parts))

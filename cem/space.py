@@ -146,7 +146,13 @@ class Choice:
     values: tuple[Any, ...]
 
     def __init__(self, *values: Any) -> None:
-        """Set the values: several arguments, or one list, tuple, range or array of them."""
+        """Set the values, which are several arguments, or one list, tuple, range or array.
+
+        Raises:
+            TypeError: If the only argument is a set, dict or iterator, whose order is not fixed
+                or which can be read only once.
+            ValueError: If there is no value, or if two values are equal.
+        """
         # A single argument may be a container of the values.
         container = values[0] if len(values) == 1 else None
         if isinstance(container, (set, frozenset, dict, Iterator)):
@@ -160,7 +166,7 @@ class Choice:
             raise ValueError("expected one choice or more, got none")
         # The dataclass is frozen, which forbids a plain assignment.
         object.__setattr__(self, "values", values)
-        # The index of a value that equals an earlier one is the index of that one.
+        # ``index`` returns the first of equal values, so a repeated value has another index.
         indices = [self.index(value) for value in values]
         if indices != list(range(len(values))):
             raise ValueError(f"expected choices that differ, got {values!r}")
@@ -226,11 +232,13 @@ class Space:
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         """Assign columns of a candidate to the parameters.
 
-        Every number and every choice has one column, and a permutation of n items has n.
+        Numbers come first, with one column each. Next come choices, with one column each, and
+        last permutations: a permutation of n items has n columns.
 
         Args:
-            parameters: The parameters by name. A value that is not a type of parameter is
-                fixed, and so is a number whose ends are equal.
+            parameters: The parameters by name. A parameter is fixed, and has no column, if its
+                value is not a ``Float``, ``Int``, ``Choice`` or ``Permutation``, or if the ends
+                of its range are equal.
         """
         self.parameters = {name: _value_if_fixed(value) for name, value in parameters.items()}
         numbers = self._parameters_of(Float, Int)
@@ -242,7 +250,7 @@ class Space:
         # ``low`` and ``high`` are two arrays, which are empty if there are no numbers.
         ends = [number.ends for number in numbers.values()]
         low, high = np.array(ends, dtype=float).reshape(-1, 2).T
-        # The search starts in the middle, and two standard deviations reach both ends.
+        # The search starts in the middle. The ends are two standard deviations away.
         self.mean = (low + high) / 2
         self.std = (high - low) / 4
         self.bounds = list(zip(low, high, strict=True)) if numbers else None
@@ -274,11 +282,12 @@ class Space:
         std: Any,
         options: Mapping[str, Any],
     ) -> tuple[Any, Any, Any, dict[str, Any]]:
-        """Convert arguments of ``minimize`` for named parameters to those for vectors.
+        """Convert the arguments of ``minimize`` from named parameters to vectors.
 
         Args:
             function: The objective, a function of the named parameters.
-            std: The first standard deviation, which must be None: the space chooses it.
+            std: The first standard deviation of the call. It must be None, because the space
+                chooses it.
             options: All options of the call.
 
         Returns:
@@ -288,7 +297,7 @@ class Space:
             The options, with the bounds and config of the space.
 
         Raises:
-            TypeError: If an argument is set that only works with vectors.
+            TypeError: If an argument is set that is only allowed with vectors.
             ValueError: If ``vectorize`` is True.
         """
         config = options["config"]
@@ -301,13 +310,14 @@ class Space:
         vectorize = options["vectorize"]
         if vectorize not in (None, False, "loop"):
             raise ValueError(f"expected 'loop' or False for vectorize, got {vectorize!r}")
-        # The objective gets either a single candidate, or the columns of a population.
+        # With ``by_column``, the objective gets the columns of a whole population. Otherwise it
+        # gets a single candidate.
         by_column = vectorize is False and options["workers"] is None
         settings = self.settings(config)
         num_numbers = len(self.mean)
         mean = self.encode(options["x0"] or {})[:num_numbers]
         if torch.device(options["device"] or "cpu").type != "cpu":
-            # Arrays are on the CPU: on another device the mean has to be a tensor.
+            # An array is always on the CPU. On another device the mean must be a tensor.
             mean = torch.from_numpy(mean)
         vector_options = {
             **options,
@@ -363,12 +373,12 @@ class Space:
     def encode(self, values: Mapping[str, Any]) -> Any:
         """Return a candidate, shape (dim,), with the given values of some parameters.
 
-        Other numbers are in the middle of their range, other choices are the first one, and
-        other permutations are the order 0, 1, 2, ...
+        All other parameters have defaults: the middle of the range of a number, the first value
+        of a choice, and the order 0, 1, 2, ... of a permutation.
 
         Raises:
-            ValueError: If there is no parameter of a name, if a value is not possible for its
-                parameter, or if it differs from that of a fixed parameter.
+            ValueError: If no parameter has one of the names, if a value is not possible for its
+                parameter, or if it differs from the value of a fixed parameter.
         """
         x = np.zeros(self.dim)
         x[: len(self.mean)] = self.mean
@@ -378,7 +388,7 @@ class Space:
             if name not in self.parameters:
                 raise unknown_name("parameter", name, self.columns)
             parameter = self.parameters[name]
-            is_fixed = name not in self.columns
+            is_fixed = name not in self.columns  # ``parameter`` is then its only value.
             if not is_fixed:
                 x[self.columns[name]] = parameter.number_of(name, value)
             elif not _is_equal(value, parameter):

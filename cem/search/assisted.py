@@ -164,8 +164,8 @@ class ModelAssisted:
             optimizer: The optimizer of the search, before its first generation.
             evaluator: The evaluator of the promising candidates.
             budget: The maximum number of evaluations.
-            path: The points that are known before the search, with their values to minimise.
-                The search starts at the best of them.
+            path: The points that are known before the search, as pairs of a point, shape (d,),
+                and its value to minimise. The search starts at the best of them.
         """
         self.evaluations = 0
         self._problem = Problem(optimizer, evaluator)
@@ -189,10 +189,10 @@ class ModelAssisted:
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Return the fitness of a population, partly evaluated and partly predicted.
 
-        The model's minimum replaces one of the candidates. The returned evaluation therefore
-        contains the candidates, too.
+        Without a fitted model, all candidates are evaluated. With a model, its minimum replaces
+        one of the candidates. The returned evaluation therefore also contains the candidates.
         """
-        # The values of a search that diverges may overflow.
+        # If the search diverges, the values may overflow.
         with np.errstate(over="ignore", invalid="ignore"):
             population = self._start_generation(candidates, int(generation))
             if self._model.is_fitted:
@@ -208,18 +208,20 @@ class ModelAssisted:
         )
 
     def _start_generation(self, drawn: Any, number: int) -> Generation:
-        """Fit the model for a generation, and return the generation without evaluations.
+        """Fit the model to all earlier points, and return a generation without values.
+
+        Exception: in the first generation, the best known point replaces the first candidate.
+        Its value is known, too.
 
         Args:
             drawn: The candidates that the optimizer drew, shape (N, d).
-            number: The number of the generation.
+            number: The number of the generation, from 0.
         """
         candidates = torch.as_tensor(drawn).double().numpy().copy()
-        values = np.full(len(candidates), math.nan)
+        values = np.full(len(candidates), math.nan)  # NaN: not evaluated yet
         points = self._problem.points_of(candidates)
         if number == 0 and self._path:
-            # The search starts at the best known point. It replaces the first candidate, and
-            # its value needs no evaluation.
+            # ``_path`` has pairs of a point and its value.
             points[0], values[0] = min(self._path, key=lambda pair: pair[1])
             candidates[0] = self._problem.candidates_at(points[:1])[0]
         state = self._problem.optimizer.state
@@ -242,16 +244,22 @@ class ModelAssisted:
         population.points[worst] = self._problem.points_of(minimum)[0]
 
     def _evaluate_until_trusted(self, population: Generation) -> None:
-        """Evaluate more and more candidates, until the model ranks the newest ones well."""
+        """Evaluate more and more candidates, until the model can be trusted.
+
+        The model is trusted if it ranks the newest evaluated points almost like the objective.
+        The evaluations also end if the budget or the population is used up.
+        """
         size = len(population.values)
+        # First, evaluate one candidate per worker.
         target = max(1, self._problem.workers)
         while True:
             self._evaluate(population, target)
             if self.evaluations >= self._budget or target >= size:
                 return
             num_valid = int(population.has_value.sum())
-            # As in Hansen (2019): 1.2 times the evaluations of this generation, but at most 3/4
-            # of a population, and at least 15. The oldest may be of earlier generations.
+            # As in Hansen (2019), compare 1.2 times as many points as this generation has
+            # evaluated, but at most 3/4 of a population, and at least 15. Some of these points
+            # may belong to earlier generations.
             num_compared = max(_MIN_COMPARED, min(int(1.2 * num_valid), int(0.75 * size)))
             if num_valid and self._model.agreement(num_compared) >= _TRUSTED_CORRELATION:
                 return
@@ -260,7 +268,8 @@ class ModelAssisted:
     def _evaluate(self, population: Generation, target: int) -> None:
         """Evaluate candidates until ``target`` candidates of the population have values.
 
-        Candidates with better predictions are evaluated first. The budget may end this earlier.
+        Candidates with better predictions are evaluated first. Fewer candidates are evaluated
+        if the budget is too small.
         """
         missing = np.flatnonzero(population.is_missing)
         num_done = len(population.values) - len(missing)
@@ -274,7 +283,8 @@ class ModelAssisted:
         candidates = population.candidates[chosen]
         values = self._problem.evaluate(candidates, population.number, first_index=num_done)
         self.evaluations += len(chosen)
-        # NaN marks a failure here, but a missing evaluation in ``population.values``.
+        # NaN marks a failed candidate in ``values``. In ``population.values`` NaN marks a
+        # candidate that was not evaluated, and infinity a failed one.
         population.values[chosen] = np.where(np.isnan(values), math.inf, values)
         for point, value in zip(population.points[chosen], values, strict=True):
             self._model.add(point, value)
@@ -335,28 +345,30 @@ class Walk:
 
 
 def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> tuple[Plan, int]:
-    """Run a descent from the start of a plan.
+    """Run a descent from the start of a plan, if the plan uses a surrogate model.
 
-    A plan without a surrogate model is returned unchanged. Otherwise the start is evaluated
-    twice. If the two values differ, the objective is noisy: there is no descent, and the plan
-    is returned without a model. If the start has no finite value, there is no descent, either.
+    The start is evaluated twice before the descent. If its value is not finite, there is no
+    descent. If the two values differ, the objective is noisy: there is no descent, and the
+    first search does not use a model.
 
     Returns:
-        The plan of the first search, which starts at the best point of the descent.
+        The plan of the first search. After a descent, the search starts at the best point.
         The number of evaluations.
     """
     if not plan.uses_model:
         return plan, 0
-    # This optimizer draws nothing: it converts candidates and points.
+    # This optimizer draws no candidates. It only provides the dtype, the bounds and the width.
     optimizer = plan.build_optimizer(plan.start, plan.population_size, seed=0)
     if plan.options["checkpoint"] is not None:
         _open_journal(plan, optimizer, evaluator)
     problem = Problem(optimizer, evaluator)
+    # The points that are known before the search, with their values. The descent adds more.
     plan = replace(plan, path=problem.path_of(plan.known))
     walk = Walk(problem, stop, plan.termination_options["target"])
     mean = optimizer.state.distribution[MEAN].double().numpy()
     descent: Descent | None = None
-    # ``walk`` raises Interrupted to end the descent.
+    # ``walk`` evaluates points. It raises Interrupted to end the descent if a stop is
+    # requested, or if a point reaches the target.
     with suppress(Interrupted):
         value, second_value = walk(np.stack([mean, mean]))
         if not math.isfinite(value):
@@ -367,12 +379,13 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         descent = Descent(walk, mean, value, _descent_width(optimizer), precision)
         with np.errstate(over="ignore", invalid="ignore"):
             descent.run(min(plan.budget // 2, _DESCENT_PER_DIM * len(mean)))
-    due, _ = stop.due
-    if due:
-        # A resumed call continues the descent. It must not find a search that was saved by
-        # this call, because that search starts too early.
+    stop_reason, _ = stop.due  # 0 if no stop was requested
+    if stop_reason:
+        # A resumed call will continue the descent, and start its search at a better point. The
+        # search of this call therefore saves no checkpoint that a resumed call would find.
         plan = replace(plan, options={**plan.options, "checkpoint": None})
-    # The point that reached the target is in ``walk.path`` alone, because of the exception.
+    # If a point reached the target, the exception kept the descent from adding this point to
+    # its path. It is in ``walk.path``.
     path = walk.path if descent is None else walk.path + descent.path
     if path:
         plan = replace(plan, path=[*plan.path, *path])
@@ -427,7 +440,7 @@ def _open_journal(plan: Plan, optimizer: CrossEntropyMethod, evaluator: Evaluato
     search = {
         "objective": plan.name,
         "code": plan.code,
-        "mean": plan.first.tolist(),
+        "mean": plan.first_candidate.tolist(),
         "std": optimizer.std.tolist(),
     }
     evaluator.open_journal(folder / "descent.journal", search)

@@ -31,7 +31,8 @@ class Descent:
     Attributes:
         path: The start and every trial, with their values. Points that were evaluated for the
             gradient are not included.
-        is_unfinished: Whether the budget ended the descent, rather than a lack of progress.
+        is_unfinished: Whether the descent could continue with a larger budget. It is True until
+            no step improves the value.
         last_length: The length of the last accepted step: the root mean square of its changes,
             each divided by the width of the parameter. It is 0 before the first step.
     """
@@ -64,9 +65,10 @@ class Descent:
         self._is_free = width > 0
         self._mean_width = 1.0
         if self._is_free.any():
+            # This is the geometric mean.
             self._mean_width = math.exp(np.log(width[self._is_free]).mean())
-        # The scaled unit of each parameter. Gradients, steps and the curvature are in these
-        # units.
+        # The scaled units: point = x + scale * step. Gradients, steps and the curvature are in
+        # these units. In them, every standard deviation equals ``_mean_width``.
         self._scale = np.where(self._is_free, width / self._mean_width, 1.0)
         self._curvature = np.eye(len(start))
         self._x, self._value = self.path[0]
@@ -74,32 +76,49 @@ class Descent:
         self._last_gradient: Any = None
 
     def run(self, budget: int) -> None:
-        """Descend until no step improves the value, or ``budget`` evaluations are used up."""
-        if not self._is_free.any():
-            self.is_unfinished = False
+        """Descend until no step improves the value, or ``budget`` evaluations are used up.
+
+        ``is_unfinished`` is True before the descent. It becomes False if no step improves the
+        value, and remains True if the budget ends the descent.
+        """
+        num_free = int(self._is_free.sum())
+        if num_free == 0:
+            self.is_unfinished = False  # All parameters are constant.
             return
         remaining = budget
-        # A gradient takes up to d evaluations, and the step at least one.
+        # A gradient needs one evaluation per free parameter, which is at most len(self._x). The
+        # line search needs at least one more.
         while remaining > len(self._x):
             gradient = self._gradient()
-            remaining -= int(self._is_free.sum())
+            remaining -= num_free
             step = self._choose_step(gradient)
             if step is None:
-                self.is_unfinished = False
+                self.is_unfinished = False  # This is a minimum, or a number is not finite.
                 return
             slope = float(step @ gradient)
             length_before = len(self.path)
             is_better = self._search_along(step, slope, max_trials=remaining)
+            # The line search has added all of its trials to the path.
             num_trials = len(self.path) - length_before
             remaining -= num_trials
             if not is_better:
+                # No trial was better. If the budget is used up, a shorter step might have been.
                 self.is_unfinished = remaining <= 0
                 return
-            self._last_gradient = gradient
-            self._last_x = self._x
-            self._x, self._value = self.path[-1]
-            relative_step = (self._x - self._last_x)[self._is_free] / self._width[self._is_free]
-            self.last_length = float(np.sqrt(np.mean(relative_step**2)))
+            self._move_to_last_trial(gradient)
+
+    def _move_to_last_trial(self, gradient: Any) -> None:
+        """Move to the last point of the path, which is the best trial of the line search.
+
+        Args:
+            gradient: The gradient at the current point, shape (d,). The next update of the
+                curvature compares it with the gradient at the new point.
+        """
+        self._last_gradient = gradient
+        self._last_x = self._x
+        self._x, self._value = self.path[-1]
+        relative_step = (self._x - self._last_x)[self._is_free] / self._width[self._is_free]
+        self.last_length = float(np.sqrt(np.mean(relative_step**2)))
 
     def _gradient(self) -> Any:
         """Return the gradient by forward differences, shape (d,), in scaled units.
@@ -119,7 +138,9 @@ class Descent:
     def _choose_step(self, gradient: Any) -> Any:
         """Return the quasi-Newton step in scaled units, shape (d,), or None to end the descent.
 
-        The result is None if the gradient is negligible, or if a number is not finite.
+        The result is None in three cases: the gradient is negligible, a number is not finite,
+        or the approximate Hessian is singular. This method also updates that approximation,
+        which is ``_curvature``.
         """
         if not np.isfinite(gradient).all() or not math.isfinite(self._value):
             return None
@@ -132,22 +153,23 @@ class Descent:
         try:
             step = -np.linalg.solve(self._curvature, gradient)
         except np.linalg.LinAlgError:
-            # Rounding has made the curvature singular: the function may have no minimum.
+            # Rounding has made the matrix singular. The function may have no minimum.
             return None
         is_descent = step @ gradient < 0
         if not is_descent:
-            step = -gradient
+            step = -gradient  # the direction of steepest descent
         if not np.isfinite(step).all():
             return None
-        # No parameter moves by more than its standard deviation, which is the mean width in
-        # scaled units.
+        # No parameter moves by more than its standard deviation. In scaled units, every
+        # standard deviation equals the mean width.
         return step / max(1.0, np.abs(step).max() / self._mean_width)
 
     def _search_along(self, step: Any, slope: float, max_trials: int) -> bool:
         """Try a step and then shorter ones, until one decreases the value enough.
 
-        After such a trial, the parabola through the current value, the slope and the trial is
-        minimised. Its minimum is tried, too, if it promises a value that is much lower.
+        Every trial is a point that is evaluated and added to the path. The current value, the
+        slope and the value of a trial determine a parabola. After a sufficient decrease, the
+        minimum of the parabola is tried, too, if its predicted value is much lower.
 
         Args:
             step: The first step to try, shape (d,), in scaled units.
@@ -155,19 +177,19 @@ class Descent:
             max_trials: The maximum number of trials.
 
         Returns:
-            Whether a trial decreased the value enough. The best trial is then the last of the
-            path.
+            Whether a trial decreased the value enough. If so, the best trial is the last point
+            of the path.
         """
-        share = 1.0  # of the first step
+        share = 1.0  # the length of the trial, relative to the first step
         for number in range(1, min(_MAX_TRIALS, max_trials) + 1):
             value = self._try(share * step)
-            # With t the length in units of the trial, the parabola is
+            # Let t be the length of a step relative to this trial. The parabola is
             #     self._value + share * slope * t + excess * t^2
-            # and its minimum is at t = ratio.
+            # and its minimum is at t = ratio. Without a minimum, ratio is 0.
             excess = value - self._value - share * slope
             has_minimum = math.isfinite(excess) and excess > 0
             ratio = -share * slope / (2 * excess) if has_minimum else 0.0
-            limit = self._value + _SUFFICIENT_DECREASE * share * slope
+            limit = self._value + _SUFFICIENT_DECREASE * share * slope  # Armijo's condition
             if value < self._value and value <= limit:
                 ratio = min(ratio, _MAX_EXTENSION)
                 predicted_decrease = -ratio * (share * slope + ratio * excess)
@@ -176,6 +198,7 @@ class Descent:
                     self._try(ratio * share * step)
                     self._put_better_last()
                 return True
+            # The next trial is at the minimum of the parabola, within limits.
             share *= min(_MAX_SHRINK, max(_MIN_SHRINK, ratio))
         return False
 

@@ -73,12 +73,13 @@ class Evaluations(NamedTuple):
     def mean_and_std(self, maximize: bool, std: Any) -> tuple[Any, Any]:
         """Return the mean and the standard deviation of a search that starts at these points.
 
-        Both have shape (dim,). The formula is in the docstring of the module.
+        Both have shape (dim,). With weights w_i of the better half of the points x_i, they are
+
+            m = sum of w_i x_i,    s^2 = sum of w_i (x_i - m)^2 + (0.1 std)^2
 
         Args:
             maximize: Whether a greater fitness is better.
-            std: The standard deviation of the call, s in the formula. None: the standard
-                deviation of all points.
+            std: The standard deviation of the call. None: that of all points.
 
         Raises:
             ValueError: If ``std`` is None, and all points agree in a parameter.
@@ -97,7 +98,7 @@ class Evaluations(NamedTuple):
         # The weights of CMA-ES decrease with the logarithm of the rank.
         weights = math.log(count + 0.5) - np.log(np.arange(1, count + 1))
         weights /= weights.sum()
-        # Rounding errors must not move the mean out of the bounds.
+        # Clip, because rounding errors must not move the mean out of the bounds.
         mean = np.clip(weights @ better, better.min(0), better.max(0))
         variance = weights @ (better - mean) ** 2
         return mean, np.sqrt(variance + (_LEAST_WIDTH * std) ** 2)
@@ -112,23 +113,23 @@ class Evaluations(NamedTuple):
 def read_evaluated(
     source: Any, space: Space | None, bounds: Any, integers: Any, maximize: bool
 ) -> Evaluations:
-    """Return the evaluations of the option ``evaluated``.
+    """Return the evaluations that the caller passed as the option ``evaluated``.
 
-    Points that the search cannot reach are left out, with a warning: those outside the bounds,
-    and those between two integers or steps.
+    Points that the search cannot reach are left out, with a warning. These are points outside
+    the bounds, and points between two integers or steps.
 
     Args:
         source: A pair of points and their values, a ``Result``, a study of Optuna, the path of
             a journal or of a checkpoint folder, or a list of these.
-        space: The named parameters; None: points are vectors.
+        space: The named parameters. None: points are vectors.
         bounds: The bounds of the call, or None.
         integers: The integer parameters of vectors, as in ``CEMConfig``, or None.
         maximize: Whether the search maximises.
 
     Raises:
         TypeError: If a source has another type.
-        ValueError: If the points have other parameters than the search, if it cannot reach any
-            of them, or if all of them failed.
+        ValueError: If the points have other parameters than the search, if the search cannot
+            reach any of them, or if all of them failed.
     """
     sources = source if isinstance(source, list) else [source]
     parts = [_read_source(part, space, maximize) for part in sources]
@@ -139,7 +140,9 @@ def read_evaluated(
     candidates = np.concatenate([part.candidates for part in parts])
     fitness = np.concatenate([part.fitness for part in parts])
     if space is not None:
-        integers = None  # ``encode_points`` has set points between integers to NaN.
+        # ``encode_points`` has already set points between two integers to NaN. A point of NaN
+        # is not reachable.
+        integers = None
     is_reachable = _are_reachable(candidates, bounds, integers)
     if not is_reachable.any():
         raise ValueError(
@@ -151,7 +154,7 @@ def read_evaluated(
             f"{(~is_reachable).sum()} of {len(fitness)} evaluated points are outside the "
             "bounds, or between integers or steps",
             RuntimeWarning,
-            stacklevel=outside(),
+            stacklevel=outside(),  # The warning names the caller's line, outside of cem.
         )
     fitness = fitness[is_reachable]
     if not np.isfinite(fitness).any():
@@ -201,7 +204,7 @@ def _read_source(source: Any, space: Space | None, maximize: bool) -> Evaluation
         raise TypeError(f"expected {_FORMS} for evaluated, got {source!r}")
     candidates = encode_points(points, space)
     if hasattr(values, "to_numpy"):
-        # ``as_real`` would look up a pandas Series by its index, which is arbitrary.
+        # ``as_real`` would access a pandas Series by its index labels, which are arbitrary.
         values = values.to_numpy()
     fitness = as_real("evaluated values", values).double().cpu().numpy()
     if fitness.shape != candidates.shape[:1]:
@@ -244,8 +247,8 @@ def encode_points(points: Any, space: Space | None) -> Any:
 def _encode_point(point: Any, space: Space) -> Any:
     """Return the candidate of one point, shape (dim,).
 
-    All of its numbers are NaN if the point has a number that is out of range, or between two
-    integers or steps.
+    If a number of the point is out of range, or between two integers or steps, the whole
+    candidate is NaN.
     """
     if not isinstance(point, Mapping) or not point.keys() >= space.columns.keys():
         names = ", ".join(space.columns)
@@ -256,7 +259,8 @@ def _encode_point(point: Any, space: Space) -> Any:
         if not searched[name].low <= point[name] <= searched[name].high:
             return np.full(space.dim, math.nan)
     candidate = space.encode({name: point[name] for name in searched})
-    # Encoding rounds a number between two integers or steps to the nearer one.
+    # ``encode`` rounds a number between two integers or steps. Decode the candidate to detect
+    # this.
     rounded = space.decode(candidate)
     for name in numbers:
         if not math.isclose(point[name], rounded[name], rel_tol=1e-6, abs_tol=1e-12):
@@ -265,10 +269,10 @@ def _encode_point(point: Any, space: Space) -> Any:
 
 
 def _read_study(study: Any, space: Space | None) -> tuple[list[dict[str, Any]], list[float]]:
-    """Return the points and values of the finished trials of a study of Optuna.
+    """Return the points and values of the finished trials of an Optuna study.
 
-    A trial without a value has failed: its value is NaN. Trials that lack a parameter of the
-    search are left out, and so are parameters that are not part of the search.
+    The value of a failed or pruned trial is NaN. Trials that lack a parameter of the search are
+    left out. So are the parameters of a trial that are not part of the search.
     """
     if space is None:
         raise ValueError("expected a dict of parameters with a study, got a mean")
@@ -278,7 +282,7 @@ def _read_study(study: Any, space: Space | None) -> tuple[list[dict[str, Any]], 
         if trial.state.is_finished() and trial.params.keys() >= space.columns.keys():
             points.append({name: trial.params[name] for name in space.columns})
             results: Sequence[float] = [math.nan]
-            # The values of a pruned trial are intermediate ones.
+            # A pruned trial has intermediate values, which are not used.
             if trial.state.name == "COMPLETE":
                 results = trial.values
             if len(results) != 1:
@@ -310,7 +314,8 @@ def _read_journals(path: Path, space: Space | None) -> Evaluations:
     if not sum(len(fitness) for _, _, fitness in journals):
         raise ValueError(f"{path}: expected evaluations, got none")
     objectives, candidates, fitness = zip(*journals, strict=True)
-    # The name of an objective ends with its named parameters, if it has any.
+    # A journal contains the name of its objective. The name ends with the named parameters, if
+    # there are any.
     parameters = "" if space is None else f" of {space!r}"
     if any(not objective.endswith(parameters) for objective in objectives):
         raise ValueError(f"{path}: expected evaluations{parameters}, got {objectives[0]}")

@@ -45,8 +45,9 @@ _FINISHED = "the search in {} had ended: this is its result, without a new evalu
 def run(plan: Plan) -> Result[Any]:
     """Run all searches of a call of ``minimize``, and return the result.
 
-    The searches share an evaluator, which may own worker processes, and a stop request, which
-    Ctrl-C or the time limit triggers. Both are closed at the end.
+    The first search may be followed by restarts. All searches share two resources, which are
+    closed at the end: an evaluator, which may own worker processes, and a stop request, which
+    Ctrl-C or the time limit triggers.
     """
     options = plan.options
     with ExitStack() as stack:
@@ -77,7 +78,7 @@ def run(plan: Plan) -> Result[Any]:
         plan = _adapt_to_workers(plan, evaluator.workers)
         if options["checkpoint"] is not None:
             path = Path(options["checkpoint"])
-            # The first rank locks the folder for all of them.
+            # The first rank locks the folder for all ranks.
             ranks.broadcast(lambda: stack.enter_context(folder.locked(path)))
             plan = _adapt_to_folder(plan, path)
         session = Session(evaluator, stop, History(plan.maximize))
@@ -87,9 +88,10 @@ def run(plan: Plan) -> Result[Any]:
 def _adapt_to_workers(plan: Plan, workers: int) -> Plan:
     """Return the plan with a larger population for asynchronous workers.
 
-    Asynchronous workers also finish candidates of an earlier generation. With a larger
-    population there are fewer of these, but the budget must leave enough generations. For
-    synchronous workers the plan is returned unchanged, with a warning if some of them are idle.
+    Asynchronous workers also finish candidates of earlier generations. A larger population has
+    a smaller share of them, but the budget must leave enough generations. The plan is returned
+    unchanged if the caller chose the population or if workers are synchronous. If some
+    synchronous workers are idle, this function warns.
     """
     size = plan.population_size
     if not plan.options["asynchronous"]:
@@ -118,8 +120,9 @@ def _adapt_to_folder(plan: Plan, path: Path) -> Plan:
 def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     """Run one search after another until there is a reason to end, and return the result.
 
-    Each search may change the plan of the next one: because the objective is noisy, because it
-    diverged, or because every candidate failed. The restart policy chooses the next attempt.
+    A search changes the plan of the next one if the objective is noisy, if the search diverged,
+    or if every candidate failed. An attempt is the choice of population size and budget for
+    one search. The restart policy chooses the attempt of each restart.
     """
     history = session.history
     agreement = Agreement(plan.agreeing)
@@ -128,18 +131,18 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     plan, history.evaluations = begin_with_descent(plan, session.evaluator, session.stop)
     left = plan.budget - history.evaluations
     attempt = Attempt(plan.population_size, left)
-    for number in count():
+    for index in count():
         best = best_search(ended, plan.maximize)
         best_fitness = None if best is None else best.optimizer.best_fitness
-        start = _draw_start(plan, attempt, number)
+        start = _draw_start(plan, attempt, index)
         attempt = replace(attempt, budget=min(attempt.budget, left))
-        last = Search(plan, attempt, number, start, session, best_fitness).run()
+        last = Search(plan, attempt, index, start, session, best_fitness).run()
         is_spent = session.evaluator.is_spent
         reason = Reason.BUDGET if is_spent else last.reason
         left -= last.evaluations
         history.evaluations += last.evaluations
         history.generations += last.optimizer.generation
-        if number == 0:
+        if index == 0:
             # The first search has drawn the seed, or restored it from its checkpoint.
             seed = last.optimizer.seed
             plan = replace(plan, seed=seed, start=plan.start_of_restarts, path=())
@@ -231,23 +234,27 @@ def _is_last(plan: Plan, ended: Sequence[Ended], last: Ended) -> bool:
     return last.has_success and (plan.is_noisy or restarts == plan.most_restarts)
 
 
-def _draw_start(plan: Plan, attempt: Attempt, number: int) -> Start:
+def _draw_start(plan: Plan, attempt: Attempt, index: int) -> Start:
     """Return the start of a search: the plan's start, or a random one.
 
-    The start is random in two cases. As long as no search had a success, the next one starts
-    elsewhere. If the attempt has a smaller standard deviation, its mean is drawn around the
-    plan's mean. The first candidates of many such searches then have the plan's variance.
+    The start is random in two cases:
+
+    * No search had a success yet. The next search then starts elsewhere.
+    * The search has a smaller standard deviation than the plan. Its mean is then drawn around
+      the plan's mean, so that the first candidates of many such searches together have the
+      plan's variance.
 
     Args:
-        plan: The plan of the search; ``misses`` counts the searches without a success.
-        attempt: The attempt; ``scale`` is its standard deviation relative to the plan's.
-        number: The number of earlier searches, from which the random seed is derived.
+        plan: The settings of the call; ``misses`` counts the searches without a success.
+        attempt: The settings of the search; ``scale`` is its standard deviation relative to
+            that of the plan.
+        index: The index of the search in the call, from which its random seed is derived.
     """
     is_random = plan.misses > 0 or attempt.scale != 1.0
     if not is_random:
         return plan.start
     assert plan.seed is not None, "the first search has drawn it"
-    seed = mix_seed(mix_seed(plan.seed, number), 0)
+    seed = mix_seed(mix_seed(plan.seed, index), 0)
     if plan.misses > 0:
         return _draw_start_elsewhere(plan, attempt, seed)
     std = as_real("std", plan.start.std).cpu()
@@ -258,11 +265,16 @@ def _draw_start(plan: Plan, attempt: Attempt, number: int) -> Start:
 
 
 def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
-    """Return a random start after ``plan.misses`` searches without a success.
+    """Return a random start, because every candidate of all earlier searches failed.
 
     A parameter with two finite bounds is drawn uniformly between them. Any other parameter is
-    drawn from a normal distribution around its first mean, and every miss makes this
-    distribution wider.
+    drawn from a normal distribution around its first mean. This distribution becomes wider with
+    every earlier search.
+
+    Args:
+        plan: The settings of the call; ``misses`` is the number of failed searches.
+        attempt: The settings of the next search.
+        seed: The seed of the random start.
     """
     std = as_real("std", plan.start.std).cpu()
     wider_std = std * (1 + plan.misses)
@@ -273,10 +285,11 @@ def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
     low, high = bounds
     is_between_bounds = (high - low).isfinite()
     first_std = torch.where(is_between_bounds, std, wider_std)
-    # This draws all parameters; the loop below redraws those between bounds.
+    # This draws all parameters. The loop below draws those between two bounds again.
     mean = _draw_mean(plan, first_std, attempt, seed)
-    # A parameter whose standard deviation is 0 is constant: it keeps its first mean.
+    # A parameter whose standard deviation is 0 is constant, and keeps its first mean.
     is_uniform = is_between_bounds & (std > 0)
+    # These numbers must not depend on those that ``_draw_mean`` has drawn.
     generator = random.Random(f"start {seed}")
     for index in is_uniform.nonzero().flatten().tolist():
         mean[index] = generator.uniform(low[index].item(), high[index].item())

@@ -40,13 +40,14 @@ class NoiseDetector:
         return generation >= self._noisy_from
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
-        """Evaluate a population; in generations 0 and 1 its first candidate is the first mean.
+        """Evaluate a population, and detect noise in generations 0 and 1.
 
-        The objective is noisy if the mean has different fitness in these generations. The
-        metrics of all later evaluations then contain the difference.
+        In these two generations, the first mean of the search replaces the first candidate. If
+        its fitness differs between them, the objective is noisy: the metrics of this and all
+        later evaluations then contain the difference.
 
         Args:
-            candidates: The candidates, shape (N, dim). In generations 0 and 1 the mean
+            candidates: The candidates, shape (N, dim). In generations 0 and 1 this function
                 overwrites row 0, and the evaluation contains the candidates.
             generation: The number of the generation, from 0.
         """
@@ -56,7 +57,7 @@ class NoiseDetector:
         candidates[0] = self.mean
         evaluation = as_evaluation(self.evaluate(copy_of(candidates), generation))
         if evaluation.candidates is not None:
-            # The objective has evaluated other candidates, perhaps without the mean.
+            # The objective has evaluated other candidates. The mean may not be among them.
             return evaluation
         evaluation = replace(evaluation, candidates=candidates)
         fitness = torch.as_tensor(evaluation.fitness).double()
@@ -65,15 +66,16 @@ class NoiseDetector:
             finite = fitness[fitness.isfinite()]
             fitness_range = float(finite.max() - finite.min())
             self._first_fitness = mean_fitness
-            # Rounding errors are relative to the fitness, which may be greater than its range.
+            # Rounding errors grow with the fitness, which may be much greater than its range.
             self._scale = max(fitness_range, abs(mean_fitness))
+            # A resumed search restores the detector from these metrics.
             metrics = {_VALUE: mean_fitness, _RANGE: self._scale}
             return replace(evaluation, metrics={**evaluation.metrics, **metrics})
         if generation == 1 and self._first_fitness is not None:
             difference = abs(mean_fitness - self._first_fitness)
             if difference > _NOISY * self._scale:
                 self._difference = difference
-                self._noisy_from = 2  # after generations 0 and 1
+                self._noisy_from = 2  # Two generations, 0 and 1, precede the detection.
         return self._add_difference(evaluation)
 
     def restore(self, lines: Sequence[Mapping[str, Any]]) -> None:

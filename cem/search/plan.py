@@ -58,7 +58,7 @@ class Plan:
         start: The start of the next search; the mean is a tensor or an array.
         start_of_restarts: The start of restarts.
         known: Evaluations from before the call; None: there are none.
-        first: The first candidate, shape (dim,).
+        first_candidate: The first candidate, shape (dim,).
         constraints: The constraints; None: there are none.
         steepness: The factor by which the penalty of constraints is larger than usual.
         config: The method of the search.
@@ -89,7 +89,7 @@ class Plan:
     start: Start
     start_of_restarts: Start
     known: Evaluations | None
-    first: Tensor
+    first_candidate: Tensor
     constraints: Constraints | None
     config: CEMConfig
     population_size: int
@@ -118,9 +118,14 @@ class Plan:
     def build_optimizer(
         self, start: Start, population_size: int, seed: int | None
     ) -> CrossEntropyMethod:
-        """Return a new optimizer at a start.
+        """Return a new optimizer with the settings of the call.
 
-        With constraints it ranks candidates by their fitness and their violation.
+        With constraints, the optimizer ranks candidates by their fitness and their violation.
+
+        Args:
+            start: The first mean and standard deviation.
+            population_size: The number of candidates per generation.
+            seed: The seed. None: the optimizer draws it.
         """
         if self.constraints is None:
             return CrossEntropyMethod(
@@ -131,7 +136,7 @@ class Plan:
             start.std,
             population_size,
             constraints=self.constraints,
-            first=self.first,
+            first=self.first_candidate,
             steepness=self.steepness,
             **self.settings,
             seed=seed,
@@ -143,7 +148,7 @@ class Plan:
         Its population has at least the textbook size, if the ``remaining`` evaluations are
         enough for 150 generations. The mean is averaged over generations.
         """
-        textbook_size = CEMConfig().population_of(len(self.first))
+        textbook_size = CEMConfig().population_of(len(self.first_candidate))
         size = max(self.population_size, min(textbook_size, remaining // GENERATIONS))
         config = replace(self.config, mean_averaging=0.2)
         return replace(self, is_noisy=True, population_size=size, config=config)
@@ -226,7 +231,7 @@ def choose_plan(
         start=start,
         start_of_restarts=start_of_restarts,
         known=known,
-        first=first,
+        first_candidate=first,
         constraints=constraints,
         config=config,
         population_size=population_size,
@@ -253,19 +258,31 @@ def _uses_model(
 ) -> bool:
     """Return whether the search uses a surrogate model.
 
-    With ``model="quadratic"`` it does. With "auto" it does if the call meets all requirements,
-    has few parameters, and evaluates candidates one by one without workers.
+    The result depends on the option ``model``:
+
+    * "quadratic": True.
+    * "auto": True if the call meets all requirements of a model, has at most 40 parameters, and
+      evaluates candidates one by one without workers.
+    * None: False.
+
+    Args:
+        config: The method of the search.
+        dim: The number of parameters.
+        constraints: The constraints of the call, or None.
+        declares_noise: Whether the objective declares itself noisy.
+        options: All options of the call.
 
     Raises:
-        ValueError: If ``model`` is another text, or if it is "quadratic" and the call does not
-            meet a requirement.
+        ValueError: If ``model`` is another string, or if it is "quadratic" and the call does
+            not meet a requirement.
     """
     model = options["model"]
     if model not in ("auto", "quadratic", None):
         raise ValueError(f"expected 'auto', 'quadratic' or None for model, got {model!r}")
     if model is None:
         return False
-    # A descent resumes from the journal, which has single evaluations.
+    # The descent before the search resumes from a journal. There is no journal if the objective
+    # is called with whole populations.
     is_resumable = _is_called_by_one(options) or options["checkpoint"] is None
     requirements = {
         "a full covariance with evolution paths": config.paths and config.covariance == "full",
@@ -280,7 +297,8 @@ def _uses_model(
     unmet = [name for name, is_met in requirements.items() if not is_met]
     if model == "quadratic" and unmet:
         raise ValueError(f"expected {', '.join(unmet)} for model='quadratic'")
-    # The model needs one value before it chooses the next candidate: workers would be idle.
+    # The model needs the value of a candidate before it chooses the next one. Workers would
+    # therefore be idle.
     is_serial = options["vectorize"] == "loop" and options["workers"] is None
     is_chosen = model == "quadratic" or (is_serial and dim <= _MOST_FOR_A_MODEL)
     return is_chosen and not unmet
@@ -317,11 +335,12 @@ def _build_constraints(options: Mapping[str, Any], space: Space | None) -> Const
     if clashing:
         names = " and ".join(clashing)
         raise ValueError(f"expected no constraints with {names}=True, got some")
-    # Like the objective, constraints map either single candidates or whole populations.
+    # Constraints are called like the objective: with single candidates or whole populations.
     by_one = _is_called_by_one(options)
     named = None
     if space is not None:
-        # ``named(function)`` maps candidates, although ``function`` maps named parameters.
+        # ``named(function)`` is a function of candidates that calls a function of named
+        # parameters.
         named = partial(Named, space=space, by_column=not by_one)
     return Constraints(
         options["constraints"],
@@ -340,18 +359,20 @@ def _choose_starts(
     maximize: bool,
     options: Mapping[str, Any],
 ) -> tuple[Start, Start]:
-    """Return the start of the first search, and that of restarts.
+    """Return the start of the first search, and the start of restarts.
 
-    If the caller chose a mean, both searches start there. Otherwise the first search starts at
-    the known evaluations, if there are any, and restarts start in the middle of the bounds.
+    If the caller chose a mean, all searches start there. Otherwise restarts start in the middle
+    of the bounds. The first search starts near the best known evaluations, if there are any,
+    and otherwise also in the middle.
 
     Args:
-        mean: The first mean of the call or of the space; None: it is chosen here.
-        std: The first standard deviation of the call or of the space; None: it is chosen here.
+        mean: The first mean of the call or of the space. None: this function chooses it.
+        std: The first standard deviation of the call or of the space. None: this function
+            chooses it.
         space: The named parameters, or None.
         known: Evaluations from before the call, or None.
         maximize: Whether a greater fitness is better.
-        options: All options; with a space, ``x0`` is the mean that the caller chose.
+        options: All options. With a space, ``x0`` is the mean that the caller chose.
     """
     mean_of_call = mean if space is None else options["x0"]
     has_mean = mean_of_call is not None
@@ -361,20 +382,21 @@ def _choose_starts(
         try:
             start = _start_within(options["bounds"], mean, std)
         except (TypeError, ValueError):
-            # There are no bounds, which only known evaluations can replace.
+            # Without bounds, only known evaluations can determine the start.
             if not starts_at_known:
                 raise
     if known is None or has_mean:
         return start, start
-    # A mean has only the numbers of a candidate, which are its first columns.
-    numbers = known if start.mean is None else known.numbers(len(start.mean))
-    known_mean, known_std = numbers.mean_and_std(maximize, start.std)
+    # A mean has no values for choices and permutations, which are the last columns of a
+    # candidate.
+    known_numbers = known if start.mean is None else known.numbers(len(start.mean))
+    known_mean, known_std = known_numbers.mean_and_std(maximize, start.std)
     if isinstance(mean, Tensor):
         known_mean = torch.from_numpy(known_mean).to(mean)
-    # With named parameters ``std`` is not a choice of the caller.
+    # With named parameters, the space chose ``std``, not the caller.
     has_std = space is None and std is not None
     start_at_known = Start(known_mean, std if has_std else known_std)
-    if start.mean is None:
+    if start.mean is None:  # There are no bounds in which restarts could start.
         return start_at_known, start_at_known
     return start_at_known, start
 
@@ -389,15 +411,16 @@ def _check_known(known: Evaluations, first: Tensor) -> None:
 
 
 def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
-    """Return a start of ``mean`` and ``std``, with defaults by the bounds where they are None.
+    """Return the start with a mean and a standard deviation, with defaults if they are None.
 
     The default mean is the middle of the bounds. The default standard deviation is a quarter of
-    their width, so that two standard deviations reach both ends.
+    their width: the ends are two standard deviations from the middle.
 
     Raises:
         TypeError: If there are no bounds.
-        ValueError: If a bound that is needed is infinite, or if two numbers are the bounds of
-            all parameters and ``mean`` is None.
+        ValueError: If a default depends on an infinite bound. Also if ``mean`` is None and the
+            bounds are two numbers for all parameters, because the number of parameters is then
+            unknown.
     """
     if bounds is None:
         raise TypeError(

@@ -50,13 +50,15 @@ class _Slice(NamedTuple):
 def draw_result(result: Any) -> "Figure":
     """Return the figure of a ``Result``; see its method ``plot``.
 
-    The progress is at the top, with the importance of parameters on its right if there is a
-    model. Slices along the most important parameters are below.
+    The progress of the search is at the top. If there is a model, the importance of the
+    parameters is on its right. Below are slices along the most important parameters: the model
+    as a function of one parameter.
     """
     import matplotlib.figure
 
     importance = {} if result.model is None else result._ranked_importance()
     all_slices = [_slice_along(result, name) for name in importance]
+    # There is no slice along a permutation.
     slices = [part for part in all_slices if part is not None][:_MOST_SLICES]
     rows = math.ceil(len(slices) / _COLUMNS)
     figure = matplotlib.figure.Figure(figsize=(11, 3.2 + 2.5 * rows), layout="constrained")
@@ -75,39 +77,49 @@ def draw_result(result: Any) -> "Figure":
 
 
 def _slice_along(result: Any, name: str) -> _Slice | None:
-    """Return the slice along a parameter; None for a permutation, which has several columns."""
+    """Return the model and the evaluations as functions of one parameter.
+
+    Args:
+        result: A result with a model.
+        name: The name of the parameter; "x[column]" if the parameters are a vector.
+
+    Returns:
+        The slice of the model through the fittest candidate. None for a permutation, which has
+        several columns.
+    """
     evaluations = result._evaluations
-    assert evaluations is not None, "the model is fitted to them"
+    assert evaluations is not None
     assert result.model is not None
     parameter = None
-    column: Any
+    column: Any  # an index, or a slice of columns for a permutation
     if result._space is None:
-        column = int(name.strip("x[]"))  # The name is "x[column]".
+        column = int(name.strip("x[]"))
     else:
         parameter = result._space.parameters[name]
         column = result._space.columns[name]
     if not isinstance(column, int):
         return None
-    numbers = evaluations.candidates[:, column]
-    best = evaluations.best(result._maximize)
-    grid = np.unique(numbers)
+    observed = evaluations.candidates[:, column]
+    best_index = evaluations.best(result._maximize)
+    grid = np.unique(observed)
     if not isinstance(parameter, (Choice, Int)):
         grid = np.linspace(grid[0], grid[-1], _RESOLUTION)
-    # Vary this column of the fittest candidate.
-    candidates = np.tile(evaluations.candidates[best], (len(grid), 1))
+    # Each row is the fittest candidate with another number in this column.
+    candidates = np.tile(evaluations.candidates[best_index], (len(grid), 1))
     candidates[:, column] = grid
     curve = result.model.predict(candidates)
     if parameter is not None:
-        # A column may be logarithms or numbers of steps: show the values of the parameter.
-        numbers = parameter.values_of(numbers)
+        # The column may contain logarithms or numbers of steps. Convert these to values.
+        observed = parameter.values_of(observed)
         grid = parameter.values_of(grid)
-    return _Slice(name, parameter, numbers, numbers[best], grid, curve)
+    return _Slice(name, parameter, observed, observed[best_index], grid, curve)
 
 
 def _draw_history(axes: "Axes", result: Any) -> None:
     """Draw the best value so far, and the value of every evaluation.
 
-    If a result does not contain its evaluations, draw the best value of every generation.
+    If the result does not contain its evaluations, draw the best value of every generation
+    instead.
     """
     evaluations: Any = np.array(result.history["evaluations"])
     values = np.array(result.history["generation_best"])
@@ -116,7 +128,7 @@ def _draw_history(axes: "Axes", result: Any) -> None:
     if result._evaluations is not None:
         values = result._evaluations.fitness
         evaluations = np.arange(1, len(values) + 1)
-        # These functions ignore NaN, which stands for a failure.
+        # Failed evaluations become NaN, which ``fmax`` and ``fmin`` ignore.
         accumulate = np.fmax.accumulate if result._maximize else np.fmin.accumulate
         best = accumulate(np.where(np.isfinite(values), values, math.nan))
         label = "evaluation"
@@ -137,15 +149,21 @@ def _draw_importance(axes: "Axes", importance: dict[str, float], r2: float) -> N
 
 
 def _draw_slice(axes: "Axes", part: _Slice, result: Any) -> None:
-    """Draw all evaluations over one parameter, the fittest candidate, and the model."""
+    """Draw the model, all evaluations and the fittest candidate as functions of one parameter.
+
+    Args:
+        axes: The axes.
+        part: The slice to draw.
+        result: The result, which contains the evaluations.
+    """
     assert result._evaluations is not None
     fitness = result._evaluations.fitness
     axes.scatter(part.positions, fitness, **_POINTS)
     # A discrete parameter has no curve between its values: draw points.
     style: dict[str, Any] = {"marker": "o", "linestyle": ""} if part.is_discrete else {}
     axes.plot(part.grid, part.curve, label="model", **_LINE, **style)
-    best = result._evaluations.best(result._maximize)
-    axes.plot(part.best, fitness[best], "o", color="tab:red", label="best")
+    best_index = result._evaluations.best(result._maximize)
+    axes.plot(part.best, fitness[best_index], "o", color="tab:red", label="best")
     _scale_values(axes, fitness, result._maximize, lowest_curve=part.curve.min())
     parameter = part.parameter
     if isinstance(parameter, Choice):
@@ -160,13 +178,13 @@ def _scale_values(
 ) -> None:
     """Set the scale and the limits of the y-axis.
 
-    The axis is logarithmic if all values and the curve are positive, and the largest value is
-    more than 100 times the smallest. Otherwise it is linear, and leaves out the worst tenth of
-    the values.
+    The axis is logarithmic if all values and the curve are positive, and if the largest value
+    is more than 100 times the smallest. Otherwise the axis is linear, and its limits leave out
+    the worst tenth of the values.
 
     Args:
         axes: The axes.
-        values: The values that are drawn; some may not be finite.
+        values: The values on the y-axis. Those that are not finite do not count.
         maximize: Whether greater values are better.
         lowest_curve: The lowest value of a curve on the same axes.
     """
@@ -182,5 +200,5 @@ def _scale_values(
         low = np.quantile(finite, 1 - _SHOWN)
     else:
         high = np.quantile(finite, _SHOWN)
-    margin = 0.05 * (high - low) or 1.0  # 1.0 if all values are equal
+    margin = 0.05 * (high - low) or 1.0  # A margin of 0 becomes 1.0.
     axes.set_ylim(low - margin, high + margin)

@@ -36,16 +36,17 @@ class QuadraticModel:
         self.values: list[float] = []
         self.is_fitted = False
         self._dim = dim
-        # The indices i < j of the products z_i z_j, one array for each.
-        self._pairs = np.triu_indices(dim, 1)
-        # The number of coefficients of a linear model, with squares, and with products, too.
-        self._sizes = (1 + dim, 1 + 2 * dim, 1 + dim * (dim + 3) // 2)
-        # ``fit`` sets these.
-        self._size = 0  # the number of coefficients
+        # The products z_i z_j with i < j: an array of all i, and an array of all j.
+        self._pairs = np.triu_indices(dim, k=1)
+        # The number of coefficients of three models: linear, with squares, and with squares and
+        # products.
+        self._coefficient_counts = (1 + dim, 1 + 2 * dim, 1 + dim * (dim + 3) // 2)
+        # ``fit`` sets these attributes.
+        self._num_coefficients = 0  # the number of coefficients of the fitted model
         self._coefficients: Any = None
         self._center: Any = None
-        self._inverse: Any = None  # of the factor
-        self._offset = 0.0  # what is subtracted from all values
+        self._inverse: Any = None  # the inverse of the factor
+        self._offset = 0.0  # the value that is subtracted from all values before the fit
 
     def add(self, point: Any, value: float) -> None:
         """Add a point and its value; a value that is not finite means that the point failed."""
@@ -55,27 +56,32 @@ class QuadraticModel:
     @property
     def size(self) -> int:
         """The number of coefficients."""
-        return self._size
+        return self._num_coefficients
 
-    def fit(self, center: Any, factor: Any, newest: int | None = None) -> None:
+    def fit(self, center: Any, factor: Any, num_newest: int | None = None) -> None:
         """Fit the largest model that the newest points determine, and set ``is_fitted``.
+
+        ``is_fitted`` becomes False in three cases: there are too few points for a linear model,
+        the factor is singular, or numbers overflow.
 
         Args:
             center: The mean of the search, shape (d,).
             factor: A factor L of the search's covariance L L^T, shape (d, d).
-            newest: The number of newest points to use. None: 1.5 points per coefficient of the
-                full model, and d more.
+            num_newest: The number of newest points to use. None: 1.5 points per coefficient of
+                the largest model, and d more.
         """
         self.is_fitted = False
-        if newest is None:
-            newest = math.ceil(_NEWEST * self._sizes[-1]) + self._dim
-        values = self._newest_values(newest)
-        possible_sizes = [
-            size for size in self._sizes if len(values) >= _POINTS_PER_COEFFICIENT * size
+        if num_newest is None:
+            num_newest = math.ceil(_NEWEST * self._coefficient_counts[-1]) + self._dim
+        values = self._newest_values(num_newest)
+        possible_counts = [
+            count
+            for count in self._coefficient_counts
+            if len(values) >= _POINTS_PER_COEFFICIENT * count
         ]
-        if not possible_sizes:
+        if not possible_counts:
             return
-        self._size = possible_sizes[-1]
+        self._num_coefficients = possible_counts[-1]
         self._center = np.array(center)
         try:
             self._inverse = np.linalg.inv(factor)
@@ -83,9 +89,10 @@ class QuadraticModel:
             return
         order = np.argsort(values, kind="stable")  # the best point first
         values = values[order]
-        points = np.array(self.points[-newest:])[order]
+        points = np.array(self.points[-num_newest:])[order]
         self._offset = values[0]
-        # Both sides of the equations are multiplied by the root of the weight of each point.
+        # Weighted least squares: each point is an equation, and both of its sides are
+        # multiplied by the root of the point's weight.
         root_weights = np.sqrt(np.linspace(_WEIGHT_OF_BEST, 1.0, len(values)))
         rows = self._features(points) * root_weights[:, None]
         targets = (values - self._offset) * root_weights
@@ -111,18 +118,20 @@ class QuadraticModel:
         theorem 4.1. Bisection determines the shift.
         """
         gradient, hessian = self._derivatives()
-        # In the axes of the Hessian every coordinate is independent of the others.
+        # In the basis of the eigenvectors, the equations are independent of each other.
         curvatures, axes = np.linalg.eigh(hessian)
         slopes = axes.T @ gradient
         largest = max(1e-300, np.abs(curvatures).max(), np.abs(slopes).max())
+        # With a shift that is slightly above -curvatures[0], H + shift I is positive definite.
         low = max(0.0, -curvatures[0]) + 1e-12 * largest
 
         def minimum_with(shift: float) -> Any:
             return -slopes / (curvatures + shift)
 
+        best_shift = low
         if np.linalg.norm(minimum_with(low)) > radius:
-            # With this shift every curvature + shift is at least |slopes| / radius, so that the
-            # minimum is within the radius.
+            # With the shift ``high``, every curvature + shift is at least |slopes| / radius.
+            # The minimum is therefore within the radius.
             high = low + np.linalg.norm(slopes) / radius
             for _ in range(60):
                 middle = (low + high) / 2
@@ -130,8 +139,8 @@ class QuadraticModel:
                     low = middle
                 else:
                     high = middle
-            low = high
-        return self._center + np.linalg.solve(self._inverse, axes @ minimum_with(low))
+            best_shift = high
+        return self._center + np.linalg.solve(self._inverse, axes @ minimum_with(best_shift))
 
     def agreement(self, count: int) -> float:
         """Return Kendall's rank correlation between the model and the values.
@@ -163,9 +172,9 @@ class QuadraticModel:
         """Return the terms of the model at points, shape (n, number of coefficients)."""
         z = (np.asarray(points) - self._center) @ self._inverse.T
         columns = [np.ones((len(z), 1)), z]
-        if self._size > self._sizes[0]:
+        if self._num_coefficients > self._coefficient_counts[0]:
             columns.append(z * z)
-        if self._size > self._sizes[1]:
+        if self._num_coefficients > self._coefficient_counts[1]:
             first, second = self._pairs
             columns.append(z[:, first] * z[:, second])
         return np.hstack(columns)
@@ -173,18 +182,19 @@ class QuadraticModel:
     def _derivatives(self) -> tuple[Any, Any]:
         """Return the gradient (d,) and the Hessian (d, d) at the center, in the coordinates z.
 
-        The coefficients are in the order 1, z_i, z_i^2, z_i z_j (i < j). A smaller model has
-        only the first of these groups.
+        The coefficients of the model belong to the terms 1, z_i, z_i^2 and z_i z_j (i < j), in
+        this order. A model with fewer coefficients lacks the products, or the products and the
+        squares.
         """
         dim = self._dim
-        linear_size, diagonal_size, _ = self._sizes
-        gradient = self._coefficients[1:linear_size]
+        num_linear, num_diagonal, _ = self._coefficient_counts
+        gradient = self._coefficients[1:num_linear]
         hessian = np.zeros((dim, dim))
-        if self._size > linear_size:
-            squares = self._coefficients[linear_size:diagonal_size]
+        if self._num_coefficients > num_linear:
+            squares = self._coefficients[num_linear:num_diagonal]
             hessian[np.diag_indices(dim)] = 2 * squares
-        if self._size > diagonal_size:
-            products = self._coefficients[diagonal_size:]
+        if self._num_coefficients > num_diagonal:
+            products = self._coefficients[num_diagonal:]
             first, second = self._pairs
             hessian[first, second] = products
             hessian[second, first] = products

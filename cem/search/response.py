@@ -42,12 +42,13 @@ class ResponseSurface:
     def __init__(
         self, evaluations: Evaluations, space: Space | None, num_numbers: int, maximize: bool
     ) -> None:
-        """Fit the model.
+        """Fit the model, and determine the share of the variance that it explains.
 
         Args:
             evaluations: Candidates whose fitness is finite.
-            space: The named parameters; None: points are vectors.
-            num_numbers: The number of leading columns of candidates that are numbers.
+            space: The named parameters. None: points are vectors.
+            num_numbers: The number of numeric parameters. They are the first columns of a
+                candidate, before choices and permutations.
             maximize: Whether a greater fitness is better.
         """
         self.evaluations = evaluations
@@ -56,18 +57,21 @@ class ResponseSurface:
         self._num_numbers = num_numbers
         coordinates = self._coordinates(evaluations.candidates)
         width = coordinates.std(0)
-        # The model has no coefficients for coordinates that are equal in all evaluations.
+        # A coordinate that is equal in all evaluations has no coefficients.
         self._is_used = width > 0
         self._model = QuadraticModel(int(self._is_used.sum()))
         points = coordinates[:, self._is_used]
+        # ``QuadraticModel`` expects values to minimise.
         values = self._sign * evaluations.fitness
         for point, value in zip(points, values.tolist(), strict=True):
             self._model.add(point, value)
         center = coordinates.mean(0)[self._is_used]
-        self._model.fit(center, np.diag(width[self._is_used]), newest=len(points))
+        self._model.fit(center, np.diag(width[self._is_used]), num_newest=len(points))
+        # The adjusted coefficient of determination is
+        #     r2 = 1 - (residual variance) / (total variance)
+        # Each variance is a sum of squares, divided by its degrees of freedom. The code divides
+        # both sums by the number of points, too, which cancels.
         self.r2 = math.nan
-        # r2 = 1 - (residual variance) / (total variance). Each variance is a sum of squares,
-        # divided by its degrees of freedom; the number of points cancels.
         degrees_of_freedom = len(points) - self._model.size
         total_variance = evaluations.fitness.var() / max(1, len(points) - 1)
         if self.is_fitted and degrees_of_freedom > 0 and total_variance > 0:
@@ -99,19 +103,28 @@ class ResponseSurface:
         return self._sign * self._model.predict(points)
 
     def importance(self) -> Any:
-        """Return the importance of each parameter: an array of shape (dim,), or a dict."""
-        known = self.evaluations.candidates
-        dim = known.shape[1]
-        # Every number of the samples comes from a random evaluation, independently of the
-        # other columns.
-        rows = np.random.default_rng(0).integers(len(known), size=(2 * _DRAWS, dim))
-        sample_a, sample_b = np.split(np.take_along_axis(known, rows, 0), 2)
+        """Return the importance of each parameter: its total effect on the model f.
+
+        Let A and B be two samples of n points, and let A_i be the points of A with parameter i
+        taken from B. The importance of parameter i is
+
+            sum of (f(A) - f(A_i))^2 / (2 n Var f(A))
+
+        Returns:
+            An array of shape (dim,), or with named parameters a dict.
+        """
+        evaluated = self.evaluations.candidates
+        dim = evaluated.shape[1]
+        # Every number of the samples is that of a random evaluation in the same column. The
+        # columns are independent of each other.
+        row_indices = np.random.default_rng(0).integers(len(evaluated), size=(2 * _DRAWS, dim))
+        sample_a, sample_b = np.split(np.take_along_axis(evaluated, row_indices, axis=0), 2)
         values = self.predict(sample_a)
-        variance = max(values.var(), np.finfo(np.float64).tiny)
+        variance = max(values.var(), np.finfo(np.float64).tiny)  # not 0, the divisor below
         columns = range(dim) if self._space is None else self._space.columns.values()
         shares = []
         for column in columns:
-            changed = sample_a.copy()
+            changed = sample_a.copy()  # becomes A_i
             changed[:, column] = sample_b[:, column]
             differences = values - self.predict(changed)
             shares.append(float(np.square(differences).mean() / (2 * variance)))
@@ -140,12 +153,13 @@ def fit_response(
 ) -> ResponseSurface | None:
     """Return a model of the evaluations that did not fail, or None.
 
-    The result is None if there are too few points, or more than 40 parameters.
+    The result is None if there are too few points for a model, or more than 40 parameters.
 
     Args:
-        evaluations: All evaluations; the fitness of some may not be finite.
-        space: The named parameters; None: points are vectors.
-        num_numbers: The number of leading columns of candidates that are numbers.
+        evaluations: All evaluations. The fitness of failed ones is not finite.
+        space: The named parameters. None: points are vectors.
+        num_numbers: The number of numeric parameters. They are the first columns of a
+            candidate, before choices and permutations.
         maximize: Whether a greater fitness is better.
     """
     dim = evaluations.candidates.shape[1]
@@ -154,8 +168,8 @@ def fit_response(
     ranking = evaluations.ranking(maximize)
     if not len(ranking):
         return None
-    # A few thousand points are enough. If there are more, use every k-th one by rank, so that
-    # good and bad points remain in proportion.
+    # A few thousand points are enough. If there are more, use every k-th point of the ranking,
+    # so that the proportion of good and bad points remains.
     num_coefficients = (dim + 1) * (dim + 2) // 2
     enough = max(_ALWAYS_FEW, _POINTS_PER_COEFFICIENT * num_coefficients)
     stride = math.ceil(len(ranking) / enough)

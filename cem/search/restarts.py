@@ -81,15 +81,16 @@ class Bipop:
     """
 
     def next_attempt(self, ended: Sequence[Ended], left: int, seed: int) -> Attempt:
-        """Return the next search, which has a large or a small population.
+        """Return the settings of the next search, which has a large or a small population.
 
-        The kind that has used fewer evaluations so far is next. The first search counts for
-        neither of them. With U and V uniform in [0, 1), a small search has
+        The next search is of the kind that has used fewer evaluations so far. The first search
+        belongs to neither kind. A large search has twice the population of the last large one.
+        With U and V uniform in [0, 1), a small search has
 
             population = first * (large / (2 first))^(U^2),    std = first std * 10^(-2 V)
 
-        where ``first`` and ``large`` are the populations of the first and of the last large
-        search.
+        Here ``first`` is the population of the first search, and ``large`` that of the last
+        large search.
 
         Args:
             ended: The searches so far, the oldest first.
@@ -102,10 +103,10 @@ class Bipop:
         first_size = first.attempt.population_size
         large_size = first_size * 2 ** len(large)
         if _count_evaluations(large) <= _count_evaluations(small):
-            return Attempt(2 * large_size, left)
+            return Attempt(2 * large_size, budget=left)
         generator = random.Random(f"restarts {seed}")
         for _ in range(2 * len(small)):
-            generator.random()  # Skip the U and V of earlier small searches.
+            generator.random()  # Skip U and V of the earlier small searches.
         ratio = max(1.0, large_size / first_size / 2)
         small_size = int(first_size * ratio ** (generator.random() ** 2))
         scale = 10 ** (-2 * generator.random())
@@ -144,10 +145,13 @@ class Agreement:
     ) -> bool:
         """Count a search that has ended, and return whether enough searches agree.
 
-        A search agrees with the earlier ones if it converged to their best fitness. If it
-        converged to any other value, better or worse, the count restarts at 0. A search that
-        did not converge changes nothing. Only large searches are counted, and the first search
-        never ends the call.
+        A search agrees with the earlier ones if it converged to their best fitness. The count
+        changes by these rules:
+
+        * A large search that agrees is counted. The first search is counted, too, but the
+          result for it is always False.
+        * A search that converged to any other value, better or worse, sets the count to 0.
+        * All other searches leave the count unchanged.
 
         Args:
             search: The search that has ended.
@@ -155,6 +159,7 @@ class Agreement:
             fitness_range: The unit in which fitness is compared: the difference between the
                 best fitness of all searches and the mean fitness of the first elites.
         """
+        # ``reason.then`` says what follows: only a search that converged is compared.
         has_converged = search.reason.then is Then.COMPARE
         if not has_converged:
             return False

@@ -164,34 +164,39 @@ class Result(Generic[_Vector]):
         return f"{self.reason.message}; {_INFEASIBLE.format(self.violation)}"
 
     def __repr__(self) -> str:
-        """Return a summary of five lines, or of six if there is a model of the objective."""
+        """Return a summary of five lines.
+
+        If there is a quadratic model of the objective, a sixth line has the most important
+        parameters by this model.
+        """
         config = self.settings["config"]
         x = str(self.x)
         if isinstance(self.x, (Tensor, np.ndarray)):
-            # Of a long vector only the first and last numbers are printed.
+            # Print only the first and last numbers of a long vector.
             x = np.array2string(np.array(self.x.tolist()), precision=6, threshold=12)
         paths = ", evolution paths" if config.paths else ""
+        # This is the surrogate model of the search. ``self.model`` is fitted after the search.
         model = ", a quadratic model" if self.settings["model"] else ""
         noise = ", a noisy objective: x is the averaged mean" if self.settings["noise"] else ""
-        return (
-            f"x: {x}\n"
-            f"fun: {self.fun:.6g}\n"
-            f"message: {self.message} ({self.reason!r})\n"
+        lines = [
+            f"x: {x}",
+            f"fun: {self.fun:.6g}",
+            f"message: {self.message} ({self.reason!r})",
             f"evaluations: {self.evaluations:,} in {counted(self.generations, 'generation')}, "
-            f"{counted(self.restarts, 'restart')}, {counted(self.failures, 'failure')}\n"
+            f"{counted(self.restarts, 'restart')}, {counted(self.failures, 'failure')}",
             f"settings: {config.covariance} covariance{paths}{model}, "
-            f"{self.settings['population_size']} candidates per generation{noise}"
-            f"{self._describe_importance()}"
-        )
+            f"{self.settings['population_size']} candidates per generation{noise}",
+        ]
+        if self.model is not None:
+            lines.append(f"importance: {self._list_most_important()}")
+        return "\n".join(lines)
 
-    def _describe_importance(self) -> str:
-        """Return a line with the most important parameters; an empty text without a model."""
-        if self.model is None:
-            return ""
+    def _list_most_important(self) -> str:
+        """Return the names and shares of the most important parameters, separated by commas."""
         shares = self._ranked_importance()
         largest = [f"{name} {shares[name]:.0%}" for name in [*shares][:_MOST_IMPORTANT]]
         more = ", ..." if len(shares) > len(largest) else ""
-        return f"\nimportance: {', '.join(largest)}{more}"
+        return f"{', '.join(largest)}{more}"
 
     def _ranked_importance(self) -> dict[str, float]:
         """Return the importance of all parameters by name, the most important one first."""

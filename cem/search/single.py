@@ -62,15 +62,15 @@ class Monitor(Callback):
         """Prepare to monitor a search.
 
         Args:
-            plan: The plan of the call.
+            plan: The settings of the call.
             history: The records of all searches, to which the monitor adds.
             termination: The rules that end a search by its records.
             population_size: The number of candidates per generation.
             budget: The number of evaluations after which the monitor ends the search. None: the
                 trainer enforces the budget. Only a search with a surrogate model has a number
                 here, because its generations differ in their evaluations.
-            is_first: Whether no earlier search had a success. Only such a search may end
-                because the objective is noisy.
+            is_first: Whether this is the first search, or every candidate of all earlier ones
+                failed. Only such a search may end because the objective is noisy.
         """
         self.reason: Reason | None = None
         self.detector: NoiseDetector | None = None
@@ -92,9 +92,13 @@ class Monitor(Callback):
     def add(self, record: GenerationRecord) -> None:
         """Add the record of a generation to the history, and set ``reason``.
 
-        There are four kinds of reasons: one of ``Termination``, the budget of a search with a
-        surrogate model, noise, and several consecutive generations in which every candidate
-        failed.
+        ``reason`` becomes None, or the reason to end the search. There are four kinds of
+        reasons. If several apply, the last one in this list counts:
+
+        * the budget of a search with a surrogate model,
+        * a rule of ``Termination``,
+        * noise of the objective,
+        * several consecutive generations in which every candidate failed.
         """
         evaluations = record.generation * self._population_size
         if self._budget is not None:
@@ -110,6 +114,7 @@ class Monitor(Callback):
             self._history.has_seen_noise = True
             if self._may_end_for_noise:
                 reason = Reason.NOISE
+        # The best fitness of a generation is NaN if every candidate failed.
         has_failed = math.isnan(record.generation_best)
         self._failures = self._failures + 1 if has_failed else 0
         if self._failures >= MOST_FAILURES:
@@ -124,7 +129,7 @@ class Search:
         self,
         plan: Plan,
         attempt: Attempt,
-        number: int,
+        index: int,
         start: Start,
         session: Session,
         earlier_best: float | None,
@@ -133,16 +138,16 @@ class Search:
 
         Args:
             plan: The plan of the call, adapted to the results of earlier searches.
-            attempt: The population and the budget of this search.
-            number: The number of earlier searches.
+            attempt: The population size and the budget of this search.
+            index: The index of this search in the call; 0 for the first one.
             start: The first mean and standard deviation.
             session: The resources and records that all searches of the call share.
             earlier_best: The best fitness of earlier searches; None: no search had a success.
         """
         options = plan.options
         seed = plan.seed
-        if seed is not None and number > 0:
-            seed = mix_seed(seed, number)
+        if seed is not None and index > 0:
+            seed = mix_seed(seed, index)
         optimizer = plan.build_optimizer(start, attempt.population_size, seed)
         _check_can_move(optimizer, plan.start.std)
         has_constraints = plan.constraints is not None
@@ -173,7 +178,7 @@ class Search:
             callbacks.insert(0, ProgressBar())
         files = None
         if options["checkpoint"] is not None:
-            files = _Files(plan, attempt, number, optimizer)
+            files = _Files(plan, attempt, index, optimizer)
             callbacks.insert(0, files.metrics)
         self._trainer = Trainer(
             optimizer,
@@ -193,15 +198,16 @@ class Search:
     ) -> Objective:
         """Return the objective of this search, which calls the evaluator of the session.
 
-        With several ranks the objective shares the population among them. With the option
-        ``asynchronous`` it returns candidates in the order in which workers finish them. The
-        first search evaluates its first mean twice, if possible, to detect noise.
+        With several ranks, each rank evaluates a part of the population. With the option
+        ``asynchronous``, the objective returns candidates in the order in which workers finish
+        them. To detect noise, the first search evaluates its first mean twice, if possible.
 
         Args:
             plan: The plan of the call.
             start: The first mean and standard deviation.
             session: The resources and records that all searches of the call share.
-            is_first: Whether no earlier search had a success.
+            is_first: Whether this is the first search, or every candidate of all earlier ones
+                failed.
         """
         options = plan.options
         objective: Objective = session.evaluator
@@ -209,23 +215,24 @@ class Search:
             objective = ranks.shared(objective, session.stop)
         if options["asynchronous"]:
             objective = session.evaluator.in_any_order(self.optimizer.ask)
-        # The detector needs whole populations in order. A single worker finishes them in order,
-        # too: ``in_any_order`` then returns the evaluator itself.
+        # The detector needs populations in the order in which they were drawn. A single
+        # asynchronous worker keeps this order: ``in_any_order`` then returns the evaluator.
         is_in_order = not options["asynchronous"] or objective is session.evaluator
-        # The detector replaces the first candidate, which none of these searches allows.
+        # The detector replaces the first candidate of a population. CUDA graphs, surrogate
+        # models and constraints do not allow this.
         can_replace_candidate = (
             not (options["graph"] or plan.uses_model) and plan.constraints is None
         )
         if is_in_order and can_replace_candidate and is_first:
-            candidate = _as_candidate(self.optimizer, start.mean, plan.first)
+            candidate = _as_candidate(self.optimizer, start.mean, plan.first_candidate)
             self._monitor.detector = NoiseDetector(objective, candidate)
             return self._monitor.detector
         return objective
 
     def run(self) -> Ended:
-        """Run the search until there is a reason to end."""
+        """Run the search until there is a reason to end, and return how it ended."""
         reason = self._monitor.reason
-        # A resumed search may have ended before: the monitor then has a reason already.
+        # A resumed search may have ended before. The monitor then has a reason already.
         if reason is None:
             ended = self._trainer.run().reason
             # The trainer returns "finished" at its budget, and otherwise the name of a reason.
@@ -238,14 +245,14 @@ class Search:
         return Ended(self._attempt, optimizer, reason, evaluations)
 
     def _resume(self, files: "_Files", evaluator: Evaluator, plan: Plan) -> None:
-        """Continue from the newest checkpoint in the folder, if there is one, on all ranks.
+        """Resume from the newest checkpoint in the folder, if there is one, on all ranks.
 
-        The first rank reads the files and sends their content to the others. The monitor gets
-        all recorded generations again, which restores its state.
+        The first rank reads the files and sends their content to the other ranks. The monitor
+        receives all recorded generations again, which restores its state.
 
         Args:
             files: The files of this search.
-            evaluator: Gets the journal of single evaluations.
+            evaluator: The evaluator, which then continues the journal of single evaluations.
             plan: The plan of the call.
         """
         optimizer = self.optimizer
@@ -264,9 +271,10 @@ class Search:
             optimizer.load_state_dict(state_of_first_rank)
         if monitor.detector is not None and lines:
             monitor.detector.restore(lines)
-        # A number is null in the records if it is not finite: infinity on the good side if the
-        # best fitness is that, otherwise NaN. With constraints the best fitness is null as long
-        # as no candidate is feasible: it then is the infinity on the bad side.
+        # The records contain null in place of a number that is not finite. If the best fitness
+        # of the search is the best possible one, an infinity, null stands for this infinity.
+        # Otherwise it stands for NaN. With constraints, the best fitness is null as long as no
+        # candidate is feasible. There, null stands for the worst possible fitness.
         perfect = math.inf if plan.maximize else -math.inf
         others_if_null = perfect if optimizer.best_fitness == perfect else math.nan
         best_if_null = others_if_null if plan.constraints is None else -perfect
@@ -287,23 +295,28 @@ class _Files:
     """The files of a search in its folder: checkpoints and records of generations."""
 
     def __init__(
-        self, plan: Plan, attempt: Attempt, number: int, optimizer: CrossEntropyMethod
+        self, plan: Plan, attempt: Attempt, index: int, optimizer: CrossEntropyMethod
     ) -> None:
-        """Choose the folder, and build the fingerprint that identifies the search.
+        """Choose the folder of one search, and open its checkpoints and its metrics.
+
+        A call of ``minimize`` runs several searches, one after another. A checkpoint stores a
+        fingerprint, so that only the same search can resume from it.
 
         Args:
-            plan: The plan of the call; its option ``checkpoint`` is the folder of all searches.
-            attempt: The population of this search.
-            number: The number of earlier searches.
+            plan: The settings of the call. Its option ``checkpoint`` is the folder that
+                contains the folders of all searches.
+            attempt: The settings of this search, such as its population size.
+            index: The index of this search in the call; 0 for the first one.
             optimizer: The optimizer before its first generation.
         """
-        self.folder = Path(plan.options["checkpoint"]) / f"restart-{number:03d}"
+        self.folder = Path(plan.options["checkpoint"]) / f"restart-{index:03d}"
         self.fingerprint: dict[str, Any] = {
             "objective": plan.name,
             "code": plan.code,
-            "restart": number,
+            "restart": index,
             "population_size": attempt.population_size,
-            "mean": plan.first.to(optimizer.dtype).tolist(),
+            # The first candidate of the call contains its first mean.
+            "mean": plan.first_candidate.to(optimizer.dtype).tolist(),
             "std": optimizer.std.tolist(),
         }
         if plan.constraints is not None:
@@ -311,6 +324,8 @@ class _Files:
         self.checkpointer = Checkpointer(
             self.folder, fingerprint=self.fingerprint, interval_s=_CHECKPOINT_SECONDS
         )
+        # A resumed search restores its history from these records. They therefore contain the
+        # mean and the standard deviation, too.
         self.metrics = MetricsWriter(self.folder / "metrics.jsonl", distribution=True)
 
 
