@@ -97,8 +97,9 @@ def serve(arguments: argparse.Namespace) -> int:
             configs = list(path.glob("*/config.json"))  # Every run folder has such a file.
             contains_runs = len(arguments.runs) == 1 and configs
             if not contains_runs:
-                # If this is not a run folder, reading its recipe raises an error. `load_run` also
-                # raises an error for a run that has no generation yet. Such a run is allowed here.
+                # If this is not a run folder, reading its recipe raises an error. `load_run`
+                # also raises an error for a run that has no generation yet. Such a run is
+                # allowed here.
                 RunFolder(path).recipe()
     try:
         port = arguments.port or 0  # With 0 the system chooses a free port.

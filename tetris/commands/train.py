@@ -120,8 +120,8 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
     returns its result on every rank.
     """
     recipe, folder, is_new = ranks.broadcast(lambda: choose_run(options))
-    # Raise an error now if the engine is not available. If a GPU is missing, the error recommends
-    # the options in _INSTEAD_OF_GPU.
+    # Raise an error now if the engine is not available. If a GPU is missing, the error
+    # recommends the options in _INSTEAD_OF_GPU.
     choose_device(recipe.device, instead=_INSTEAD_OF_GPU)
     prepare_engine(recipe)
     callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in options else []
@@ -179,8 +179,8 @@ def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     settings = {name: value for name, value in vars(options).items() if name in SETTINGS}
     config = read_settings(options.config) if "config" in options else {}
     device_setting = (config | settings).get("device", AUTO)
-    # This function adds the settings of the preset. If a GPU is missing, its error recommends the
-    # options in _INSTEAD_OF_GPU.
+    # This function adds the settings of the preset. If a GPU is missing, its error recommends
+    # the options in _INSTEAD_OF_GPU.
     recipe = choose_recipe(str(device_setting), config, settings, instead=_INSTEAD_OF_GPU)
     return recipe, new_folder(out, recipe.seed), True
 

@@ -24,8 +24,8 @@ def replay_of(
 ) -> Replay:
     """Return a replay of the games that a list of actions plays in an environment.
 
-    This function plays the actions again, on a copy of the environment that it resets first.
-    When a game ends, the next game begins on the same stream of pieces.
+    This function resets a copy of the environment, and plays the actions in the copy. When a
+    game ends, the next game begins on the same stream of pieces.
 
     Args:
         env: An environment of this package, with or without wrappers.
@@ -71,8 +71,8 @@ def _record(
         mode: What happens after the end of a game.
     """
     placements: list[AfterState] = []
-    # A replay stores a stack only where it does not follow from the placement before, for
-    # example because a garbage row rose. The key is the number of the placement to come.
+    # A replay stores a stack only if it does not follow from the placement before, for example
+    # because a garbage row rose. The key is the number of the placement after it.
     boards: dict[int, Rows] = {}
     rows_left: Rows = ()  # The stack after the last placement.
     steps = 0  # The steps of the current game.

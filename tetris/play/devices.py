@@ -49,6 +49,7 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
         return "python"
     if requested == "cuda":
         check_gpu("device cuda", instead)
+    # Both engines, in C++ and in CUDA, need the C++ compiler or prebuilt libraries.
     try:
         if not prebuilt.read_index():  # Prebuilt libraries need no compiler.
             find_compiler()
@@ -56,7 +57,7 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
         if requested != AUTO:
             raise
         return _play_in_python(error)
-    # The import takes seconds, and the engine in Python does not need it.
+    # Importing torch takes seconds, and the engine in Python does not need it.
     import torch
 
     if requested == "cpu" or not torch.cuda.is_available():
