@@ -84,9 +84,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Train a controller in a new run, or resume a run, and return the exit status.
 
-    The options become a recipe, and the recipe becomes a `Training`. In each generation the
-    trainer calls `run_objective` for the fitness of the candidates. `run_objective` plays their
-    games with `tetris.Rollout`.
+    `open_training` makes a recipe of the options, which has all settings of the run, and then
+    a `Training`. `train` runs it. In each generation `run_objective` computes the fitness of
+    the candidates from games that it plays with `tetris.Rollout`.
     """
     options = parse_arguments(argv)
     # When the stack closes, it unlocks the folder of the run and disconnects the processes.
@@ -142,7 +142,7 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
             return None
         ranks.broadcast(lambda: restore(training))
     if is_first_rank:
-        folder.add_start(recipe.device)
+        folder.add_start(recipe.device)  # Record when and where this process began.
     return training
 
 
@@ -179,7 +179,7 @@ def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     settings = {name: value for name, value in vars(options).items() if name in SETTINGS}
     config = read_settings(options.config) if "config" in options else {}
     device_setting = (config | settings).get("device", AUTO)
-    # This function adds the settings of the preset. If a GPU is missing, its error recommends
+    # `choose_recipe` adds the settings of the preset. If a GPU is missing, its error recommends
     # the options in _INSTEAD_OF_GPU.
     recipe = choose_recipe(str(device_setting), config, settings, instead=_INSTEAD_OF_GPU)
     return recipe, new_folder(out, recipe.seed), True
@@ -287,7 +287,7 @@ def train(training: Training, options: argparse.Namespace) -> int:
     recipe = training.recipe
     folder = training.folder
     result = training.trainer.run()
-    controller = training.save_controller()
+    controller = training.save_controller()  # None if no generation was finished.
     progress = f"after {result.generation} of {recipe.total_generations} generations"
     if result.reason == "signal":
         if ranks.rank() == 0 and controller is not None:

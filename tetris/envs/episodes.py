@@ -89,12 +89,14 @@ def _record(
         env.step(action)
         steps += 1
         landing = env.landing
-        # With key presses, a step places a piece only if the piece comes to rest.
+        # `landing` is the last placement, a new object each time. With key presses, a step
+        # places a piece only if the piece comes to rest.
         if landing is not None and landing is not last_landing:
             if rows != rows_left:
                 boards[len(placements)] = rows
             placements.append(landing)
             rows_left = () if landing.game_over else landing.rows
+    # The replay can name the stream of its pieces only if they were placed in its order.
     pieces = env.stream
     is_of_stream = all(pieces[t] == after.piece for t, after in enumerate(placements))
     if is_of_stream:

@@ -192,7 +192,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
             if score.lines_per_game is not None:
                 bar.set_postfix_str(f"{score.lines_per_game:,.0f} lines/game", refresh=False)
             done = score.games if limit.games else score.decisions
-            bar.update(done - bar.n)
+            bar.update(done - bar.n)  # The bar takes the difference.
     # The interval of the score follows from how much the counts of the streams differ.
     counts_of_all_streams = ranks.gather(counts.cpu(), streams)
     score = replace(score, dispersion=dispersion(counts_of_all_streams))

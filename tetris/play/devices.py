@@ -49,9 +49,10 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
         return "python"
     if requested == "cuda":
         check_gpu("device cuda", instead)
-    # Both engines, in C++ and in CUDA, need the C++ compiler or prebuilt libraries.
+    # Both engines, in C++ and in CUDA, need the C++ compiler or prebuilt libraries. The index
+    # of prebuilt libraries is empty if there are none.
     try:
-        if not prebuilt.read_index():  # Prebuilt libraries need no compiler.
+        if not prebuilt.read_index():
             find_compiler()
     except CompilerMissingError as error:
         if requested != AUTO:

@@ -146,11 +146,12 @@ def _drop(columns: Tensor, shape: Shape, left_columns: Tensor) -> tuple[Tensor, 
     """
     heights = _column_heights(columns)
     games = torch.arange(len(columns), device=columns.device)
-    # Each column of the piece would come to rest with the piece's lowest row here.
+    # For each column of the piece: the lowest row of the piece on the board if it stopped when
+    # this column touches the stack.
     rest_rows = []
     for x, bottom in enumerate(shape.bottoms):
         rest_rows.append(heights[games, left_columns + x] - bottom)
-    row = torch.stack(rest_rows).amax(0)  # The first column that touches stops the piece.
+    row = torch.stack(rest_rows).amax(0)  # The first column that touches stops the whole piece.
     after = columns.clone()
     for x in range(shape.width):
         # Column x of the piece, as bits from the bottom.

@@ -122,6 +122,7 @@ class Rollout:
         self._placed = self._lines.clone()
         # The columns of the boards: bit y of a column is row y, counted from the bottom.
         self.columns = self._lines.new_zeros((*shape, streams.rules.width), dtype=torch.int32)
+        # Every candidate begins with the same stacks, one for each stream.
         if boards is not None:
             stacks = read_boards(boards, streams.rules, streams.count)
             columns = [_columns_of(rows, streams.rules.width) for rows in stacks]
@@ -359,7 +360,8 @@ class Rollout:
             lines += after.lines
             games += after.game_over
             placed += 1
-            if games == self.streams.games:  # The stream stops after so many games.
+            # The stream stops after this many games; None: it never stops.
+            if games == self.streams.games:
                 break
         self.columns[index] = torch.tensor(_columns_of(rows, rules.width), dtype=torch.int32)
         self._lines[index] += lines
