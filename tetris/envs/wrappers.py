@@ -41,7 +41,8 @@ class PlacementFeatures(
             features: Name of a feature set, or feature names separated by commas.
 
         Raises:
-            TypeError: If it is not a `TetrisEnv`, or if its actions are key presses.
+            TypeError: If the environment is not a `TetrisEnv`, or if its actions are key
+                presses.
         """
         RecordConstructorArgs.__init__(self, features=features)
         gymnasium.Wrapper.__init__(self, env)

@@ -158,8 +158,7 @@ def choose(
     if best is None:  # All placements end the game.
         return candidates[0]
     if player.lookahead is Lookahead.EXPECTIMAX:
-        # With minus infinity for the best one, the second-best placement has the greatest
-        # value.
+        # Give the best placement the value minus infinity, to find the second-best one.
         values[best] = _LOST
         second = _index_of_greatest(values)
         if second is not None:

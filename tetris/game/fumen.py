@@ -179,8 +179,7 @@ def _pages(digits: list[int]) -> Iterator[FumenPage]:
         number, color = divmod(_read(digits, 3), 8)
         number, rotation = divmod(number, 4)
         flags, position = divmod(number, _CELLS)
-        # Skip a comment. Every four characters take five digits; the last four may be
-        # incomplete.
+        # Skip a comment. It has five digits for every four characters, rounded up.
         if flags & _COMMENT:
             length = _read(digits, 2)
             _read(digits, 5 * -(-length // 4))
@@ -266,8 +265,7 @@ def write_fumen(pages: Iterable[FumenPage]) -> str:
                 counter = len(digits)
                 digits.append(0)
         # The number is color + 8 * (rotation + 4 * (position + _CELLS * flags)).
-        # `_piece_number` returns the part without flags, and `_write` writes the number in
-        # three digits.
+        # `_piece_number` returns it without the flags. It is written in three digits.
         _write(digits, _piece_number(page) + 32 * _CELLS * flags, 3)
         previous = after_page(page)
         flags = 0

@@ -61,6 +61,7 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
     # Importing torch takes seconds, and the engine in Python does not need it.
     import torch
 
+    # If "cuda" was requested, there is a GPU: `check_gpu` has raised an error otherwise.
     if requested == "cpu" or not torch.cuda.is_available():
         return "cpu"
     try:

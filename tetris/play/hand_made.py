@@ -146,12 +146,12 @@ def _drop(columns: Tensor, shape: Shape, left_columns: Tensor) -> tuple[Tensor, 
     """
     heights = _column_heights(columns)
     games = torch.arange(len(columns), device=columns.device)
-    # For each column of the piece: the lowest row of the piece on the board if it stopped when
-    # this column touches the stack.
+    # For each column of the piece: the lowest row of the piece, if only this column could touch
+    # the stack.
     rest_rows = []
     for x, bottom in enumerate(shape.bottoms):
         rest_rows.append(heights[games, left_columns + x] - bottom)
-    row = torch.stack(rest_rows).amax(0)  # The first column that touches stops the whole piece.
+    row = torch.stack(rest_rows).amax(0)  # The column that touches first stops the piece.
     after = columns.clone()
     for x in range(shape.width):
         # Column x of the piece, as bits from the bottom.
