@@ -209,7 +209,7 @@ def export_files(
         arguments: The arguments of the command line.
     """
     stream: int | None = 0  # A seed has many streams of pieces. This command plays stream 0.
-    boards = None  # A replay has the boards that do not follow from the placement before.
+    boards = None  # A replay also has the boards that do not follow from the placements.
     if show.replay is not None:
         stream = show.replay.stream
         boards = show.replay.boards

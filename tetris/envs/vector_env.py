@@ -431,8 +431,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             # for any board. Pass the boards that are at hand.
             columns = self._columns
             is_over = torch.ones_like(self._ended)
-        # The next game begins with the same pieces as the last observation shows. They are
-        # copied, so that a caller can change one of the two observations only.
+        # The last observation of a game shows the same pieces as the first one of the next
+        # game. Copy them, so that a caller can change one of the two observations only.
         final_views = Views(
             final_board, _copy(views.piece), _copy(views.action_mask), _copy(views.next_pieces)
         )
@@ -510,6 +510,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 stream if the seed is None.
             chosen: The games that start on new streams, bools of shape (num_envs,).
         """
+        # Makes a tensor on the device.
         int64 = partial(torch.tensor, dtype=torch.int64, device=self.device)
         if isinstance(seed, int):
             # The engine takes the unsigned seed as a signed integer with the same bits.

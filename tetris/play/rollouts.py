@@ -103,7 +103,8 @@ class Rollout:
             policy: The features, and the weights of all candidates, called the population.
             streams: The rules, and the streams of pieces that every candidate plays.
             device: The engine: ``"cpu"``, ``"cuda"`` or ``"python"``.
-            boards: The stacks to begin with; None: empty boards.
+            boards: The stacks to begin with, one for all streams or one for each; None: empty
+                boards.
         """
         if device not in ENGINES:
             raise ValueError(f"expected device to be {', '.join(ENGINES)}, got {device!r}")
