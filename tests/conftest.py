@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -109,7 +110,11 @@ class Outcome:
 
     status: int
     out: str
-    err: str
+    err: str  # Without the lines of progress, which only a slow machine prints.
+
+
+# For example "playing: 79% after 00:10", or "estimating: 8 estimates after 1:02:03, 5 lines".
+_PROGRESS_LINE = re.compile(r"^.*: [\d,]+(%| \w+) after [\d:]+.*\n", re.MULTILINE)
 
 
 @pytest.fixture
@@ -143,6 +148,7 @@ def script(
             )
         captured = capsys.readouterr()
         assert isinstance(ended.value.code, int)
-        return Outcome(ended.value.code, captured.out, captured.err)
+        err = _PROGRESS_LINE.sub("", captured.err)
+        return Outcome(ended.value.code, captured.out, err)
 
     return run_script

@@ -55,7 +55,9 @@ def score_parser(
     """Return the parser of a command that scores controllers, such as ``evaluate``.
 
     The parser has arguments for the controllers, the game, the device, the length of play and
-    the form of the output. `read_trials` reads these arguments.
+    the form of the output. `read_trials` reads these arguments. `add_option` takes the name of
+    an option, the placeholder of its value in the help, the help text, and a function that
+    reads the value.
 
     Returns:
         The parser.
@@ -88,12 +90,13 @@ def add_game(parser: argparse.ArgumentParser, **seed_options: Any) -> argparse._
     """Add the options that describe a game to a parser, and return their group.
 
     The options set the board, the rule, the pieces, the lookahead, the seed, and a C++ header
-    with features of the user. `add_setting` takes the default and the help text of an option
-    from the setting with the same name.
+    with features that the user has written. `add_setting` adds the option of a setting, with
+    the setting's default and help text unless they are passed.
 
     Args:
         parser: The parser.
-        seed_options: Arguments of `add_option` that replace the usual ones of ``--seed``.
+        seed_options: Options of ``--seed`` that replace the usual ones, such as ``text``, the
+            help text.
     """
     game = parser.add_argument_group("game")
     add_setting(game, "board")
@@ -109,7 +112,7 @@ def add_game(parser: argparse.ArgumentParser, **seed_options: Any) -> argparse._
     )
     lookahead.add_argument("--lookahead", action="store_true", help=text)
     seed_defaults = {"read": seed, "text": "seed of the pieces"}
-    add_setting(game, "seed", **seed_defaults | seed_options)
+    add_setting(game, "seed", **(seed_defaults | seed_options))
     add_feature_header(game)
     return game
 

@@ -71,12 +71,12 @@ def fail(error: object) -> NoReturn:
 
     Several processes, called ranks, can work together. Rank 0 prints every error. The other
     ranks are silenced, because wrong input causes the same error in all of them. But a file or
-    a build can fail in one process alone. Then a silenced rank prints the error, too, with its
-    number in front.
+    a build can fail in one process alone. So a silenced rank prints such an error, too, after
+    the number of the rank.
     """
     stream = sys.stderr  # On a silenced rank this is the null device.
     prefix = ""
-    # `_silenced` is None on rank 0.
+    # On a silenced rank `_silenced` is its number and its original stderr; on rank 0, None.
     if _silenced and isinstance(error, (OSError, BuildError)):
         from kernels.support.ranks import RanksError  # Imported here: it imports torch.
 
@@ -84,7 +84,7 @@ def fail(error: object) -> NoReturn:
         is_of_other_rank = isinstance(error, RanksError)
         is_caused_by_other_rank = isinstance(error.__cause__, RanksError)
         if not is_of_other_rank and not is_caused_by_other_rank:
-            rank, stream = _silenced  # The number and the original stderr of this rank.
+            rank, stream = _silenced
             prefix = f"rank {rank}: "
     # str() of an OSError would begin with its number, such as "[Errno 2]".
     if isinstance(error, OSError) and error.strerror:
@@ -131,7 +131,8 @@ def run(main: Callable[[], int]) -> NoReturn:
     except (OSError, BuildError) as error:
         fail(error)
     except (MemoryError, RuntimeError) as error:
-        # For full memory on the CPU torch raises a RuntimeError, known by its text only.
+        # If the CPU's memory is full, torch raises a RuntimeError. Only its text differs from
+        # those of other errors.
         has_text = any(text in str(error) for text in _FULL_MEMORY)
         is_memory_full = isinstance(error, MemoryError) or has_text
         if not is_memory_full:
@@ -145,11 +146,11 @@ def run(main: Callable[[], int]) -> NoReturn:
 
 @contextlib.contextmanager
 def joined_ranks() -> Iterator[None]:
-    """Connect the processes that ``torchrun`` started, called ranks, for a context.
+    """Connect the processes that ``torchrun`` started, called ranks, in a ``with`` block.
 
-    Inside the context only rank 0 prints. The output of the other ranks is dropped, except for
+    Inside the block only rank 0 prints. The output of the other ranks is dropped, except for
     some errors, which `fail` prints. If the ranks cannot connect, the command prints one line
-    and exits. In a process that ``torchrun`` did not start, the context does nothing.
+    and exits. A process that ``torchrun`` did not start is rank 0, and has no other ranks.
     """
     global _silenced
     from kernels.support import ranks  # Imported here: it imports torch.

@@ -37,7 +37,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Estimate the lines per game of every controller, and print a table of the estimates.
 
-    The estimates use importance splitting. For a controller that rarely loses, it needs far
+    The estimates use importance splitting. If a controller rarely loses, this method needs far
     fewer decisions than playing games to their end. If ``torchrun`` started several processes,
     they share the work.
 
@@ -47,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     with one_line_errors():
         trials = read_trials(arguments, choose_device(arguments.device))
+        # NATIVE has the engines in C++ and CUDA.
         if any(trial.device not in NATIVE for trial in trials):
             raise ValueError(
                 "expected a compiler for the C++ engine: in Python an estimate takes hours"
@@ -63,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     scores = []
     for trial in trials:
-        # Play for a short time first. If many games end, splitting has no advantage.
+        # First play without splitting. If many games end, splitting has no advantage.
         games = estimates.games_ended(trial)
         if games > estimates.MOST_ENDS:
             fail(

@@ -44,7 +44,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_option(lookahead, "--next", "LETTER", "the next piece, if it is known")
     text = "compare the two best placements over every piece that may come next"
     lookahead.add_argument("--lookahead", action="store_true", help=text)
-    height = up_to(MAX_HEIGHT, low=MIN_HEIGHT)
+    height = up_to(MAX_HEIGHT, low=MIN_HEIGHT)  # Reads a number in this range.
     text = "rows of the board"
     add_option(position, "--height", "ROWS", text, read=height, default=20)
     add_setting(position, "rule")

@@ -84,9 +84,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Serve a page that follows training runs to this machine, until Ctrl-C.
+    """Serve a page that follows training runs, to this machine only, until Ctrl-C.
 
-    ``arguments.runs`` is a list of run folders, or a list with one folder that contains run
+    ``arguments.runs`` lists run folders. It can also be a list of one folder that contains run
     folders.
 
     Returns:
@@ -97,8 +97,9 @@ def serve(arguments: argparse.Namespace) -> int:
             configs = list(path.glob("*/config.json"))  # Every run folder has such a file.
             contains_runs = len(arguments.runs) == 1 and configs
             if not contains_runs:
-                # Reading the recipe raises an error if this is not a run folder. `load_run`
-                # would also refuse a run that has no generation yet.
+                # If this is not a run folder, reading its recipe raises an error. `load_run`
+                # also raises an error for a run that has no generation yet. Such a run is
+                # allowed here.
                 RunFolder(path).recipe()
     try:
         port = arguments.port or 0  # With 0 the system chooses a free port.

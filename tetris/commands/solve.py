@@ -57,9 +57,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Solve a small board by value iteration, and check the solution by playing games.
 
-    The solution is the value of every board: the lines that perfect play still clears from
-    there. It can be saved to a file. The command prints the lines per game of perfect play, and
-    the mean over the games played, as text or as JSON.
+    The value of a board is the expected number of lines that perfect play clears from there.
+    The solution has the values of all boards, and can be saved to a file. The command prints
+    the lines per game of perfect play, and the mean over the games played, as text or as JSON.
 
     Returns:
         The exit status.
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.out is not None:
             check_writable(arguments.out)
         solution = solve(rules, arguments.pieces_known, device)
-        lines = solution.play(games, arguments.seed).double()
+        lines = solution.play(games, arguments.seed).double()  # The lines of each game.
         mean = float(lines.mean())
         standard_error = float(lines.std() / games**0.5) if games > 1 else None
         if arguments.out is not None:

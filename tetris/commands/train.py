@@ -84,9 +84,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Train a controller in a new run, or resume a run, and return the exit status.
 
-    The options become a recipe, and the recipe becomes a `Training`. In each generation the
-    trainer calls `run_objective` for the fitness of the candidates. `run_objective` plays their
-    games with `tetris.Rollout`.
+    `open_training` makes a recipe of the options, which has all settings of the run, and then
+    a `Training`. `train` runs it. In each generation `run_objective` computes the fitness of
+    the candidates from games that it plays with `tetris.Rollout`.
     """
     options = parse_arguments(argv)
     # When the stack closes, it unlocks the folder of the run and disconnects the processes.
@@ -120,7 +120,8 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
     returns its result on every rank.
     """
     recipe, folder, is_new = ranks.broadcast(lambda: choose_run(options))
-    # Raise an error now if the engine is not available.
+    # Raise an error now if the engine is not available. If a GPU is missing, the error
+    # recommends the options in _INSTEAD_OF_GPU.
     choose_device(recipe.device, instead=_INSTEAD_OF_GPU)
     prepare_engine(recipe)
     callbacks = [tensorboard_writer(recipe, folder)] if "tensorboard" in options else []
@@ -141,16 +142,16 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
             return None
         ranks.broadcast(lambda: restore(training))
     if is_first_rank:
-        folder.add_start(recipe.device)
+        folder.add_start(recipe.device)  # Record when and where this process began.
     return training
 
 
 def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     """Choose the run to train: a new one or one to resume.
 
-    A setting of a new run comes from the options, else from the configuration file, else from
-    the preset. A resumed run keeps the settings in its folder. An option that the user left out
-    is not an attribute of ``options``.
+    The settings of a new run come from the options. A setting without an option comes from the
+    configuration file, or else from the preset. A resumed run keeps the settings in its folder.
+    An option that the user left out is not an attribute of ``options``.
 
     Returns:
         The recipe of the run.
@@ -178,6 +179,8 @@ def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     settings = {name: value for name, value in vars(options).items() if name in SETTINGS}
     config = read_settings(options.config) if "config" in options else {}
     device_setting = (config | settings).get("device", AUTO)
+    # `choose_recipe` adds the settings of the preset. If a GPU is missing, its error recommends
+    # the options in _INSTEAD_OF_GPU.
     recipe = choose_recipe(str(device_setting), config, settings, instead=_INSTEAD_OF_GPU)
     return recipe, new_folder(out, recipe.seed), True
 
@@ -195,7 +198,7 @@ def is_finished(folder: RunFolder, recipe: Recipe) -> bool:
     """
     if not folder.controller.is_file():
         return False
-    controller = folder.learned()
+    controller = folder.learned()  # The controller that the run has saved.
     provenance = controller.provenance
     if provenance.get("generation") != recipe.total_generations:
         return False
@@ -240,8 +243,9 @@ def announce(training: Training) -> None:
 def announce_interrupts(stop: StopRequest) -> None:
     """Make the first Ctrl-C print a notice at once, because the run may go on for seconds.
 
-    Call this inside ``with stop:``. That context has installed the handler that requests the
-    stop. On exit it restores the handler from before, so nothing needs to be restored here.
+    Call this inside ``with stop:``. On entry ``stop`` has installed a signal handler that
+    requests the stop. This function installs another handler, which prints the notice and then
+    calls the first one. On exit ``stop`` restores the handler from before.
     """
     if threading.current_thread() is not threading.main_thread():
         return  # Python runs signal handlers in the main thread only.
@@ -283,7 +287,7 @@ def train(training: Training, options: argparse.Namespace) -> int:
     recipe = training.recipe
     folder = training.folder
     result = training.trainer.run()
-    controller = training.save_controller()
+    controller = training.save_controller()  # None if no generation was finished.
     progress = f"after {result.generation} of {recipe.total_generations} generations"
     if result.reason == "signal":
         if ranks.rank() == 0 and controller is not None:
@@ -371,8 +375,8 @@ def optional_file(file: Path, description: str = "") -> Iterator[None]:
 def measure(training: Training, controller: LinearController) -> str:
     """Score a controller and published ones on each board, and return a verdict in words.
 
-    After each board its scores are printed and saved. After a signal `stop.check` raises an
-    error, and only the scores of the current board are lost.
+    This function prints and saves the scores of each board before it goes on to the next. After
+    a signal `stop.check` raises an error. Then only the scores of the current board are lost.
 
     Returns:
         The verdict for the board of the run. If the controller cannot play there, the verdict
@@ -381,6 +385,7 @@ def measure(training: Training, controller: LinearController) -> str:
     recipe = training.recipe
     all_scores: list[Score] = []
     conclusion = ""
+    # `boards` returns the rules of the game on each board where the controller can play.
     for rules in boards(controller, recipe.rules):
         # If one of several processes has received a signal, this raises in all of them.
         ranks.run_collective(training.stop.check)
@@ -421,8 +426,9 @@ def announce_stop(training: Training, options: argparse.Namespace, progress: str
         progress: How far the run has come, such as "after 3 of 5 generations".
     """
     signal_number = training.stop.signum or 0
-    # If several processes train, perhaps only one of them has received the signal: the others
-    # have the number 0. If the processes are no longer connected, keep this one's own number.
+    # If several processes train, perhaps only one of them has received the signal. The others
+    # have the number 0, so take the greatest number. If the processes are no longer connected,
+    # keep the number of this one.
     with suppress(RanksError):
         (signal_number,) = ranks.all_reduce_max([signal_number])
     signal_number = signal_number or signal.SIGINT  # The number is unknown: assume Ctrl-C.

@@ -143,7 +143,8 @@ def read_show(arguments: argparse.Namespace) -> Show:
     """
     source = arguments.source
     if source is not None and _is_replay(Path(source)):
-        # A replay has its own rules and pieces, so these options must have their defaults.
+        # A replay has its own rules and pieces. So the options that describe the game must have
+        # their defaults, which are in GAME.
         for name, default in GAME.items():
             if getattr(arguments, name) != default:
                 flag = name.replace("_", "-")
@@ -154,7 +155,7 @@ def read_show(arguments: argparse.Namespace) -> Show:
         label = "a person"  # Who played, if it was no controller.
         if replay.controller:
             label = replay.controller.name or Path(source).stem
-        return Show(replay.rules, replay.controller, replay.seed, label, replay)
+        return Show(replay.rules, replay.controller, replay.seed, label, replay=replay)
     rules = game_rules(arguments)
     label, controller = controller_for(source, rules)
     lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
@@ -202,12 +203,13 @@ def export_files(
     Args:
         show: Describes the games: their rules, seed, controller and label, or a replay.
         after_states: An iterator that plays the games, and yields the state after each
-            placement. It ends at the limits of the command line.
+            placement. It ends when the number of pieces or games on the command line is
+            reached.
         pieces: The greatest number of pieces, for the progress bar; None: unknown.
         arguments: The arguments of the command line.
     """
-    stream: int | None = 0  # A seed has many streams of pieces; the command plays stream 0.
-    boards = None
+    stream: int | None = 0  # A seed has many streams of pieces. This command plays stream 0.
+    boards = None  # A replay also has the boards that do not follow from the placements.
     if show.replay is not None:
         stream = show.replay.stream
         boards = show.replay.boards
@@ -294,7 +296,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         show = read_show(arguments)
         check_exports(arguments)
     # A person who watches in a terminal can stop the games with a key. Otherwise the number of
-    # pieces needs a limit. Each decision places one piece.
+    # pieces needs a limit. A decision places one piece, so --decisions is a number of pieces.
     pieces = arguments.decisions
     has_limit = pieces is not None or arguments.games or show.replay is not None
     is_watched = interactive and not writes_files
@@ -303,7 +305,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if pieces is not None:
         pieces += arguments.first - 1  # The pieces before --from are played but not shown.
     after_states = limit(show.after_states(), pieces, arguments.games)
-    # `after_states` is lazy: the games are played, and a damaged replay is found, below.
+    # `after_states` is lazy. The games are only played below, and an error in a replay is only
+    # raised there.
     try:
         if writes_files:
             export_files(show, after_states, pieces, arguments)

@@ -24,8 +24,8 @@ def replay_of(
 ) -> Replay:
     """Return a replay of the games that a list of actions plays in an environment.
 
-    This function plays the actions again, on a copy of the environment that it resets first.
-    When a game ends, the next game begins on the same stream of pieces.
+    This function resets a copy of the environment, and plays the actions in the copy. When a
+    game ends, the next game begins on the same stream of pieces.
 
     Args:
         env: An environment of this package, with or without wrappers.
@@ -71,8 +71,8 @@ def _record(
         mode: What happens after the end of a game.
     """
     placements: list[AfterState] = []
-    # A replay stores a stack only where it does not follow from the placement before, for
-    # example because a garbage row rose. The key is the number of the placement to come.
+    # A replay stores a stack only if it does not follow from the placement before, for example
+    # because a garbage row rose. The key is the number of the placement after it.
     boards: dict[int, Rows] = {}
     rows_left: Rows = ()  # The stack after the last placement.
     steps = 0  # The steps of the current game.
@@ -89,12 +89,14 @@ def _record(
         env.step(action)
         steps += 1
         landing = env.landing
-        # With key presses, a step places a piece only if the piece comes to rest.
+        # `landing` is the last placement, a new object each time. With key presses, a step
+        # places a piece only if the piece comes to rest.
         if landing is not None and landing is not last_landing:
             if rows != rows_left:
                 boards[len(placements)] = rows
             placements.append(landing)
             rows_left = () if landing.game_over else landing.rows
+    # The replay can name the stream of its pieces only if they were placed in its order.
     pieces = env.stream
     is_of_stream = all(pieces[t] == after.piece for t, after in enumerate(placements))
     if is_of_stream:

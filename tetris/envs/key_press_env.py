@@ -113,7 +113,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         reward = 0.0
         dropped_rows = 0
         if key in (DOWN, DROP):
-            # From row r a piece can fall by at most r rows.
+            # A drop ends at row 0 at the latest.
             most_rows = 1 if key == DOWN else self._row
             while dropped_rows < most_rows and self._can_fall():
                 self._row -= 1
@@ -129,7 +129,8 @@ class KeyPressTetrisEnv(TetrisEnv):
             moved_piece = self._piece_after_key(key)
             if moved_piece is not None:
                 self._shape, self._column = moved_piece
-        # Gravity acts after every gravity-th step, unless the piece has just come to rest.
+        # If `gravity` is n, gravity acts in every n-th step. It does not act if the piece has
+        # just come to rest.
         self._since_gravity = (self._since_gravity + 1) % self.gravity
         if self._since_gravity == 0 and self._placed == placed_before:
             if self._can_fall():

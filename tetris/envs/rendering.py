@@ -69,7 +69,7 @@ class Painter:
             return tuple(map(_text, observations))
         games = list(observations)
         # `_drawn` has the last observation and the last cells of each game. In the first call
-        # there is no last observation.
+        # there is no last observation, and the cells are not used.
         if not self._drawn:
             self._drawn = [(None, np.zeros(0, np.uint8))] * len(games)
         frames = []
@@ -89,8 +89,8 @@ class Painter:
         """Return the piece of each cell of a board, as the piece's number + 1; 0 if empty.
 
         An observation only says which cells are full. The observation before it says which
-        piece came to rest in between, so the new cells belong to that piece. If one piece does
-        not explain the difference of the two boards, all full cells are `UNKNOWN`.
+        piece came to rest in between, so the new cells belong to that piece. If the two boards
+        differ by more than this piece, the result is `UNKNOWN` for all full cells.
 
         Args:
             observation: The observation to draw.
@@ -105,7 +105,8 @@ class Painter:
             return last_cells
         piece = _placed_piece(observation, last)
         board = unknown > 0
-        # If a row of garbage rose after the piece came to rest, leave it out for now.
+        # If a row of garbage rose after the piece came to rest, move the board back down by one
+        # row for now.
         has_garbage = observation.get("since_garbage") == 0
         if has_garbage:
             board = np.roll(board, -1, axis=0)
@@ -114,10 +115,11 @@ class Painter:
         tracker = GameTracker(self._rules)
         tracker.cells = last_cells
         tracker.rows = _stack(was_full)
-        if (board >= was_full).all():  # No row was removed: all new cells are of the piece.
+        if (board >= was_full).all():  # No row was removed: all new cells belong to the piece.
             cells = np.where(was_full, last_cells, board * np.uint8(piece + 1))
         elif tracker.follow(piece, _stack(board)) is not None:
-            # The tracker found the placement of the piece after which the right rows vanish.
+            # Rows were removed. The tracker knows a placement of the piece that leads to this
+            # board, and it has updated its cells.
             cells = tracker.cells
         else:  # One piece does not explain the difference of the boards.
             return unknown
@@ -183,7 +185,7 @@ def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8
 
     Args:
         observation: An observation of the environment.
-        cells: The piece of each cell of the board.
+        cells: The piece of each cell of the board, as the piece's number + 1; 0 if empty.
     """
     # A picture is an array of indices into a palette. The last line looks up the colours.
     picture = board_picture(_kinds(observation, cells), CELL)
@@ -193,15 +195,18 @@ def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8
     for number, piece in enumerate(observation.get("next_pieces", ()), start=1):
         label = f"NEXT {number}" if number > 1 else "NEXT"
         pieces.append((label, piece))
-    pieces_per_panel = len(picture) // _SLOT  # Both heights are in pixels.
+    # A label and its piece fit in a square with sides of _SLOT pixels.
+    pieces_per_panel = len(picture) // _SLOT
     for first in range(0, len(pieces), pieces_per_panel):
         images = []
         for label, piece in pieces[first : first + pieces_per_panel]:
-            # `fitted` crops or pads a picture to a height and a width.
+            # `fitted` crops or pads a picture to a height and a width. The letters of
+            # the label have 12 pixels.
             images.append(fitted(text_picture(label, 12), CELL, 4 * CELL))
             images.append(piece_picture(piece, CELL))
         left_margin = ((0, 0), (CELL // 2, 0))
-        background = 3 * PAGE  # The palette has three colours for each kind of cell.
+        # The kind of the background is PAGE. The palette has three colours for each kind.
+        background = 3 * PAGE
         panel = np.pad(np.vstack(images), left_margin, constant_values=background)
         picture = np.hstack([picture, fitted(panel, len(picture), _SLOT)])
     return PALETTE[picture]

@@ -248,13 +248,14 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             self._chosen_pieces = ()
             self._draw_piece()
         elif self.held is not None:
-            # The game begins with the last piece that was drawn from the stream. With a hold
-            # slot this need not be the current piece, so draw it again.
+            # The new game begins with the last piece that was drawn from the stream. After a
+            # swap with the hold slot this is not the current piece. So draw it again.
             self._time -= 1
             self._draw_piece()
-        if chosen_pieces:  # The first chosen piece replaces the piece that was just drawn.
+        # The chosen pieces replace pieces of the stream, from the piece that was just drawn on.
+        if chosen_pieces:
             self._chosen_pieces = chosen_pieces
-            self._first_chosen = self._time - 1  # The index of the piece just drawn.
+            self._first_chosen = self._time - 1  # The index of the piece that was just drawn.
             self.piece = chosen_pieces[0]
         self.rows = rows
         self.held = None
@@ -305,7 +306,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         """Prepare the state that a subclass adds to a game."""
 
     def _spaces(self) -> dict[str, spaces.Space[Any]]:
-        """Return the spaces of the observation's entries, by their names."""
+        """Return the space of each entry of the observation, by the name of the entry."""
         space_of: dict[str, spaces.Space[Any]] = {
             "board": spaces.Box(0, 1, (self.rules.height, self.rules.width), np.int8),
             "piece": spaces.Discrete(len(PIECES)),
@@ -314,7 +315,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             space_of["next_pieces"] = spaces.MultiDiscrete(
                 [len(PIECES)] * (self.pieces_known - 1)
             )
-        if self.has_hold:  # The number after the last piece means that no piece is held.
+        if self.has_hold:  # A number more than there are pieces: it means that none is held.
             space_of["hold"] = spaces.Discrete(len(PIECES) + 1)
         if self.garbage_every is not None:
             space_of["since_garbage"] = spaces.Discrete(self.garbage_every)

@@ -185,7 +185,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 each game plays stream 0 of its own seed. None, for all games or in the
                 sequence: a game uses the next pieces of its current stream.
             options: ``"reset_mask"``: bools of shape (num_envs,) that say which games begin
-                anew; the other games go on. ``"board"``: the stack to begin with, one for all
+                again; the other games go on. ``"board"``: the stack to begin with, one for all
                 games or one for each game.
 
         Raises:
@@ -201,13 +201,13 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
         elif not self._is_reset:
-            # In the first reset, begin streams of a random seed. Below, games with a seed of
-            # their own replace them.
+            # In the first reset all games begin on streams of a random seed. Below, the games
+            # with a seed of their own begin on other streams.
             self._choose_pieces(int(self.np_random.integers(1 << 63)), chosen)
         if seed is not None:
             self._choose_pieces(seed, chosen)
         self._columns = torch.where(chosen, columns, self._columns)
-        # The chosen games have no placed pieces and have not ended.
+        # In the chosen games no piece is placed yet, and they have not ended.
         for state in (self._length, self._ended):
             state.masked_fill_(chosen, 0)
         self._is_reset = True
@@ -422,15 +422,17 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.output == "numpy" and not ended.any():
             return {}
         if self._max_placements:
-            # A truncated game is not over, so its last board has features.
+            # Games can be truncated. A truncated game is not over, so its last board has
+            # features.
             columns = _columns_of(final_board)
             is_over = terminated.to(torch.uint8)
         else:
-            # Every game that ended is over, and has no features. So any boards can be passed.
+            # Games are not truncated. So every game that ended is over, and its features are 0
+            # for any board. Pass the boards that are at hand.
             columns = self._columns
             is_over = torch.ones_like(self._ended)
-        # The next game begins with the same pieces as the last observation shows. They are
-        # copied, so that a caller can change one of the two observations only.
+        # The last observation of a game shows the same pieces as the first one of the next
+        # game. Copy them, so that a caller can change one of the two observations only.
         final_views = Views(
             final_board, _copy(views.piece), _copy(views.action_mask), _copy(views.next_pieces)
         )
@@ -440,7 +442,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.output == "numpy":
             final_observation = _dictionary_per_game(observation, ended)
             for name, tensor in infos.items():
-                # Games that have not ended get zeros.
+                # In games that have not ended the info is zeros.
                 final_info[name] = tensor.numpy() * ended[:, np.newaxis]
         # By Gymnasium's convention, "_x" says which games have the info "x".
         final_info |= {f"_{name}": ended for name in infos}
@@ -508,6 +510,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 stream if the seed is None.
             chosen: The games that start on new streams, bools of shape (num_envs,).
         """
+        # Makes a tensor on the device.
         int64 = partial(torch.tensor, dtype=torch.int64, device=self.device)
         if isinstance(seed, int):
             # The engine takes the unsigned seed as a signed integer with the same bits.
@@ -519,7 +522,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             signed_seeds = []
             has_seed = []
             for seed_of_game in seed:
-                # If the seed is None, 0 is a placeholder: the game is not chosen below.
+                # If the seed is None, 0 stands in for it. The game is then not chosen below.
                 number = check_integer("seed", seed_of_game or 0, 0, (1 << 64) - 1)
                 signed_seeds.append(signed64(number))
                 has_seed.append(seed_of_game is not None)

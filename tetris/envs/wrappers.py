@@ -41,7 +41,8 @@ class PlacementFeatures(
             features: Name of a feature set, or feature names separated by commas.
 
         Raises:
-            TypeError: If it is not a `TetrisEnv`, or if its actions are key presses.
+            TypeError: If the environment is not a `TetrisEnv`, or if its actions are key
+                presses.
         """
         RecordConstructorArgs.__init__(self, features=features)
         gymnasium.Wrapper.__init__(self, env)
@@ -76,15 +77,15 @@ class PlacementFeatures(
     ) -> tuple[Observation, dict[str, Any]]:
         """Return the observation with ``features``, and the info with ``ends_game``.
 
-        ``features`` has a row for each action: the features of the board after the action. If
-        the action repeats another placement, the row is 0. If the action ends the game, the row
-        is 0, too, and ``ends_game`` is 1.
+        ``features`` has a row for each action: the features of the board after the action. The
+        row is zeros if the action repeats another placement, or if it ends the game. An action
+        that ends the game has a 1 in ``ends_game``.
 
         The number of an action is ``(swap * MAX_ORIENTATIONS + orientation) * width + column``.
         With swap 1 the piece is first swapped with the hold slot.
         """
         game = self._env
-        # The piece that an action without a swap places, then that of an action with a swap.
+        # The pieces that can be placed: first without a swap, then with a swap.
         pieces = []
         if not game.is_over:
             pieces.append(game.piece)
@@ -93,9 +94,10 @@ class PlacementFeatures(
         ends_game = np.zeros_like(info["action_mask"])
         features = np.zeros((len(ends_game), len(self.names)), dtype=np.float32)
         for swap, piece in enumerate(pieces):
+            # `after_states` yields each placement once. Repeated ones keep their zeros.
             for after in after_states(game.rows, piece, game.rules):
-                row = swap * MAX_ORIENTATIONS + after.shape.orientation
-                action = row * game.rules.width + after.column
+                swap_and_orientation = swap * MAX_ORIENTATIONS + after.shape.orientation
+                action = swap_and_orientation * game.rules.width + after.column
                 ends_game[action] = after.game_over
                 if not after.game_over:
                     features[action] = feature_values(after, self.names)

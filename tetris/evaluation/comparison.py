@@ -167,14 +167,16 @@ def verdict(scores: Sequence[Score]) -> str:
         return f"{interval} lines per game on {learned['board']}: no game ended"
     text = f"{format_lines(lines)} lines per game on {learned['board']} "
     text += f"({method}, 95 % interval {interval})"
-    # The list is empty without a score of dt20, and holds None if no game of dt20 ended.
+    # The lines of dt20 (BEST_PUBLISHED). The list is empty if there is no score of dt20. Its
+    # item is None if no game of dt20 ended.
     published_lines = [
         score["lines_per_game"] for score in scores if score["controller"] == BEST_PUBLISHED
     ]
-    ratio = 0.0
+    ratio = 0.0  # If there are no lines of dt20 to compare with.
     if published_lines and published_lines[0]:
         ratio = lines / published_lines[0]
-    if ratio < 0.1:  # There is no score of dt20, or the learned controller is far worse.
+    # Do not mention dt20 if there is no ratio, or if the learned controller is far worse.
+    if ratio < 0.1:
         return text
     ratio_text = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
     text += f": {ratio_text} times {BEST_PUBLISHED}"
@@ -188,7 +190,7 @@ def verdict(scores: Sequence[Score]) -> str:
 
 
 def interval_text(score: Score) -> str:
-    """Return the 95 % interval of a score, or its lower end if there is no upper one."""
+    """Return the 95 % interval of a score as text. Without an upper end: "> lower end"."""
     low, high = score["ci95"]
     return (
         f"> {format_lines(low)}"
@@ -211,13 +213,16 @@ def counted(score: Score) -> str:
 def score_table(scores: Sequence[Score]) -> str:
     """Return scores on one board as text: a title, a table with a row per score, and notes.
 
-    There is a note for each estimate that is biased, because its games end too rarely.
+    A score is the result of played games or an estimate by importance splitting, in which
+    streams of games have weights. If games end very rarely, the rounding of the weights biases
+    the estimate. A note below the table says so. The estimate's entry ``resolved`` is then
+    False.
     """
     rows = []
     notes = ""
     for score in scores:
         name = score["controller"]
-        # The scores in the package do not name the features.
+        # The package's scores of published controllers have no entry "features".
         features = score.get("features") or published(name).features
         rows.append(
             [
@@ -237,7 +242,9 @@ def score_table(scores: Sequence[Score]) -> str:
             )
     # All scores have the same board, rule, pieces, seed, lookahead and engine.
     first = scores[0]
-    pieces = f"{first['pieces']} (seed {first['seed']}){Lookahead.from_dict(first).phrase}"
+    # Text such as ", the next one known". It is empty without a lookahead.
+    lookahead = Lookahead.from_dict(first).phrase
+    pieces = f"{first['pieces']} (seed {first['seed']}){lookahead}"
     game = f"board {first['board']}, {first['rule']} rule, pieces {pieces}"
     title = f"{game}, engine {first['device']}"
     header = [
@@ -245,9 +252,9 @@ def score_table(scores: Sequence[Score]) -> str:
         "features",
         "lines/game",
         "95 % interval",
-        "from",
+        "from",  # The number of games or of estimates.
         "decisions",
-        "speed",
+        "speed",  # For a score of the package, the machine and the date instead.
     ]
     return f"{printable(title)}\n{table(header, rows)}{notes}"
 

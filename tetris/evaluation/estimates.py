@@ -114,9 +114,9 @@ def estimate(
     """Estimate the lines per game of one controller, as the mean of independent estimates.
 
     Each independent estimate is a rollout with importance splitting, on its own streams of
-    pieces. It yields a termination rate: games ended per decision. Batches of `ESTIMATES`
-    independent estimates are made until ``is_enough`` says that the result is good enough. If
-    several processes, called ranks, work together, each of them makes one batch at a time.
+    pieces. It yields a termination rate: games ended per decision. This function makes batches
+    of `ESTIMATES` independent estimates until ``is_enough`` returns True. If several processes,
+    called ranks, work together, each of them makes one batch at a time.
 
     Args:
         trial: The controller, and the games to play. With the Python engine this takes hours.
@@ -141,7 +141,8 @@ def estimate(
 
         def play_batch() -> torch.Tensor:
             """Play a batch; return a row: its rates, its decisions, and the seconds so far."""
-            # The first streams are for earlier batches, the next ones for lower ranks.
+            # No two estimates may share streams of pieces. Earlier batches of all ranks have
+            # used the first streams, and lower ranks use the next ones.
             first_stream = (len(rates) + ranks.rank() * ESTIMATES) * streams
             batch_streams = trial.streams(streams, first_stream, shared=False)
             result = split_rollout(
@@ -156,7 +157,7 @@ def estimate(
             rows = ranks.gather(batch, ranks.count()).tolist()  # A row for each rank.
             seconds = max(seconds_of_rank for *_, seconds_of_rank in rows)
             # Add the batches of the ranks one by one, and stop as soon as the result is good
-            # enough. So the result is the same as that of a single process.
+            # enough. A single process would make the same batches and stop at the same one.
             for *batch_rates, batch_decisions, _ in rows:
                 rates += batch_rates
                 total_decisions += int(batch_decisions)

@@ -153,7 +153,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         check: Called a few times a second. If it raises an exception, the measurement ends.
     """
     streams = streams_for(limit, trial.device)
-    share = ranks.share(streams)  # The numbers of the streams that this rank plays.
+    share = ranks.share(streams)  # A range: the numbers of the streams that this rank plays.
     share_size = share.stop - share.start
     # If there are more ranks than streams, the share of some ranks is empty. They play one
     # stream, and `play` leaves it out of the counts.
@@ -170,7 +170,8 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
     desc = f"{trial.label} on {trial.rules.board}"
     unit = " games" if limit.games else " decisions"
     total = limit.games or limit.decisions
-    # Play chunks of decisions until the limit is reached.
+    # `ranks.run_collective` calls a function on this rank, and waits for the other ranks.
+    # `ranks.gather` concatenates the rows of all ranks.
     with progress(desc=desc, total=total, unit=unit, leave=False) as bar:
         burn_in_counts = ranks.run_collective(partial(play, BURN_IN))
         counts = burn_in_counts
@@ -178,11 +179,11 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         start_time = time.perf_counter()
         score = Score(lines=0, games=0, decisions=0)
         seconds = 0.0
-        chunk = 0  # The decisions of a chunk on each stream.
+        chunk = 0  # The decisions on each stream from one check of the limit to the next.
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
             counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts
-            # Add up the counts of all streams on all ranks.
+            # Sum the lines and the games over all streams of all ranks.
             rank_total = counts.sum(0, keepdim=True).cpu()
             rank_totals = ranks.gather(rank_total, ranks.count())
             lines, games = rank_totals.sum(0).tolist()
@@ -191,7 +192,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
             if score.lines_per_game is not None:
                 bar.set_postfix_str(f"{score.lines_per_game:,.0f} lines/game", refresh=False)
             done = score.games if limit.games else score.decisions
-            bar.update(done - bar.n)
+            bar.update(done - bar.n)  # The bar takes the difference.
     # The interval of the score follows from how much the counts of the streams differ.
     counts_of_all_streams = ranks.gather(counts.cpu(), streams)
     score = replace(score, dispersion=dispersion(counts_of_all_streams))
@@ -199,7 +200,10 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
 
 
 def _agree_on_seconds(start_time: float) -> float:
-    """Return the seconds since the start on the slowest rank: all ranks must stop together."""
+    """Return the seconds since the start on the slowest rank.
+
+    All ranks get the same number, so they stop together.
+    """
     # Ranks can only exchange integers.
     microseconds = round((time.perf_counter() - start_time) * 1e6)
     return ranks.all_reduce_max([microseconds])[0] / 1e6

@@ -53,10 +53,10 @@ def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> Afte
             stack is still too high. Without it the game is over at once.
 
     Returns:
-        The after-state. It also has the number of removed lines, and the number of cells of the
-        piece in these lines.
+        The after-state. It also holds the number of removed lines, and the number of cells of
+        the piece in these lines.
     """
-    # Add empty rows up to the top of the piece. A negative number adds none.
+    # Add empty rows up to the top of the piece. If the number is negative, none are added.
     missing_rows = row + shape.height - len(rows)
     stack = list(rows) + [0] * missing_rows
     for y, piece_row in enumerate(shape.rows, start=row):
@@ -143,8 +143,9 @@ def choose(
     every such pair ends the game, or if there is no next piece, the player decides as without a
     preview.
 
-    With expectimax the player compares the two placements with the greatest values. It chooses
-    the second one if its `prospect`, a sum over all pieces that may come next, is greater.
+    With expectimax the player compares the two placements with the greatest values by their
+    `prospect`. This is a sum over all pieces that may come next. The player chooses the second
+    placement if its prospect is greater.
     """
     candidates = list(after_states(rows, piece, rules))
     if player.lookahead is Lookahead.PREVIEW and next_piece is not None:
@@ -157,7 +158,8 @@ def choose(
     if best is None:  # All placements end the game.
         return candidates[0]
     if player.lookahead is Lookahead.EXPECTIMAX:
-        values[best] = _LOST  # Now the second-best placement has the greatest value.
+        # Give the best placement the value minus infinity, to find the second-best one.
+        values[best] = _LOST
         second = _index_of_greatest(values)
         if second is not None:
             best_prospect = prospect(candidates[best], player)
@@ -237,8 +239,8 @@ def play(
     Decision t places piece t. When a game is over, the next one begins on an empty board.
 
     Args:
-        pieces: An endless stream, or a list of pieces. After the last piece of a list this
-            function returns.
+        pieces: An endless stream, or a list of pieces. The games stop after the last piece of a
+            list.
         player: The controller.
         rules: The rules of the games.
         rows: The stack before the first decision: its rows from the bottom, as integers. Bit c

@@ -40,12 +40,12 @@ def feature_sets(width: int = MAX_WIDTH) -> dict[str, tuple[str, ...]]:
     """
     placement = ("landing_height", "eroded_cells")
     common = (*placement, "row_transitions", "column_transitions", "holes")
-    # Thiery and Scherrer added these two to the features of Dellacherie.
+    # Thiery and Scherrer added these two features to those of Dellacherie.
     thiery = ("hole_depth", "rows_with_holes")
     dellacherie = (*common, "wells")
     bcts = (*dellacherie, *thiery)
     dt = (*common, "wells_fast", *thiery, "diversity")
-    # The two constants are texts with feature names separated by blanks.
+    # Each of the two constants is a text: feature names separated by blanks.
     dt_surface = (*dt, *_SURFACE_FEATURES.split())
     dt_full = (*dt_surface, *_FULL_FEATURES.split())
     heights = _column_features("column_height", width)
@@ -99,8 +99,9 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
                 f"{text!r}"
             )
         if name not in FEATURES:
-            # There are hundreds of features of single columns. So the error suggests the form
-            # of such a name, for example step_N_K, instead of all the names.
+            # Suggest all features that do not belong to a column. There are hundreds of
+            # features of columns. For these suggest only the forms of their names, such as
+            # step_N_K.
             suggestions = [known for known in FEATURES if _last_column(known) is None]
             suggestions += _COLUMN_FORMS
             if len(names) == 1:  # A single name may also be a misspelt set.

@@ -109,8 +109,8 @@ def color_of(piece: int) -> int:
 def _rotations(piece: int) -> dict[int, _Rotation]:
     """Return the rotations of a piece, by their number in the format.
 
-    The cells are turned around the centre of the piece. The orientation that has the same cells
-    is the shape.
+    The format turns the cells of a piece around its centre. In `PIECES` the same piece has up
+    to four orientations. The shape of a rotation is the orientation with the same cells.
     """
     cells = _CENTERED[PIECE_LETTERS[piece]]
     turned = {
@@ -128,7 +128,8 @@ def _rotations(piece: int) -> dict[int, _Rotation]:
         for x, y in turned_cells:
             rows[y - bottom] |= 1 << (x - left)
         shape = next(shape for shape in PIECES[piece] if shape.rows == tuple(rows))
-        # In some rotations the position that the format writes is not the centre.
+        # The position that the format writes is the centre or, in some rotations, a cell beside
+        # it. The edges are relative to this position.
         dx, dy = _OFFSETS.get((PIECE_LETTERS[piece], rotation), (0, 0))
         rotations[rotation] = _Rotation(shape, left + dx, bottom + dy)
     return rotations
@@ -157,11 +158,15 @@ def _read(digits: list[int], count: int) -> int:
 def _pages(digits: list[int]) -> Iterator[FumenPage]:
     """Yield the pages of a fumen.
 
-    ``digits`` is the list of its digits in reverse order. `_read` removes digits from the end
-    of the list, and returns the number that they form.
+    A page is stored as its difference from the field after the page before. If no cell differs,
+    a digit says how many further pages have no difference. Those pages store no difference.
+
+    Args:
+        digits: The digits of the fumen in reverse order. `_read` removes digits from the end of
+            the list, and returns the number that they form.
     """
-    field = np.zeros((HEIGHT + 1, WIDTH), dtype=np.int64)  # Row 0 is the garbage.
-    unchanged_pages = 0  # So many pages to come have no difference in the data.
+    field = np.zeros((HEIGHT + 1, WIDTH), dtype=np.int64)  # Row 0 is a row of garbage.
+    unchanged_pages = 0  # How many pages from here on have no difference in the data.
     while digits:
         if unchanged_pages:
             unchanged_pages -= 1
@@ -174,11 +179,13 @@ def _pages(digits: list[int]) -> Iterator[FumenPage]:
         number, color = divmod(_read(digits, 3), 8)
         number, rotation = divmod(number, 4)
         flags, position = divmod(number, _CELLS)
-        if flags & _COMMENT:  # Skip the comment: five digits for every four characters.
+        # Skip a comment. It has five digits for every four characters, rounded up.
+        if flags & _COMMENT:
             length = _read(digits, 2)
             _read(digits, 5 * -(-length // 4))
         page = FumenPage(field[1:].copy())
-        is_locked = not flags & _UNLOCKED  # If so, the piece of this page comes to rest.
+        is_locked = not flags & _UNLOCKED  # Whether the piece of this page comes to rest.
+        # The color 0 means that the page has no piece.
         if color and is_locked:
             page = _with_piece(page, color, rotation, position)
         yield page
@@ -234,16 +241,21 @@ def after_page(page: FumenPage) -> Cells:
 
 
 def write_fumen(pages: Iterable[FumenPage]) -> str:
-    """Return the fumen of pages in which every piece comes to rest."""
+    """Return the fumen of pages in which every piece comes to rest.
+
+    A page is stored as its difference from the field after the page before. If no cell differs,
+    a digit counts how many further pages have no difference. Those pages store no difference.
+    """
     digits: list[int] = []
     previous = np.zeros((HEIGHT, WIDTH), dtype=np.int64)
-    # The index of the digit that counts further pages without a difference, if there is one.
+    # The index of the digit that counts unchanged pages. None if the page before had a
+    # difference.
     counter: int | None = None
-    flags = _COLORS_SET  # Only the first page has a flag.
+    flags = _COLORS_SET  # The format wants this flag on the first page; the others have none.
     for page in pages:
         difference = page.cells - previous
         is_unchanged = not difference.any()
-        # A digit is at most _BASE - 1.
+        # A digit is at most _BASE - 1. If it is full, the page stores its difference again.
         if is_unchanged and counter is not None and digits[counter] < _BASE - 1:
             digits[counter] += 1
         else:
@@ -253,6 +265,7 @@ def write_fumen(pages: Iterable[FumenPage]) -> str:
                 counter = len(digits)
                 digits.append(0)
         # The number is color + 8 * (rotation + 4 * (position + _CELLS * flags)).
+        # `_piece_number` returns it without the flags. It is written in three digits.
         _write(digits, _piece_number(page) + 32 * _CELLS * flags, 3)
         previous = after_page(page)
         flags = 0

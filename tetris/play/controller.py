@@ -253,7 +253,8 @@ def resolve(source: str | os.PathLike[str] | LinearController) -> LinearControll
     path = Path(text)
     if text and path.exists():
         return LinearController.load(path)
-    # There is no such controller. Raise an error that suggests similar paths or names.
+    # There is no such controller. The error suggests a similar name or path. `meant_path`
+    # returns a text such as "; did you mean 'runs/first'?".
     looks_like_path = path.suffix == ".json" or os.sep in text
     if looks_like_path:
         raise ValueError(

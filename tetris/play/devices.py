@@ -49,16 +49,19 @@ def choose_device(requested: str, instead: str = "--device cpu") -> str:
         return "python"
     if requested == "cuda":
         check_gpu("device cuda", instead)
+    # Both engines, in C++ and in CUDA, need the C++ compiler or prebuilt libraries. The index
+    # of prebuilt libraries is empty if there are none.
     try:
-        if not prebuilt.read_index():  # Prebuilt libraries need no compiler.
+        if not prebuilt.read_index():
             find_compiler()
     except CompilerMissingError as error:
         if requested != AUTO:
             raise
         return _play_in_python(error)
-    # The import takes seconds, and the engine in Python does not need it.
+    # Importing torch takes seconds, and the engine in Python does not need it.
     import torch
 
+    # If "cuda" was requested, there is a GPU: `check_gpu` has raised an error otherwise.
     if requested == "cpu" or not torch.cuda.is_available():
         return "cpu"
     try:

@@ -42,8 +42,8 @@ def operators_of(
 
     Args:
         name: The name of the library.
-        source: Its first source file. If this is ``rollout.cpp``, all files ``rollout*.cpp`` in
-            the same folder belong to the library.
+        source: Its first source file. Files in the same folder whose names begin with the stem
+            of this name also belong to the library: for ``rollout.cpp`` all ``rollout*.cpp``.
         reason: The purpose of the library. It is printed while the library is compiled.
         includes: Folders with headers, in addition to `INCLUDES`.
         defines: The names and the values of macros.
@@ -127,14 +127,15 @@ def feature_definitions(
 def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> Extension:
     """Return the library of the engine for a list of features and a lookahead.
 
-    The features are compiled into the engine, so each list of features has its own library.
+    The features are compiled into the engine, so each list of features has its own library. The
+    library's name has a digest of the features.
     """
     user_features = header_features(names)  # The features that a user's C++ header defines.
     if len(user_features) > MOST_OWN:
         raise ValueError(
             f"expected at most {MOST_OWN} features of a header, got {len(user_features)}"
         )
-    # The engine has one feature with a table of weights in place of many step features.
+    # `engine_features` replaces the many step features by one with a table of weights.
     digest, includes, defines = feature_definitions(engine_features(names))
     name = f"tetris_engine_{digest}"
     if lookahead is not Lookahead.NONE:

@@ -54,17 +54,23 @@ class HandMadePlayer:
     def choose_lanes(self, kinds: Tensor) -> Tensor:
         """Choose the lane for the next piece of each game, and update the middle kinds.
 
-        A piece goes to the lower lane of its kind. A piece of the middle kind goes to the
-        middle lane if that is lower still. If the lanes of the other kind are too high, its
-        piece goes to the middle, too, and this kind becomes the middle kind.
+        The board has five lanes, each two columns wide. S has lanes 0 and 1, and Z has lanes 3
+        and 4. One kind at a time, the middle kind, may also use lane 2, in the middle. A piece
+        goes to the lower lane of its kind. A piece of the middle kind goes to lane 2 instead if
+        that is lower still. A piece of the other kind goes to lane 2 if both its lanes are
+        higher than `_HIGH`. Its kind then becomes the middle kind.
 
         Args:
             kinds: The kind of the piece in each game, `S` or `Z`: shape (games,).
+
+        Returns:
+            The number of the lane in each game, shape (games,).
         """
+        # A lane is as high as the higher one of its two columns.
         lane_heights = _column_heights(self.columns).unflatten(1, (_LANES, 2)).amax(-1)
         # The kind of the first piece is the first middle kind.
         self.middle_kind = torch.where(self.middle_kind == _NO_KIND, kinds, self.middle_kind)
-        # S has lanes 0 and 1, Z has lanes 3 and 4. If both are equally high, take the first.
+        # If both lanes of a kind are equally high, take the first.
         first_lane = torch.where(kinds == S, 0, 3)
         first_height = lane_heights.gather(1, first_lane.unsqueeze(1)).squeeze(1)
         second_height = lane_heights.gather(1, first_lane.unsqueeze(1) + 1).squeeze(1)
@@ -72,9 +78,9 @@ class HandMadePlayer:
         height = torch.minimum(first_height, second_height)
         may_take_middle = kinds == self.middle_kind
         takes_middle = may_take_middle & (lane_heights[:, _MIDDLE] < height)
-        gives_up = ~may_take_middle & (height > _HIGH)
-        self.middle_kind = torch.where(gives_up, kinds, self.middle_kind)
-        return torch.where(takes_middle | gives_up, _MIDDLE, lane)
+        claims_middle = ~may_take_middle & (height > _HIGH)
+        self.middle_kind = torch.where(claims_middle, kinds, self.middle_kind)
+        return torch.where(takes_middle | claims_middle, _MIDDLE, lane)
 
     def play(self, kinds: Tensor) -> Tensor:
         """Place a piece in each game, and remove the games that end with it.
@@ -87,6 +93,7 @@ class HandMadePlayer:
         """
         left_columns = 2 * self.choose_lanes(kinds)  # A lane is two columns wide.
         has_ended = torch.zeros_like(kinds, dtype=torch.bool)
+        # All games with the same kind of piece drop it together.
         for kind, shape in _UPRIGHT.items():
             games = (kinds == kind).nonzero().squeeze(1)
             dropped, overflows = _drop(self.columns[games], shape, left_columns[games])
@@ -139,11 +146,12 @@ def _drop(columns: Tensor, shape: Shape, left_columns: Tensor) -> tuple[Tensor, 
     """
     heights = _column_heights(columns)
     games = torch.arange(len(columns), device=columns.device)
-    # Each column of the piece would come to rest with the piece's lowest row here.
+    # For each column of the piece: the lowest row of the piece, if only this column could touch
+    # the stack.
     rest_rows = []
     for x, bottom in enumerate(shape.bottoms):
         rest_rows.append(heights[games, left_columns + x] - bottom)
-    row = torch.stack(rest_rows).amax(0)  # The first column that touches stops the piece.
+    row = torch.stack(rest_rows).amax(0)  # The column that touches first stops the piece.
     after = columns.clone()
     for x in range(shape.width):
         # Column x of the piece, as bits from the bottom.
@@ -153,10 +161,16 @@ def _drop(columns: Tensor, shape: Shape, left_columns: Tensor) -> tuple[Tensor, 
 
 
 def _remove_full_rows(columns: Tensor, most: int) -> tuple[Tensor, Tensor]:
-    """Remove at most ``most`` full rows from each board; return the boards and the lines."""
+    """Remove at most ``most`` full rows from each board.
+
+    Returns:
+        The boards, shape (games, width). Bit y of a column is row y.
+        The number of rows removed from each board, shape (games,).
+    """
     lines = torch.zeros(len(columns), dtype=torch.int64, device=columns.device)
     for _ in range(most):
-        full = columns[:, 0]  # Becomes a bit for each full row.
+        # Bit y of `full` is 1 if row y is full.
+        full = columns[:, 0]
         for column in range(1, RULES.width):
             full = full & columns[:, column]
         lowest = full & -full  # The bit of the lowest full row; 0 if there is none.

@@ -82,8 +82,8 @@ def _checked_value(name: str, value: float | None) -> float:
         ValueError: If the value is not finite in float32. If a C++ header also defines the
             feature, the value must be an integer, and small enough for the engines.
     """
+    # Treat None as NaN, for which the comparison below is also false.
     number = float("nan") if value is None else float(value)
-    # The comparison is also false for NaN.
     is_finite = abs(number) <= _LARGEST
     if not is_finite:
         raise ValueError(f"feature {name}: expected a finite number (float32), got {value}")
@@ -118,8 +118,8 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """
     header = Path(path).absolute()
     text = read_bytes(header).decode(errors="replace")
-    # A feature is defined by the macro TETRIS_FEATURE or as a struct with a base class. The
-    # pattern has a group for each of the two forms; in a match one of the groups is empty.
+    # A feature is defined as "TETRIS_FEATURE(EmptyColumns)" or as "struct EmptyColumns : ...".
+    # The pattern has two groups, one for the name in each form. In a match one group is empty.
     code = _COMMENT.sub(" ", text)
     structs = [by_macro or by_struct for by_macro, by_struct in _STRUCT.findall(code)]
     if not structs:
@@ -140,8 +140,8 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
                 f"{path}: expected a reference of {struct} in Python, a function {name} with "
                 "@tetris.feature"
             )
-        # If the feature was registered before, its header must not have changed since: a
-        # library with the old text may already be loaded, and a process cannot replace it.
+        # If the feature was registered before, its header must be the same as then. A library
+        # with the old text may already be loaded, and a process cannot replace it.
         if _headers.get(name, (header, text)) != (header, text):
             raise ValueError(
                 f"{path}: {struct} was read before, and is another one now: start a new process"

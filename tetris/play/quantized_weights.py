@@ -37,23 +37,25 @@ _TABLES = (
 
 
 def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Return weights as integers, and the step: the weight that the integer 1 stands for.
+    """Return weights as integers, and the steps that turn the integers back into weights.
 
-    A weight is rounded to the nearest ``integer * step * denominator``, where the denominator
-    belongs to the feature. A tie goes to the even integer, and NaN counts as 0. The integer has
-    `BITS` bits. Only IEEE operations are used, so every processor has the same result.
+    A weight is rounded to the nearest ``integer * step * denominator``. Every weight vector has
+    a step, a power of two. Every feature has a denominator: 2 if its values can be halves,
+    otherwise 1. A tie goes to the even integer, and NaN counts as 0. The integer has `BITS`
+    bits. Only IEEE operations are used, so every processor has the same result.
 
     Args:
         weights: Shape (..., features).
         names: The names of the features.
 
     Returns:
-        Integers, int32, shape (..., features), and steps, float64, shape (..., 1).
+        The integers, int32, shape (..., features).
+        The steps, float64, shape (..., 1).
     """
     weights = torch.nan_to_num(weights.double() / _denominators(names, weights.device))
     greatest = weights.abs().amax(-1, keepdim=True).clamp(min=_SMALLEST)
-    # The step is a power of two: 2^(1 - BITS) times the power of two below the greatest weight.
-    # A power of two is computed from the bits of a float64, whose upper bits are the exponent.
+    # The step is 2^(1 - BITS) times the greatest power of two that is not above the greatest
+    # weight. The upper bits of a float64 are its exponent, so the step is computed from them.
     exponent = greatest.view(torch.int64) >> _MANTISSA_BITS
     step = ((exponent - (BITS - 1)) << _MANTISSA_BITS).view(torch.float64)
     limit = (1 << BITS) - 1

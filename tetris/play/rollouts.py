@@ -103,7 +103,8 @@ class Rollout:
             policy: The features, and the weights of all candidates, called the population.
             streams: The rules, and the streams of pieces that every candidate plays.
             device: The engine: ``"cpu"``, ``"cuda"`` or ``"python"``.
-            boards: The stacks to begin with; None: empty boards.
+            boards: The stacks to begin with, one for all streams or one for each; None: empty
+                boards.
         """
         if device not in ENGINES:
             raise ValueError(f"expected device to be {', '.join(ENGINES)}, got {device!r}")
@@ -122,16 +123,19 @@ class Rollout:
         self._placed = self._lines.clone()
         # The columns of the boards: bit y of a column is row y, counted from the bottom.
         self.columns = self._lines.new_zeros((*shape, streams.rules.width), dtype=torch.int32)
+        # Every candidate begins with the same stacks, one for each stream.
         if boards is not None:
             stacks = read_boards(boards, streams.rules, streams.count)
             columns = [_columns_of(rows, streams.rules.width) for rows in stacks]
             self.columns += torch.tensor(columns, dtype=torch.int32, device=self.columns.device)
-        # `branch` copies boards between streams. If the next piece must come with a board, this
-        # tensor has the number of the stream that the piece comes from; None: its own stream.
+        # `branch` copies boards between streams. If the next piece of a board is already fixed,
+        # it comes with the board: this tensor then has, for each stream, the number of the
+        # stream that its next piece comes from. None: every stream has its own next piece.
         self._piece_source: torch.Tensor | None = None
         self._pacer: LaunchPacer | None = None
         self.operators: Any = None
-        # Both forms of the weights are rounded in the same way, so every engine plays the same.
+        # The engines take the weights in two forms. Both are rounded in the same way, so that
+        # all engines play the same games.
         if device == "python":
             self._played_weights = played_weights(self.weights, self.names)
             return
@@ -254,6 +258,9 @@ class Rollout:
     def play_on(self, decisions: int, check: Callable[[], None] | None = None) -> None:
         """Play a number of decisions on every stream, in slices of a fraction of a second.
 
+        A slice is one call of the engine. It plays the same number of decisions on every
+        stream.
+
         Args:
             decisions: Pieces to place on every stream that has not stopped, at least 0.
             check: Called after every slice. If it raises an exception, the rollout ends, and
@@ -271,7 +278,8 @@ class Rollout:
             self._play(size)
             remaining -= size
             seconds = max(time.perf_counter() - start_time, 1e-9)
-            # Choose the next size so that, at the same speed, it takes _SLICE_SECONDS.
+            # At the same speed the next slice takes _SLICE_SECONDS. It is at most _GROWTH times
+            # as long as this one.
             growth = min(_GROWTH, _SLICE_SECONDS / seconds)
             size = max(1, int(size * growth))
             if check is not None:
@@ -290,9 +298,9 @@ class Rollout:
         """Play a number of decisions on every stream, with the C++ or CUDA engine."""
         streams = self.streams
         rules = streams.rules
-        # The operator takes only tensors and numbers. So the pieces that the rules allow are
-        # packed into one integer, the game-over rule is an index, and the unsigned seed is a
-        # signed integer with the same bits.
+        # The operator only takes tensors and numbers. `packed_source` packs the pieces that the
+        # rules allow into one integer. The game-over rule is passed as its index in RULES.
+        # `signed64` returns the signed integer with the same bits as the unsigned seed.
         packed_pieces, piece_count, is_bag = packed_source(rules)
         stop_after_games = streams.games or _NEVER
         # The operator changes the boards and the three counts in place.
@@ -341,7 +349,8 @@ class Rollout:
             # The board was copied from another stream, together with its next piece.
             source = int(self._piece_source[index])
             first_piece = self.streams.pieces(candidate, source)[self.decisions]
-        # `self.columns` has the columns of a board as integers, but `play` takes its rows.
+        # `self.columns` has the columns of the board as integers. `play` takes its rows
+        # instead.
         rows = _transpose(self.columns[index].tolist())
         lines = 0
         placed = 0
@@ -352,7 +361,8 @@ class Rollout:
             lines += after.lines
             games += after.game_over
             placed += 1
-            if games == self.streams.games:  # The stream stops after so many games.
+            # The stream stops after this many games; None: it never stops.
+            if games == self.streams.games:
                 break
         self.columns[index] = torch.tensor(_columns_of(rows, rules.width), dtype=torch.int32)
         self._lines[index] += lines

@@ -147,15 +147,16 @@ class SplitRollout:
             streams: The rules of the games, and the streams of pieces that every candidate
                 plays. Their seed also determines the resampling.
             device: The engine: ``"cpu"``, ``"cuda"`` or ``"python"``.
-            burn_in: How many decisions on each stream do not count. The number is rounded up to
-                whole steps. A step is the decisions from one resampling to the next.
+            burn_in: How many decisions on each stream do not count for the estimate. The number
+                is rounded up to whole steps. A step lasts from one resampling to the next.
         """
         check_integer("count of streams", streams.count, 2, MOST_STREAMS)
         if streams.games is not None:
             raise ValueError(f"expected streams that do not stop, got games={streams.games}")
         self._games = Rollout(policy, streams, device)
-        # The library with the operator `resample`: the C++ engine, or on a GPU another library.
-        # For the engine in Python it is None, and `StreamWeights` uses torch.
+        # The operator `resample` is in the library of the C++ engine; for a GPU it is in
+        # another library. The engine in Python has no library. Then `operators` is None, and
+        # `StreamWeights` uses torch.
         operators = self._games.operators
         if device == "cuda":
             operators = native.load(native.resampling_extension())
@@ -166,14 +167,15 @@ class SplitRollout:
         self._steps = 0  # The number of resamplings so far.
         self._least_decisions = least_decisions(burn_in)
         self._generator = random.Random(f"splitting {streams.seed} {streams.first}")
-        # The method drops candidates both from the weights and from the games.
+        # This method of the weights drops candidates from the games, too.
         self.keep = self._weights.keep
 
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> SplitResult:
         """Play on with importance splitting, and estimate how often each candidate's games end.
 
-        After every step, which is a few decisions, the streams are resampled. Some boards are
-        copied to other streams, and their weight is divided. Others are dropped.
+        A step is a few decisions on each stream. After every step the streams are resampled.
+        Boards with high stacks are copied to several streams, which share their weight. Some of
+        the other boards are dropped. So games that are near their end are played many times.
 
         Args:
             decisions: Pieces to place on every stream. Together with the decisions of earlier
@@ -187,8 +189,9 @@ class SplitRollout:
         games = self._games
         total = games.decisions + decisions
         check_integer("decisions", total, self._least_decisions, 1 << 62)
-        # If a game already depends on its next piece, that piece is copied with the board. So
-        # resample one decision earlier, while the next piece still belongs to the same bag.
+        # If the games already depend on their next pieces, a board is copied with its next
+        # piece. So resample one decision earlier, while that piece still belongs to the same
+        # bag.
         decisions_earlier = int(games.next_drawn)
         steps = total // self._step_size
         for step in range(self._steps, steps):
@@ -203,8 +206,8 @@ class SplitRollout:
         result = games.advance(total - games.decisions, check)
         ended = self._weights.ended
         counted_decisions = (steps - self._burn_in_steps) * self._step_size
-        # Divide by a tensor: instead of dividing by a Python number, torch on a GPU multiplies
-        # by its inverse, and the result can be rounded differently.
+        # Divide by a tensor. For a division by a Python number torch on a GPU multiplies by the
+        # inverse of the number, and the result can be rounded differently.
         rate = ended / torch.full_like(ended, counted_decisions)
         return SplitResult(
             **vars(result),
@@ -245,8 +248,8 @@ class StreamWeights:
         self._level_sums = zeros.new_zeros(population, _LEVELS)
         self.ended = zeros.new_zeros(population)
         self._count = 0  # The number of resamplings so far.
-        # Candidates that play the same pieces are resampled with the same random bits. If they
-        # play different pieces, candidate n adds n times an offset to the bits.
+        # Candidates that play the same pieces are resampled with the same random bits.
+        # Otherwise n times this offset is added to the bits for candidate n.
         self._offset = 0 if games.streams.shared else _CANDIDATE_OFFSET
         numbers = torch.arange(population, device=zeros.device)
         self._offsets = numbers.unsqueeze(1) * self._offset
@@ -344,7 +347,7 @@ def resampled(
 
     A stream is a sequence of games. Its level says how close the current game is to its end.
     Some streams are continued several times, and others are dropped. The weight of a stream is
-    divided by the expected number of times that it is continued, so that no estimate is biased.
+    divided by the expected number of its continuations, so that no estimate is biased.
 
     Args:
         weight: The weight of each stream, a positive multiple of the candidate's unit. Shape
@@ -352,16 +355,19 @@ def resampled(
         level: The level of each stream, of the same shape, int64.
         level_sums: The weight on each level, summed over all resamplings. Shape (population,
             levels). This function adds the weights of this resampling.
-        unit: The unit of each candidate, shape (population, 1). It is 1, or 2^-40 once a weight
-            of the candidate was below 1. This function updates it.
+        unit: The unit of each candidate: its weights are multiples of the unit. It is 1 at
+            first, and 2^-40 once a weight of the candidate was below 1. This function updates
+            it. Shape (population, 1).
         count: The number of resamplings, including this one.
-        bits: Random bits: the offset of systematic resampling. Shape (population, 1).
+        bits: Random bits for each candidate, shape (population, 1). `systematic` takes the
+            lowest twelve as its offset.
 
     Returns:
         For each new stream, the number of the stream that it continues. The new streams are in
         the order of their levels.
         The weight of each new stream. Both tensors have the shape of ``weight``.
     """
+    # How often each stream takes part in the draw, as an integer.
     copies = _copies_of_streams(weight, level, level_sums, count)
     # Systematic resampling draws a stream as often as its share of the copies says, rounded up
     # or down. The streams are sorted by level, so this also holds for a level as a whole: the

@@ -56,6 +56,14 @@ def test_a_game_is_the_one_that_is_rolled_out(
     assert replay.controller == published("bcts")
 
 
+def test_the_errors_of_a_script_leave_out_lines_of_progress(
+    script: Script, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernels.support.progress.LOG_SECONDS", 0.0)
+    recorded(script, tmp_path, *SMALL, "--decisions", 10)
+    recorded(script, tmp_path, *SMALL, "--games", 1)
+
+
 def test_a_pipe_gets_plain_frames(script: Script) -> None:
     ended = script("watch_tetris", *SMALL, "--decisions", 40)
     assert (ended.status, ended.err) == (0, "")
