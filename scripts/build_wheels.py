@@ -159,7 +159,8 @@ def compile_all(machine: str, libraries: Sequence[Extension], folder: Path = WOR
     Returns:
         The folder of the compiled libraries and the index.
     """
-    # `compile_library` reads the compiler command from this variable.
+    # `compile_library` reads the compiler command from this variable. Zig's Clang compiles for
+    # other machines, and for old versions of glibc.
     os.environ["CXX"] = f"{sys.executable} -m ziglang c++ -target {machine}-linux-gnu.{GLIBC}"
     target_folder = folder / machine
     target_folder.mkdir(parents=True, exist_ok=True)

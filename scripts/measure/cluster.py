@@ -122,7 +122,7 @@ def measure_utilisation(*, is_asynchronous: bool) -> float:
             population_size=WORKERS,
             workers=threads,
             asynchronous=is_asynchronous,
-            drain_s=60.0,
+            drain_s=60.0,  # At the end, wait for all evaluations that are still running.
             restarts=0,
             seed=1,
         )
@@ -142,11 +142,11 @@ def measure_journal(folder: Path) -> dict[str, float]:
     row = np.ones(1000)
     candidate = Candidate(number=0, generation=0, x=row, row=row, device=None)
     candidate.settle(Fate.DONE, fitness=1.0)  # The candidate was evaluated; its value is 1.
-    # The checkpoint of this search would begin after the last record.
+    # A resumed search would begin with generation `RECORDS`. All records are of generation 0.
     journal = Journal(path, search, generation=RECORDS)
     start_time = time.perf_counter()
     for number in range(RECORDS):
-        journal.write(0, number, candidate)
+        journal.write(generation=0, index=number, candidate=candidate)
     write_end = time.perf_counter()
     journal.close()
     # A journal reads the records of an existing file when it is opened.

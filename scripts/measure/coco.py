@@ -565,7 +565,7 @@ def summary(
         error = None
         if instances > 1:
             # The variance of a function's mean share is the variance of its shares divided by
-            # their number. The result is the mean over the functions.
+            # their number. The error is that of the mean over all functions.
             error = math.sqrt(by_function.var(1, ddof=1).sum() / instances) / functions
         result[str(evaluations)] = {"solved": float(shares.mean()), "standard_error": error}
     return result

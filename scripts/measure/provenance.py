@@ -64,8 +64,8 @@ def write_result(
         measured: The result.
         device: The device that was measured.
         commit: What the function `commit` returned before the measurement: the SHA, and whether
-            the checkout differs from it. It is not called here, since the checkout may have
-            changed during the measurement.
+            the checkout differs from it. This function does not call `commit`, since the
+            checkout may have changed during the measurement.
     """
     for ending, records in measured.series.items():
         lines = "".join(json.dumps(record) + "\n" for record in records)

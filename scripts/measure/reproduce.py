@@ -376,8 +376,8 @@ def noisy_ce(name: str, device: str, quick: bool) -> Measured:
     for search in searches:
         curves = {key: search.pop(key) for key in BY_GENERATION}
         series.append({"noise": search["noise"], "seed": search["seed"], **curves})
-    # A key of the last argument is an ending that the name of the series' file gets in addition
-    # to the name of the result file. Here it is empty.
+    # A key of the last argument is the ending that is added to the name of the result file to
+    # name the file of the series. Here it is empty.
     return Measured(figures, experiment, {"": series})
 
 

@@ -324,8 +324,9 @@ def on_gpu() -> Measured:
     The populations have the sizes of the article, and larger sizes at which the memory
     bandwidth limits the speed. The figures of a method are
 
-    mean_speedup_over_OTHER: Its mean speed-up over the method OTHER at the article's sizes. One
-        figure for each of the `CLOCKS`, whose suffix ends the name.
+    mean_speedup_over_OTHER: Its mean speed-up over the method OTHER at the article's sizes.
+        There is one such figure for each of the `CLOCKS`. The suffix of the clock is added to
+        the figure's name.
     host_us: The microseconds for which a call keeps the CPU busy.
     gb_per_s: The gigabytes per second that it writes at the largest size that fits into memory.
     fraction_of_fill: Its speed at that size divided by the speed of `Tensor.fill_`, which is

@@ -102,6 +102,7 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
     command += [*FILTERS.get(tool, ()), "--log-file", str(log)]
     # With -v pytest prints the name of a test before it runs the test. So after a crash the
     # last line names the test that crashed.
+    # -m and -k select the GPU tests that can run under the tool.
     command += [sys.executable, *PYTEST, "-m", MARKED, "-k", SELECTED[tool], test, "-v"]
     process = subprocess.run(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False

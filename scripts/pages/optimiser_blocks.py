@@ -137,6 +137,8 @@ def _coco_block(result: Result) -> str:
     searches = data["searches"]
     checkpoints = data["evaluations_per_dimension"]
     dims = [key for key in searches["cem"] if key != "label"]  # "d2", "d5", ...
+    # `searches[name][dim]` maps a checkpoint, such as "200", to the share of reached targets
+    # ("solved") and its standard error.
 
     def values(name: str, dim: str, key: str) -> list[float]:
         """Return the values of a key, one for each checkpoint that the search has reached."""
@@ -144,7 +146,10 @@ def _coco_block(result: Result) -> str:
         return [cell[str(count)][key] for count in checkpoints if str(count) in cell]
 
     def solved_shares(name: str, dim: str) -> str | None:
-        """Return the text of a cell, or None if the search was not run with this dimension."""
+        """Return the text of a cell such as "0.58 / 0.91".
+
+        It is None if the search was not run with this number of parameters.
+        """
         return " / ".join(f"{share:.2f}" for share in values(name, dim, "solved")) or None
 
     totals = dict.fromkeys(searches, 0.0)
