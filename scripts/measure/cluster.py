@@ -141,16 +141,16 @@ def measure_journal(folder: Path) -> dict[str, float]:
     search = {"mean": [0.0] * 1000}
     row = np.ones(1000)
     candidate = Candidate(number=0, generation=0, x=row, row=row, device=None)
-    candidate.settle(Fate.DONE, fitness=1.0)  # The candidate was evaluated; its value is 1.
+    candidate.settle(Fate.DONE, 1.0)  # The candidate was evaluated; its value is 1.
     # A resumed search would begin with generation `RECORDS`. All records are of generation 0.
     journal = Journal(path, search, generation=RECORDS)
     start_time = time.perf_counter()
     for number in range(RECORDS):
-        journal.write(generation=0, index=number, candidate=candidate)
+        journal.write(0, number, candidate)  # In generation 0, with this number.
     write_end = time.perf_counter()
     journal.close()
     # A journal reads the records of an existing file when it is opened.
-    Journal(path, search, generation=RECORDS).close()
+    Journal(path, search, RECORDS).close()
     read_end = time.perf_counter()
     return {
         "cluster.journal.bytes": path.stat().st_size / RECORDS,

@@ -149,12 +149,7 @@ def configurations(
         weights = rng.choice(WEIGHTS)  # The kind of weights, such as "random".
         seed = rng.choice(SEEDS)
         streams = Streams(
-            rules,
-            count=stream_count,
-            seed=seed,
-            first=first_stream,
-            shared=is_shared,
-            games=games,
+            rules, stream_count, seed, first_stream, shared=is_shared, games=games
         )
         result.append(
             Configuration(weights, population, decisions_by_call, features, lookahead, streams)

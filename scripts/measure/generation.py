@@ -338,8 +338,7 @@ def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
         as "median".
     """
     count = GENERATIONS  # Each timing covers this number of generations.
-    dim = shape[-1]
-    if device == "cpu" and dim >= 1000:  # These generations are slow.
+    if device == "cpu" and shape[-1] >= 1000:  # So many dimensions are slow.
         count = max(1, GENERATIONS // 10)
 
     def wait_for_device() -> None:

@@ -123,8 +123,8 @@ def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
         }
         if name != "copy":
             row["torch_us"] = times[f"torch {name}"]["median"]
-            copy_row = rows[0]
-            row["fraction_of_copy"] = row["gb_per_s"] / copy_row["gb_per_s"]
+            # The first row is the copy.
+            row["fraction_of_copy"] = row["gb_per_s"] / rows[0]["gb_per_s"]
             row["of_torch"] = row["torch_us"] / row["us"]
         rows.append(row)
     return rows

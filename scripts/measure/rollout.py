@@ -142,7 +142,7 @@ def make_course(
         task: The feature set and the board, such as "dt.10x20". It is a part of the result's
             name.
     """
-    streams = Streams(rules, count=engine.streams, seed=SEED)
+    streams = Streams(rules, engine.streams, seed=SEED)
     rollout = Rollout(controller.policy(), streams, engine.device)
 
     def play(decisions: int) -> int:

@@ -119,7 +119,7 @@ def sampling_time() -> str:
     training = load("epyc-2core/training")
     # The times of populations with `_DRAWN_DIM` dimensions.
     times = next(times for times in sampling.data["sizes"] if times["dim"] == _DRAWN_DIM)
-    sampling_us = median(times, clock="wall", name="ours")
+    sampling_us = median(times, "wall", "ours")
     run = training.data["runs"][0]
     population = run["config"]["population"]
     parameters = len(run["weights"])
