@@ -127,7 +127,7 @@ def sampling_time() -> str:
     generation_seconds = statistics.median(record["seconds"] for record in records)
     words = f"""In training, sampling is negligible: {sampling.data["samples"]:,} samples of \
 {_DRAWN_DIM} dimensions take {sampling_us:.0f} us on a CPU; a generation of \
-`quick`, which draws {population} samples of {parameters} dimensions, takes \
+`quick`, drawing {population} samples of {parameters} dimensions, takes \
 {generation_seconds:.2f} s."""
     return with_provenance(words, sampling, training)
 
