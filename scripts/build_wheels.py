@@ -116,13 +116,16 @@ def write_stubs(folder: Path) -> list[str]:
 def compile_one(
     job: tuple[str, Extension], machine: str, target_folder: Path, linker_flags: list[str]
 ) -> Path:
-    """Compile a library for an instruction set unless its file exists, and return the file.
+    """Compile a library for an instruction set, and return its file.
+
+    If the file already exists, nothing is compiled.
 
     Args:
         job: The name of the instruction set, and the library.
         machine: The machine that has the instruction set, a key of `PROCESSORS`.
         target_folder: The folder of the compiled libraries of the machine.
-        linker_flags: Flags of the linker, and the stub libraries to link with.
+        linker_flags: Options of the linker, and the paths of the stub libraries, which stand
+            in for torch and the C++ runtime.
     """
     instruction_set, extension = job
     file = target_folder / f"{extension.ready_stem()}-{instruction_set}.so"
@@ -142,7 +145,7 @@ def compile_one(
     )
     with cache.work_dir(file) as work:
         compile_library(work, file.name, sources, linker_flags)
-        # Move the finished file, so that a killed build leaves no part of one.
+        # Move the file when it is complete, so that a killed build leaves no partial file.
         os.replace(work / file.name, file)
     print(file.name, flush=True)
     return file
@@ -156,7 +159,8 @@ def compile_all(machine: str, libraries: Sequence[Extension], folder: Path = WOR
     Returns:
         The folder of the compiled libraries and the index.
     """
-    # `compile_library` reads the command of the compiler from this variable.
+    # `compile_library` reads the compiler command from this variable. Zig's Clang compiles for
+    # other machines, and for old versions of glibc.
     os.environ["CXX"] = f"{sys.executable} -m ziglang c++ -target {machine}-linux-gnu.{GLIBC}"
     target_folder = folder / machine
     target_folder.mkdir(parents=True, exist_ok=True)
@@ -167,7 +171,7 @@ def compile_all(machine: str, libraries: Sequence[Extension], folder: Path = WOR
         linker_flags=["-s", "-Wl,-z,defs,--gc-sections", *write_stubs(target_folder)],
     )
     jobs = list(product(PROCESSORS[machine], libraries))
-    files = side_by_side(compile_job, jobs)
+    files = side_by_side(compile_job, jobs)  # It runs the jobs in parallel.
     digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     index = {"machine": machine, "libraries": digests}
     (target_folder / prebuilt.INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")

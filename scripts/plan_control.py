@@ -116,8 +116,8 @@ def pendulum(seed: int, render: bool = False) -> Task:
 def half_cheetah(seed: int, render: bool = False) -> Task:
     """Return the task of making HalfCheetah-v5 run: its environment, and the cost of a plan.
 
-    A plan is a sequence of actions. MuJoCo simulates a batch of plans from the environment's
-    current state, on all cores.
+    A plan is a sequence of actions. To compute costs, MuJoCo simulates a batch of plans from
+    the environment's current state, on all cores.
 
     Args:
         seed: The seed of the start.
@@ -155,9 +155,9 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
 
     def state() -> Any:
         """Return the current state of MuJoCo, shape (size,)."""
-        numbers = np.empty(size)
-        mujoco.mj_getState(model, env.data, numbers, full_state)  # It writes into `numbers`.
-        return numbers
+        current = np.empty(size)
+        mujoco.mj_getState(model, env.data, current, full_state)  # It writes into `current`.
+        return current
 
     def cost(start: Tensor, plans: Tensor) -> Any:
         """Simulate plans, and return their costs: the sums of their rewards, negated.

@@ -60,7 +60,7 @@ class Agent:
     def __init__(self, count: int) -> None:
         """Make a linear policy over ``count`` features, a critic and their optimizer.
 
-        The policy's weights begin at 0, so it draws every placement with the same probability.
+        The policy's weights begin at 0, so at first all placements are equally probable.
         The critic has two inputs for each feature: its mean and its minimum over the
         placements.
         """
@@ -174,7 +174,7 @@ def estimate_advantages(
     advantage = torch.zeros_like(next_value)
     advantages = torch.empty_like(values)
     for t in reversed(range(len(rewards))):
-        # At the end of a game the discount is 0, since the next step belongs to another game.
+        # At the end of a game the discount is 0, since the next step belongs to a new game.
         discount = GAMMA * ~game_ends[t]
         error = rewards[t] + discount * next_value - values[t]
         advantage = error + LAMBDA * discount * advantage
@@ -252,7 +252,7 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the options, learn a controller, and write it to a file if one is named.
+    """Parse the options, learn a controller, and with --out write it to a file.
 
     `learn` prints the learning curve.
     """

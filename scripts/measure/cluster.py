@@ -122,7 +122,7 @@ def measure_utilisation(*, is_asynchronous: bool) -> float:
             population_size=WORKERS,
             workers=threads,
             asynchronous=is_asynchronous,
-            drain_s=60.0,
+            drain_s=60.0,  # At the end, wait for all evaluations that are still running.
             restarts=0,
             seed=1,
         )
@@ -140,12 +140,13 @@ def measure_journal(folder: Path) -> dict[str, float]:
     path = folder / "evaluations.journal"
     search = {"mean": [0.0] * 1000}
     row = np.ones(1000)
-    candidate = Candidate(0, 0, row, row, None)
+    candidate = Candidate(number=0, generation=0, x=row, row=row, device=None)
     candidate.settle(Fate.DONE, 1.0)  # The candidate was evaluated; its value is 1.
-    journal = Journal(path, search, RECORDS)
+    # A resumed search would begin with generation `RECORDS`. All records are of generation 0.
+    journal = Journal(path, search, generation=RECORDS)
     start_time = time.perf_counter()
     for number in range(RECORDS):
-        journal.write(0, number, candidate)
+        journal.write(0, number, candidate)  # In generation 0, with this number.
     write_end = time.perf_counter()
     journal.close()
     # A journal reads the records of an existing file when it is opened.
@@ -169,8 +170,8 @@ def simulate(mean_s: float, service_s: float) -> float:
         service_s: The time that the driver needs to serve a worker.
     """
     rng = random.Random(1)
-    # A heap of the evaluations that run: the end and the start of each. The first ones are
-    # empty, so at time 0 every worker asks for a candidate.
+    # A heap of the evaluations that run now, as pairs (end, start). At time 0 every worker ends
+    # an evaluation without duration, and so asks for a candidate.
     running = [(0.0, 0.0)] * SIMULATED_WORKERS
     driver_free_at = 0.0
     busy_s = 0.0
@@ -182,7 +183,7 @@ def simulate(mean_s: float, service_s: float) -> float:
         driver_free_at = max(driver_free_at, now) + service_s
         end = driver_free_at + rng.expovariate(1 / mean_s)
         heapq.heappush(running, (end, driver_free_at))
-    # Evaluations that still run count up to now; those that begin later do not count.
+    # Evaluations that are still running count up to now. Those that begin later do not count.
     busy_s += sum(max(0.0, now - start) for _, start in running)
     return busy_s / (SIMULATED_WORKERS * now)
 
@@ -190,7 +191,8 @@ def simulate(mean_s: float, service_s: float) -> float:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Measure the driver, the workers and the journal, and simulate many workers."""
     figures = {}
-    # The first search in each dimension compiles operators, so it is not timed.
+    # `FED` maps a number of dimensions to the number of candidates. The first search in each
+    # dimension compiles operators, so it is not timed.
     for dim in FED:
         measure_feeding(dim, OUTSTANDING)
     for dim, total in FED.items():
@@ -201,7 +203,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         figures[f"cluster.utilisation.{name}"] = utilisation
     with tempfile.TemporaryDirectory() as folder:
         figures |= measure_journal(Path(folder))
-    # The simulated driver needs as long for a candidate as the real one did.
+    # The simulated driver takes the measured time per candidate.
     for dim in FED:
         service_s = 1 / figures[f"cluster.fed_per_s.{dim}"]
         for mean_s in DURATIONS_S:

@@ -76,8 +76,8 @@ class Objective:
             dim: The number of parameters.
             function: The number of the function in the suite, from 1.
             instance: The number of the instance, which shifts and rotates the function.
-            checkpoints: The numbers of evaluations for which `best` has an item, in increasing
-                order. The last one is the budget.
+            checkpoints: The keys of `best`: numbers of evaluations, in increasing order. The
+                last one is the budget.
         """
         problem = _load_problem(suite, dim, function, instance)
         self._problem = problem
@@ -86,9 +86,9 @@ class Objective:
         self.budget = checkpoints[-1]
         self.evaluations = 0
         self.best = dict.fromkeys(checkpoints, math.inf)
-        # The integer parameters come first. `box` has shape (2, dim): the lower bounds, and the
-        # upper bounds.
+        # The indices of the integer parameters: they come first.
         self.integers = range(problem.number_of_integer_variables)
+        # The lower and the upper bounds, shape (2, dim).
         self.box = np.array([problem.lower_bounds, problem.upper_bounds], dtype=np.float64)
         self.has_constraints = problem.number_of_constraints > 0
         # Searches start from this candidate and with this standard deviation.
@@ -102,14 +102,16 @@ class Objective:
             self.std = np.diff(self.box, axis=0)[0] / 4
         elif suite == "bbob-noisy":
             # Functions 3k - 2, 3k - 1 and 3k are the same function with normal, uniform and
-            # Cauchy noise. Most evaluations with Cauchy noise have no noise at all, so
-            # `_noiseless_value` evaluates function 3k, the next multiple of three.
+            # Cauchy noise. Most evaluations with Cauchy noise have no noise at all. So values
+            # without noise are taken from function 3k: round up to a multiple of three.
             cauchy_function = 3 * math.ceil(function / 3)
             self._noiseless = _load_problem(suite, dim, cauchy_function, instance)
-        # `_noiseless_value` reads `_optimum`, so it needs a value before it is computed.
+        # `_noiseless_value` skips values far below `_optimum`. For the optimum itself it must
+        # not skip any.
         self._optimum = -math.inf
         self._optimum = self._noiseless_value(_best_candidate(problem))
-        # With constraints: the objective and the constraints of each candidate, by its bytes.
+        # The results (value, constraints) of evaluated candidates, by their bytes. It is used
+        # only if the problem has constraints.
         self._evaluated: dict[bytes, tuple[float, Any]] = {}
 
     def __call__(self, candidates: Any) -> Any:
@@ -135,13 +137,14 @@ class Objective:
             Spent: If the budget is spent, or the last target has been reached.
             RuntimeError: If the value is below the optimum.
         """
-        # Searches ask for the objective and for the constraints of a candidate in two calls.
-        # Only the first call is an evaluation.
+        # With constraints, a search asks for the value and for the constraints of a candidate
+        # in two calls. Only the first call counts; the second one gets the stored result.
         key = x.tobytes()
         if key in self._evaluated:
             return self._evaluated[key]
         is_spent = self.evaluations == self.budget
-        is_solved = self.best[self.budget] <= TARGETS[-1]  # The last target is the smallest.
+        # Targets are gaps. The last one is the smallest.
+        is_solved = self.best[self.budget] <= TARGETS[-1]
         if is_spent or is_solved:
             raise Spent
         self.evaluations += 1
@@ -155,8 +158,11 @@ class Objective:
         return value, constraints
 
     def _record_gap(self, x: Any, value: float) -> None:
-        """Update `best` with the gap of the candidate that has just been evaluated."""
-        if self._noiseless is not self._problem:
+        """Update `best` with the gap of the candidate that has just been evaluated.
+
+        The gap is the candidate's value without noise minus the optimal value.
+        """
+        if self._noiseless is not self._problem:  # The problem is noisy.
             value = self._noiseless_value(x)
         gap = value - self._optimum
         # Rounding errors can make a gap slightly negative.
@@ -223,11 +229,12 @@ def _cem(objective: Objective, seed: int) -> None:
 def _evotorch(objective: Objective, seed: int, *, algorithm: str, **settings: Any) -> None:
     """Minimise an objective with an algorithm of the package evotorch.
 
-    The function never returns. The search ends when the objective raises `Spent`: its budget is
-    spent, or its last target has been reached.
+    The loop has no end of its own: the objective raises `Spent` when its budget is spent or its
+    last target has been reached.
 
     Args:
-        objective: The objective. It also has the start and the standard deviation of searches.
+        objective: The objective. Its ``start`` and ``std`` are the first mean and standard
+            deviation of the search.
         seed: The seed of the search.
         algorithm: The name of a class in `evotorch.algorithms`.
         settings: Other arguments of the class.
@@ -270,8 +277,8 @@ def _cmawm(objective: Objective, seed: int) -> None:
     """Minimise an objective with integer parameters with CMAwM of the package cmaes.
 
     Whenever the search has converged, it restarts from a random point with twice the
-    population. The function never returns. The search ends when the objective raises `Spent`:
-    its budget is spent, or its last target has been reached.
+    population. The loop has no end of its own: the objective raises `Spent` when its budget is
+    spent or its last target has been reached.
     """
     import cmaes
 
@@ -285,12 +292,13 @@ def _cmawm(objective: Objective, seed: int) -> None:
             population_size=population,
             seed=seed,
             sigma=1.0,
-            bounds=objective.box.T,
+            bounds=objective.box.T,  # A row (lower, upper) for each parameter.
             cov=np.diag(objective.std**2),
             steps=steps,
         )
         while not search.should_stop():
-            # The objective gets the rounded candidate. The update gets the sampled one.
+            # `ask` returns a candidate twice: rounded for the objective, and as it was sampled
+            # for `tell`.
             evaluations = []
             for _ in range(population):
                 rounded, sampled = search.ask()
@@ -308,7 +316,9 @@ def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
     The search ends when the budget of the objective is spent.
 
     Args:
-        objective: The objective. It also has the start and the standard deviation of searches.
+        objective: The objective. Its ``start`` and ``std`` are the first mean and standard
+            deviation of the search. If it has integer parameters, it also has bounds, and
+            ``std`` is an array with one value per parameter.
         seed: The seed of the search.
         settings: Other arguments of `fmin2`.
     """
@@ -322,14 +332,16 @@ def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
     }
     std = objective.std
     if objective.integers:
-        # pycma rounds integer parameters, so its bounds may be almost 0.5 further out.
+        # pycma samples real numbers and rounds integer parameters. Their bounds are widened by
+        # almost 0.5, so that as many numbers round to the smallest and the largest integer as
+        # to any other. All numbers within these bounds still round to an allowed integer.
         is_integer = np.isin(range(objective.dim), objective.integers)
         margin = 0.4999 * is_integer
         lower_bounds, upper_bounds = objective.box
         options["integer_variables"] = list(objective.integers)
         options["bounds"] = [lower_bounds - margin, upper_bounds + margin]
-        # `fmin2` takes a single standard deviation. The option "CMA_stds" multiplies it by a
-        # factor for each parameter.
+        # `fmin2` takes a single standard deviation, here 1. The option "CMA_stds" multiplies it
+        # by one factor per parameter.
         options["CMA_stds"] = std
         std = 1.0
     cma.fmin2(objective.evaluate_one, objective.start, std, options, **settings)
@@ -526,20 +538,22 @@ def summary(
 ) -> dict[str, Any]:
     """Return the share of the targets that the runs of a search reached by each checkpoint.
 
-    A search runs once on every instance of every function. A gap is the difference between the
-    best value of a run and the optimum. A run has reached a target if its gap is at most as
-    large.
+    A search runs once on every instance of every function. The gap of a run is the difference
+    between its best value so far and the optimum. The targets are gaps, too: a run has reached
+    a target if the run's gap is at most the target.
 
     Args:
-        gaps: One row per run with its gap at each checkpoint. Rows are sorted by function.
+        gaps: One row per run, with its gap at each checkpoint. Rows are sorted by function.
         functions: The number of functions.
         checkpoints: Numbers of evaluations per dimension. The runs of a search with a smaller
             budget have gaps only for the first checkpoints.
 
     Returns:
-        The gaps ("gaps"), and for each checkpoint the share of the targets ("solved") and its
-        standard error. The standard error is estimated from the variance between the instances
-        of a function. It is None if there is only one instance.
+        gaps: The argument.
+        One key per checkpoint, such as "200": a dictionary with the share of the reached
+            targets ("solved") and its standard error ("standard_error"). The error is estimated
+            from the variance between the instances of a function. It is None if there is only
+            one instance.
     """
     result: dict[str, Any] = {"gaps": gaps}
     reached_checkpoints = checkpoints[: len(gaps[0])]
@@ -550,7 +564,8 @@ def summary(
         instances = by_function.shape[1]
         error = None
         if instances > 1:
-            # The variance of a function's mean share is that of its instances / instances.
+            # The variance of a function's mean share is the variance of its shares divided by
+            # their number. The error is that of the mean over all functions.
             error = math.sqrt(by_function.var(1, ddof=1).sum() / instances) / functions
         result[str(evaluations)] = {"solved": float(shares.mean()), "standard_error": error}
     return result

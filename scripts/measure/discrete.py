@@ -133,20 +133,22 @@ def _draw_permutations(p: Tensor) -> Tensor:
         p: The probabilities, shape (1 + ITEMS, ITEMS). Row 0 has the probabilities of the first
             item of a permutation. Row i + 1 has the probabilities of the item after item i.
     """
-    # The mask is 1 for an item that a permutation does not contain yet, otherwise 0.
-    is_unused = p.new_ones(POPULATION, ITEMS)
-    row = p.new_zeros(POPULATION).long()  # Every permutation draws its first item from row 0.
+    # 1 for an item that a permutation does not contain yet, otherwise 0.
+    unused = p.new_ones(POPULATION, ITEMS)
+    # For each permutation, the index of the row of `p` from which its next item is drawn.
+    row_index = p.new_zeros(POPULATION).long()
     items = []
     for _ in range(ITEMS):
-        # The Gumbel-max trick: the argmax of log-probabilities plus Gumbel noise is a draw.
-        uniform = torch.rand_like(is_unused)
+        # The Gumbel-max trick: the argmax of log-probabilities plus Gumbel noise is a draw from
+        # the probabilities.
+        uniform = torch.rand_like(unused)
         gumbel_noise = -(-uniform.log()).log()
-        log_probabilities = (p[row] * is_unused).log()
+        log_probabilities = (p[row_index] * unused).log()
         item = (log_probabilities + gumbel_noise).argmax(1)
         items.append(item)
         # A permutation never draws the same item again.
-        is_unused.scatter_(1, item.unsqueeze(1), 0.0)
-        row = item + 1
+        unused.scatter_(1, item.unsqueeze(1), 0.0)
+        row_index = item + 1
     return torch.stack(items, 1)
 
 
@@ -170,9 +172,10 @@ def _step_orders(p: Tensor) -> None:
 def _graph_times(
     family: Family, step: Callable[[Tensor], None], p: Tensor, torch_generations: int
 ) -> list[float]:
-    """Time a generation of our search and of a search in plain PyTorch, as CUDA graphs.
+    """Time a generation of our search, and of a search in plain PyTorch, as CUDA graphs.
 
-    A graph runs several generations, so its time is divided by their number.
+    A graph runs several generations. The time of a generation is the time of the graph divided
+    by the number of its generations.
 
     Args:
         family: The distribution of the discrete parameters in our search.
@@ -242,8 +245,9 @@ def on_cpu() -> Measured:
 
     runs: The number of runs.
     solved: The number of runs that reached the optimum.
-    median, least, most: The number of evaluations of these runs until the optimum.
-    early: The mean over all runs of the best cost in the first `EARLY` evaluations.
+    median, least, most: The median, smallest and largest number of evaluations that these runs
+        needed to reach the optimum.
+    early: The lowest cost in the first `EARLY` evaluations of a run, averaged over all runs.
     """
     figures: dict[str, float] = {}
     for name, (search, module) in SEARCHES.items():
@@ -255,9 +259,10 @@ def on_cpu() -> Measured:
             seeds = TPE_SEEDS
             budget = TPE_BUDGET
         early_costs = []
-        evaluations = []  # The number until the optimum, of every run that reached it.
+        # For every run that reached the optimum, the number of evaluations that it needed.
+        evaluations = []
         for seed in range(seeds):
-            problem = Pairs(1000 + seed)
+            problem = Pairs(1000 + seed)  # Every run has a problem of its own.
             search(problem, seed, budget)
             # The problem has recorded the costs of all candidates, in order of evaluation.
             early_costs.append(min(problem.costs[:EARLY]))

@@ -24,13 +24,13 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
     """Return a speed test of random play in a vector environment of Gymnasium.
 
     Args:
-        figure: The name of the speed in the results, without its unit.
+        figure: The name of the test's figure in the results, without the unit.
         count: The number of environments.
         options: Other arguments of `gymnasium.make_vec`.
     """
     envs: Any = gymnasium.make_vec(tetris.envs.IDS[0], count, **options)
-    # The actions of `_DRAWN_STEPS` steps are drawn before the measurement and then repeated, so
-    # that only the environments are timed.
+    # Random actions are drawn before the measurement, for `_DRAWN_STEPS` steps. They are used
+    # again and again, so that only the environments are timed.
     generator = torch.Generator().manual_seed(SEED)
     shape = (_DRAWN_STEPS, count)
     actions: Any = torch.randint(0, int(envs.single_action_space.n), shape, generator=generator)
@@ -47,8 +47,8 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
         for step in range(steps):
             _, _, terminated, _, _ = envs.step(actions[step % _DRAWN_STEPS])
             games_ended = games_ended + terminated.sum()
-        # The step after the end of a game places no piece: it only resets the game. int() waits
-        # until the device has finished all steps.
+        # The step after the end of a game only resets the game and places no piece. int() also
+        # waits until the device has finished all steps.
         return steps * count - int(games_ended)
 
     return Course(f"{figure}.placements_per_second", play, warm_up=_DRAWN_STEPS)

@@ -97,13 +97,13 @@ def _choose_board(rng: random.Random, number: int, widths: Sequence[int]) -> tup
 
 
 def _divide(rng: random.Random, decisions: int) -> tuple[int, ...]:
-    """Divide a number of decisions into parts in a random way, and return their sizes.
+    """Return the sizes of the parts into which a number of decisions is divided at random.
 
-    An engine plays each part in a separate call.
+    The tested engine plays each part in a separate call.
     """
     few = min(7, decisions)
     random_cuts = sorted(rng.randint(0, decisions) for _ in range(5))
-    # Where to cut the decisions into parts.
+    # A part begins after each of these numbers of decisions, and at 0.
     cuts = rng.choice(
         (
             [],  # One part.
@@ -116,32 +116,35 @@ def _divide(rng: random.Random, decisions: int) -> tuple[int, ...]:
 
 
 def configurations(
-    count: int, sets: Sequence[str], lookahead: Lookahead
+    count: int, feature_sets: Sequence[str], lookahead: Lookahead
 ) -> list[Configuration]:
     """Return random rollouts. Equal arguments give equal rollouts.
 
-    Each round has one rollout for every feature set. In the next round a set is played on
-    another board, and with other numbers of candidates, streams and decisions.
+    Rollouts come in rounds. A round has one rollout for every feature set. From round to round
+    the board of a feature set changes, and so do the numbers of candidates, streams and
+    decisions.
 
     Args:
         count: The number of rollouts.
-        sets: The names of the feature sets.
+        feature_sets: The names of the feature sets.
         lookahead: What the candidates know of the next piece.
     """
     rng = random.Random(_SEED)
     result = []
     for number in range(count):
-        round_number, set_number = divmod(number, len(sets))
-        features = sets[set_number]
+        round_number, set_number = divmod(number, len(feature_sets))
+        features = feature_sets[set_number]
+        # `WIDTHS` maps a feature set to the board widths on which it is compared.
         width, height = _choose_board(rng, round_number, WIDTHS[features])
         rules = Rules.of(width, height, rng.choice(RULES), rng.choice(PIECES))
         shape_number = (round_number + set_number) % len(SHAPES)
         population, stream_count, decisions = SHAPES[shape_number]
         if lookahead is not Lookahead.NONE:
+            # A decision with lookahead takes about `_LOOKAHEAD_COST` times as long.
             decisions = math.ceil(decisions / _LOOKAHEAD_COST)
         decisions_by_call = _divide(rng, decisions)
         is_shared = rng.random() < 0.5  # Whether all candidates play the same pieces.
-        games = rng.choice(GAMES)
+        games = rng.choice(GAMES)  # After this many games a stream ends. None: never.
         first_stream = rng.choice(FIRST_STREAMS)
         weights = rng.choice(WEIGHTS)  # The kind of weights, such as "random".
         seed = rng.choice(SEEDS)
@@ -219,25 +222,32 @@ def compare(game: Configuration, device: str, reference: str = "cpu") -> int:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Play random rollouts on a device and on the CPU, and check that the games are the same.
 
-    The figures are the numbers of compared rollouts, of compared decisions, and of differences.
-    There are always 0 differences, since `compare` raises a RuntimeError at the first one.
+    A configuration is the description of a rollout. The figures are
+
+    equality.configurations: The number of compared rollouts.
+    equality.decisions: The number of compared decisions in all rollouts.
+    equality.differences: Always 0, since `compare` raises a RuntimeError at the first one.
     """
     rollouts = []
     for lookahead, count in COUNTS.items():
         # Lookahead is slow, so with it only one feature set is played.
-        sets = tuple(WIDTHS) if lookahead is Lookahead.NONE else SLOW
-        chosen = configurations(count, sets, lookahead)
+        feature_sets: Sequence[str] = SLOW
+        if lookahead is Lookahead.NONE:
+            feature_sets = tuple(WIDTHS)  # The keys are all feature sets.
+        chosen = configurations(count, feature_sets, lookahead)
         if device == "cuda":
             # Compiling all engines in parallel takes less time than compiling them one by one.
-            boards = [(rollout.features, rollout.streams.rules.width) for rollout in chosen]
-            build_engines(boards, [lookahead])
+            # An engine is compiled for a feature set and a board width.
+            engines = [(rollout.features, rollout.streams.rules.width) for rollout in chosen]
+            build_engines(engines, [lookahead])
         rollouts += chosen
     start_time = time.monotonic()
-    decisions = [compare(rollout, device) for rollout in rollouts]
+    # `compare` returns the number of decisions that it has compared.
+    decision_counts = [compare(rollout, device) for rollout in rollouts]
     seconds = round(time.monotonic() - start_time, 1)
     figures = {
         "equality.configurations": len(rollouts),
-        "equality.decisions": sum(decisions),
+        "equality.decisions": sum(decision_counts),
         "equality.differences": 0,
     }
     return Measured(figures, {"seconds": seconds})

@@ -62,8 +62,8 @@ def make_search(
 ) -> CrossEntropyMethod:
     """Return one of our searches: the cross-entropy method, or CMA-ES with a full covariance.
 
-    The search minimises. Its mean begins at ones and its standard deviation at one. Every
-    generation adds a constant variance, so the search never converges.
+    The search minimises. Every number of its first mean is 1, and so is its first standard
+    deviation. Every generation adds a constant variance, so the search never converges.
 
     Args:
         shape: (population, dimensions), or (problems, population, dimensions) for a batch of
@@ -144,11 +144,12 @@ def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
     Args:
         shape: ([problems,] population, dimensions).
         device: The device of the search.
-        count: The number of generations in the graph. The function runs a multiple of it.
+        count: The number of generations in the graph. The returned function always replays the
+            graph as a whole, so it runs a multiple of this number.
     """
     *batch, population, dim = shape
-    # Every replay of a graph uses the same memory. So a replay reads the distribution from
-    # these two tensors, and at its end writes the new distribution into them.
+    # Every replay of a graph uses the same memory. A replay reads the distribution from these
+    # two tensors, and at its end writes the new distribution into them.
     graph_mean = torch.ones((*batch, dim), device=device)
     graph_std = torch.ones_like(graph_mean)
 
@@ -172,7 +173,7 @@ def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
 def _evotorch(shape: Shape, device: str) -> Run:
     """Return a function that runs generations of evotorch's cross-entropy method on the sphere.
 
-    Each call of the function continues the search of the calls before.
+    Each call of the function continues the search where the last call ended.
 
     Args:
         shape: ([problems,] population, dimensions).
@@ -274,11 +275,11 @@ def _pycma(population: int, dim: int) -> Run:
 
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:
-    """Return the searches to compare, by name, as functions that run a number of generations.
+    """Return functions that run a number of generations of a search, by the search's name.
 
-    A name begins with the package: "cem" is ours, "torch" is ten lines of PyTorch. It ends with
-    the way in which generations run: "eager", "compile" or "graph". Packages that are not
-    installed are left out.
+    An example of a name is "cem.generation.graph". It begins with the package: "cem" is ours,
+    "torch" is ten lines of PyTorch. It ends with the way in which generations run: "eager",
+    "compile" or "graph". Packages that are not installed are left out.
 
     Args:
         shape: ([problems,] population, dimensions).
@@ -307,7 +308,8 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
         eager["evox"] = _evox(population, dim, device)
     runs = {f"{name}.generation.eager": run for name, run in eager.items()}
     if device == "cuda":
-        torch.compiler.reset()  # Without it, the compiler gives up after eight shapes.
+        # `torch.compile` compiles a function for at most eight shapes, unless it is reset.
+        torch.compiler.reset()
         step = torch.compile(_step, dynamic=False)
         objective = torch.compile(sphere)
         runs |= {
@@ -332,11 +334,11 @@ def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
         device: "cpu" or "cuda".
 
     Returns:
-        Statistics of the microseconds of a generation, such as the median, for each search by
-        name.
+        For each search, by name, statistics of the microseconds that a generation takes, such
+        as "median".
     """
-    count = GENERATIONS  # The number of generations that are timed together.
-    if device == "cpu" and shape[-1] >= 1000:  # These generations are slow.
+    count = GENERATIONS  # Each timing covers this number of generations.
+    if device == "cpu" and shape[-1] >= 1000:  # So many dimensions are slow.
         count = max(1, GENERATIONS // 10)
 
     def wait_for_device() -> None:

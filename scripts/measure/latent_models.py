@@ -79,9 +79,10 @@ def step_links(
     Args:
         state: The angles of both links and their angular velocities. Those of the second link
             are relative to the first link.
-        action: The torques at both joints. If there is only one, both joints get it.
-        strengths: The factor of the torque at each joint.
-        gravity: The acceleration by gravity.
+        action: The actions of the motors at both joints, between -1 and 1. If there is only
+            one, both motors get it.
+        strengths: For each joint, the torque of the action 1.
+        gravity: The acceleration due to gravity.
     """
     angles, speeds = state.split(2, dim=-1)
     speed_1, speed_2 = speeds.unbind(-1)
@@ -93,13 +94,15 @@ def step_links(
     force_1 = torque_1 + sine * (2.0 * speed_1 + speed_2) * speed_2
     force_1 = force_1 - 2.0 * gravity * angles[..., 0].sin() - pull
     force_2 = torque_2 - sine * speed_1.square() - pull
-    # Solve for the accelerations; the inertia matrix is ((inertia, coupling), (coupling, 1)).
+    # Solve M a = f for the accelerations a with Cramer's rule. M is the inertia matrix
+    # ((inertia, coupling), (coupling, 1)).
     inertia = 3.0 + 2.0 * cosine
     coupling = 1.0 + cosine
     determinant = inertia - coupling.square()
     acceleration_1 = (force_1 - coupling * force_2) / determinant
     acceleration_2 = (inertia * force_2 - coupling * force_1) / determinant
     accelerations = torch.stack([acceleration_1, acceleration_2], dim=-1)
+    # A step of the semi-implicit Euler method, of 0.04 seconds. Speeds are limited to 8.
     speeds = (speeds + 0.04 * accelerations).clamp(-8.0, 8.0)
     return torch.cat([angles + 0.04 * speeds, speeds], dim=-1)
 
@@ -196,12 +199,14 @@ def _make_network(inputs: int, outputs: int) -> nn.Sequential:
 def play(system: System, seed: int, episodes: int) -> tuple[Tensor, Tensor]:
     """Play random episodes, and return observations and actions.
 
-    A plan has `HORIZON` actions, each of which is a block of `BLOCK` actions of the system. The
-    system is observed at the start and after each block.
+    An episode is one plan. A plan has `HORIZON` actions, each of which is a block of `BLOCK`
+    actions of the system. The system is observed at the start and after each block. An
+    observation has O numbers, and an action of the system has A numbers.
 
     Returns:
         The observations, shape (episodes, HORIZON + 1, O).
-        The actions of the plans, shape (episodes, HORIZON, BLOCK * A), with unit variance.
+        The actions of the plans, shape (episodes, HORIZON, BLOCK * A). They are scaled from
+        [-1, 1] to [-ACTION_BOUND, ACTION_BOUND], where uniform numbers have variance 1.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -211,14 +216,14 @@ def play(system: System, seed: int, episodes: int) -> tuple[Tensor, Tensor]:
 
     state = draw(len(system.spread)) * torch.tensor(system.spread)
     actions = draw(HORIZON, BLOCK, system.action_dim)
-    # In every second episode a block repeats one action with some noise. These episodes reach
-    # states that independent actions do not reach.
+    # In every second episode, the actions of a block are one action plus some noise. These
+    # episodes reach states that independent actions do not reach.
     repeated = draw(HORIZON, 1, system.action_dim)
     actions[::2] = (1.2 * repeated + 0.3 * actions)[::2].clamp(-1.0, 1.0)
     states = [state]
-    for number, action in enumerate(actions.flatten(1, 2).unbind(1), start=1):
+    for step, action in enumerate(actions.flatten(1, 2).unbind(1), start=1):
         state = system.step(state, action)
-        if number % BLOCK == 0:
+        if step % BLOCK == 0:  # A block ends.
             states.append(state)
     observations = system.observe(torch.stack(states, dim=1))
     return observations, ACTION_BOUND * actions.flatten(2)
@@ -227,11 +232,13 @@ def play(system: System, seed: int, episodes: int) -> tuple[Tensor, Tensor]:
 def train(system: System, seed: int) -> LatentModel:
     """Train a model of a system on random play, and return it.
 
-    The loss is the sum of three mean squared errors:
+    The encoder maps an observation to a latent state, and the decoder maps it back. The model
+    imagines latent states: from the first one and the actions it predicts all later ones. The
+    loss is the sum of three mean squared errors:
 
-    - of the observations that the decoder reconstructs from the encoded latent states;
-    - of the observations that it predicts from the imagined latent states;
-    - of the imagined latent states, with a small weight.
+    - between the observations and those decoded from their own latent states;
+    - between the observations and those decoded from the imagined latent states;
+    - between the imagined and the encoded latent states, with a small weight.
     """
     torch.manual_seed(seed)
     observations, actions = play(system, seed, _EPISODES)
@@ -242,7 +249,7 @@ def train(system: System, seed: int) -> LatentModel:
         batch = torch.randint(_EPISODES, (_BATCH,))
         observed = observations[batch]
         latents = model.encoder(observed)
-        # Imagine all latent states after the first one.
+        # Predict all latent states after the first one.
         imagined = model.imagine(latents[:, 0], actions[batch])
         loss = (model.decoder(latents) - observed).square().mean()
         loss = loss + (model.decoder(imagined) - observed[:, 1:]).square().mean()

@@ -46,8 +46,8 @@ class Case(NamedTuple):
 def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
     """Return the elementwise operators to time, by name.
 
-    A case has our function, PyTorch's function, and the number of tensors that an operator
-    reads and writes. The bandwidth is computed from this number.
+    A case has our function, PyTorch's function, and the number of tensors that the operator
+    reads and writes, from which the bandwidth is computed.
 
     Args:
         a: The first input.
@@ -99,7 +99,7 @@ def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
         torch.randn(count, device=device, dtype=dtype, generator=generator) for _ in range(3)
     )
     functions: dict[str, Function] = {"copy": a.clone}
-    # The number of tensors that our operators read and write.
+    # How many tensors each operator reads and writes. A copy reads one and writes one.
     tensor_counts = {"copy": 2}
     for name, case in cases(a, b, grad).items():
         functions[name] = case.ours
@@ -119,10 +119,11 @@ def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
             "elements": count,
             "us": median,
             "spread": (statistics["most"] - statistics["least"]) / median,
-            "gb_per_s": tensor_count * a.nbytes / median / 1e3,
+            "gb_per_s": tensor_count * a.nbytes / median / 1e3,  # From bytes / us.
         }
         if name != "copy":
             row["torch_us"] = times[f"torch {name}"]["median"]
+            # The first row is the copy.
             row["fraction_of_copy"] = row["gb_per_s"] / rows[0]["gb_per_s"]
             row["of_torch"] = row["torch_us"] / row["us"]
         rows.append(row)
@@ -171,8 +172,8 @@ def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
             time_pass = partial(_time_pass, pass_name, cell, arguments)
             time_pass()  # The first call compiles.
             functions[f"{name} {pass_name}"] = time_pass
-    # Each of these functions returns the microseconds of its pass, because it also does other
-    # work, such as the forward pass before a backward pass.
+    # These functions measure themselves and return the microseconds of the pass, because they
+    # also do work that must not be timed, such as the forward pass before a backward pass.
     times = times_of(functions, plan, time_call=lambda time_pass: time_pass())
     statistics_by_cell: dict[str, Any] = {name: {} for name in cells}
     speedups: dict[str, Any] = {pass_name: {} for pass_name in PASSES}

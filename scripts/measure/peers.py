@@ -45,11 +45,11 @@ PACKAGES = {
 def our_games(count: int) -> Course:
     """Return a speed test of random play in our vector environment, with its engine in C++.
 
-    The environment steps ``count`` games together. Every step places a piece in each game.
+    One step of the environment places a piece in each of its ``count`` games.
     """
     envs: Any = gymnasium.make_vec(BOARD, count, output="torch", autoreset_mode="SameStep")
-    # The random scores of all placements are drawn before the measurement for `SCAN` steps and
-    # then repeated, so that mainly the environments are timed.
+    # Random scores of all placements are drawn before the measurement, for `SCAN` steps. They
+    # are used again and again, so that the test mainly times the environment.
     shape = (SCAN, count, int(envs.single_action_space.n))
     scores = torch.rand(shape, generator=torch.Generator().manual_seed(SEED))
     _, infos = envs.reset(seed=SEED)
@@ -58,8 +58,8 @@ def our_games(count: int) -> Course:
         """Play a number of steps, and return how many pieces were placed."""
         nonlocal infos
         for step in range(steps):
-            # The mask is 1 for placements that are allowed, otherwise 0. The allowed placement
-            # with the highest random score is a uniform draw.
+            # The mask is 1 for allowed placements, otherwise 0. The allowed placement with the
+            # highest random score is a uniform draw.
             allowed_scores = scores[step % SCAN] * infos["action_mask"]
             placements = allowed_scores.argmax(1)
             _, _, _, _, infos = envs.step(placements)
@@ -114,18 +114,20 @@ def tetris_gymnasium_games() -> Iterator[Course]:
 
 
 def jax_courses(
-    figure: str, start: Callable[[], Any], step: Any, inputs: Any, count: int
+    figure_template: str, start: Callable[[], Any], step: Any, inputs: Any, count: int
 ) -> Iterator[Course]:
     """Yield two speed tests of a step in JAX: a jitted step, and a jitted scan of `SCAN` steps.
 
     A step is a function for `jax.lax.scan`. The carry is the state that a step passes on to the
-    next step.
+    next step. Both tests make steps in rounds of `SCAN`: the first one calls the jitted step in
+    a loop, the second one calls the scan once.
 
     Args:
-        figure: The name of the speed in the results. {way} stands for "jit" or "scan".
+        figure_template: The name of the test's figure in the results, in which {way} is
+            replaced by "jit" or "scan".
         start: Returns the first carry.
         step: Maps a carry and an input to the next carry and an output. The output is ignored.
-        inputs: The inputs of `SCAN` steps, stacked.
+        inputs: The inputs of the `SCAN` steps of a round, stacked.
         count: The number of placements or generations in a step.
     """
     import jax
@@ -143,19 +145,19 @@ def jax_courses(
         return jitted_scan(carry, inputs)
 
     def make_course(way: str, run: Callable[[Any], Any]) -> Course:
-        """Return a speed test of ``run``, which maps a carry to the one `SCAN` steps later."""
+        """Return a speed test of ``run``, which makes a round of steps from a carry."""
         carry = start()
 
         def play(steps: int) -> int:
             """Make at least ``steps`` steps; return their placements or generations."""
             nonlocal carry
-            scans = math.ceil(steps / SCAN)
-            for _ in range(scans):
+            rounds = math.ceil(steps / SCAN)
+            for _ in range(rounds):
                 carry = run(carry)
             jax.block_until_ready(carry)
-            return scans * SCAN * count
+            return rounds * SCAN * count
 
-        return Course(figure.format(way=way), play, warm_up=SCAN)
+        return Course(figure_template.format(way=way), play, warm_up=SCAN)
 
     yield make_course("jit", run_steps)
     yield make_course("scan", run_scan)
@@ -164,9 +166,9 @@ def jax_courses(
 def jumanji_games(count: int) -> Iterator[Course]:
     """Yield two speed tests of random play in Jumanji's Tetris-v0.
 
-    The environment steps ``count`` games together. Every step places a piece in each game. The
-    carry of the steps is the state of the games and the mask of the placements that are
-    allowed, shape (games, rotations, columns). The inputs of the steps are random scores of all
+    One step of the environment places a piece in each of its ``count`` games. The carry that a
+    step passes on to the next step is a pair: the state of the games, and the mask of allowed
+    placements, shape (games, rotations, columns). The input of a step is random scores of all
     placements.
     """
     import jax
@@ -191,8 +193,8 @@ def jumanji_games(count: int) -> Iterator[Course]:
         return state, timestep.observation.action_mask
 
     scores = jax.random.uniform(key, (SCAN, count, rotations, columns))
-    figure = f"peers.jumanji.{{way}}.{count}.placements_per_second"
-    yield from jax_courses(figure, start, step, scores, count)
+    figure_template = f"peers.jumanji.{{way}}.{count}.placements_per_second"
+    yield from jax_courses(figure_template, start, step, scores, count)
 
 
 def our_generations(population: int, dim: int, backend: str) -> Course:
@@ -210,8 +212,8 @@ def our_generations(population: int, dim: int, backend: str) -> Course:
 def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]:
     """Yield two speed tests of a search of evosax on the sphere, in generations per second.
 
-    A step is one generation. The carry of the steps is the state of the search, and the inputs
-    are random keys.
+    A step is one generation. The carry that a step passes on to the next step is the state of
+    the search. The input of a step is a random key.
 
     Args:
         population: The number of candidates.
@@ -236,8 +238,8 @@ def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]
     def start() -> Any:
         return search.init(key, jax.numpy.ones(dim), params)
 
-    figure = f"peers.evosax_{name}.{{way}}.{population}x{dim}.generations_per_second"
-    yield from jax_courses(figure, start, step, jax.random.split(key, SCAN), count=1)
+    figure_template = f"peers.evosax_{name}.{{way}}.{population}x{dim}.generations_per_second"
+    yield from jax_courses(figure_template, start, step, jax.random.split(key, SCAN), count=1)
 
 
 def courses(games: int) -> Iterator[Course]:
@@ -247,9 +249,9 @@ def courses(games: int) -> Iterator[Course]:
     per second.
 
     Args:
-        games: The number of games that an environment of many games steps together.
+        games: The number of games in a vector environment.
     """
-    # Environments of many games.
+    # Vector environments. A package in JAX has two tests.
     yield our_games(games)
     if find_spec("jumanji"):
         yield from jumanji_games(games)
@@ -270,7 +272,7 @@ def courses(games: int) -> Iterator[Course]:
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Measure our environments and searches, and those of other packages, on one core."""
-    all_threads = torch.get_num_threads()
+    usual_threads = torch.get_num_threads()
     versions = {}
     for name, module in PACKAGES.items():
         if find_spec(module):
@@ -289,4 +291,4 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
                 environment=BOARD,
             )
         finally:
-            torch.set_num_threads(all_threads)
+            torch.set_num_threads(usual_threads)

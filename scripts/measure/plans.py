@@ -115,7 +115,10 @@ class CostModel(NamedTuple):
 
 
 def solve_by_planner(problems: Problems, samples: int, iterations: int) -> Tensor:
-    """Return the best plans of `cem.Planner` with its defaults, shape (P, HORIZON, A)."""
+    """Return the best plans of `cem.Planner` with its defaults, one per problem.
+
+    The result has the shape (P, HORIZON, A): P problems, and A numbers in an action of a plan.
+    """
     planner = Planner(
         problems.cost,
         horizon=HORIZON,
@@ -156,6 +159,11 @@ def measure_peers(problems: Problems, samples: int, iterations: int) -> dict[str
 
     The lower a score, the better. Predictive sampling has a single iteration, so it gets the
     samples of all iterations at once.
+
+    Args:
+        problems: The planning problems.
+        samples: The number of plans in an iteration.
+        iterations: The number of iterations.
     """
     from stable_worldmodel import solver as peers
 
@@ -173,6 +181,7 @@ def measure_peers(problems: Problems, samples: int, iterations: int) -> dict[str
     }
     scores: dict[str, float] = {}
     for name, (solver, options_to_try) in solvers.items():
+        # ``clamps``: whether the model clamps actions into their bounds.
         for options, clamps in itertools.product(options_to_try, (True, False)):
             plans = solve_by_peer(solver, problems, clamps, **options)
             scores[name] = min(scores.get(name, math.inf), problems.score(plans))
@@ -182,7 +191,8 @@ def measure_peers(problems: Problems, samples: int, iterations: int) -> dict[str
 def measure_system(name: str) -> dict[str, float]:
     """Train the model of a system, and return the scores of all planners in it.
 
-    The names of the figures have the system, the samples and iterations, and the planner.
+    An example of a figure's name is "plans.push.300x30.ours": the system, samples x iterations,
+    and the planner.
     """
     torch.set_num_threads(1)
     system = SYSTEMS[name]
@@ -193,9 +203,10 @@ def measure_system(name: str) -> dict[str, float]:
     for samples, iterations in CELLS:
         scores = {
             "ours": problems.score(solve_by_planner(problems, samples, iterations)),
+            # Our planner with half the samples.
             "ours_half": problems.score(solve_by_planner(problems, samples // 2, iterations)),
         }
-        if find_spec(_MODULE) is not None:
+        if find_spec(_MODULE) is not None:  # The other planners are installed.
             scores |= measure_peers(problems, samples, iterations)
         cell = f"plans.{name}.{samples}x{iterations}"
         figures |= {f"{cell}.{solver}": score for solver, score in scores.items()}
@@ -220,7 +231,13 @@ def count_wins(figures: dict[str, float], ours: str) -> int:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the scores of all planners in all systems, and how often ours beats all others."""
+    """Return the scores of all planners in all systems, and how often ours beats all others.
+
+    The last two figures, "plans.cells_ahead" and "plans.cells_ahead_by_half", are the numbers
+    of cells in which our planner wins with all samples and with half of them. A cell is a
+    system with a budget of samples and iterations. The two figures are missing if the package
+    with the other planners is not installed.
+    """
     figures: dict[str, float] = {}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(usable_cores(), context) as pool:

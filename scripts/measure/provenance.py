@@ -56,14 +56,16 @@ def write_result(
 ) -> None:
     """Write the result of a measurement as JSON, with its commit, date, command and machine.
 
-    A series of records is written to a separate file in the same folder, one record per line.
+    Each series of records is written to a separate file in the same folder, one record a line.
+    The file's name is that of the result, followed by the key of the series.
 
     Args:
         path: The file of the result.
         measured: The result.
         device: The device that was measured.
-        commit: The result of the function `commit` before the measurement, since the checkout
-            may have changed during the measurement.
+        commit: What the function `commit` returned before the measurement: the SHA, and whether
+            the checkout differs from it. This function does not call `commit`, since the
+            checkout may have changed during the measurement.
     """
     for ending, records in measured.series.items():
         lines = "".join(json.dumps(record) + "\n" for record in records)
@@ -111,9 +113,9 @@ def _command() -> str:
 def machine(device: str) -> dict[str, Any]:
     """Return a description of this machine: its processor, system and load, and its GPU.
 
-    "vectors" is the widest set of vector instructions that the processor has and the game
-    engine uses. The GPU is left out if ``device`` is not "cuda". "nvidia_smi" is empty if the
-    program nvidia-smi fails.
+    "vectors" is the widest set of vector instructions that both the processor and the game
+    engine support. The GPU is described only if ``device`` is "cuda". "nvidia_smi" is an empty
+    dictionary if the program nvidia-smi fails.
     """
     processor = run_folder.processor()
     flags = set(processor.get("flags", "").split())

@@ -138,8 +138,8 @@ class Search(NamedTuple):
 def make_searches(plan: Plan) -> list[Search]:
     """Return the searches of an experiment before their first generation.
 
-    There is one search for every seed and noise schedule, in the order of the seeds. The mean
-    of a search begins at 0.
+    There is one search for every seed and noise schedule, in the order of the seeds. The first
+    mean of a search is 0.
     """
     weight_count = len(feature_names(plan.features, plan.rules.width))
     start = torch.zeros(weight_count)
@@ -175,10 +175,11 @@ def _play_generation(plan: Plan, device: str, searches: list[Search], generation
         The number of decisions of all games.
     """
     is_after_last = generation == plan.generations
-    # A stream is a numbered sequence of pieces. No two players play the same stream.
+    # A stream is a numbered sequence of pieces. No two players play the same stream: each
+    # generation has its own range of stream numbers.
     first_stream = generation * _GENERATION_STREAMS
-    # A player plays one game. The players of a search are `MEAN_GAMES` copies of its mean, then
-    # its candidates.
+    # A player is a vector of weights that plays one game. The players of a search are
+    # `MEAN_GAMES` copies of its mean, then its candidates.
     players = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
     if is_after_last:
         first_stream += _LAST_STREAMS
@@ -186,11 +187,12 @@ def _play_generation(plan: Plan, device: str, searches: list[Search], generation
         candidates = [search.optimizer.ask() for search in searches]
         players = [torch.cat(pair) for pair in zip(players, candidates, strict=True)]
     lines, games, decisions = _play_once(plan, device, players, first_stream)
-    # Row s of `lines` and `games` has the results of the players of search s.
+    # Row s of `lines` and `games` has the results of the players of search s. `games` is 1 if
+    # the game ended, and 0 if it was cut off at the limit of decisions.
     for number, search in enumerate(searches):
         curves = search.curves
         mean_lines = float(lines[number, :MEAN_GAMES].double().mean())
-        is_cut = games[number] == 0  # `games` is 1 if the game ended within the limit.
+        is_cut = games[number] == 0
         curves["mean_lines"].append(round(mean_lines, 2))
         curves["mean_games_cut"].append(int(is_cut[:MEAN_GAMES].sum()))
         if not is_after_last:
@@ -202,8 +204,8 @@ def _play_generation(plan: Plan, device: str, searches: list[Search], generation
 def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
     """Run the searches of an experiment together; return their learning curves and scores.
 
-    Equal plans give equal results, except for the seconds: the searches run on the CPU, and
-    games are the same on every device.
+    Equal plans give equal results, apart from the measured seconds: the searches run on the
+    CPU, and games are the same on every device.
     """
     start_time = time.perf_counter()
     decisions = 0
@@ -313,13 +315,14 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
 def published(device: str, quick: bool) -> Measured:
     """Measure the scores of the published controllers on both boards, in lines per game.
 
-    If `PRECISION` has a precision for the board on this device, the number of decisions is
-    computed from it. Otherwise a controller plays for a number of seconds. If no game ends,
-    only a lower bound of the score is known, and the name of its figure ends with "_at_least".
+    If `PRECISION` has a precision for the board on this device, a controller makes as many
+    decisions as its score needs for that precision. Otherwise it plays for a number of seconds.
+    If no game ends, only a lower bound of the score is known, and the name of its figure ends
+    with "_at_least".
 
     Args:
         device: The device that plays.
-        quick: Whether to play less: to the precision of a CPU, and for fewer seconds.
+        quick: Whether to play less: only to the precision for a CPU, and for fewer seconds.
     """
     precision_by_board = PRECISION["cpu" if quick else device]
     seconds = QUICK_SECONDS if quick else SECONDS
@@ -336,7 +339,7 @@ def published(device: str, quick: bool) -> Measured:
             measurement = measure_score(trial, limit).to_dict()
             measurements.append(measurement)
             figure = f"reproduce.published.{name}.{board}.lines_per_game"
-            if measurement["lines_per_game"] is None:
+            if measurement["lines_per_game"] is None:  # No game ended.
                 figure += "_at_least"
             figures[figure] = least_lines(measurement)
     data = {"precision": precision_by_board, "seconds": seconds, "measurements": measurements}
@@ -344,7 +347,7 @@ def published(device: str, quick: bool) -> Measured:
 
 
 def noisy_ce(name: str, device: str, quick: bool) -> Measured:
-    """Run an experiment of noisy cross-entropy searches by its name.
+    """Run an experiment with noisy cross-entropy searches.
 
     The figures are the median scores of the searches with each noise schedule. The details
     describe all searches. The series has the learning curves, with one record for each search.
@@ -373,7 +376,8 @@ def noisy_ce(name: str, device: str, quick: bool) -> Measured:
     for search in searches:
         curves = {key: search.pop(key) for key in BY_GENERATION}
         series.append({"noise": search["noise"], "seed": search["seed"], **curves})
-    # The empty key adds nothing to the name of the result file for the file of the series.
+    # A key of the last argument is the ending that is added to the name of the result file to
+    # name the file of the series. Here it is empty.
     return Measured(figures, experiment, {"": series})
 
 
@@ -388,7 +392,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         names = [name for name in ("published", *PLANS) if not name.endswith("10x20")]
     if arguments.json and len(names) > 1:
         fail(f"expected one experiment with --json, got {len(names)}")
-    # Without a compiler the engine in Python would play for weeks.
+    # Raise an error if there is no compiler: the engine in Python would play for weeks.
     with one_line_errors():
         find_compiler()
     figures: dict[str, float] = {}
@@ -398,4 +402,5 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         else:
             result = noisy_ce(name, device, arguments.quick)
         figures |= result.figures
+    # `result` is that of the last experiment.
     return result._replace(figures=figures)

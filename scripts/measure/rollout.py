@@ -24,7 +24,7 @@ class Course(NamedTuple):
     """A speed test.
 
     Attributes:
-        figure: The name of the speed in the results.
+        figure: The name of its figure, the speed, in the results.
         play: Plays a number of steps, waits for the device, and returns the number of
             placements. A test of a search runs generations instead.
         warm_up: The number of steps before the measurement. They are played twice.
@@ -55,7 +55,8 @@ def measure_courses(
     Returns:
         The figures are the median speeds, in placements per second, or in microseconds per
         placement if the test is ``inverse``. The details have the ranges of the speeds, and the
-        median placements per second of processor time, summed over all threads.
+        median placements per second of processor time. Processor time is summed over all
+        threads.
     """
     steps_per_round = [_warm_up(course, seconds) for course in courses]
     speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
@@ -66,7 +67,7 @@ def measure_courses(
             processor_start = time.process_time()
             placements = course.play(steps)
             speed = placements / (time.perf_counter() - start_time)
-            # The clock of the processor can be too coarse for a short time.
+            # The clock of processor time is coarse: after a short play it may read 0.
             processor_seconds = max(time.process_time() - processor_start, 1e-9)
             if course.inverse:
                 speed = 1e6 / speed
@@ -131,22 +132,23 @@ def make_course(
 ) -> Course:
     """Return a speed test of a game engine that plays with a controller.
 
-    The result is in decisions per second. The engine of a single game has a task of its own,
-    and its result is in microseconds per decision.
+    The result is in decisions per second. If the engine has a task of its own (``engine.task``
+    is not None), it plays a single game, and its result is in microseconds per decision.
 
     Args:
         engine: The engine.
         controller: The controller that chooses every placement.
         rules: The rules of the games.
-        task: The feature set and the board, such as "dt.10x20", for the name of the result.
+        task: The feature set and the board, such as "dt.10x20". It is a part of the result's
+            name.
     """
-    streams = Streams(rules, engine.streams, SEED)
+    streams = Streams(rules, engine.streams, seed=SEED)
     rollout = Rollout(controller.policy(), streams, engine.device)
 
     def play(decisions: int) -> int:
         """Make a number of decisions in each game, and return the number in all games."""
         usual_threads = torch.get_num_threads()
-        torch.set_num_threads(engine.threads or usual_threads)
+        torch.set_num_threads(engine.threads or usual_threads)  # None: as usual.
         result = rollout.advance(decisions)
         int(result.lines.sum())  # int() waits until the device has finished.
         torch.set_num_threads(usual_threads)
@@ -159,18 +161,19 @@ def make_course(
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Measure how fast the game engines play on a board with each of the controllers.
 
-    The device "auto" stands for all devices on which engines work on this machine. The names of
-    the figures contain the feature sets of the controllers, so every controller must have
-    another feature set.
+    The device "auto" stands for all devices on which engines work on this machine. The figures
+    are named after the feature sets of the controllers, so no two controllers may have the same
+    feature set.
     """
-    # The engines are sorted from slow to fast. If one works, all before it work, too.
+    # The engines are sorted from slow to fast. If one works on a machine, all engines before it
+    # work there, too. With "auto", ``device`` is the fastest device that works here.
     devices = [engine.device for engine in ENGINES]
     if arguments.device == "auto":
         measured_devices = devices[: devices.index(device) + 1]
     else:
         measured_devices = [arguments.device]
     courses = []
-    names = {}  # The features of every controller.
+    features = {}  # The names of each controller's features.
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board))
         controllers = [resolve(text) for text in arguments.controllers]
@@ -179,12 +182,12 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             got = " ".join(arguments.controllers)
             fail(f"expected controllers of different feature sets, got {got}")
         for controller in controllers:
-            names[controller.name] = list(controller.names_on(rules))
+            features[controller.name] = list(controller.names_on(rules))
             task = f"{controller.features}.{rules.board}"
             for engine in ENGINES:
-                is_for_task = engine.task in (None, task)
+                is_for_task = engine.task in (None, task)  # None stands for all tasks.
                 if is_for_task and engine.device in measured_devices:
                     courses.append(make_course(engine, controller, rules, task))
     return measure_courses(
-        courses, arguments.repeats, arguments.seconds, board=rules.board, controllers=names
+        courses, arguments.repeats, arguments.seconds, board=rules.board, controllers=features
     )

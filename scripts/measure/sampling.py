@@ -202,7 +202,8 @@ def calls(
 ) -> dict[str, Function]:
     """Return functions that draw a population: one for each method, by its name.
 
-    The functions take no arguments. Each of them has been called once, so it is compiled.
+    The functions take no arguments. Each function has already been called once, so that later
+    calls include no compilation.
 
     Args:
         dim: The number of dimensions of a sample.
@@ -211,7 +212,7 @@ def calls(
         methods: The methods.
     """
     generator = torch.Generator(device).manual_seed(dim)
-    # Mean and std are random, since with zeros some functions would be faster.
+    # The mean and std are random: with zeros some functions would be faster.
     mean = torch.rand(dim, device=device, generator=generator) - 0.5
     std = torch.rand(dim, device=device, generator=generator) + 0.5
     functions: dict[str, Function] = {}
@@ -219,8 +220,8 @@ def calls(
         if device in method.devices:
             sample = method.make()
             functions[method.name] = partial(sample, mean, std, samples)
-    # The first call compiles a function. `make` may reset torch's compiler and so drop compiled
-    # code. Therefore all functions are made before the first one is called.
+    # The first call compiles a function. `Method.make` may reset torch's compiler, which drops
+    # all compiled code. So all functions are made before any of them is called.
     for function in functions.values():
         function()
     return functions
@@ -231,15 +232,15 @@ def draw_sizes(
 ) -> None:
     """Draw the times of sampling methods, and our speed-ups, over the number of dimensions.
 
-    A column of the figure compares one of our methods with the others that draw the same kind
-    of noise, by one clock. Its upper panel shows the times of all these methods. Its lower
-    panel shows their times divided by ours.
+    A column of the figure compares one of our methods with the other methods that draw the same
+    kind of noise. All times of a column are measured with the same clock. The upper panel shows
+    the times of these methods. The lower panel shows their times divided by ours.
 
     Args:
         figure: The figure of Matplotlib.
-        sizes: For each size the number of dimensions ("dim"), and the statistics of the times
-            by clock and method.
-        columns: The clock and our method of every column.
+        sizes: One dictionary per measured size: its number of dimensions ("dim"), and for each
+            clock the statistics of the times by method.
+        columns: For each column the name of its clock and the name of our method.
     """
     dimensions = [size["dim"] for size in sizes]
     panels = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
@@ -296,7 +297,8 @@ def on_cpu() -> Measured:
     """Measure on a CPU how fast our methods and PyTorch's draw normal populations.
 
     The figures are the mean speed-ups of our methods over others, for independent and for
-    shared noise, and the gigabytes per second that our method writes at the largest size.
+    shared noise. The last figure is the number of gigabytes per second that our method writes
+    at the largest size.
     """
     sizes = []
     for dim in CPU:
@@ -322,17 +324,18 @@ def on_gpu() -> Measured:
     The populations have the sizes of the article, and larger sizes at which the memory
     bandwidth limits the speed. The figures of a method are
 
-    mean_speedup_over_OTHER: Its mean speed-up over another method at the article's sizes, by
-        each of the `CLOCKS`.
+    mean_speedup_over_OTHER: Its mean speed-up over the method OTHER at the article's sizes.
+        There is one such figure for each of the `CLOCKS`. The suffix of the clock is added to
+        the figure's name.
     host_us: The microseconds for which a call keeps the CPU busy.
     gb_per_s: The gigabytes per second that it writes at the largest size that fits into memory.
     fraction_of_fill: Its speed at that size divided by the speed of `Tensor.fill_`, which is
         the highest possible speed.
 
-    The names of figures contain the name of the method, except for "ours".
+    The name of a figure contains the name of the method, unless it is "ours".
     """
     article = [measure_article(dim) for dim in ARTICLE]
-    # Leave out the sizes that do not fit into memory.
+    # `measure_large` returns None for a size that does not fit into memory.
     large = [size for size in map(measure_large, LARGE) if size is not None]
     figures = {}
     for method, others in RATIOS:

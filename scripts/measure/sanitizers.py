@@ -88,8 +88,8 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
     Returns:
         passed, failed: The numbers of tests. A crash or a time-out counts as a failure.
         failures: The lines of pytest that describe the failed tests.
-        errors: The number of records about kernels of this project.
-        elsewhere: The number of records about other kernels.
+        errors: The number of the tool's records about kernels of this project.
+        elsewhere: The number of its records about other kernels.
         records: The first five records about kernels of this project.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -100,13 +100,15 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
     # The program `timeout` ends the tool and the tests, since they are in its process group.
     command = ["timeout", "-k5", str(TIMEOUT_S), find_sanitizer(), "--tool", tool]
     command += [*FILTERS.get(tool, ()), "--log-file", str(log)]
-    # With -v pytest prints the name of a test before it runs, so after a crash the last line
-    # names the test.
+    # With -v pytest prints the name of a test before it runs the test. So after a crash the
+    # last line names the test that crashed.
+    # -m and -k select the GPU tests that can run under the tool.
     command += [sys.executable, *PYTEST, "-m", MARKED, "-k", SELECTED[tool], test, "-v"]
     process = subprocess.run(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )
     result = _read_outcomes(process.stdout)
+    # After a crash or a time-out pytest prints no summary, so there are no failures yet.
     has_crashed = process.returncode not in (0, _NO_TESTS) and not result["failures"]
     if has_crashed:
         last_line = process.stdout.strip().rpartition("\n")[2].strip("= ")
@@ -114,8 +116,8 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
         result["failures"] = [f"{test} ended with {process.returncode}: {last_line}"]
     text = log.read_text(errors="replace") if log.is_file() else ""
     records = _RECORD.split(text)[1:]  # The first part is the text before the first record.
-    # A record is about one of our kernels if it contains our namespace outside the stack of the
-    # host. The stack also contains it where our code launches a kernel of another library.
+    # A record is about one of our kernels if it contains our namespace, not counting the stack
+    # of the host: on this stack our code may have launched a kernel of another library.
     ours = [record for record in records if NAMESPACE in _HOST_FRAME.sub("", record)]
     return result | {
         "errors": len(ours),
@@ -166,16 +168,16 @@ def run_tool(tool: str) -> dict[str, Any]:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Run the GPU tests under a tool of compute-sanitizer, which checks the CUDA kernels.
 
-    The figures are the numbers of passed tests and of errors. The number of errors is always 0,
-    since errors raise an exception.
+    The figures are the number of passed tests and the number of errors. The latter is always 0,
+    since an error raises an exception.
 
     Raises:
         RuntimeError: If the tool finds errors, if a test fails, or if no test has passed.
     """
     tool = arguments.tool
     with one_line_errors():
-        find_sanitizer()  # If it is missing, raise the error before the engines are built.
-    # Compile the engines of the tests now, since under a tool compiling takes minutes. Most
+        find_sanitizer()  # It raises an error if the tool is missing, before the long build.
+    # Compile the engines of the tests now: under a tool, compiling would take minutes. Most
     # tests play on boards of width 10.
     width = 10
     build_engines((features, width) for features in GOOD_CONTROLLERS)

@@ -180,20 +180,21 @@ def command(name: str) -> Callable[..., int]:
 
 
 def _run(name: str, argv: Sequence[str] | None = None) -> int:
-    """Make a measurement, print its figures, and write a result file if an option says so.
+    """Make a measurement, print its figures, and write them to a file with --json or --record.
 
     Wrong arguments end the process with status 2. They are checked before torch is imported,
     which takes seconds.
 
     Args:
         name: The name of the measurement, a key of `MEASUREMENTS`.
-        argv: The words of the command line. None stands for those of this process.
+        argv: The words of the command line. None stands for the arguments of this process.
 
     Returns:
         The exit status: 0, or 1 if the measurement failed.
     """
-    row = MEASUREMENTS[name]
+    row = MEASUREMENTS[name]  # A row of the table of measurements.
     words = sys.argv[1:] if argv is None else argv
+    # `row.words` are arguments that this measurement always has.
     arguments = _parse(row, [*row.words.split(), *words])
     with one_line_errors():
         if arguments.json is not None:
@@ -215,8 +216,8 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
     with command_line.joined_ranks():
         try:
             result = measure(arguments, device)
-        except BuildError:  # A subclass of RuntimeError, which the caller prints.
-            raise
+        except BuildError:
+            raise  # It is a RuntimeError, too, but the caller prints it.
         except RuntimeError as error:
             print(error, file=sys.stderr)
             return 1
@@ -242,8 +243,9 @@ def _choose_device(row: Measurement, arguments: argparse.Namespace) -> str:
 def _parse(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
     """Parse the words of a command line, and return the arguments of a measurement.
 
-    Every measurement has the options --json and --record for its result file. A measurement for
-    several devices has the option --device. All other options depend on the module.
+    Every measurement has the options --json and --record, which write a result file. A
+    measurement that has several devices also has the option --device. All other options are
+    those of its module.
     """
     # The help begins with the docstring of the module. The docstring is read from the source,
     # since importing the module would import torch, which takes seconds.

@@ -48,26 +48,27 @@ def times_of(
 ) -> Times:
     """Time functions in interleaved rounds, and return statistics of their microseconds.
 
-    In each round every function is called a few times to warm up, and then a few times that
-    are timed. So a disturbance of the machine slows all functions down, not only one of them.
+    In each round every function is called a few times to warm up, and then a few more times
+    with the clock. So a disturbance of the machine slows all functions down, not only one.
 
     Args:
         functions: The functions by name.
-        plan: The numbers of rounds, of timed calls and of warm-up calls. In the first round
-            there are ten times as many warm-up calls.
+        plan: The number of rounds, and the numbers of warm-up calls and of timed calls in a
+            round. The first round has ten times as many warm-up calls.
         time_call: Calls a function, and returns the microseconds that the call took.
     """
-    rounds: dict[str, list[list[float]]] = {name: [] for name in functions}
-    for number in range(plan.rounds):
+    # For each function, by name, one list of times per round.
+    times: dict[str, list[list[float]]] = {name: [] for name in functions}
+    for round_number in range(plan.rounds):
         for name, function in functions.items():
             warm_up = plan.warm_up
-            if number == 0:
+            if round_number == 0:
                 warm_up *= 10
             for _ in range(warm_up):
                 time_call(function)
             times_of_round = [time_call(function) for _ in range(plan.calls)]
-            rounds[name].append(times_of_round)
-    return {name: _summary(times) for name, times in rounds.items()}
+            times[name].append(times_of_round)
+    return {name: _summary(rounds) for name, rounds in times.items()}
 
 
 def event_times(functions: Mapping[str, Function], plan: Plan) -> Times:
@@ -135,7 +136,8 @@ def capture(function: Function, calls: int) -> Function:
     Returns:
         A function that replays the graph. It launches the work of all calls at once.
     """
-    # torch.cuda.graph needs a few warm-up calls on another stream before the capture.
+    # Before a capture, PyTorch needs a few warm-up calls on a stream that is not the current
+    # one.
     side_stream = torch.cuda.Stream()
     side_stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side_stream):

@@ -33,13 +33,13 @@ FLAGS = ()  # Additional flags of all runs.
 def train(
     out: RunFolder, device: str, seed: int, flags: Sequence[str] = (), **variables: str
 ) -> tuple[dict[str, Any], str]:
-    """Train a controller in a separate process.
+    """Train a controller with the command ``python -m tetris train`` in a separate process.
 
     Args:
-        out: The folder of the run.
+        out: The folder to which the run is written.
         device: The device that trains.
         seed: The seed of the run.
-        flags: Other arguments of the command.
+        flags: Further arguments of the command.
         variables: Environment variables of the process, in addition to those of this one.
 
     Returns:
@@ -98,13 +98,15 @@ def record(folder: Path, device: str) -> Measured:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Train with several seeds; or call `first_run` or `record`.
+    """Make one of three measurements, which ``arguments.what`` names.
 
-    ``arguments.what`` names the measurement.
+    For "first_run" and "record" this is done by the functions of these names. For "training"
+    controllers are trained with several seeds:
 
-    The figures are the median and the largest time over all seeds, of the training alone
-    ("training_seconds") and of the whole command, which also measures scores ("total_seconds").
-    The details describe every run. Each run has a series with the records of its generations.
+    - The figures are the median and the largest time over all seeds, both of the training alone
+      ("training_seconds") and of the command, which also measures scores ("total_seconds").
+    - The details describe every run.
+    - Each run has a series with the records of its generations.
     """
     with tempfile.TemporaryDirectory() as folder:
         if arguments.what == "first_run":

@@ -38,8 +38,8 @@ def summary(module: ModuleType, name: str) -> str:
 def _documentation(module: ModuleType, name: str) -> str | None:
     """Return the string literal below the assignment of a name in a module, or None.
 
-    Python does not store this text, so it is read from the source of the module. If the module
-    imports the name from another module, the source of that module is searched.
+    The text documents the name. Python does not store it, so it is read from the source of the
+    module. If the module imports the name from another module, that module is searched.
     """
     statements = ast.parse(inspect.getsource(module)).body
     for statement, next_statement in pairwise(statements):

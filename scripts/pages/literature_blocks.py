@@ -85,12 +85,13 @@ def sz_lanes() -> str:
 def published() -> str:
     """Return a Markdown table of published controllers: our scores, and those of the papers.
 
-    A row is a controller. Each board has two columns: our lines per game, and the paper's.
+    A row is a controller. Each board has two columns of lines per game: measured by us, and
+    published in the paper.
     """
     result = load("h200/published")
     rows: dict[str, list[str]] = {}
-    # The measurements on 10x10 come before those on 10x20, so a row first gets the two cells of
-    # 10x10.
+    # In the file the measurements on 10x10 come first. So a row gets the two cells of 10x10
+    # before those of 10x20, in the order of the header.
     for measurement in result.data["measurements"]:
         name = measurement["controller"]
         paper_score = PUBLISHED_SCORES[name].get(measurement["board"], "-")
@@ -118,8 +119,8 @@ def others() -> str:
 def noisy_ce() -> str:
     """Return a Markdown table of noisy cross-entropy searches, and the papers' best scores.
 
-    A row stands for all searches with a feature set and a noise schedule, which differ in their
-    seeds. It has the median and the best of their scores.
+    A row combines a feature set and a noise schedule. It has the median and the best score of
+    the searches with this combination, which differ only in their seeds.
     """
     results = load_all("noisy_ce_bertsekas_10x20") + load_all("noisy_ce_bcts_10x20")
     rows = []
@@ -131,7 +132,7 @@ def noisy_ce() -> str:
             for search in result.data["searches"]:
                 if search["noise"].startswith(noise):
                     scores.append(search["score"])
-            # For a search in which no game ended, `least_lines` returns a lower bound.
+            # `least_lines` returns the lines per game, or a lower bound if no game ended.
             median_lines = median(map(least_lines, scores))
             best = max(scores, key=least_lines)
             rows.append([features, label, format_lines(median_lines), score(best), paper_score])

@@ -51,10 +51,11 @@ _BUDGETS = ("300x30", "100x10", "64x3")
 def plans_in_models() -> str:
     """Return a Markdown table of the costs of plans in learned models.
 
-    A column is a solver. A row is a model on which no default of ours was chosen, with a number
-    of samples and iterations. Our cost is bold if it is lower than those of all other solvers.
+    A column is a solver. A row is a model with a budget of samples and iterations. The defaults
+    of our solver were not chosen on these models. Our cost is bold if it is lower than the
+    costs of all other solvers.
     """
-    result = load_all("plans")[0]
+    result = load_all("plans")[0]  # One machine has measured it.
     costs = figures(result, "plans.")
     other_solvers = [name for name in _SOLVERS if not name.startswith("ours")]
 
@@ -73,16 +74,20 @@ def plans_in_models() -> str:
 
 
 def optimiser_claim() -> str:
-    """Return README's paragraph on the quality and the speed of our optimiser and of others.
+    """Return README's paragraph that compares our optimiser with others.
 
-    The numbers come from the result files of "bbob", "bbob-few" and "generation".
+    It compares the shares of BBOB's targets that they reach, and the times of a generation. The
+    numbers come from the result files of "bbob", "bbob-few" and "generation".
     """
+    # `load_all` returns the results of all machines. Number 0 was measured without a GPU.
     bbob = load_all("bbob")[0]
     bbob_few = load_all("bbob-few")[0]
     generation = load_all("generation")[0]
+    # Functions of a search's name. They return texts such as "91%, 60% and 57%".
     solved = partial(_solved_shares, bbob, dims=(2, 20, 40), evaluations=2000)
     solved_early = partial(_solved_shares, bbob_few, dims=(5, 10, 20), evaluations=200)
-    # Microseconds per generation of 12 candidates with 20 parameters and a full covariance.
+    # Microseconds per generation of 12 candidates with 20 parameters and a full covariance: of
+    # our search, of the package cmaes, and of pycma, whose module is called cma.
     cem_us, cmaes_us, pycma_us = (
         generation.us(f"{name}.generation.eager", "12x20")
         for name in ("cem_cma", "cmaes_full", "cma_full")
@@ -90,12 +95,12 @@ def optimiser_claim() -> str:
     words = f"""On the 24 BBOB functions with 2, 20 and 40 parameters it reaches \
 {solved("cem")} of the targets in 2,000 evaluations per parameter; pycma with BIPOP restarts \
 {solved("pycma_bipop")}, cmaes {solved("cmaes_cma")}, SciPy's dual annealing \
-{solved("dual_annealing")}, which is ahead in a tenth of the evaluations from 5 parameters on. \
-With the model, 5, 10 and 20 parameters and 200 evaluations per parameter it reaches \
-{solved_early("cem_model")}, SciPy's SLSQP {solved_early("slsqp")}, pycma's lq-CMA-ES after \
-SLSQP {solved_early("slsqp_lq")}. A generation of 12 candidates \
-with 20 parameters takes {cem_us} us on {generation.hardware}, with cmaes {cmaes_us} us, with \
-pycma {pycma_us} us: [more](docs/optimiser.md#beside-its-peers)."""
+{solved("dual_annealing")}. Given a tenth of the evaluations and at least 5 parameters, dual \
+annealing leads. With its model and 200 evaluations per parameter `cem` reaches \
+{solved_early("cem_model")} for 5, 10 and 20 parameters; SciPy's SLSQP \
+{solved_early("slsqp")}, pycma's lq-CMA-ES after SLSQP {solved_early("slsqp_lq")}. A \
+generation of 12 candidates with 20 parameters takes {cem_us} us on {generation.hardware}, \
+cmaes {cmaes_us} us, pycma {pycma_us} us: [more](docs/optimiser.md#beside-its-peers)."""
     return with_provenance(words, bbob, bbob_few, generation)
 
 
@@ -124,22 +129,27 @@ _OMITTED = "d3"  # The shares with three parameters lie between those with two a
 def _coco_block(result: Result) -> str:
     """Return the description of a COCO suite, and a Markdown table of its searches.
 
-    A row is a search, a column is a number of parameters. A cell has the share of the targets
-    that the search has reached after each of the numbers of evaluations in the heading. The
-    rows are sorted by the sum of their shares, the best search first.
+    A row is a search, a column is a number of parameters. A cell has several shares of the
+    targets: those that the search reached within each of the numbers of evaluations in the
+    heading. The rows are sorted by the sum of their shares, the best search first.
     """
     data = result.data.get("quality", result.data)  # One file nests its data in "quality".
     searches = data["searches"]
     checkpoints = data["evaluations_per_dimension"]
     dims = [key for key in searches["cem"] if key != "label"]  # "d2", "d5", ...
+    # `searches[name][dim]` maps a checkpoint, such as "200", to the share of reached targets
+    # ("solved") and its standard error.
 
     def values(name: str, dim: str, key: str) -> list[float]:
-        """Return the values of ``key`` at the checkpoints at which the search was measured."""
+        """Return the values of a key, one for each checkpoint that the search has reached."""
         cell = searches[name].get(dim, {})
         return [cell[str(count)][key] for count in checkpoints if str(count) in cell]
 
     def solved_shares(name: str, dim: str) -> str | None:
-        """Return the text of a cell, or None if the search was not run with this dimension."""
+        """Return the text of a cell such as "0.58 / 0.91".
+
+        It is None if the search was not run with this number of parameters.
+        """
         return " / ".join(f"{share:.2f}" for share in values(name, dim, "solved")) or None
 
     totals = dict.fromkeys(searches, 0.0)
@@ -173,8 +183,8 @@ def discrete() -> str:
 def _discrete_block(result: Result) -> str:
     """Return a Markdown table of searches over discrete parameters on one machine.
 
-    On a machine with a GPU the table has the time of a generation, for each family of
-    parameters. On others it has the number of evaluations until the optimum was found.
+    If the machine has a GPU, the table has the time of a generation for each family of
+    parameters. Otherwise it has the number of evaluations until the optimum was found.
     """
 
     def time(search: str, family: str) -> str | None:
@@ -183,8 +193,8 @@ def _discrete_block(result: Result) -> str:
     if "gpu" in result.machine:
         return crossed("us per generation", _FAMILIES, _DISCRETE, time, result)
 
-    # The headings of the columns, by the format of their cells. In the row of the search NAME
-    # {solved} stands for the figure "discrete.NAME.solved".
+    # The headings of the columns, by the format of their cells. In the row of the search "cem",
+    # {solved} is replaced by the figure "discrete.cem.solved".
     header = {
         "{solved:.0f} of {runs:.0f}": "found the optimum",
         "{median:,.0f} ({least:,.0f}-{most:,.0f})": "evaluations for it, median (range)",

@@ -64,22 +64,23 @@ def draw_choices(picture: Path) -> None:
     """Draw the probabilities of the values of 40 parameters in five generations of a search.
 
     Each panel shows one generation. Its columns are the parameters and its rows are the values.
-    The darker a cell, the more probable is the value. The values of each parameter are rotated
-    so that the right one is in the bottom row.
+    The darker a cell, the more probable the value. The values of each parameter are shifted
+    cyclically, so that the right value is in the bottom row.
     """
     problem = Pairs(seed=100)
     figure = new_figure(10.0, 2.1)
-    # The cost depends on pairs of parameters. The two columns of a pair are drawn side by side.
+    # The cost depends on pairs of parameters. This order puts the two columns of a pair side by
+    # side.
     parameters = problem.pairs.reshape(-1)
     right_values = torch.tensor(problem.right[parameters])
-    rotated_values = (right_values.unsqueeze(1) + torch.arange(VALUES)) % VALUES
+    shifted_values = (right_values.unsqueeze(1) + torch.arange(VALUES)) % VALUES
     panels = figure.subplots(1, len(_GENERATIONS), sharey=True)
     family = Categorical((VALUES,) * len(parameters))
     tables, _ = _search(
         family, function=lambda candidates: problem(candidates.numpy()), population=30
     )
     for axes, generation, table in zip(panels, _GENERATIONS, tables, strict=True):
-        probabilities = table[parameters].gather(1, rotated_values)
+        probabilities = table[parameters].gather(1, shifted_values)
         image = axes.imshow(
             probabilities.T.numpy(), "Blues", vmin=0, vmax=1, origin="lower", aspect="auto"
         )
@@ -93,8 +94,8 @@ def draw_choices(picture: Path) -> None:
 def draw_route(picture: Path) -> None:
     """Draw how a search finds a short round trip through 12 cities.
 
-    Five panels show one generation each. The more probable a connection of two cities, the
-    wider is the line between them. The last panel shows the best route.
+    Five panels show one generation each: the more probable a connection of two cities, the
+    wider the line between them. The last panel shows the best route.
     """
     cities = torch.rand(12, 2, generator=torch.Generator().manual_seed(1))
     x, y = cities.T
@@ -110,9 +111,9 @@ def draw_route(picture: Path) -> None:
     panels = figure.subplots(1, len(_GENERATIONS) + 1)
     for axes, generation, table in zip(panels[:-1], _GENERATIONS, tables, strict=True):
         axes.set_title(f"generation {generation}", loc="left", fontsize="medium")
-        # Row 0 of the table has the probabilities of the first city, and row i + 1 those of the
-        # city after city i. A route can use a line in two directions, so both probabilities are
-        # added.
+        # Row 0 of the table has the probabilities of the first city. Row i + 1 has those of the
+        # city after city i. A route can follow a line in either direction, so the probabilities
+        # of both directions are added.
         probability = table[1:] + table[1:].T
         for pair in torch.combinations(torch.arange(len(cities))):
             strength = min(1.0, float(probability[tuple(pair)]))
@@ -128,7 +129,7 @@ def draw_route(picture: Path) -> None:
 
 
 def draw_key_presses(picture: Path) -> None:
-    """Write a movie (GIF) of the controller best, which presses keys to place 40 pieces."""
+    """Write a GIF in which the controller "best" presses keys to place 40 pieces."""
     env = KeyPressTetrisEnv(height=12, pieces_known=3, render_mode="rgb_array")
     player = published("best").player(env.rules)
     observation, _ = env.reset(seed=3)
@@ -136,8 +137,8 @@ def draw_key_presses(picture: Path) -> None:
     for _ in range(40):
         piece = int(observation["piece"])
         placement = choose(env.rows, piece, player, env.rules)
-        # A piece begins in the middle. If one of its orientations does not fit there, rotating
-        # the piece moves it to the left, and it does not move back.
+        # A piece begins in the middle. If an orientation is too wide for the space to the
+        # right, rotating the piece moves it to the left, and it stays there.
         shapes = PIECES[piece]
         middle = (env.rules.width - shapes[0].width) // 2
         column = min(middle, env.rules.width - max(shape.width for shape in shapes))
@@ -172,10 +173,10 @@ def _shortest_path(x: Any) -> Any:
 def draw_levels(picture: Path) -> None:
     """Draw how the probability that a shortest path is longer than 2 is estimated.
 
-    Each panel shows one iteration: a histogram of the shortest path under its distribution. The
-    part above the level of the iteration is filled. The next distribution is fitted to this
-    part. The last panel shows the distribution of the final samples, from which the probability
-    is estimated.
+    Each panel shows one iteration: a histogram of the lengths of shortest paths, drawn from the
+    distribution of this iteration. The part above the iteration's level is filled. The next
+    distribution is fitted to this part. The last panel shows the distribution of the final
+    samples, from which the probability is estimated.
     """
     bridge = Exponential([0.25, 0.4, 0.1, 0.3, 0.2])  # The mean lengths of the five edges.
     event = rare_event_probability(bridge, _shortest_path, level=2.0, seed=1)
@@ -187,7 +188,7 @@ def draw_levels(picture: Path) -> None:
     bin_width = 0.05
     edges = torch.arange(bins + 1) * bin_width
     for axes, distribution, level in zip(panels, distributions, levels, strict=True):
-        lengths = _shortest_path(distribution.sample(1 << 20, seed=1))
+        lengths = _shortest_path(distribution.sample(1 << 20, seed=1))  # About a million.
         density = lengths.histc(bins, 0.0, bins * bin_width) / (bin_width * len(lengths))
         axes.stairs(density, edges, color=_BLUE)
         density_above = torch.where(edges[1:] > level, density, 0.0)
@@ -209,9 +210,10 @@ def _search(family: Family, function: Any, population: int) -> tuple[list[Any], 
         population: The number of candidates in a generation.
 
     Returns:
-        The tables of probabilities before each of the `_GENERATIONS`.
+        The tables of probabilities, one for each of the `_GENERATIONS`, before it began.
         The best candidate.
     """
+    # The search has only discrete parameters, so the mean of the normal ones is empty.
     no_normal_parameters = torch.zeros(0)
     config = CEMConfig.cma(families=[family])
     search = CrossEntropyMethod(

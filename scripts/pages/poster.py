@@ -19,15 +19,25 @@ _MEANINGS = (
 
 
 def poster_page() -> str:
-    """Return the poster as HTML: equations, boards, and controllers with their scores."""
-    # A line with an equation in the docstring ends with its number, and with "ask" or "tell".
-    equations = re.findall(r"^    (\S.*?) +\(\d\) \w+$", cem.optimizer.__doc__ or "", re.M)
-    rows = [line.strip("| ").split(" | ") for line in results().splitlines()]
-    # Remove Markdown's links, code marks and emphasis from the cells.
-    plain = [[re.sub(r"\[(.*?)\]\(.*?\)|[`*]", r"\1", cell) for cell in row] for row in rows]
-    ladder = [row for row in plain if row[0] != "---"]  # Skip the line below the header.
+    """Return the poster as HTML.
+
+    The template gets the equations of the cross-entropy method, and the table of README with
+    the scores of controllers.
+    """
+    # The equations are in the optimizer's docstring. A line such as
+    #     mu_{t+1}    = alpha m + (1 - alpha) mu_t      (3) tell
+    # has an equation, its number, and the method that computes it. Keep only the equation.
+    equation_line = re.compile(r"^    (\S.*?) +\(\d\) \w+$", re.MULTILINE)
+    equations = equation_line.findall(cem.optimizer.__doc__ or "")
+    # Replace a Markdown link "[text](target)" by its text, and remove the marks ` and *.
+    markup = re.compile(r"\[(.*?)\]\(.*?\)|[`*]")
+    score_rows = []
+    for line in results().splitlines():
+        cells = line.strip("| ").split(" | ")
+        if cells[0] != "---":  # Skip the line below the header.
+            score_rows.append([markup.sub(r"\1", cell) for cell in cells])
     template = Path(__file__).with_suffix(".html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, undefined=StrictUndefined)
     return environment.from_string(template).render(
-        equations=list(zip(equations, _MEANINGS, strict=True)), ladder=ladder
+        equations=list(zip(equations, _MEANINGS, strict=True)), score_rows=score_rows
     )

@@ -80,7 +80,7 @@ def main() -> int:
     """Write the pages and the pictures, or with --check only compare the pages.
 
     Returns:
-        The exit status: 1 if --check has found a page that differs, otherwise 0.
+        The exit status: 1 if --check is given and a page differs, otherwise 0.
     """
     parser = Parser(description=__doc__, usage="%(prog)s [option ...]")
     parser.add_argument(

@@ -91,11 +91,12 @@ def crossed(
 
     Args:
         corner: The text of the cell in the upper left corner.
-        header: The headings of the columns, by key.
-        labels: The headings of the rows, by key.
-        cell: Maps the key of a row and the key of a column to the text of a cell. None becomes
-            a dash. A row with nothing but None is left out.
-        results: The results to which the line below the table links.
+        header: The headings of the columns, by the key of the column.
+        labels: The headings of the rows, by the key of the row.
+        cell: Maps the key of a row and the key of a column to the text of a cell. If it returns
+            None, the cell has a dash. A row without any text is left out.
+        results: The results from which the cells are computed. A line below the table links to
+            their files.
     """
     rows = []
     for row_key, label in labels.items():

@@ -46,18 +46,18 @@ def median_run(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 def results() -> str:
     """Return README's Markdown table of controllers, with their lines per game on 10x20.
 
-    The last column has their scores divided by that of dt20, the best published linear
+    The last column has their scores divided by the score of dt20, the best published linear
     controller.
     """
     board = "10x20"
     runs = load(f"{_PROCESSOR}/training").data["runs"]
     best_training = load(f"{_GPU}/record_training")
     best_score = load(f"{_GPU}/record_score")
-    # The file has two scores: of the learned controller, which is now called best, and of dt20.
+    # The file has two scores: of `best`, the controller that the training learned, and of dt20.
     best, dt20 = best_score.data["score"]
     minutes = best_training.figures["record.training_seconds"] / 60
-    # The score of the learned controller is an estimate, so it is divided by an estimate of
-    # dt20. Every run has the same estimate of dt20.
+    # The score of the learned controller is an estimate, so it is divided by an estimate for
+    # dt20, too. This estimate is the same in every run.
     learned = _score_on(median_run(runs), LEARNED, board)
     dt20_estimate = _score_on(runs[0], "dt20", board)
     learned_ratio = learned["lines_per_game"] / dt20_estimate["lines_per_game"]
@@ -114,7 +114,7 @@ def _lines_with_interval(score: Mapping[str, Any]) -> str:
 def training() -> str:
     """Return a paragraph on training with the default settings: its time and its scores.
 
-    The result file has one run for each seed. The paragraph has medians and ranges over them.
+    The result file has one run for each seed. The paragraph has medians and ranges of the runs.
     """
     result = load(f"{_PROCESSOR}/training")
     runs = result.data["runs"]
@@ -136,14 +136,16 @@ def training() -> str:
 def headline() -> str:
     """Return README's first paragraph: what this project is, and how good its results are.
 
-    It has the shares of the BBOB targets that three searches reach, and the score of the
-    learned Tetris player divided by that of dt20, the best published linear player.
+    It gives the share of BBOB's targets that each of three optimisers reaches. It also gives
+    the score of the learned Tetris player, and this score divided by that of dt20, the best
+    published linear player.
     """
+    # The training run with the median score.
     run = median_run(load(f"{_PROCESSOR}/training").data["runs"])
     learned = _score_on(run, LEARNED, "10x20")["lines_per_game"]
     dt20 = _score_on(run, "dt20", "10x20")["lines_per_game"]
-    bbob = load_all("bbob-few")[0].figures
-    # Five parameters, and 200 evaluations for each of them: 1,000 evaluations.
+    bbob = load_all("bbob-few")[0].figures  # One machine has measured it.
+    # "d5.200": five parameters, and 200 evaluations for each of them, so 1,000 evaluations.
     cem, slsqp, pycma = (
         bbob[f"bbob.{name}.d5.200.solved"] for name in ("cem_model", "slsqp", "pycma_lq")
     )

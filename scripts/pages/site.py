@@ -35,9 +35,9 @@ _COMMENT = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
 def on_files(files: Any, config: Any) -> Any:
     """Add generated pages and linked files to the site, and return all of its files.
 
-    mkdocs calls this hook with the files of docs/. The generated pages are the notebook and
-    the docstrings. The linked files are the pages of the repository's root, and everything
-    outside docs/ that a page links to, directly or through other pages.
+    mkdocs calls this hook with the files of docs/. The generated pages are made from the
+    notebook and from docstrings. The linked files are the pages of the repository's root, and
+    everything outside docs/ that a page links to, directly or through other pages.
     """
     docs = {f"docs/{name}" for name in files.src_uris if name.endswith(".md")}
     pages = {"tetris.md": notebook_page(ROOT / "docs" / NOTEBOOK)}
@@ -45,7 +45,7 @@ def on_files(files: Any, config: Any) -> Any:
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
 
-    # Breadth-first search from the pages to all files and folders that they link to.
+    # A breadth-first search over links. It starts from the pages of docs/ and of the root.
     queue = [*sorted(docs), *PAGES]
     seen = set(queue)
     while queue:
@@ -132,21 +132,22 @@ def with_site_links(text: str, path: str) -> str:
 def api_pages(text: str) -> dict[str, str]:
     """Return a page of documentation for each package of docs/api.md, by its path on the site.
 
-    A page consists of the package's section in ``text``, with links from the names to their
-    docstrings, and of lines such as "::: cem.minimize". mkdocstrings replaces these lines by
-    the docstrings. If several packages export an object, its docstring is on the page of the
-    first package.
+    A page has two parts. The first one is the package's section in ``text``, with links from
+    the names to their docstrings. The second one has lines such as "::: cem.minimize", which
+    mkdocstrings replaces by the docstrings. If several packages export an object, its docstring
+    is only on the page of the first package.
 
     Args:
         text: The text of docs/api.md. Each section has the heading "## PACKAGE" and a list of
             the names that the package exports.
     """
-    # The parts are the text before the first heading, then package, section, package, ...
+    # `re.split` returns the text before the first heading, then package, section, package, ...
     parts = re.split(r"^## (\S+)$", text, flags=re.MULTILINE)
     packages = parts[1::2]
     sections = parts[2::2]
     pages = {}
     first_paths: dict[int, str] = {}  # The path of an object's docstring, by the object's id.
+    # A line of the list, such as "- `minimize`: finds the minimum".
     name_in_list = re.compile(r"^- `(\w+)`:", re.MULTILINE)
     for package, section in zip(packages, sections, strict=True):
         module = importlib.import_module(package)

@@ -88,14 +88,15 @@ _PEERS = {
 def sampling_claim() -> str:
     """Return a sentence on the time of a call on the CPU, and a table of mean speed-ups.
 
-    A row of the table is a method and the method that it is compared with. A column is a clock:
-    calls one by one, or calls in a CUDA graph.
+    A row of the table compares two methods. A column is a way to time calls: one by one, or in
+    a CUDA graph.
     """
     result = load(f"{_GPU}/sampling")
     measured = figures(result, "sampling.")
 
     def cell(methods: tuple[str, str], clock: str) -> str | None:
-        # The method is a part of the figure's name, such as "shared.", or empty for "ours".
+        # An example of a figure is "article.shared.mean_speedup_over_shared_eager_graph", where
+        # "shared." is the method. It is empty for our default method.
         method, other = methods
         speedup = measured.get(f"article.{method}mean_speedup_over_{other}{clock}")
         return None if speedup is None else f"{speedup:.2f}"
@@ -110,21 +111,23 @@ def sampling_claim() -> str:
 def sampling_time() -> str:
     """Return a sentence that compares the time of sampling with the time of a generation.
 
-    A generation of training draws fewer samples of fewer dimensions than the measurement of
-    sampling, and yet takes far longer. Both were measured on a CPU.
+    Both times were measured on a CPU. The sampling benchmark draws more samples, of more
+    dimensions, than a generation of training. If it is much faster than a generation even so,
+    sampling is a negligible part of training.
     """
     sampling = load("epyc-2core/sampling")
     training = load("epyc-2core/training")
-    size = next(size for size in sampling.data["sizes"] if size["dim"] == _DRAWN_DIM)
-    sampling_us = median(size, "wall", "ours")
+    # The times of populations with `_DRAWN_DIM` dimensions.
+    times = next(times for times in sampling.data["sizes"] if times["dim"] == _DRAWN_DIM)
+    sampling_us = median(times, "wall", "ours")
     run = training.data["runs"][0]
     population = run["config"]["population"]
     parameters = len(run["weights"])
     records = read_records(RESULTS / f"epyc-2core/training-seed{run['seed']}.jsonl")
     generation_seconds = statistics.median(record["seconds"] for record in records)
-    words = f"""In training it is negligible: {sampling.data["samples"]:,} samples of \
+    words = f"""In training, sampling is negligible: {sampling.data["samples"]:,} samples of \
 {_DRAWN_DIM} dimensions take {sampling_us:.0f} us on a CPU; a generation of \
-`quick`, which draws {population} samples of {parameters}, takes \
+`quick`, drawing {population} samples of {parameters} dimensions, takes \
 {generation_seconds:.2f} s."""
     return with_provenance(words, sampling, training)
 
@@ -152,13 +155,13 @@ def sampling_large() -> str:
 def sampling_steps() -> str:
     """Return a Markdown table of the speeds of the article's kernel and of our operators.
 
-    A row is a method. The columns are the time for which a call keeps the CPU busy, and the
-    speed at a large size divided by that of torch's ``fill_``.
+    A row is a method. The first column is the time for which a call keeps the CPU busy. The
+    second one is the speed at a large size divided by the speed of torch's ``fill_``.
     """
     result = load(f"{_GPU}/sampling")
     measured = figures(result, "sampling.")
-    # The headings of the columns, by the name of their figure. {method} stands for the key of
-    # the row.
+    # The headings of the columns, by the name of their figure. {method} is replaced by the key
+    # of the row, which is empty for our default method.
     columns = {
         "{method}host_us": "us that a call keeps the CPU",
         "large.{method}fraction_of_fill": "speed as a share of `fill_`'s, d = 1,000,000",
@@ -196,17 +199,18 @@ def generation_speed() -> str:
 def peers() -> str:
     """Return a Markdown table of our speeds divided by those of other packages, on one core.
 
-    A speed is the number of placements or generations per second of processor time. If there
-    are several speeds of a package, the highest one counts. The line below the table has the
+    A speed is the number of placements or generations per second of processor time. If a
+    package has several speeds, the highest one counts. The line below the table has the
     versions of the packages.
     """
-    result = load_all("peers")[0]
+    result = load_all("peers")[0]  # One machine has measured it.
     speeds = {}
     for figure, speed in result.data["of_processor_time"].items():
         # "peers.ours.1024.placements_per_second" becomes "ours.1024".
         name = figure.removeprefix("peers.").rpartition(".")[0]
         speeds[name] = speed
     rows = []
+    # `peer_pattern` is a regular expression that matches the names of all speeds of a package.
     for label, (our_name, peer_pattern) in _PEERS.items():
         peer_speeds = []
         for name, speed in speeds.items():
@@ -221,14 +225,17 @@ def peers() -> str:
 
 
 def rollout() -> str:
-    """Return a Markdown table of the engines' decisions per second on the measured machines."""
+    """Return a Markdown table of the engines' decisions per second.
+
+    A row is an engine. A column is a machine.
+    """
     results = {result.name: result for result in load_all("rollout")}
 
     def cell(name: str, machine: str) -> str | None:
         speed = results[machine].figures.get(name)
         if not speed:
             return None
-        if name.endswith("us_per_decision"):
+        if name.endswith("us_per_decision"):  # The figure is a time.
             speed = 1e6 / speed
         return count(speed)
 
@@ -241,8 +248,9 @@ def rollout() -> str:
 def equality() -> str:
     """Return a paragraph on the comparison of CPU and GPU, and on compute-sanitizer.
 
-    It has the numbers of compared decisions and of differences, and the number of errors that
-    the tools of compute-sanitizer have found. The last result of each measurement counts.
+    It gives the numbers of compared decisions and of differences, and the number of errors that
+    the tools of compute-sanitizer have found. If several machines made a measurement, the
+    latest result counts.
     """
     result = load_all("equality")[-1]
     compared = figures(result, "equality.")
@@ -262,7 +270,8 @@ compute-sanitizer's {", ".join(TOOLS)} the GPU tests find {errors:.0f} errors in
 def environments() -> str:
     """Return a Markdown table of the environments' placements per second in random play.
 
-    A machine with a GPU has only rows of its GPU, although its CPU was measured, too.
+    A row is an environment on a machine. For machines with a GPU the table has only the rows of
+    the GPU, although their CPUs were measured, too.
     """
     results = load_all("env")
     rows = []
