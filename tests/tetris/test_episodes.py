@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from tetris import published
 from tetris.envs import IDS, REFERENCE_IDS, replay_of
 from tetris.envs.key_press_env import DOWN, DROP, LEFT, ROTATE
 from tetris.record.replay import Replay
@@ -31,7 +32,8 @@ def test_games_become_a_replay(name: str) -> None:
             if terminated:
                 observation, info = env.reset()
             boards.append(observation["board"])
-        replay = replay_of(env, actions, seed=5, options=dict(chosen))
+        replay = replay_of(env, actions, seed=5, controller=published("dt20"))
+        assert replay.controller == published("dt20")
         assert Replay.from_dict(replay.to_dict()) == replay
         shown = list(scenes(replay.rules, replay.after_states(), replay.boards))
         seen = {board.tobytes() for board in boards}
@@ -92,7 +94,7 @@ def test_a_game_of_many_becomes_a_replay(mode: str) -> None:
         lines += rewards
         ended += terminations
     for game in range(3):
-        replay = replay_of(envs, actions, seed=4, options={"board": boards}, game=game)
+        replay = replay_of(envs, actions, seed=4, game=game)
         games = ended[game] > 0 if mode == "Disabled" else ended[game]
         assert (replay.lines, replay.games) == (lines[game], games)
         assert (replay.seed, replay.stream) == (4, game)

@@ -11,6 +11,7 @@ from tetris.envs.tetris_env import TetrisEnv
 from tetris.envs.vector_env import TetrisVectorEnv
 from tetris.game.decisions import Rows
 from tetris.game.features import AfterState
+from tetris.play.controller import LinearController
 from tetris.record.replay import Replay
 
 
@@ -21,6 +22,7 @@ def replay_of(
     seed: Any,
     options: dict[str, Any] | None = None,
     game: int = 0,
+    controller: LinearController | None = None,
 ) -> Replay:
     """Return a replay of the games that a list of actions plays in an environment.
 
@@ -33,8 +35,10 @@ def replay_of(
             the shape (steps, num_envs).
         seed: The seed of the reset. For a vector environment it can also be a sequence with a
             seed for each game.
-        options: The options of the reset.
+        options: The options of the reset. None: the options of the last reset with a seed.
         game: For a vector environment, the number of the game to return.
+        controller: The controller that chose the actions, which the replay names. None: no
+            controller did.
 
     Returns:
         The replay. Its seed is None if the pieces were not placed in the order of the stream,
@@ -46,21 +50,30 @@ def replay_of(
     """
     if isinstance(env, TetrisVectorEnv):
         # Play the game alone, in a single environment with the same pieces and board.
-        single = env.single(game, seed, (options or {}).get("board"))
+        if options is None:
+            options = env.seed_options
+        single = env.single(game, seed, options.get("board"))
         actions_of_game = [int(step[game]) for step in actions]
-        return _record(single, actions_of_game, env.max_placements, env.autoreset_mode)
+        mode = env.autoreset_mode
+        return _record(single, actions_of_game, env.max_placements, mode, controller)
     if not isinstance(env.unwrapped, TetrisEnv):
         raise TypeError(f"expected an environment of tetris.envs, got {env!r}")
     single = copy.deepcopy(env.unwrapped)
+    if options is None:
+        options = single.seed_options
     single.reset(seed=seed, options=options)
     limit = env.spec.max_episode_steps if env.spec else None
     # After the end of a game the user calls `reset`, and the next action places a piece. No
     # action is lost, as in the autoreset mode SAME_STEP.
-    return _record(single, map(int, actions), limit, AutoresetMode.SAME_STEP)
+    return _record(single, map(int, actions), limit, AutoresetMode.SAME_STEP, controller)
 
 
 def _record(
-    env: TetrisEnv, actions: Iterable[int], limit: int | None, mode: AutoresetMode
+    env: TetrisEnv,
+    actions: Iterable[int],
+    limit: int | None,
+    mode: AutoresetMode,
+    controller: LinearController | None,
 ) -> Replay:
     """Play actions in an environment that was just reset, and return their replay.
 
@@ -69,6 +82,7 @@ def _record(
         actions: The actions.
         limit: The number of steps after which a game is truncated; None: never.
         mode: What happens after the end of a game.
+        controller: The controller that the replay names.
     """
     placements: list[AfterState] = []
     # A replay stores a stack only if it does not follow from the placement before, for example
@@ -100,5 +114,5 @@ def _record(
     pieces = env.stream
     is_of_stream = all(pieces[t] == after.piece for t, after in enumerate(placements))
     if is_of_stream:
-        return Replay.of(placements, env.rules, pieces.seed, pieces.stream, None, boards)
-    return Replay.of(placements, env.rules, boards=boards)
+        return Replay.of(placements, env.rules, pieces.seed, pieces.stream, controller, boards)
+    return Replay.of(placements, env.rules, controller=controller, boards=boards)

@@ -186,6 +186,8 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self._masks = [action_mask(piece, width) for piece in range(len(PIECES))]
         self.observation_space: spaces.Dict = spaces.Dict(self._spaces())
         self.rows: Rows = ()
+        # The options of the last reset with a seed, with which a replay begins.
+        self.seed_options: dict[str, Any] = {}
         """Rows of the board, from the bottom; bit c is column c."""
         self.held: int | None = None
         """Number of the piece in the hold slot."""
@@ -242,6 +244,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if seed is None and self._time == 0:  # In the first reset there is no stream yet.
             seed = int(self.np_random.integers(1 << 63))
         if seed is not None:
+            self.seed_options = dict(options or {})
             self.stream = PieceStream(self.rules, seed, stream)
             self._time = 0
             self._garbage_rows = 0

@@ -152,6 +152,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self._ended = zeros(dtype=torch.uint8)
         self._columns = self._seed.new_zeros(self.rules.width, num_envs, dtype=torch.int32)
         self._is_reset = False
+        # The options of the last reset with a seed, with which a replay begins.
+        self.seed_options: dict[str, Any] = {}
 
     # These are looked up in every step, because an attribute could be neither copied nor
     # pickled.
@@ -205,6 +207,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             # with a seed of their own begin on other streams.
             self._choose_pieces(int(self.np_random.integers(1 << 63)), chosen)
         if seed is not None:
+            self.seed_options = dict(options or {})
             self._choose_pieces(seed, chosen)
         self._columns = torch.where(chosen, columns, self._columns)
         # In the chosen games no piece is placed yet, and they have not ended.
