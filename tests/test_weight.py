@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 53_600,
-    ("tetris", PYTHON): 47_550,
+    ("cem", PYTHON): 53_750,
+    ("tetris", PYTHON): 47_700,
     ("tetris", NATIVE): 54_950,
-    ("kernels", PYTHON): 19_150,
+    ("kernels", PYTHON): 19_200,
     ("kernels", NATIVE): 45_600,
     ("scripts", PYTHON): 26_450,
-    ("tests", PYTHON + NATIVE): 132_900,
+    ("tests", PYTHON + NATIVE): 133_200,
 }
 WORDS = 22_000  # of README and docs
 

@@ -43,8 +43,10 @@ def locked(folder: Path) -> Iterator[None]:
         system.release(descriptor)
 
 
-def agree(folder: Path, seed: int | None, population_size: int) -> dict[str, Any]:
-    """Return the seed and the population size with which the search of a folder began.
+def agree(
+    folder: Path, seed: int | None, population_size: int, *, uses_model: bool
+) -> dict[str, Any]:
+    """Return the arguments with which the search of a folder began.
 
     If the search begins with this call, its arguments are written to the folder.
 
@@ -53,12 +55,14 @@ def agree(folder: Path, seed: int | None, population_size: int) -> dict[str, Any
         seed: The seed of this call. None: the seed in the folder, or in a new folder a random
             one.
         population_size: The population size of this call, which is only used in a new folder.
+        uses_model: Whether a search of this call would use a surrogate model.
 
     Returns:
-        A dict with the items "seed" and "population_size".
+        A dict with the items "seed", "population_size" and "uses_model".
 
     Raises:
-        CheckpointError: If the search began with another seed.
+        CheckpointError: If the search began with another seed, or with a surrogate model that
+            this call cannot use.
     """
     path = folder / _NAME
     # Raise an error if another user has put a link or a pipe here.
@@ -67,7 +71,11 @@ def agree(folder: Path, seed: int | None, population_size: int) -> dict[str, Any
     if is_new:
         if seed is None:
             seed = draw_seed(None)
-        chosen = {"seed": seed, "population_size": population_size}
+        chosen = {
+            "seed": seed,
+            "population_size": population_size,
+            "uses_model": uses_model,
+        }
         write_text(path, json.dumps(chosen) + "\n")
         return chosen
     saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -76,5 +84,9 @@ def agree(folder: Path, seed: int | None, population_size: int) -> dict[str, Any
         saved["seed"] = seed
     if seed not in (None, saved["seed"]):
         message = f"belongs to another run: expected seed = {seed}, got {saved['seed']}"
+        raise CheckpointError(f"{folder}: {message}")
+    # A search that began without a model continues without one.
+    if saved.setdefault("uses_model", uses_model) and not uses_model:
+        message = "belongs to another run: expected a search without a model, got one with it"
         raise CheckpointError(f"{folder}: {message}")
     return saved

@@ -105,16 +105,20 @@ def _adapt_to_workers(plan: Plan, workers: int) -> Plan:
 
 
 def _adapt_to_folder(plan: Plan, path: Path) -> Plan:
-    """Return the plan with the seed and the population of the search that a folder contains.
+    """Return the plan with the seed, population and model of the search that a folder contains.
 
     A resumed search thus depends neither on the budget nor on the workers of this call. For a
-    new folder, this writes the plan's seed and population to it.
+    new folder, this function writes these values of the plan to it.
     """
     size = plan.population_size
-    saved = ranks.broadcast(lambda: folder.agree(path, plan.seed, size))
+    saved = ranks.broadcast(
+        lambda: folder.agree(path, plan.seed, size, uses_model=plan.uses_model)
+    )
     if plan.options["population_size"] is None:
         size = min(saved["population_size"], plan.budget)
-    return replace(plan, seed=saved["seed"], population_size=size)
+    return replace(
+        plan, seed=saved["seed"], population_size=size, uses_model=saved["uses_model"]
+    )
 
 
 def _run_searches(plan: Plan, session: Session) -> Result[Any]:

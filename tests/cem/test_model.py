@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cem import Evaluation, Float, Int, maximize, minimize
+from cem import CheckpointError, Evaluation, Float, Int, maximize, minimize
 from cem.search.descent import Descent
 from cem.search.quadratic import QuadraticModel
 
@@ -243,3 +243,17 @@ class TestMinimize:
         options = {"vectorize": "loop", "constraints": lambda x: x[0]}
         with pytest.raises(ValueError, match="expected no constraints for model='quadratic'"):
             minimize(rosenbrock, np.zeros(2), 1.0, model="quadratic", **options)
+
+
+def test_a_folder_keeps_its_choice_between_a_model_and_none(tmp_path):
+    options = {"vectorize": "loop", "budget": 60, "seed": 1}
+    without = {**options, "checkpoint": tmp_path / "without"}
+    first = minimize(Counted(rosenbrock), np.zeros(4), 0.5, model=None, **without)
+    again = Counted(rosenbrock)
+    with pytest.warns(RuntimeWarning, match="had ended"):
+        assert minimize(again, np.zeros(4), 0.5, **without).fun == first.fun
+    assert again.points == []
+    with_model = {**options, "checkpoint": tmp_path / "with"}
+    minimize(rosenbrock, np.zeros(4), 0.5, **with_model)
+    with pytest.raises(CheckpointError, match="expected a search without a model"):
+        minimize(rosenbrock, np.zeros(4), 0.5, model=None, **with_model)
