@@ -19,6 +19,7 @@ from measure import (
     coco,
     env,
     equality,
+    operators,
     provenance,
     reproduce,
     rollout,
@@ -459,6 +460,22 @@ def test_times_are_in_microseconds(monkeypatch: pytest.MonkeyPatch) -> None:
         "calls": 6,
     }  # medians of rounds
     assert timing._summary([[1.0, 5.0, 9.0], [2.0, 3.0, 100.0]]) == spread
+
+
+def test_operators_are_compared_with_pytorchs_and_with_a_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def worked_times(functions: Any, _: Plan) -> dict[str, Any]:
+        times = {name: 8.0 if name.startswith("torch ") else 4.0 for name in functions}
+        times["copy"] = 2.0
+        return {name: {"median": us, "least": us, "most": us} for name, us in times.items()}
+
+    monkeypatch.setattr(operators, "wall_times", worked_times)
+    monkeypatch.setattr(operators, "ELEMENTS", {"cpu": 1000})
+    copy, *rows = operators.elementwise("cpu", torch.float32)
+    # 4,000 bytes are read and 4,000 written in 2 microseconds.
+    assert copy["gb_per_s"] == pytest.approx(4.0)
+    assert {(row["us"], row["torch_us"], row["of_torch"]) for row in rows} == {(4.0, 8.0, 2.0)}
 
 
 def test_a_step_that_begins_a_game_places_no_piece(monkeypatch: pytest.MonkeyPatch) -> None:
