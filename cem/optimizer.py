@@ -388,7 +388,7 @@ class CrossEntropyMethod:
                 )
                 snapshots.append(snapshot)
             # The graph has stacked the tensors of all snapshots, so a few copies are enough.
-            copy_to_host(snapshots, stacked=graph.together)
+            copy_to_host(snapshots, stacked=graph.stacked_tensors)
             self._snapshot = snapshots[-1]
             return snapshots
 

@@ -370,7 +370,8 @@ def _restore_best(
     """
     best = new.best
     best_fitness = new.best_fitness
-    # Several candidates near a face may share a point, so the fitness is compared, too.
+    # `points` were computed from `candidates` by the inverse map. Near a face of the box its
+    # results round to the same point for several candidates, so the fitness is compared, too.
     is_best_point = (points == best.unsqueeze(-2)).all(-1)  # shape (..., N)
     is_best = is_best_point & (fitness.double() == best_fitness.unsqueeze(-1))
     has_improved = (best_fitness != old.best_fitness) & is_best.any(-1)
@@ -379,8 +380,7 @@ def _restore_best(
     best_index = best_index.expand(*best.shape[:-1], 1, best.shape[-1])
     evaluated = candidates.gather(-2, best_index).squeeze(-2)
     best = torch.where(has_improved.unsqueeze(-1), evaluated, best)
-    # The best candidate is the last row of the distribution, which is the first field of a
-    # state.
+    # The first field of a state is the distribution. Its last row, BEST, is the best candidate.
     distribution = torch.cat([new.distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2)
     return State(distribution, *new[1:])
 

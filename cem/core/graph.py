@@ -23,7 +23,8 @@ class GenerationGraph:
     Attributes:
         evaluations: An evaluation after every ``count`` generations; the next replay overwrites
             them.
-        together: The states after every ``count`` generations, stacked for ``copy_to_host``.
+        stacked_tensors: The states after every ``count`` generations, stacked for
+            ``copy_to_host``.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class GenerationGraph:
                     snapshot = Snapshot(0, {}, new, evaluation, copies=False)
                     tensors.append(snapshot.tensors())
             # Stacked tensors can be copied to the host with a few copies.
-            self.together = stack_by_name(tensors)
+            self.stacked_tensors = stack_by_name(tensors)
             # The next replay continues from the last state.
             self._set(new)
 

@@ -80,7 +80,7 @@ class Snapshot:
         settings: The settings of the search, as in ``state_dict()``.
         state: The state on the device of the search. It must not be changed. In a CUDA graph
             only its constants are valid.
-        more: The entries that a subclass of the search adds to ``state_dict()``.
+        more_entries: The entries that a subclass of the search adds to ``state_dict()``.
     """
 
     def __init__(
@@ -93,21 +93,22 @@ class Snapshot:
     ) -> None:
         """Store the state after a generation, and the metrics of that generation.
 
-        On the CPU all values can be read at once. From another device ``copy_to_host`` must
-        copy them first.
+        On the CPU all values can be read immediately. On another device ``copy_to_host`` must
+        copy them to the host first.
 
         Args:
             generation: The number of generations so far.
             settings: The settings of the search, as in ``state_dict()``.
             state: The state, whose tensors must not be changed in place.
-            evaluation: The evaluation of the generation, or None without metrics.
-            copies: Whether metrics that are tensors on the device are copied, because the
+            evaluation: The evaluation of the generation, which has the metrics. None: there
+                are no metrics.
+            copies: Whether to clone metrics that are tensors on the device, because the
                 objective may change them later.
         """
         self.generation = generation
         self.settings = settings
         self.state = state
-        self.more: Mapping[str, Any] = {}
+        self.more_entries: Mapping[str, Any] = {}
         # `_host` is the state on the CPU, or None before the copy. `_event` marks the end of
         # the copy.
         self._event: torch.cuda.Event | None = None
@@ -243,7 +244,7 @@ class Snapshot:
             "settings": dict(self.settings),
             "generation": self.generation,
             **tensors,
-            **self.more,
+            **self.more_entries,
         }
 
     def _receive(self, copies: dict[str, Any], event: torch.cuda.Event | None) -> None:

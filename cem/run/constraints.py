@@ -553,13 +553,13 @@ class Constrained(CrossEntropyMethod):
             self._margin,
             *self._multipliers,
         ]
-        snapshot.more = {"constraints": torch.tensor(numbers, dtype=torch.float64)}
+        snapshot.more_entries = {"constraints": torch.tensor(numbers, dtype=torch.float64)}
         return snapshot
 
     def rewind(self, snapshot: Snapshot) -> None:
         """Restore the state of a snapshot of this search."""
         super().rewind(snapshot)
-        self._take(snapshot.more)
+        self._take(snapshot.more_entries)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state of ``state_dict``."""

@@ -130,9 +130,9 @@ class Extension:
         3. a library that was built earlier from the same sources, options and torch, with the
            same compilers, but for more GPU architectures;
         4. if this machine has no compilers, a library that other compilers built from the same
-           sources, options and torch. It should contain code for this machine's GPU. As a last
-           resort, it contains code for other GPUs, which the driver may be able to compile for
-           this one.
+           sources, options and torch. A library with code for this machine's GPU is preferred.
+           Failing that, it has code for other GPUs, which the driver may be able to compile
+           for this one.
         """
         try:
             tools = self._describe_tools()
@@ -145,8 +145,9 @@ class Extension:
         except CompilerMissingError:
             tools = None
             gpus = capabilities() if self.cuda else ()
-        # A wheel only contains libraries for the CPU. They replace those that a build would
-        # compile for this very processor (`native`).
+        # A wheel contains libraries for the CPU, which are optimised for common instruction
+        # sets. So they can replace a library that would be optimised for this processor
+        # (`native`), but not a portable one.
         may_be_prebuilt = self.native and not self.cuda and bool(prebuilt.read_index())
         library = prebuilt.find(self.ready_stem()) if may_be_prebuilt else None
         return library or self._find_older_build(tools, gpus)

@@ -210,7 +210,9 @@ def our_generations(population: int, dim: int, backend: str) -> Course:
 
 
 def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]:
-    """Yield two speed tests of a search of evosax on the sphere, in generations per second.
+    """Yield speed tests of an evosax search on the sphere function, in generations per second.
+
+    There are two: one runs the steps by ``jax.lax.scan``, the other one by a loop in Python.
 
     A step is one generation. The carry that a step passes on to the next step is the state of
     the search. The input of a step is a random key.

@@ -60,7 +60,7 @@ def read_board(board: Board, rules: Rules) -> Rows:
     Args:
         board: A text or an array. Empty rows on top may be left out. In a drawing, which has
             the top row first, ``.``, ``_`` and ``0`` are empty cells, and ``X``, ``#``, ``1``
-            and the letters of the pieces are full cells. Of a fumen string the first page is
+            and the letters of the pieces are full cells. Of a fumen string, the first page is
             read. An array has the shape (rows, width), with row 0 at the bottom as in
             observations; 0 and False are empty cells.
         rules: The size of the board.

@@ -168,8 +168,8 @@ def _sum_elites(
     """Return weighted sums over the elites, the best elite, and the indices of the elites.
 
     The sums are those of w x, w x^2, the fitness, w and, with ``has_squares``, w^2. Here w is
-    the weight of an elite, and x is the elite minus the best one. Elites that failed add 0. The
-    indices are in the order in which the elites were added.
+    the weight of an elite, and x is the elite minus the best one. Elites that failed have the
+    weight 0. The indices are in the order in which the elites were added.
 
     Args:
         candidates: shape (..., N, d).
@@ -186,7 +186,7 @@ def _sum_elites(
     index = order
     rank_weight = weights[..., None]
     weight = rank_weight
-    # Only NaN becomes 0. Without the other arguments, infinities would become finite.
+    # Replace NaN by 0. The other two arguments leave infinities unchanged.
     score = scores.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)[..., None]
     if fixed_order:
         # Sort weights and scores by index instead of rank. Elites that failed remain last,
@@ -201,7 +201,8 @@ def _sum_elites(
     best = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
     x = torch.where(is_usable[..., None], elites - best.double(), 0.0)
     weighted = weight * x
-    # Only the sums of the weights themselves are in rank order, as in C++.
+    # In C++ the sums of w and w^2 are computed from the best elite to the worst, whatever the
+    # order of the other sums. So these terms use `rank_weight`.
     terms = [weighted, weighted * x, score, rank_weight]
     if has_squares:
         terms.append(rank_weight * rank_weight)

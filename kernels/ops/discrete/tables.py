@@ -249,7 +249,8 @@ def move_table(
 
     Args:
         table: shape (..., rows * values), float64.
-        candidates: shape (..., N, columns). A number that is not one of the values counts as 0.
+        candidates: shape (..., N, columns). A number that is not one of the values is replaced
+            by the value 0.
         weights: w_k of the candidates, shape (..., N), float64; negative for bad candidates.
         rows: the number of rows, and the number of values in a row.
         is_transition: if True, row 0 is the distribution of the first column, and row 1 + i is
@@ -270,8 +271,8 @@ def move_table(
         row_index = torch.arange(num_rows, device=x.device)
     cells = (row_index * num_values + x).flatten(-2)
 
-    # Convert the weights to integers, because sums of integers do not depend on the order.
-    # _SCALE stands for 1.
+    # Convert the weights to integers, because sums of integers do not depend on the order. The
+    # integers count multiples of 2^-40: _SCALE = 2^40 represents 1.
     integer_weights = (weights * _SCALE).long()
     cell_weights = integer_weights.unsqueeze(-1).expand(x.shape).flatten(-2)
     sums = torch.zeros_like(table, dtype=torch.int64)

@@ -34,10 +34,10 @@ def lltm(
     tensors have the same device and the same dtype: float32, float64, float16 or bfloat16. For
     16-bit types, the matrix product is computed as torch computes it, and the rest in float32.
 
-    Under autocast, the floating-point tensors may have different types up to float32; if they
-    do, the cell is computed in float32. Otherwise autocast does not change the results and the
-    first derivatives. Higher derivatives and ``torch.func`` use torch's own operators, which
-    autocast does change.
+    Under autocast, the tensors may have different dtypes, float32 or a 16-bit type. Then the
+    cell is computed in float32. If they have the same dtype, autocast changes neither the
+    results nor the first derivatives. It does change higher derivatives, and derivatives by
+    ``torch.func``, because torch's own operators compute them.
 
     Args:
         input: shape (batch, inputs).
