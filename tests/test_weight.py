@@ -25,7 +25,7 @@ CEILINGS = {
     ("kernels", PYTHON): 19_200,
     ("kernels", NATIVE): 45_600,
     ("scripts", PYTHON): 26_450,
-    ("tests", PYTHON + NATIVE): 133_200,
+    ("tests", PYTHON + NATIVE): 133_300,
 }
 WORDS = 22_000  # of README and docs
 
