@@ -239,7 +239,17 @@ class Space:
             parameters: The parameters by name. A parameter is fixed, and has no column, if its
                 value is not a ``Float``, ``Int``, ``Choice`` or ``Permutation``, or if the ends
                 of its range are equal.
+
+        Raises:
+            TypeError: If a parameter is another family of distributions.
+            ValueError: If every parameter is fixed.
         """
+        for name, value in parameters.items():
+            if isinstance(value, Family) and not isinstance(value, Permutation):
+                way_out = "other families are for CEMConfig(families=...)"
+                raise TypeError(
+                    f"expected a parameter for {name!r}, got the family {value!r}: {way_out}"
+                )
         self.parameters = {name: _value_if_fixed(value) for name, value in parameters.items()}
         numbers = self._parameters_of(Float, Int)
         choices = self._parameters_of(Choice)

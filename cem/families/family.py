@@ -127,7 +127,8 @@ class Family(Protocol):
             table: The table, shape (..., rows * values).
             candidates: The candidates, shape (..., N, columns), int64.
             weights: Their weights by rank, shape (..., N), float64. The weights of the better
-                half sum to 1. Those of the worse half are the same with the opposite sign. So
+                half sum to 1, or to less if candidates on both sides of the middle are equally
+                good. Those of the worse half are the same with the opposite sign. So
                 ``table + beta * (weights * f(x)).sum()`` moves the table towards the better
                 half and away from the worse half.
         """

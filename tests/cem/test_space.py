@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from cem import Bool, CEMConfig, Choice, Float, Int, Permutation, maximize, minimize
+from cem.families import Categorical
 from cem.space import Space
 
 SPACE = {
@@ -353,3 +354,8 @@ def test_ends_of_integers_leave_each_value_the_same_room():
     assert [x for pair in space.bounds[1:] for x in pair] == pytest.approx(ends)
     assert (space.mean[0], space.std[0]) == (3.5, 0.75)
     assert (space.bounds[0], space.discrete["integers"]) == ((2.0, 5.0), [True, False, False])
+
+
+def test_another_family_is_no_constant() -> None:
+    with pytest.raises(TypeError, match="expected a parameter for 'kind', got the family"):
+        Space({"x": Float(0.0, 1.0), "kind": Categorical((3, 3))})
