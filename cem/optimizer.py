@@ -586,11 +586,11 @@ class CrossEntropyMethod:
             * ``settings``: the settings, which ``load_state_dict`` compares.
             * ``generation``: the number of generations so far.
             * copies on the CPU of all tensors of ``cem.core.state.State`` that a generation
-              changes.
+                changes.
             * ``told_candidates`` and ``told_fitness``, only if a population is incomplete: its
-              candidates and their fitness.
+                candidates and their fitness.
             * ``asked``, only with these: the number of candidates after which the next
-              ``ask(count)`` continues.
+                ``ask(count)`` continues.
         """
         with self._lock:
             state = self.snapshot().state_dict()

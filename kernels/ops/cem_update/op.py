@@ -110,7 +110,7 @@ def cem_update(  # noqa: PLR0913 - the state and the settings of an update
         - record after this generation
         - generation, t + 1
         - elites, shape (..., K), int64: the indices of the K best candidates, in rank order or
-          in index order. If fewer are usable, the indices of failed ones come last.
+            in index order. If fewer are usable, the indices of failed ones come last.
 
     Raises:
         TypeError: a tensor has the wrong type.
