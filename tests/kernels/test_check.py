@@ -178,7 +178,7 @@ def test_the_difference_that_is_shown_is_the_largest_of_all_results(
     )
     found = walk(case)["C++ kernel"]
     assert found.error is not None
-    assert found.error == pytest.approx(difference, rel=0.1)
+    assert found.error == pytest.approx(difference, rel=0.1, abs=0.0)
 
 
 def test_a_report_with_one_failure_does_not_work() -> None:
