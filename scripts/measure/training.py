@@ -97,6 +97,9 @@ def record(folder: Path, device: str) -> Measured:
     return Measured(figures, run)
 
 
+_OF_ONE_SEED = {"first_run": first_run, "record": record}
+
+
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Make one of three measurements, which ``arguments.what`` names.
 
@@ -109,10 +112,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     - Each run has a series with the records of its generations.
     """
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.what == "first_run":
-            return first_run(Path(folder), device)
-        if arguments.what == "record":
-            return record(Path(folder), device)
+        if arguments.what in _OF_ONE_SEED:
+            return _OF_ONE_SEED[arguments.what](Path(folder), device)
         runs = []
         series = {}
         for seed in SEEDS:

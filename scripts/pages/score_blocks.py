@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from pages.literature_blocks import TETR_AI
-from pages.result_files import figures, load, load_all, with_provenance
+from pages.result_files import Result, figures, load, load_all, with_provenance
 from pages.wording import in_words, markdown, span
 from pages.wording import score as score_text
 from tetris.evaluation.comparison import LEARNED
@@ -51,49 +51,47 @@ def results() -> str:
     """
     board = "10x20"
     runs = load(f"{_PROCESSOR}/training").data["runs"]
-    best_training = load(f"{_GPU}/record_training")
-    best_score = load(f"{_GPU}/record_score")
-    # The file has two scores: of `best`, the controller that the training learned, and of dt20.
-    best, dt20 = best_score.data["score"]
-    minutes = best_training.figures["record.training_seconds"] / 60
+    learned = _score_on(median_run(runs), LEARNED, board)
     # The score of the learned controller is an estimate, so it is divided by an estimate for
     # dt20, too. This estimate is the same in every run.
-    learned = _score_on(median_run(runs), LEARNED, board)
     dt20_estimate = _score_on(runs[0], "dt20", board)
-    learned_ratio = learned["lines_per_game"] / dt20_estimate["lines_per_game"]
-    record = load(f"{_GPU}/record")
-    (pairs,) = record.data["estimates"]
-    record_minutes = record.figures["record.training_seconds"] / 60
+    best_training = load(f"{_GPU}/record_training")
+    # The file has two scores: of `best`, the controller that the training learned, and of dt20.
+    best, dt20 = load(f"{_GPU}/record_score").data["score"]
+    pairs_training = load(f"{_GPU}/record")
+    (pairs,) = pairs_training.data["estimates"]
+    tetr_ai = "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, score by its author"
     rows = [
-        ["dt20", _lines_with_interval(dt20), "1"],
-        [
-            "learned by the first command",
-            f"{_lines_with_interval(learned)}, estimated",
-            f"{learned_ratio:.2g}",
-        ],
-        [
-            f"`best` (included): {minutes:.0f} minutes on one {best_training.hardware}",
-            _lines_with_interval(best),
-            f"{best_score.data['ratio']['value']:.2g}",
-        ],
-        [
-            f"`pairs` (included): {record_minutes:.0f} minutes on one {record.hardware}",
-            f"{_lines_with_interval(pairs)}, estimated",
-            f"{pairs['lines_per_game'] / dt20['lines_per_game']:.2g}",
-        ],
-        [
-            "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, score by its author",
-            in_words(TETR_AI),
-            f"{TETR_AI / dt20['lines_per_game']:.2g}",
-        ],
-        [
-            "`best` with `--lookahead`",
-            f"{_lines_with_interval(_best_with_lookahead(board))}, estimated",
-            "-",
-        ],
+        _score_row("dt20", dt20, dt20),
+        _score_row("learned by the first command", learned, dt20_estimate),
+        _score_row(f"`best` (included): {_training_time(best_training)}", best, dt20),
+        _score_row(f"`pairs` (included): {_training_time(pairs_training)}", pairs, dt20),
+        [tetr_ai, in_words(TETR_AI), f"{TETR_AI / dt20['lines_per_game']:.2g}"],
+        # dt20 does not look ahead, so there is nothing to divide this score by.
+        _score_row("`best` with `--lookahead`", _best_with_lookahead(board), None),
     ]
     header = ["controller", "lines per game on 10x20 (95 % interval)", "times dt20"]
     return markdown(header, rows)
+
+
+def _score_row(
+    controller: str, score: Mapping[str, Any], dt20: Mapping[str, Any] | None
+) -> list[str]:
+    """Return a row of the table: a controller, its score, and its score divided by dt20's."""
+    low, high = score["ci95"]
+    lines = f"{in_words(score['lines_per_game'])} ({in_words(low)} to {in_words(high)})"
+    if "estimates" in score:  # The number of estimates. Scores of played games do not have it.
+        lines += ", estimated"
+    ratio = "-"
+    if dt20 is not None:
+        ratio = f"{score['lines_per_game'] / dt20['lines_per_game']:.2g}"
+    return [controller, lines, ratio]
+
+
+def _training_time(training: Result) -> str:
+    """Return how long a training with the preset ``record`` took, and on which machine."""
+    seconds = training.figures["record.training_seconds"]
+    return f"{seconds / 60:.0f} minutes on one {training.hardware}"
 
 
 def _best_with_lookahead(board: str) -> Mapping[str, Any]:
@@ -103,12 +101,6 @@ def _best_with_lookahead(board: str) -> Mapping[str, Any]:
         if is_best and score["lookahead"]:
             return dict(score)
     raise ValueError(f"expected an estimate of best with lookahead on {board}, found none")
-
-
-def _lines_with_interval(score: Mapping[str, Any]) -> str:
-    """Return the text of a score: lines per game in words, with the 95 % interval."""
-    low, high = score["ci95"]
-    return f"{in_words(score['lines_per_game'])} ({in_words(low)} to {in_words(high)})"
 
 
 def training() -> str:

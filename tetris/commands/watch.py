@@ -214,8 +214,9 @@ def export_files(
         stream = show.replay.stream
         boards = show.replay.boards
         pieces = min(pieces or sys.maxsize, len(show.replay.placements))
-    desc = "playing"
-    with progress(after_states, desc=desc, total=pieces, unit=" pieces", leave=False) as bar:
+    with progress(
+        after_states, desc="playing", total=pieces, unit=" pieces", leave=False
+    ) as bar:
         # `Replay.of` iterates over the after-states, so the games are played here.
         replay = Replay.of(bar, show.rules, show.seed, stream, show.controller, boards)
     pieces_played = counted(len(replay.placements), "piece")
