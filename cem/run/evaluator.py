@@ -34,6 +34,10 @@ _MOST_NUMBERS = 10_000_000  # the limit of ``remembered``, in numbers of 8 bytes
 _HINT = "a function of one candidate needs vectorize=True or vectorize='loop'"
 
 
+class PopulationError(Exception):
+    """The first call of an objective failed; the objective may take single candidates only."""
+
+
 @dataclass(eq=False)
 class WithArguments:
     """A function that takes further arguments after those of an objective."""
@@ -72,7 +76,7 @@ class Evaluator:
         function: Callable[..., Any],
         *,
         maximize: bool,
-        vectorize: bool | str = False,
+        vectorize: bool | str | None = False,
         with_generation: bool = False,
         workers: Workers | None = None,
         running: int | None = None,
@@ -90,7 +94,8 @@ class Evaluator:
                 ``vectorize`` or ``workers`` one candidate, shape (dim,).
             maximize: Whether a greater fitness is better.
             vectorize: True: ``torch.func.vmap`` vectorises the function. "loop": the function
-                is called for each candidate.
+                is called for each candidate. None: it takes a population, unless its first call
+                raises PopulationError.
             with_generation: Whether the function also takes the number of the generation.
             workers: The number of processes (-1: one per core), an engine of
                 ``cem.run.engines``, or a function like ``map``.
@@ -102,7 +107,7 @@ class Evaluator:
             catch: The exceptions that mean that a candidate failed.
             stop: A stop request. None: nothing will stop the evaluation.
         """
-        if vectorize not in (False, True, "loop"):
+        if vectorize not in (None, False, True, "loop"):
             raise ValueError(f"expected False, True or 'loop' for vectorize, got {vectorize!r}")
         if timeout_s is not None and not isinstance(workers, int):
             raise ValueError(
@@ -117,6 +122,7 @@ class Evaluator:
         self._catch = catch if isinstance(catch, tuple) else (catch,)
         self._stop = StopRequest() if stop is None else stop
         self._arity = 2 if with_generation else 1
+        self._may_take_one = vectorize is None
         self._uses_vmap = vectorize is True
         self._population_function = function
         if self._uses_vmap:
@@ -242,6 +248,8 @@ class Evaluator:
         Raises:
             Interrupted: If a stop is due.
             ValueError: If the function does not return N numbers.
+            PopulationError: If ``vectorize`` is None, and the first call of the function raises
+                an error or returns no row for each candidate.
         """
         if isinstance(candidates, self._looped_types):
             return self._evaluate_one_by_one(candidates, int(generation), first_index)
@@ -256,13 +264,19 @@ class Evaluator:
             evaluation = Evaluation(candidates[:, 0] * math.nan)
         except Exception as error:
             self._add_hint(error, candidates)
+            if self._may_take_one and not self.evaluations:
+                raise PopulationError(*error.args) from error
             raise
         fitness = evaluation.fitness
         size = candidates.shape[0]  # this is faster than len(candidates)
         shape = fitness.shape if hasattr(fitness, "shape") else np.shape(fitness)
         if shape != (size,):
             hint = "one number for each candidate" if self._uses_vmap else _HINT
-            raise ValueError(f"expected fitness of shape ({size},), got {tuple(shape)}: {hint}")
+            message = f"expected fitness of shape ({size},), got {tuple(shape)}: {hint}"
+            has_rows = tuple(shape[:1]) == (size,)
+            if self._may_take_one and not self.evaluations and not has_rows:
+                raise PopulationError(message)
+            raise ValueError(message)
         self.evaluations += size
         # Failures on a GPU are not counted: reading the values would wait for the GPU.
         if not getattr(fitness, "is_cuda", False):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from torch import Tensor
 
+from cem.run.evaluator import PopulationError
 from cem.search.loop import run
 from cem.search.options import Options, complete_options, show_options
 from cem.search.plan import choose_plan
@@ -130,9 +131,12 @@ def minimize(
 
             * ``vectorize``: True: ``objective`` maps one candidate, and ``torch.func.vmap``
               vectorises it; ``.item()`` and branches on values do not work (arrays use a loop).
-              "loop": one call per candidate; the default with named parameters. False with
-              named parameters: the objective gets a dict of columns, shape (N,), or (N, n) for
-              permutations; choices are indices.
+              "loop": one call per candidate; the default with named parameters. None: "loop" if
+              the first call, with a population, raises an error or returns no row for each
+              candidate; populations otherwise, and always with ``asynchronous``, ``catch``,
+              ``checkpoint``, ``distributed`` or ``graph``. False with named parameters: the
+              objective gets a dict of columns, shape (N,), or (N, n) for permutations; choices
+              are indices.
             * ``args``: further arguments of the objective, a tuple or a single value.
             * ``with_generation``: whether ``objective`` takes the generation as a second
               argument. None: whether its attribute ``with_generation`` is True.
@@ -175,8 +179,24 @@ def minimize(
         CheckpointError: If ``checkpoint`` contains another search.
         RanksError: If another rank has ended.
     """
-    completed = complete_options("minimize", options)
-    return run(choose_plan(objective, mean, std, False, completed))
+    return _search("minimize", objective, mean, std, options)
+
+
+def _search(
+    name: str, objective: Callable[..., Any], mean: Any, std: Any, options: Mapping[str, Any]
+) -> Result[Any]:
+    """Run a call of ``minimize`` or ``maximize``, and return its result.
+
+    An objective that does not take a population is called with one candidate at a time.
+    """
+    completed = complete_options(name, options)
+    is_maximum = name == "maximize"
+    try:
+        return run(choose_plan(objective, mean, std, is_maximum, completed))
+    except PopulationError:
+        completed["vectorize"] = "loop"
+        # An error of this call shows both calls, because it is raised in this block.
+        return run(choose_plan(objective, mean, std, is_maximum, completed))
 
 
 if TYPE_CHECKING:
@@ -185,8 +205,7 @@ else:
 
     def maximize(objective, mean=None, std=None, **options):
         """Search for the maximum of a function; see ``minimize``."""
-        completed = complete_options("maximize", options)
-        return run(choose_plan(objective, mean, std, True, completed))
+        return _search("maximize", objective, mean, std, options)
 
 
 minimize.__signature__ = maximize.__signature__ = show_options(minimize)  # type: ignore[attr-defined]

@@ -33,6 +33,8 @@ GENERATIONS = 150
 
 _FLAGS = ("progress", "graph", "distributed", "asynchronous")
 _WITHOUT_CONSTRAINTS = _FLAGS[1:]
+_DECIDED = ("asynchronous", "catch", "checkpoint", "distributed", "graph")
+"""With any of these options, an objective takes populations unless ``vectorize`` is set."""
 _EVALUATIONS_PER_DIMENSION = 10_000
 _MOST_FOR_A_MODEL = 40  # parameters; the time of a fit grows with the sixth power
 _TIMES_ON_A_GPU = 16  # A GPU evaluates 16 times as many candidates in about the same time.
@@ -183,7 +185,7 @@ def choose_plan(
         with_generation = getattr(objective, "with_generation", False) is True
     options = {
         **options,
-        "vectorize": options["vectorize"] or False,
+        "vectorize": _choose_vectorize(options),
         "with_generation": with_generation,
     }
     constraints = _build_constraints(options, space)
@@ -302,6 +304,17 @@ def _uses_model(
     is_serial = options["vectorize"] == "loop" and options["workers"] is None
     is_chosen = model == "quadratic" or (is_serial and dim <= _MOST_FOR_A_MODEL)
     return is_chosen and not unmet
+
+
+def _choose_vectorize(options: Mapping[str, Any]) -> bool | str | None:
+    """Return the option ``vectorize``: None if the first call of the objective decides.
+
+    If that call fails, ``minimize`` begins again. With ``_DECIDED`` options it must not: they
+    write to a folder, run on several processes or in a graph, or expect failures.
+    """
+    vectorize: bool | str | None = options["vectorize"]
+    is_decided = any(options[name] for name in _DECIDED)
+    return False if vectorize is None and is_decided else vectorize
 
 
 def _is_called_by_one(options: Mapping[str, Any]) -> bool:

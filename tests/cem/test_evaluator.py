@@ -421,3 +421,48 @@ def test_a_function_may_change_its_array():
     population = POPULATION.numpy().copy()
     evaluator(overwrite, vectorize="loop")(population, 0)
     assert population.tolist() == POPULATION.tolist()
+
+
+def distance_of_one(x):
+    """A function of one candidate; it fails with a population."""
+    return math.sqrt((x[0] - 1.0) ** 2 + (x[1] - 2.0) ** 2)
+
+
+def sum_of_one(x):
+    """A function of one candidate; with a population it returns a number per parameter."""
+    return sum(abs(number) for number in x)
+
+
+@pytest.mark.parametrize("function", [distance_of_one, sum_of_one])
+def test_a_function_that_does_not_take_a_population_gets_one_candidate(function):
+    detected, chosen = (
+        minimize(function, np.full(3, 0.5), 1.0, vectorize=vectorize, budget=60, seed=1)
+        for vectorize in (None, "loop")
+    )
+    assert detected.evaluations == chosen.evaluations == 60
+    assert detected.fun == chosen.fun
+
+
+def test_a_function_of_both_gets_populations():
+    shapes = set()
+
+    def function(x):
+        shapes.add(x.ndim)
+        return x.sum(-1)
+
+    minimize(function, np.zeros(3), 1.0, budget=60, seed=1)
+    assert shapes == {2}
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        (lambda x: x.sum(-1, keepdims=True), {}, r"shape \(8,\), got \(8, 1\)"),
+        (sum_of_one, {"vectorize": False}, r"shape \(8,\), got \(3,\)"),
+        (sum_of_one, {"catch": ValueError}, r"shape \(8,\), got \(3,\)"),
+        (lambda x: x.nothing, {}, "has no attribute 'nothing'"),
+    ],
+)
+def test_a_population_that_cannot_be_evaluated_is_an_error(function, options, message):
+    with pytest.raises((AttributeError, ValueError), match=message):
+        minimize(function, np.zeros(3), 1.0, budget=60, population_size=8, **options)
