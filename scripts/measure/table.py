@@ -66,7 +66,7 @@ SUITES = {
 """The arguments of the measurements of COCO's suites, by suite."""
 
 _PLAYERS = ("dt20", "best", "bcts", "bdu", "bertsekas")
-TRAININGS = ("training", "first_run", "record")
+TRAININGS = ("training", "first_run", "record", "record_10x10")
 TOOLS = ("memcheck", "racecheck", "initcheck")
 
 _TABLE = (
@@ -88,6 +88,7 @@ _TABLE = (
     Measurement("published", "reproduce", BOTH, "published"),
     *(Measurement(name, "reproduce", CPU, name) for name in SEARCHES[:2]),
     *(Measurement(name, "reproduce", GPU, name) for name in SEARCHES[2:]),
+    Measurement("lookahead", "lookahead", GPU),
     Measurement("sz", "sz"),
     Measurement("peers", "peers", CPU),
     Measurement("plans", "plans", CPU),

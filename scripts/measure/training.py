@@ -3,10 +3,11 @@
 python scripts/measure training --json training.json
 python scripts/measure first_run --json first_run.json
 python scripts/measure record --json record.json
+python scripts/measure record_10x10 --json record_10x10.json
 
 Every run is a separate process. ``first_run`` trains twice with the same cache, which is empty
 before the first run ("cold") but not before the second one ("warm"). ``record`` trains once,
-with the preset of that name.
+with the preset of that name. ``record_10x10`` trains longer on 10x10, and on no other board.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,6 +30,14 @@ from tetris.training.run_folder import RunFolder, read_records
 
 SEEDS = range(1, 6)
 FLAGS = ()  # Additional flags of all runs.
+RECORDS = {
+    "record": ("--preset", "record"),
+    "record_10x10": (
+        *("--preset", "record", "--board", "10x10"),
+        *("--curriculum", "10x10:30:500,10x10:1000:750:split"),
+    ),
+}
+"""The flags of the training of each record."""
 
 
 def train(
@@ -86,25 +96,28 @@ def first_run(folder: Path, device: str) -> Measured:
     return Measured(figures, {"runs": runs})
 
 
-def record(folder: Path, device: str) -> Measured:
-    """Train with the preset ``record``, and return the time and the scores."""
-    out = RunFolder(folder / "record")
-    run, _ = train(out, device, seed=1, flags=["--preset", "record"])
-    figures = {f"record.{key}": run[key] for key in ("training_seconds", "decisions")}
+def record(folder: Path, device: str, name: str = "record") -> Measured:
+    """Train with the flags of a record, and return the time and the scores."""
+    out = RunFolder(folder / name)
+    run, _ = train(out, device, seed=1, flags=RECORDS[name])
+    figures = {f"{name}.{key}": run[key] for key in ("training_seconds", "decisions")}
     for score in [*run["score"], *run["estimates"]]:
-        key = f"record.{score['controller']}.{score['board']}.lines_per_game"
+        key = f"{name}.{score['controller']}.{score['board']}.lines_per_game"
         figures[key] = score["lines_per_game"]
     return Measured(figures, run)
 
 
-_OF_ONE_SEED = {"first_run": first_run, "record": record}
+_OF_ONE_SEED = {
+    "first_run": first_run,
+    **{name: partial(record, name=name) for name in RECORDS},
+}
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Make one of three measurements, which ``arguments.what`` names.
+    """Make one of four measurements, which ``arguments.what`` names.
 
-    For "first_run" and "record" this is done by the functions of these names. For "training"
-    controllers are trained with several seeds:
+    "first_run" and the records are measured by ``_OF_ONE_SEED``. For "training" controllers are
+    trained with several seeds:
 
     - The figures are the median and the largest time over all seeds, both of the training alone
       ("training_seconds") and of the command, which also measures scores ("total_seconds").
