@@ -42,6 +42,26 @@ void launch_ranks(
   }
 }
 
+// Launches the sums over the chunks of elites, then the marginals and the records that follow
+// from them. The lists of elites in `work` are complete.
+template <typename T, typename Gpu>
+void launch_sums(const Gpu& device, const Job& job, const Workspace& work) {
+  int64_t problems = job.settings.problems;
+  int64_t dimensions = job.settings.dimensions;
+  constexpr int kPack = 16 / sizeof(T);
+  bool is_aligned = reinterpret_cast<uintptr_t>(job.candidates) % 16 == 0;
+  // A thread loads a pack of 16 bytes if all rows are aligned and a warp has a full tile.
+  bool packs = is_aligned && dimensions >= kPack * kWarp && dimensions % kPack == 0;
+  int64_t tiles = divide_up(dimensions, packs ? kPack * kWarp : kWarp);
+  int64_t sum_blocks = problems * work.chunks * (tiles + 1);
+  int threads = sum_blocks > device.multiprocessors ? kSumThreads : kThreads;
+  device.launch(packs ? sums_kernel<T, kPack> : sums_kernel<T, 1>, sum_blocks, threads, 0, job,
+      work, int32_t(tiles));
+  int64_t finish_blocks = std::max<int64_t>(1, divide_up(dimensions, kWarp));
+  device.launch(finish_kernel<T>, problems * finish_blocks, kThreads, 0, job, work,
+      int32_t(finish_blocks));
+}
+
 // Launches an update of populations that are too large for one block: the radix search for the
 // key of the worst elite, the list of elites, their ranks if they are needed, the sums of the
 // chunks, and the marginals. Allocates the workspace.
@@ -94,18 +114,7 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
     auto* launch = wide ? launch_ranks<uint64_t, Gpu> : launch_ranks<uint32_t, Gpu>;
     launch(device, job, work.index, where, work.weight);
   }
-  constexpr int kPack = 16 / sizeof(T);
-  bool is_aligned = reinterpret_cast<uintptr_t>(job.candidates) % 16 == 0;
-  // A thread loads a pack of 16 bytes if all rows are aligned and a warp has a full tile.
-  bool packs = is_aligned && dimensions >= kPack * kWarp && dimensions % kPack == 0;
-  int64_t tiles = divide_up(dimensions, packs ? kPack * kWarp : kWarp);
-  int64_t sum_blocks = problems * chunks * (tiles + 1);
-  int threads = sum_blocks > device.multiprocessors ? kSumThreads : kThreads;
-  device.launch(packs ? sums_kernel<T, kPack> : sums_kernel<T, 1>, sum_blocks, threads, 0, job,
-      work, int32_t(tiles));
-  int64_t finish_blocks = std::max<int64_t>(1, divide_up(dimensions, kWarp));
-  device.launch(finish_kernel<T>, problems * finish_blocks, kThreads, 0, job, work,
-      int32_t(finish_blocks));
+  launch_sums<T>(device, job, work);
 }
 
 // Kernel: an update of no problems only advances the generation.
