@@ -110,9 +110,14 @@ struct Block {
         if (m < 4 || pair * threads < entries) f(m);
       }
     };
-    // Find the column own_k[m] and the row own_i[m] of the thread's entry m, and load the
-    // entry. If d is odd, the middle row of the rectangle would hold the same column of the
-    // triangle twice, and the second one is not used.
+    // Find the column own_k[m] and the row own_i[m] of the thread's entry m, and load the entry
+    // from memory.
+    //
+    // The lower triangle of a d x d matrix is laid out as a rectangle of d + 1 columns, which
+    // has `entries` entries, numbered row by row. Row `row` of the rectangle holds column `row`
+    // of the triangle, from the diagonal down, and then column d - 1 - row. If d is odd, both
+    // are the same column in the middle row, and the second one is not used. A number without
+    // an entry of its own repeats entry (0, 0).
     for_each_entry([&](int m) {
       int number = thread + m * threads;
       int row = number / (d + 1);

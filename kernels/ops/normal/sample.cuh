@@ -146,6 +146,7 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_tile(const LateKeys& keys, const Noise& n
   Polar<Real> pairs[kTile / 2];
   CEM_TETRIS_UNROLL
   for (int j = 0; j < kTile; ++j) {
+    // With shared noise, the pairs of dimension 0 are used for all dimensions.
     if (kPlain || !noise.shared || j == 0) set_pairs(keys, column.noise[j], samples, pairs);
     CEM_TETRIS_UNROLL
     for (int pair = 0; pair < 2; ++pair) {

@@ -111,7 +111,7 @@ struct ResamplingBlock {
       memory.fraction.clear(thread);
       memory.next_position[thread] = 0;
     }
-    __syncthreads();
+    __syncthreads();  // The sums are 0 before any thread adds to them.
     add_streams_to_levels();
     // next_position[level] is now the number of streams of the level. An exclusive prefix sum
     // turns it into the index of the level's first stream in `order`.
@@ -132,7 +132,7 @@ struct ResamplingBlock {
       double mean = data.level_sums[level] / data.resamplings;
       memory.level_weight[level] = mean > present ? mean : present;
     }
-    __syncthreads();
+    __syncthreads();  // All threads read the weights and the positions.
   }
 
   // Sorts the streams by level: writes their indices to `order`. Also writes `copies_up_to`,
