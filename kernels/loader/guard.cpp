@@ -1,8 +1,8 @@
 // The functions that the macros of torch/csrc/stable/library.h call to register operators;
 // `RENAMED` in compile.py has their names. torch's own functions return an error if an operator
 // is already registered or a schema is wrong. The macros would throw this error while the
-// library is loaded, which would end the process. These functions store the error instead, and
-// register nothing more.
+// library is loaded, which would end the process. These functions store the name or schema
+// instead, and then register no more operators.
 #include <cstdint>
 #include <cstring>
 

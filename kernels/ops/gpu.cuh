@@ -1,5 +1,6 @@
-// What the CUDA code of every operator needs: the device, its stream, 16-byte accesses. Kernels
-// are launched through a Gpu. A launch waits for nothing, so that a CUDA graph can capture it.
+// The parts that the CUDA code of all operators uses: the device, its stream, 16-byte accesses.
+// Kernels are launched through a Gpu. A launch never waits, so that a CUDA graph can capture
+// it.
 #pragma once
 
 #include "launcher.cuh"
@@ -23,8 +24,8 @@ inline cudaStream_t current_stream(int32_t device) {
 // device, and its answer is stored. Relaxed atomics are enough, because every thread would
 // store the same number.
 inline int multiprocessors(int device) {
-  constexpr int kDevices =
-      64;  // For devices with higher numbers, the driver is asked every time.
+  // For devices with higher numbers, the driver is asked every time.
+  constexpr int kDevices = 64;
   static std::atomic<int> known[kDevices] = {};
   int count = device < kDevices ? known[device].load(std::memory_order_relaxed) : 0;
   if (count == 0) {
@@ -34,7 +35,7 @@ inline int multiprocessors(int device) {
   return count;
 }
 
-// N values that are loaded and stored at once. Its address must be a multiple of its size.
+// N values that are loaded and stored at once. The address must be a multiple of the size.
 template <typename T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T value[N];
@@ -45,7 +46,7 @@ inline bool is_aligned(const void* pointer, int bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0;
 }
 
-// A device. It is the current device until the object goes out of scope.
+// A device, which is the current device until this object goes out of scope.
 struct Gpu : Launcher {
   torch::stable::accelerator::DeviceGuard guard;
 

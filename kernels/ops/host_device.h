@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
-// CEM_TETRIS_FUNCTION declares a function for host and device, CEM_TETRIS_DEVICE_FUNCTION one
-// for the device alone, and CEM_TETRIS_UNROLL unrolls the loop after it. Without nvcc,
-// functions for the device are compiled for the CPU, whose threads take the place of the
-// device's.
+// CEM_TETRIS_FUNCTION declares a function for host and device. CEM_TETRIS_DEVICE_FUNCTION
+// declares a function for the device alone. CEM_TETRIS_UNROLL unrolls the loop after it.
+// Without nvcc, functions for the device are compiled for the CPU, so that its threads can run
+// them.
 #if defined(__CUDACC__)
 #define CEM_TETRIS_FUNCTION __host__ __device__ __forceinline__
 #define CEM_TETRIS_DEVICE_FUNCTION __device__ __forceinline__

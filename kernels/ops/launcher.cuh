@@ -19,7 +19,7 @@ namespace cem_tetris {
 // How many bytes of dynamic shared memory a kernel may have without set_dynamic_memory().
 constexpr int64_t kPlainMemory = 48 << 10;
 
-// Waits until the kernel before this one has ended, and its results can be read.
+// Waits until the previous kernel of the stream has ended, so that its results can be read.
 __device__ __forceinline__ void wait_for_kernel_before() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -71,7 +71,7 @@ struct Launcher {
   void zero(void* memory, int64_t bytes) const {
     check(cudaMemsetAsync(memory, 0, bytes, stream));
   }
-  // Returns how many bytes of shared memory a block may have at most.
+  // Returns the largest number of bytes of shared memory that a block may have.
   int block_memory() const {
     int most = 0;
     check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
@@ -83,11 +83,11 @@ struct Launcher {
     check(
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
   }
-  // Does the same if a block can have this memory in addition to its static shared memory.
+  // Allows it only if a block can have this memory in addition to its static shared memory.
   // Returns whether it can.
   template <typename Kernel>
   bool try_dynamic_memory(Kernel* kernel, int64_t bytes) const {
-    constexpr int kStatic = 256;
+    constexpr int kStatic = 256;  // the callers' kernels have less static shared memory
     if (bytes > block_memory() - kStatic) return false;
     set_dynamic_memory(kernel, bytes);
     return true;

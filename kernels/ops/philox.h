@@ -24,9 +24,10 @@ constexpr int kRounds = 10;
 // easy as 1, 2, 3", SC 2011). They are a pure function of a 128-bit counter, which is passed as
 // two 64-bit halves, and a 64-bit key.
 //
-// A round multiplies words 0 and 2 of the counter by constants. It mixes the upper halves of
-// the products with the other two words and with the key. Then the Weyl constants are added to
-// the key.
+// A round multiplies words 0 and 2 of the counter by constants. The upper halves of the
+// products, combined with the other two words and the key by exclusive or, become words 0 and 2
+// of the next round. The lower halves become words 1 and 3. Then the Weyl constants are added
+// to the key.
 PHILOX_FUNCTION Block block(uint64_t counter_low, uint64_t counter_high, uint64_t key) {
   uint32_t c0 = uint32_t(counter_low);
   uint32_t c1 = uint32_t(counter_low >> 32);

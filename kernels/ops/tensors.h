@@ -1,4 +1,5 @@
-// What the host code of every operator does with tensors, through torch's stable C interface.
+// Functions for tensors that the host code of all operators uses. They call torch's stable C
+// interface.
 #pragma once
 
 #include <torch/csrc/stable/c/shim.h>
@@ -41,19 +42,19 @@ using torch::stable::parallel_for;
 using torch::stable::Tensor;
 using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;
 
-constexpr int kMaxDimensions = 64;  // the most dimensions that a tensor of torch can have
+constexpr int kMaxDimensions = 64;  // a tensor of torch has at most this many dimensions
 
 // The type in which numbers of type T are computed. The 16-bit floats are computed in float,
-// which has more than twice their bits: a sum or product that is rounded twice equals one that
-// is rounded once. Small integers are computed in uint32_t, so that their arithmetic wraps; C++
-// would promote them to a signed type.
+// which has more than twice their bits. So a sum or product that is rounded to float and then
+// to 16 bits equals one that is rounded once. Small integers are computed in uint32_t, so that
+// their arithmetic wraps; C++ would promote them to a signed type.
 template <typename T>
 using compute_t =
     std::conditional_t<std::is_integral_v<T>, std::conditional_t<sizeof(T) < 4, uint32_t, T>,
         std::conditional_t<std::is_same_v<T, double>, double, float>>;
 
 // Calls f(T{}) with the C++ type T of a tensor's elements, and returns its result. Raises an
-// error unless that is one of torch's four floating-point types. The error message contains
+// error unless the type is one of torch's four floating-point types. The error message contains
 // `name`, the name of the operator, and `types`, the types that the operator takes.
 template <typename F>
 void visit_floating(const char* name, ScalarType type, const F& f,
@@ -77,7 +78,7 @@ inline ScalarType real_type(const Tensor& tensor, const char* name) {
   return type;
 }
 
-// The device of a tensor. A query goes through the C interface, so its result is stored here.
+// The device of a tensor. A query goes through the C interface, so its result is stored.
 struct Device {
   int32_t type = -1, index;
 
@@ -92,9 +93,10 @@ struct Device {
   }
 };
 
-// Returns a contiguous tensor with unset elements. Its sizes are the first `leading` of
-// `sizes`, followed by `more`. The function calls torch's C interface directly:
-// torch::stable::empty would go through the dispatcher, which takes as long as a small kernel.
+// Returns a contiguous tensor with unset elements. Its shape is the first `leading` numbers of
+// `sizes`, followed by the numbers of `more`. The function calls torch's C interface directly,
+// because torch::stable::empty would go through the dispatcher, which takes as long as a small
+// kernel.
 inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
     std::initializer_list<int64_t> more = {}) {
   int64_t count = int64_t(leading + more.size());
@@ -104,6 +106,7 @@ inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
   int64_t stride[kMaxDimensions];
   int64_t* size_end = std::copy_n(sizes.begin(), leading, size);
   std::copy(more.begin(), more.end(), size_end);
+  // The last dimension has the stride 1. A dimension of size 0 counts as 1, as in PyTorch.
   int64_t next_stride = 1;
   for (int64_t i = count - 1; i >= 0; --i) {
     stride[i] = next_stride;
@@ -119,7 +122,7 @@ inline Tensor empty(Device device, ScalarType type, std::initializer_list<int64_
   return empty(device, type, {}, 0, sizes);
 }
 
-// The same, with the device and the type of the tensor `like`.
+// Returns the same with the device and the type of the tensor `like`.
 inline Tensor empty(const Tensor& like, std::initializer_list<int64_t> sizes) {
   return empty(Device(like), like.scalar_type(), sizes);
 }
@@ -151,7 +154,8 @@ T* mutable_data(const Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data_ptr());
 }
 
-// Returns sizes, followed by `more`, as Python writes a tuple, but "(2)" for a single number.
+// Returns `sizes`, followed by `more`, as the text of a Python tuple, such as "(3, 2)". A
+// single number has no comma: "(2)".
 inline std::string text_of(Sizes sizes, Sizes more = {}) {
   std::string text = "(";
   for (const Sizes part : {sizes, more}) {
@@ -161,8 +165,8 @@ inline std::string text_of(Sizes sizes, Sizes more = {}) {
   return text + ")";
 }
 
-// The problems of a call, which are the entries of its batch: the device, and the batch
-// dimensions, with which the shape of nearly every tensor begins.
+// The problems of a call, which are the entries of its batch: their device and the batch
+// dimensions. The shape of nearly every tensor of a call begins with the batch dimensions.
 struct Problems {
   Device device;
   Sizes sizes;

@@ -31,7 +31,7 @@ struct Emulated {
     else if (launched_warps > 0) play_pool<List>(all);
     else
       cuda_emulation::launch(
-          static_cast<unsigned>(all.total), WARP, 0, [&] { rollout_warp<List>(all); });
+          static_cast<unsigned>(all.all_streams), WARP, 0, [&] { rollout_warp<List>(all); });
   }
 
  private:
@@ -39,7 +39,7 @@ struct Emulated {
   static void play_pairs(const RolloutArguments& all) {
     constexpr unsigned WARPS = 2;
     const PairsJob job{all, warp_bytes<List>()};
-    const auto blocks = static_cast<unsigned>((all.total + WARPS - 1) / WARPS);
+    const auto blocks = static_cast<unsigned>((all.all_streams + WARPS - 1) / WARPS);
     cuda_emulation::launch(blocks, WARPS * WARP, WARPS * job.warp_bytes, [&] {
       if (all.rules.width == MAX_WIDTH) rollout_pairs<List, MAX_WIDTH>(job);
       else rollout_pairs<List, 0>(job);
@@ -47,9 +47,9 @@ struct Emulated {
   }
   template <class List>
   static void play_pool(const RolloutArguments& all) {
-    std::vector<StreamState> states(all.total);
+    std::vector<StreamState> states(all.all_streams);
     const auto [warps, groups] =
-        block_warps<List>(static_cast<int>(launched_warps), all.total / launched_blocks);
+        block_warps<List>(static_cast<int>(launched_warps), all.all_streams / launched_blocks);
     const PoolJob job{all, states.data(), warp_bytes<List>(), groups, 256};
     const int bytes = PieceQueues::bytes(job.capacity) + warps * job.warp_bytes;
     cuda_emulation::launch(launched_blocks, static_cast<unsigned>(warps) * WARP, bytes, [&] {

@@ -19,8 +19,8 @@ namespace tetris {
 //
 // A stream is a sequence of games on one board: when a game ends, the next one begins. Each of
 // `population` candidates (agents) plays `streams` streams, on boards of `width` columns. The
-// rollout makes decisions `start` to `start + decisions - 1` of every stream, or fewer if
-// `last_game` games of the stream have ended.
+// rollout makes decisions `start` to `start + decisions - 1` of every stream. It stops earlier
+// in a stream of which `last_game` games have ended.
 //
 //     weights   (population, List::WEIGHTS_PER_CANDIDATE) int32: the weights of the features
 //     boards    (population, streams, width) int32, read and written: the columns of the
@@ -45,20 +45,20 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
   int64_t population = boards.size(0);
   int64_t streams = boards.size(1);
   int64_t width = boards.size(2);
-  int64_t total = population * streams;
+  int64_t all_streams = population * streams;
   int64_t all_weights = population * List::WEIGHTS_PER_CANDIDATE;
   check_tensor(boards, ScalarType::Int, boards.numel(), boards, "boards");
   check_tensor(weights, ScalarType::Int, all_weights, boards, "weights, and tables of them,");
-  check_tensor(lines, ScalarType::Long, total, boards, "lines");
-  check_tensor(games, ScalarType::Long, total, boards, "games");
-  check_tensor(made, ScalarType::Long, total, boards, "made");
+  check_tensor(lines, ScalarType::Long, all_streams, boards, "lines");
+  check_tensor(games, ScalarType::Long, all_streams, boards, "games");
+  check_tensor(made, ScalarType::Long, all_streams, boards, "made");
   if (known_in.has_value()) {
-    check_tensor(*known_in, ScalarType::Long, total, boards, "known_in");
+    check_tensor(*known_in, ScalarType::Long, all_streams, boards, "known_in");
   }
   check_board(width, height);
   STD_TORCH_CHECK(rule >= 0 && rule <= 2 && decisions >= 0 && start >= 0 && last_game >= 1,
       "expected a rule from 0 to 2, no negative decisions and start, and last_game from 1");
-  if (decisions == 0 || total == 0) return;
+  if (decisions == 0 || all_streams == 0) return;
 
   const int64_t* known_in_data =
       known_in.has_value() ? known_in->const_data_ptr<int64_t>() : nullptr;
@@ -70,7 +70,7 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
       /*lines=*/lines.mutable_data_ptr<int64_t>(),
       /*games=*/games.mutable_data_ptr<int64_t>(),
       /*made=*/made.mutable_data_ptr<int64_t>(),
-      /*total=*/total,
+      /*all_streams=*/all_streams,
       /*streams=*/streams,
       /*first_stream=*/uint64_t(first_stream),
       /*start=*/uint64_t(start),

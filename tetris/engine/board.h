@@ -10,7 +10,7 @@
 
 namespace tetris {
 
-constexpr int MOST_SLOTS = 16;  // the most slots of an array of columns, in any lanes
+constexpr int MOST_SLOTS = 16;  // no lanes have more slots in an array of columns
 
 // The rules of a game, except for its pieces.
 struct GameRules {
@@ -29,13 +29,12 @@ template <class L>
 struct Geometry : GameRules {
   using Word = typename L::Word;
   typename L::ColumnBits inside;  // all ones in the columns of the board
-  typename L::ColumnBits
-      pairs;  // all ones in the columns with a column of the board to their right
+  // All ones in the columns with a column of the board to their right.
+  typename L::ColumnBits pairs;
   typename L::ColumnBits edges;  // as `pairs`, but a side wall counts as a column
-  typename L::ColumnBits
-      walls;  // the two side walls, full from below the floor to beyond the top
-  typename L::ColumnInts
-      outside_heights;  // WALL_HEIGHT outside the board, where no piece fits; else 0
+  typename L::ColumnBits walls;  // the two side walls, which are full from bottom to top
+  // WALL_HEIGHT outside the board, where no piece fits, and 0 in the columns of the board.
+  typename L::ColumnInts outside_heights;
   Word rows_above_top;
 
   // Makes the masks of a board that is `width` columns wide and `height` rows high.
@@ -50,8 +49,8 @@ struct Geometry : GameRules {
   //     edges            the same columns, and also the last column and the left wall
   //     walls            the two side walls
   //
-  // outside_heights is no mask, but an array of heights: 0 in the columns of the board, and
-  // WALL_HEIGHT, which is higher than any board, in all other slots. rows_above_top is one
+  // outside_heights is not a mask, but an array of heights: 0 in the columns of the board, and
+  // WALL_HEIGHT, which is higher than any board, in all other slots. rows_above_top is a single
   // word: the bits of the rows above the board.
   //
   // Row r of a column is bit L::TOP - r. L::load packs an array of slots into the type of the
@@ -99,7 +98,7 @@ struct Board {
   const Geometry<L>& geometry;
   typename L::ColumnBits cells;    // side walls included
   typename L::ColumnBits filled;   // in each column every row up to its topmost cell
-  typename L::ColumnInts heights;  // WALL_HEIGHT and more outside the board
+  typename L::ColumnInts heights;  // at least WALL_HEIGHT outside the board
   int twice_landing_height = 0;
   int eroded_cells = 0;
   int lines = 0;  // the number of rows that the landing removed
@@ -116,21 +115,22 @@ struct Board {
   TETRIS_FUNCTION auto holes() const { return filled ^ cells; }
 };
 
-// Returns columns in a form that can be indexed cheaply while placements are scored. T is a
-// type that can hold their numbers.
+// Returns an array of columns in a form that can be indexed cheaply while placements are
+// scored. T is a type that can hold its numbers.
 template <class T, class L, class Columns>
 TETRIS_FUNCTION auto cache(const Board<L>& board, const Columns& columns) {
   return board.column_cache.template cache<T>(columns);
 }
 
-// The surface that a piece falls on.
+// The columns of a board in the form that Drop reads: their cells, their heights, and the gaps
+// in the rows to the left and to the right of a piece.
 template <class L>
 struct Ground {
   using Columns = typename L::template Cached<typename L::Word, typename L::ColumnBits>;
   Columns cells;
   typename L::template Cached<uint8_t, typename L::ColumnInts> heights;
-  Columns gaps_up_to;  // slot i: the rows with an empty cell in a column of slots 0 to i
-  Columns gaps_from;   // slot i: the rows with an empty cell in a column from slot i on
+  Columns gaps_up_to;  // slot i: the rows that have an empty cell in slots 0 to i
+  Columns gaps_from;   // slot i: the rows that have an empty cell in slot i or a later slot
 
   TETRIS_FUNCTION explicit Ground(const Board<L>& board)
       : Ground(board, L::without(board.geometry.inside, board.cells)) {}
@@ -155,9 +155,9 @@ TETRIS_FUNCTION auto full_rows(
 // move down by one row. `full` is the set of full rows, one bit per row.
 //
 // `cells` holds one word per column, with one bit per row. Higher rows are lower bits, so
-// doubling a number moves its cells down by one row. The loop removes one row at a time from
-// all columns, beginning with the topmost full row. L::bits_everywhere(w) is the word w in
-// every column.
+// doubling a word moves its cells down by one row. The loop removes one row at a time from all
+// columns, beginning with the topmost full row. L::bits_everywhere(w) is an array with the word
+// w in every column.
 template <class L>
 TETRIS_FUNCTION auto remove_rows(
     const Geometry<L>& geometry, typename L::ColumnBits cells, typename L::Word full) {
@@ -165,25 +165,26 @@ TETRIS_FUNCTION auto remove_rows(
   while (full != 0) {
     Word row = Word(full & (~full + 1));  // the topmost full row, which is the lowest bit set
     Word rows_above = Word(row - 1);
-    // As a number, a column is the sum below + row + above. The new column is below + 2 *
-    // above, because the cells above move down, and this is (column - row) + above.
+    // As a number, a column is the sum below + row + above of its rows below, in and above the
+    // removed row. The cells above move down, so the new column is below + 2 * above, which is
+    // (column - row) + above.
     auto without_row = cells - L::bits_everywhere(row);
     auto above = cells & L::bits_everywhere(rows_above);
     cells = without_row + above;
     full = Word(full & (full - 1));
   }
-  // The side walls have lost rows, too. They are restored.
+  // The side walls have lost rows, too, and are restored.
   return (cells & geometry.inside) | geometry.walls;
 }
 
 // The result of a placement: the piece has come to rest, and full rows are removed.
 template <class L>
 struct Landing {
-  typename L::ColumnBits cells;  // after the removal
+  typename L::ColumnBits cells;  // the columns after the removal
   int row;                       // the row of the piece's bottom, before the removal
-  int lines = 0;
-  int eroded_cells = 0;  // lines times the number of the piece's cells in them
-  bool over = false;     // the game has ended
+  int lines = 0;                 // how many rows were removed
+  int eroded_cells = 0;  // `lines` times the number of the piece's cells in the removed rows
+  bool over = false;     // whether the game has ended
 
   // Drops a piece straight down on a board and removes full rows. `placement` is a number that
   // encodes the piece's orientation and the column of its left edge.
@@ -227,8 +228,8 @@ struct Landing {
 };
 
 // Returns whether a piece can appear on the board, like `appears` of tetris/game/decisions.py.
-// A piece appears in the middle of the top rows, in its first orientation. All cells that it
-// takes must be empty.
+// A piece appears in the middle of the top rows, in its first orientation. All of its cells
+// must be empty.
 template <class L>
 TETRIS_FUNCTION bool appears(
     const Geometry<L>& geometry, const typename L::ColumnBits& cells, int piece) {
@@ -277,7 +278,7 @@ struct Drop {
   }
 
   TETRIS_FUNCTION Ints column() const { return L::ints(shape.column); }
-  // The row above the piece's uppermost cells.
+  // Returns the row above the piece's uppermost cells.
   TETRIS_FUNCTION Ints top() const { return row + L::ints(shape.height); }
   template <class Columns>
   TETRIS_FUNCTION auto at_offset(const Columns& columns, int k) const {
@@ -292,12 +293,12 @@ struct Drop {
   TETRIS_FUNCTION Bits piece_rows(const typename L::Constant& pattern) const {
     return L::rows(pattern, unit);
   }
-  // The number of empty cells between column k and the piece, and whether there are any.
+  // Return the number of empty cells between column k and the piece, and whether there are any.
   TETRIS_FUNCTION Ints gap(int k) const { return row - support[k]; }
   TETRIS_FUNCTION auto covers_gap(int k) const { return L::exceeds(row, support[k]); }
-  // Returns the rows that the piece completes, one bit per row. In such a row all columns under
-  // the piece are filled after the drop, and the columns left of the piece and right of it have
-  // no gap.
+  // Returns the rows that the piece completes, one bit per row. In such a row, all columns
+  // under the piece are filled after the drop, and there is no gap to the left or to the right
+  // of the piece.
   TETRIS_FUNCTION Bits completed() const {
     Bits gaps_left = at_offset(ground.gaps_up_to, -1);
     Bits gaps_right = at_offset(ground.gaps_from, WIDTH);
@@ -305,21 +306,21 @@ struct Drop {
     TETRIS_UNROLL for (int k = 1; k < WIDTH; ++k) full = full & cells_after(k);
     return L::without(full, gaps_left | gaps_right);
   }
-  // The steps of the surface onto the piece, at its left side, and off it, at its right side.
-  // STEP is added to both, so that they can index a table.
+  // Return the steps of the surface at the left side of the piece and at its right side. STEP
+  // is added to both, so that they can index a table.
   TETRIS_FUNCTION Ints first_step() const {
     return row + L::ints(shape.first_step) - height_before(-1);
   }
   TETRIS_FUNCTION Ints last_step() const {
     return height_before(WIDTH) - (row + L::ints(shape.last_step));
   }
-  // The step from the column at offset k to the next one before the drop, plus STEP.
+  // Returns the step from the column at offset k to the next one before the drop, plus STEP.
   TETRIS_FUNCTION Ints step_before(int k) const {
     return height_before(k + 1) - height_before(k) + L::ints(STEP);
   }
-  // Returns the height of column `board_column` of the board after the drop. If column k of the
-  // piece lies over it, this is the top of the piece's column k. Otherwise the height does not
-  // change.
+  // Returns the height of column `board_column` of the board after the drop. If the piece's
+  // column k lies over it, this is the top of the cells in that column. Otherwise the height
+  // does not change.
   TETRIS_FUNCTION Ints column_height(int board_column) const {
     int before = ground.heights[FIRST_COLUMN + board_column];
     Ints result = L::ints(before);

@@ -93,8 +93,8 @@ TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
     return engine->chooser.score_after_state(now, piece, placement);
   };
   // choose_by_prospects calls make_search once per board, so that a search can prepare data for
-  // all next pieces. Here a search is only the address of the board, and `best` prepares the
-  // data again for every piece, which keeps the library small.
+  // all next pieces. Here a search is only the address of the board. `best` prepares the data
+  // again for every piece, which keeps the library small.
   auto make_search = [](const Board<L>& after) { return &after; };
   auto choose_next = [](const Board<L>* after, int next_piece) {
     return best(*after, next_piece);

@@ -53,9 +53,9 @@ struct ColumnScores {
   //
   // A step leads from a column to the next one, and its size is the absolute difference between
   // their heights. `before` is the weighted sum over the board before the drop. A drop changes
-  // the heights of the columns under the piece, at offsets 0 to WIDTH - 1 from its left edge,
-  // and the steps from the columns at offsets -1 to WIDTH - 1. For each of these, the weight
-  // times the growth is added.
+  // the heights of the columns under the piece, at offsets 0 to WIDTH - 1 from its left edge.
+  // It also changes the steps from the columns at offsets -1 to WIDTH - 1. For each of these
+  // heights and steps, the weight times the growth is added.
   //
   //     drop.at_offset(x, k)                the value of x in the column at offset k
   //     L::weights(a, b)                    a pair of weights

@@ -42,12 +42,12 @@ class LaneRollout {
   // board no longer suits these lanes. Adds the removed lines and the ended games to `totals`.
   // When a game ends, the next one begins on the empty board.
   //
-  // A stack is low if no column is higher than `limit`. Fast lanes can play only low stacks,
-  // and slow lanes play the high ones:
+  // A stack is low if no column is higher than `limit`. Fast lanes can play only on low stacks,
+  // and slow lanes play on the high ones:
   //
-  //     plays_high_stacks = true     plays while the stack is high
-  //     plays_high_stacks = false    plays while the stack is low and every column is at least
-  //                                  `least_height` rows high
+  //     plays_high_stacks = true     plays as long as the stack is high
+  //     plays_high_stacks = false    plays as long as the stack is low and every column is at
+  //                                  least `least_height` rows high
   //
   // In `cells` a column is a word in which row r is bit L::TOP - r, so the floor is the most
   // significant bit. ROWS = L::TOP + 1 is the number of rows of a column.
@@ -55,7 +55,7 @@ class LaneRollout {
       int limit, bool plays_high_stacks, Totals& totals, int least_height = 0) const {
     // In a column, the rows from `limit` up are the lowest ROWS - limit bits.
     Word rows_above_limit = limit >= ROWS ? Word(0) : Word((Word(1) << (ROWS - limit)) - 1);
-    // The row that every column has to reach, row least_height - 1, is one bit.
+    // Every column has to reach row least_height - 1, which is one bit.
     Word least_row = least_height == 0 ? Word(0) : Word(Word(1) << (ROWS - least_height));
     auto cells_above_limit = L::bits_everywhere(rows_above_limit) & geometry_.inside;
     auto cells_of_least_row = L::bits_everywhere(least_row) & geometry_.inside;
@@ -85,9 +85,9 @@ class LaneRollout {
   }
 
  private:
-  // Makes one decision: places `piece`, adds the removed lines and an ended game to `totals`,
-  // and returns the new columns. If the game has ended, they are the columns of an empty board.
-  // `next` is nothing, the next piece (preview), or the source of all pieces that may come next
+  // Makes one decision: places `piece`, and adds the removed lines and an ended game to
+  // `totals`. Returns the new columns, or those of an empty board if the game has ended. `next`
+  // is nothing, the next piece (preview), or the source of all pieces that may come next
   // (expectimax).
   template <class... Next>
   TETRIS_FUNCTION typename L::ColumnBits decide(const typename L::ColumnBits& cells,
@@ -123,13 +123,13 @@ void play_apart(const Lanes& lanes, StoredBoard& board, PieceReader& pieces, con
 // Plays a stream of games: in lanes L while the stack fits them, and otherwise in lanes Tall.
 //
 // A stack that is too high for lanes L may fit them without its buried rows. Consider the rows
-// below the top of the lowest column. Each of them has a hole, so it cannot be completed before
-// the columns get lower. Suppose that every column has a cell among those of these rows that
-// are at row b + 3 or higher. Then no placement, whatever rows it completes, changes rows 0 to
-// b + 3 or uncovers one of their holes. The part of the features that belongs to these rows is
-// the same for all placements, so the choice remains the same if rows 0 to b are replaced by
-// one row. This row has a cell in the columns that have a cell in all rows 0 to b. Three rows
-// above it suffice for the feature that looks furthest down: UpperHoleRows looks at four rows
+// below the top of the lowest column. Each of these rows has a hole, so it cannot be completed
+// before the columns get lower. Suppose that every column has a cell in one of these rows at
+// row b + 3 or higher. Then no placement, whatever rows it completes, changes rows 0 to b + 3
+// or uncovers one of their holes. The part of the features that belongs to these rows is the
+// same for all placements. So the choice remains the same if rows 0 to b are replaced by one
+// row, which has a cell in the columns that have a cell in all rows 0 to b. Three rows above it
+// suffice for the feature that looks furthest down, UpperHoleRows, which looks at four rows
 // from a hole downwards.
 template <class L, class Tall, class List, Lookahead LOOKAHEAD = Lookahead::none>
 class StreamRollout {
@@ -140,8 +140,8 @@ class StreamRollout {
   // Plays on `board` until the goal is reached, and adds the removed lines and the ended games
   // to `totals`.
   //
-  // There are three ways to play, and each of them returns when the goal is reached or the
-  // stack no longer suits it:
+  // There are three ways to play. Each of them returns when the goal is reached or when it
+  // cannot play on the present stack:
   //
   //     low_         fast 16-bit lanes L, for low stacks
   //     play_upper   the same lanes, for a higher stack without its buried rows. It returns
@@ -173,16 +173,16 @@ class StreamRollout {
   // false if the stack has too few buried rows.
   //
   // A row is buried if it is so far below the top of the lowest column that neither a piece nor
-  // a feature can reach it. Rows 0 to `removed` are replaced by one floor row. The floor row
-  // has a cell in the columns that have a cell in all of the replaced rows. So the stack
-  // becomes `removed` rows lower.
+  // a feature can reach it. Rows 0 to `removed` are replaced by one floor row, so the stack
+  // becomes `removed` rows lower. The floor row has a cell in the columns that have a cell in
+  // all of the replaced rows.
   //
   // A column is a word in which row r is bit 31 - r, so the floor is the most significant bit.
   // A shift to the left removes rows at the bottom, and `column | -column` fills a column from
   // its topmost cell down to the floor.
   bool play_upper(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
-    // Here the lanes hold one row more than usual. The usual limit makes sure that no well has
-    // 16 rows, and that cannot happen here, because no column is empty.
+    // Here the lanes may hold one row more than usual. The usual limit makes sure that no well
+    // has 16 rows. Here no well can, because no column is empty.
     constexpr int MOST_ROWS = L::MAX_STACK + 1;
     constexpr uint32_t FLOOR = 1u << 31;  // row 0
 #if defined(TETRIS_FEATURE_HEADER)
@@ -200,13 +200,13 @@ class StreamRollout {
     int stack = 32 - lowest_bit(rows_with_cells);  // the height of the highest column
     int removed = stack - MOST_ROWS;
     if (removed < 0) return false;
-    // Make `upper`, the board without its buried rows, on which `removed` rows are missing.
+    // Make `upper`, the board without its buried rows, which is `removed` rows lower.
     StoredBoard upper{};
     for (int c = 0; c < rules_.width; ++c) {
       uint32_t column = board.columns[c];
       // Rows 0 to removed + 2 are out of reach if every column has a cell at row removed + 3 or
       // higher that lies below the top of the lowest column.
-      uint32_t rows_above_buried = ~0u >> (removed + 3);  // rows from removed + 3 up
+      uint32_t rows_above_buried = ~0u >> (removed + 3);  // the rows from removed + 3 upwards
       bool stays_buried = (column & below_lowest_top & rows_above_buried) != 0;
       if (!stays_buried) return false;
       bool is_full_below = ~column >> (31 - removed) == 0;  // full in rows 0 to `removed`
@@ -241,8 +241,8 @@ class StreamRollout {
     return one_piece ? L::MAX_STACK : L::MAX_STACK - MAX_PIECE_SIZE;
   }
 
-  // Returns the rollout in `lanes`, for boards that are lower by `removed` rows. It is made on
-  // the first call. This takes as long as some decisions, and few streams need all rollouts.
+  // Returns the rollout in `lanes`, for boards that are lower by `removed` rows. The first call
+  // makes it, because this takes as long as some decisions, and few streams need all rollouts.
   template <class Lanes>
   const Lanes& get(std::optional<Lanes>& lanes, int removed = 0) {
     if (lanes) return *lanes;
@@ -253,8 +253,8 @@ class StreamRollout {
 
   const GameRules& rules_;
   const int32_t* weights_;
-  std::optional<LaneRollout<L, List, LOOKAHEAD>>
-      low_[MAX_HEIGHT];  // low_[n] is for boards without n buried rows
+  // low_[n] is for boards without n buried rows.
+  std::optional<LaneRollout<L, List, LOOKAHEAD>> low_[MAX_HEIGHT];
   std::optional<LaneRollout<Tall, List, LOOKAHEAD>> tall_;
 };
 

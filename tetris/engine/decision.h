@@ -11,8 +11,11 @@
 
 namespace tetris {
 
-// The pieces that a decision considers: only the falling piece (none); also the next piece
-// (preview); or also all pieces that may come next (expectimax).
+// The pieces that a decision considers:
+//
+// - none: only the falling piece;
+// - preview: also the next piece;
+// - expectimax: also all pieces that may come next.
 enum class Lookahead { none, preview, expectimax };
 
 // The data that a source has prepared for the features that name it (see
@@ -42,7 +45,8 @@ struct WithSources<Data, F, More...>
     : WithSources<typename Data::template With<SourceOf<F>>::template With<SecondSourceOf<F>>,
           More...> {};
 
-// Replaces ColumnScores, ColumnWeights or a StepTable if a list has no feature for them.
+// A placeholder for ColumnScores, ColumnWeights or a StepTable in a list that has no feature
+// for them.
 struct Nothing {
   template <class... Any>
   TETRIS_FUNCTION explicit Nothing(const Any&...) {}
@@ -50,7 +54,7 @@ struct Nothing {
 
 // A list of distinct features. Weights are integers with a sign and at most 15 bits
 // (tetris/play/quantized_weights.py), and so are the numerators of features. So a sum does not
-// depend on its order.
+// depend on the order of its terms.
 //
 // The functions below go through the list with a fold expression: `(f<Features>(weights[i++]),
 // ...)` calls f for one feature after another, with its weight.
@@ -61,8 +65,9 @@ struct FeatureList {
       ((Features::denominator == 1 || std::is_same_v<Features, LandingHeight>) && ...),
       "expected a feature that is a whole number: double it here and in its reference in "
       "Python");
-  // Whether every feature has a function `after`, which computes it from what a drop changes.
-  // If one feature has none, all features are computed from the board after each placement.
+  // Whether every feature has a function `after`, which computes it from the changes that a
+  // drop makes. If one feature has none, all features are computed from the board after each
+  // placement.
   static constexpr bool computable_from_drops = (follows_drops<Features>() & ...);
   // Whether ColumnScores scores a feature.
   template <class F>
@@ -85,17 +90,16 @@ struct FeatureList {
   template <class L>
   using Prepared = typename WithSources<AllSourceData<L>, Features...>::Result;
 
-  // Whether `values` adds up a feature. These features are added in pairs, because vector
-  // instructions multiply and add two at a time.
+  // Whether `values` adds up a feature. These features are added in pairs, because a vector
+  // instruction multiplies and adds two of them at a time.
   template <class F>
   static constexpr bool summed = !F::zero_without_lines && !by_column<F> && F::table_steps == 0;
   static constexpr int SUMMED = (0 + ... + (summed<Features> ? 1 : 0));
   static constexpr int PAIRS = SUMMED / 2 + 1;
 
   // Loads the weights of the features that `values` adds up, in pairs. `weights` holds the
-  // weights of all features of the list, in its order. The last pair may have one feature or
-  // none; the weight of a missing feature is 0. The constructor of a Chooser calls this
-  // function.
+  // weights of all features of the list, in the order of the list. The last pair may have only
+  // one feature or none; the weight of a missing feature is 0.
   template <class L>
   TETRIS_FUNCTION static void load_weights(
       const int32_t* weights, typename L::Weights (&pairs)[PAIRS]) {
@@ -167,14 +171,14 @@ struct FeatureList {
   // completes no row, for every placement (lane). ColumnScores and StepTable score the other
   // features.
   //
-  // If `bound` is true, the lower bound of a feature is used in place of its value, if it has
-  // one. Because the weights of these features are not positive, the sum is then an upper bound
-  // of the exact sum. `weights` are the pairs that load_weights made. `prepared` is the data
-  // that the features have computed from the board before the drop.
+  // If `bound` is true, features that have a lower bound are replaced by this bound. Their
+  // weights are not positive, so the sum is then an upper bound of the exact sum. `weights` are
+  // the pairs that load_weights has made. `prepared` is the data that the features have
+  // computed from the board before the drop.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static typename L::Scores values(const typename L::Weights* weights,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
-    // Features with a loop are computed first, because a loop needs all registers: values that
+    // Features with a loop are computed first, because a loop needs all registers. Values that
     // were computed before it would have to be moved to memory.
     typename L::Ints looped[COUNT];
     int i = 0, j = 0;
@@ -250,7 +254,7 @@ struct FeatureList {
   }
 
   // A sum to which features are added one by one. Every second feature completes a pair, and
-  // both products are added then.
+  // then both products are added.
   template <class L>
   struct PairedSum {
     typename L::Scores scores;
@@ -263,9 +267,9 @@ struct FeatureList {
   //
   // Features are added in pairs, because add_products computes sum + weight_0 * value_0 +
   // weight_1 * value_1 in one step. The first value of a pair is only stored in
-  // sum.first_of_pair; the second one adds both products. If the number of features is odd, the
-  // last value is paired with 0. sum.number counts the features so far, SUMMED is their total
-  // number, and sum.weights[i] holds both weights of pair i.
+  // sum.first_of_pair. With the second value, both products are added. If the number of
+  // features is odd, the last value is paired with 0. sum.number counts the features so far,
+  // SUMMED is their total number, and sum.weights[i] holds both weights of pair i.
   //
   // If F has a loop (F::has_loop), its value has been computed in advance and is `looped`.
   // Otherwise `looped` is not used, and the value is computed here. `drop` is the piece at
@@ -333,9 +337,9 @@ TETRIS_FUNCTION void for_each_placement(
   }
 }
 
-// Chooses a placement when the next piece is known: returns the placement of `piece` that
-// begins the best pair of placements of `piece` and `next`, with the score of the pair. If
-// every pair ends the game, it returns the best placement of `piece` alone.
+// Chooses a placement of `piece` when the next piece, `next`, is known. Returns the placement
+// that begins the best pair of placements of `piece` and `next`, with the score of the pair. If
+// every pair ends the game, returns the best placement of `piece` alone.
 //
 // The score of a pair is the weighted sum of the features of the board after both placements.
 // The features that describe a placement, not a board, are added for both placements.
@@ -361,7 +365,7 @@ TETRIS_FUNCTION Choice choose_by_pairs(
 }
 
 // The value of a placement over all pieces that may come next. A prospect with more survived
-// pieces is better; of equal numbers the one with the greater sum is better.
+// pieces is better. If the numbers are equal, the prospect with the greater sum is better.
 struct Prospect {
   int survived = -1;  // the number of next pieces with which the game goes on
   int64_t sum = 0;    // the sum, over these pieces, of the score of the best pair of placements
@@ -373,10 +377,10 @@ struct Prospect {
 // Expectimax over one unknown piece: chooses a placement of `piece` when every piece of
 // `source` may come next.
 //
-// Only the two placements with the highest scores of their own are compared. For each of them,
-// every possible next piece is placed as well as possible. A Prospect sums this up: the number
-// of next pieces with which the game goes on, and the sum of the scores of the best pairs. The
-// placement with the better prospect is returned.
+// Only the two placements with the highest scores of their own are compared. After each of
+// them, the best placement of every possible next piece is searched. The results form a
+// Prospect: the number of next pieces with which the game goes on, and the sum of the scores of
+// the best pairs. The placement with the better prospect is returned.
 //
 //   score_alone(placement)  returns the placement with its score, ignoring the next piece
 //   make_search(board)      returns a search, which holds the data that is computed once per
@@ -436,8 +440,8 @@ struct Chooser {
   const bool bounds;  // whether `score_drops` computes upper bounds in place of scores
   // A piece whose top is below fitting_limit lies inside the board. A piece whose top is not
   // below survival_limit ends the game. The limits differ only under the rule
-  // clear_on_overflow: there a piece may reach above the top, up to MAX_PIECE_SIZE rows, and
-  // the game goes on if the removal of full rows brings it back inside.
+  // clear_on_overflow. There a piece may reach up to MAX_PIECE_SIZE rows above the top, and the
+  // game goes on if the removal of full rows brings the piece back inside.
   typename L::Ints fitting_limit;
   typename L::Ints survival_limit;
 
@@ -481,15 +485,15 @@ struct Chooser {
   //
   // score_all_groups scores the placements that complete no row, many at a time, and records
   // them in search.best. It leaves the other placements in search.unscored, a bit mask of
-  // placement numbers; they are scored one by one here. If `bounds` is true, the recorded
-  // scores are only upper bounds, and consider_bounds computes exact scores where they can
+  // placement numbers, and they are scored one by one here. If `bounds` is true, the recorded
+  // scores are only upper bounds. consider_bounds then computes the exact scores that can
   // change the result. choice.consider(c) replaces `choice` by `c` if `c` is better.
   TETRIS_FUNCTION Choice choose(Search& search, int piece) const {
     score_all_groups(search, piece);
     Choice best_of_groups = L::first_best(search.best);
     Choice choice = NO_CHOICE;
-    // unscored & (unscored - 1) removes the lowest bit, the placement that has just been
-    // scored.
+    // unscored & (unscored - 1) removes the lowest bit, which is the placement that has just
+    // been scored.
     for (uint64_t unscored = search.unscored; unscored != 0; unscored &= unscored - 1) {
       int placement = lowest_bit(unscored);
       choice.consider(score_after_state(search.board, piece, placement));
@@ -535,11 +539,13 @@ struct Chooser {
   // their scores in search.best. The scores are computed from the changes that the drop makes.
   // A lane is one placement of the group; comparisons and sums work on all lanes at once.
   //
-  // Returns the lanes that the caller has to score one by one, as a bit mask: the placements
-  // that complete a row and may let the game go on. The other lanes need no score: they have
-  // been scored here, they end the game, or they hold no placement. If some feature of the list
-  // cannot be computed from the changes of a drop (computable_from_drops is false), no lane is
-  // scored here, and all placements that may let the game go on are returned.
+  // Returns the lanes that the caller has to score one by one, as a bit mask. These are the
+  // placements that complete a row and after which the game may go on. The other lanes have
+  // been scored here, or end the game, or hold no placement.
+  //
+  // If some feature of the list cannot be computed from the changes of a drop
+  // (computable_from_drops is false), no lane is scored here. All placements after which the
+  // game may go on are returned.
   //
   // A piece whose top is below fitting_limit lies inside the board. A piece whose top is not
   // below survival_limit ends the game.
@@ -562,8 +568,8 @@ struct Chooser {
         if constexpr (HAS_TABLE<2>) scores = search.step_pairs.after(scores, drop);
         L::record_scores(search.best, scores, is_scored, group);
       }
-      // If a piece completes no row, no row is removed. So if it reaches above the top, it ends
-      // the game.
+      // A piece that completes no row ends the game if it reaches above the top, so it needs no
+      // score.
       auto is_unscored = L::without(may_survive, completes_no_row);
       return L::lanes(is_unscored);
     } else {
@@ -587,7 +593,7 @@ struct Chooser {
   TETRIS_FUNCTION void score_groups(Search& search, const Groups& groups) const {
     for (int i = 0; i < groups.count; ++i) score_group(search, groups.group[i]);
   }
-  // Scores one group. With vectors the work is done by a separate function that is not inlined,
+  // Scores one group. With vectors, a separate function that is not inlined does the work,
   // because the compiler then keeps more values in registers.
   template <int WIDTH>
   TETRIS_FUNCTION void score_group(Search& search, const Group<L, WIDTH>& group) const {
@@ -605,11 +611,11 @@ struct Chooser {
   // Replaces `choice` by the best placement of search.best if that placement is better.
   //
   // The scores in search.best are only upper bounds of the exact scores, which are slow to
-  // compute. `best` is the placement with the highest bound; its exact score is computed first.
-  // After that, a placement can only be better if its bound is at least the best exact score so
-  // far. Usually there is none. A set of placements is a bit mask: L::at_least returns the
-  // placements whose bound is at least a score, and `others & (others - 1)` removes the lowest
-  // bit.
+  // compute. `best` is the placement with the highest bound. Its exact score is computed first.
+  // Another placement can only be better if its bound is at least the best exact score so far.
+  // Usually there is no such placement. A set of placements is a bit mask: L::at_least returns
+  // the placements whose bound is at least a score, and `others & (others - 1)` removes the
+  // lowest bit.
   TETRIS_FUNCTION void consider_bounds(
       const Search& search, int piece, const Choice& best, Choice& choice) const {
     int exact_minus_bound = value_above_bound(search.board, piece, best.placement);

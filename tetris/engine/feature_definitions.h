@@ -9,8 +9,8 @@
 //
 // and, for speed,
 //
-//   prepare(board)  the data that `after` needs of the board before the drop, computed once per
-//                   decision
+//   prepare(board)  the data of the board before the drop that `after` needs; it is computed
+//                   once per decision
 //   after(prepared, drop)
 //                   the integers after drops that complete no row, one per lane, from 0 to
 //                   32767
@@ -55,7 +55,7 @@ TETRIS_FUNCTION auto from_lowest_row(typename L::ColumnBits columns) {
   return map_slots([](uint32_t x) { return __funnelshift_rc(~0u, 0u, __clz(x)); }, columns);
 #else
   // The first round extends each cell upwards by one row, the next round by two more rows, then
-  // by four, and so on until all rows of a word are covered.
+  // by four, and so on, until all rows of a word are covered.
   TETRIS_UNROLL for (int rows = 1; rows <= L::TOP; rows *= 2) {
     columns = columns | (columns >> rows);
   }
@@ -99,8 +99,8 @@ struct second_source<F, std::void_t<typename F::SecondSource>> {
 };
 template <class F>
 using SecondSourceOf = typename second_source<F>::type;
-// Returns the values of feature F after drops. `first` and `second` are the data that its
-// sources have prepared. Without a second source, F::after takes only `first`.
+// Returns the values of feature F after drops, one per lane. `first` and `second` are the data
+// that its sources have prepared. Without a second source, F::after takes only `first`.
 template <class F, class First, class Second, class D>
 TETRIS_FUNCTION auto after_drop_of(const First& first, const Second& second, const D& drop) {
   if constexpr (std::is_same_v<SourceOf<F>, SecondSourceOf<F>>) return F::after(first, drop);
@@ -173,8 +173,8 @@ struct RowTransitions : BitCount<RowTransitions> {
   TETRIS_FUNCTION static auto words(const Board<L>& board) {
     return (board.cells ^ L::right(board.cells)) & board.geometry.edges;
   }
-  // A word has L::TOP + 1 rows. Each row above the board is empty and has two transitions, at
-  // the side walls; they are subtracted.
+  // A word has L::TOP + 1 rows. Each row above the board is empty, and has two transitions at
+  // the side walls, which are subtracted.
   template <class L>
   TETRIS_FUNCTION static int offset(const Geometry<L>& geometry) {
     return 2 * (geometry.height - (L::TOP + 1));
@@ -183,10 +183,10 @@ struct RowTransitions : BitCount<RowTransitions> {
   // placement (lane). A row transition is a pair of neighbouring cells of a row, one full and
   // one empty.
   //
-  // `total` is the number before the drop. In each of its rows the piece has consecutive cells,
-  // with a left end and a right end. In empty space such a row adds two transitions. Every full
-  // cell that touches one of its ends removes two: the new transition at this end, and the old
-  // one between this cell and its empty neighbour.
+  // `total` is the number before the drop. The cells of the piece in a row are consecutive,
+  // with a left end and a right end. If both neighbours are empty, they add two transitions. A
+  // full neighbour at one end removes two: the transition at this end is not added, and the old
+  // one between this neighbour and the cell that was empty disappears.
   //
   // full_beside(k) returns the rows in which an end of the piece touches a full cell in column
   // k, one bit per row. Column k is k columns right of the piece's left edge. In a piece that
@@ -194,7 +194,7 @@ struct RowTransitions : BitCount<RowTransitions> {
   // be shorter. It then ends beside the piece's own first or last column, or beside the middle
   // column of a piece that is 3 columns wide.
   //
-  // Counting bits is slow. So words that cannot have a bit in the same row are joined first: a
+  // Counting bits is slow, so words that cannot have a bit in the same row are joined first. A
   // row has only one left end and one right end. popcount_near counts the bits of two words.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
@@ -203,7 +203,7 @@ struct RowTransitions : BitCount<RowTransitions> {
       auto rows_that_end_here = drop.piece_rows(drop.shape.contact[k + 1]);
       return cells & rows_that_end_here;
     };
-    // Half of the growth: 1 for every row of the piece, minus 1 for every full cell at an end.
+    // Half of the growth is the number of rows of the piece minus that of full cells at ends.
     auto half_growth = L::ints(drop.shape.height);
     if constexpr (WIDTH == 1 || WIDTH == 4) {
       half_growth = half_growth - L::popcount_near(full_beside(-1), full_beside(WIDTH));
@@ -218,8 +218,8 @@ struct RowTransitions : BitCount<RowTransitions> {
 };
 
 struct ColumnTransitions : BitCount<ColumnTransitions> {
-  // A column has one transition at its top and two for every run of holes. `words` marks the
-  // lowest cell of each run.
+  // A column has one transition at its top, and two for every run of consecutive holes. `words`
+  // marks the lowest cell of each run.
   static constexpr int factor = 2;
   template <class L>
   TETRIS_FUNCTION static auto words(const Board<L>& board) {
@@ -289,10 +289,10 @@ struct WellFeature : FeatureBase {
   //
   // The column at offset k is k columns right of the piece's left edge. A drop changes the
   // wells in the columns under the piece (offsets 0 to WIDTH - 1) and in the columns beside it
-  // (offsets -1 and WIDTH). The depths of these columns are computed again, from the columns
-  // after the drop. This needs their neighbours at offsets -2 and WIDTH + 1, too. lower_bound
-  // returns the sum of the depths of the other columns, which do not change. A column is a word
-  // with one bit per row, and L::without(a, b) is a & ~b.
+  // (offsets -1 and WIDTH). The depths of these columns are computed again from the columns
+  // after the drop, and so their neighbours at offsets -2 and WIDTH + 1 are needed, too.
+  // lower_bound returns the sum of the depths of the other columns, which do not change. A
+  // column is a word with one bit per row, and L::without(a, b) is a & ~b.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     using Bits = typename L::Bits;
@@ -315,10 +315,10 @@ struct WellFeature : FeatureBase {
   // (lane).
   //
   // It is the total over the board before the drop, minus the depths of the columns that
-  // change: those at offsets -1 to WIDTH from the piece's left edge. prepared.pairs holds, for
-  // every column, the sum of its depth and the depth of the next column, so two columns are
+  // change, which are at offsets -1 to WIDTH from the piece's left edge. prepared.pairs holds,
+  // for every column, the sum of its depth and the depth of the next column, so two columns are
   // subtracted at a time. If the number of changed columns, WIDTH + 2, is odd, one column
-  // remains. at_offset(x, k) is the value of x in the column at offset k.
+  // remains. drop.at_offset(x, k) is the value of x in the column at offset k.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto lower_bound(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
@@ -369,8 +369,8 @@ struct Wells : WellFeature<Wells> {
 struct WellsFast : WellFeature<WellsFast> {
   // Returns the sum of the depths of the wells in COUNT columns. In a run of empty cells, let k
   // be the number of cells from its topmost well cell downwards. The first of these cells
-  // counts 1, the second one 2, and so on, which makes 1 + 2 + ... + k. The loop handles one
-  // run per column and round, from the top; most columns have only one run.
+  // counts 1, the second one 2, and so on, and their sum is 1 + 2 + ... + k. The loop handles
+  // one run per column and round, from the top; most columns have only one run.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&cells)[COUNT]) {
     Bits rest[COUNT];
@@ -384,8 +384,8 @@ struct WellsFast : WellFeature<WellsFast> {
  private:
   // Returns the sum of the depths of the topmost runs of COUNT columns, for every lane. The
   // topmost run of a column is the run of empty cells from its topmost well cell downwards. A
-  // run of n cells has the depth 1 + 2 + ... + n. `rest` becomes the well cells below these
-  // runs.
+  // run of n cells has the depth 1 + 2 + ... + n. rest[i] becomes the well cells of column i
+  // below its topmost run.
   //
   // wells[i] and cells[i] are the well cells and the full cells of column i. A column is a word
   // in which the topmost row is the lowest bit. So `w & -w` is the topmost cell of w, and a
@@ -397,8 +397,7 @@ struct WellsFast : WellFeature<WellsFast> {
     TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
       Bits topmost = wells[i] & -wells[i];
       // The subtraction borrows from the next full cell below `topmost`. It clears this full
-      // cell, and sets all empty cells from `topmost` down to it. The cells that it sets are
-      // the run.
+      // cell, and sets all empty cells from `topmost` down to it. These cells are the run.
       Bits run = L::without(cells[i] - topmost, cells[i]);
       total = total + L::triangle(L::popcount(run));
       rest[i] = L::without(wells[i], run);
@@ -414,7 +413,8 @@ struct WellsFast : WellFeature<WellsFast> {
 };
 
 struct HoleDepth : BitCount<HoleDepth> {
-  // The cells that have a hole below them in their column: all cells above its lowest hole.
+  // Returns the cells that have a hole below them in their column, which are all cells above
+  // the column's lowest hole.
   template <class L>
   TETRIS_FUNCTION static auto words(const Board<L>& board) {
     return from_lowest_row<L>(board.holes()) & board.cells;
@@ -430,8 +430,9 @@ struct HoleDepth : BitCount<HoleDepth> {
     auto has_hole = L::nonzero(board.holes());
     return {BitCount::prepare(board), cache<uint8_t>(board, has_hole)};
   }
-  // Returns the depth after drops that complete no row. The cells of the piece are added in
-  // columns that have a hole after the drop: a hole from before, or the gap below the piece.
+  // Returns the depth after drops that complete no row, one number per lane. In a column with a
+  // hole after the drop, the cells of the piece are added. Such a column had a hole before, or
+  // there is a gap below the piece.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto depth = prepared.total;
@@ -494,8 +495,8 @@ struct ThinCovers : FeatureBase {
   //
   // `before` is the set of such columns before the drop; bit c + 1 is column c. Columns that
   // are not under the piece do not change. Column k of the piece counts if the piece has a
-  // single cell there (drop.shape.lone[k] is 1, otherwise 0) and leaves a gap below it. A piece
-  // that is one column wide has four cells in this column, so it never counts.
+  // single cell there (drop.shape.lone[k] is 1, and otherwise 0) and leaves a gap below it. A
+  // piece that is one column wide has four cells in its column, which therefore never counts.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
     // The set of the columns under a piece over column 0 is bits 1 to WIDTH. in_columns moves
@@ -521,7 +522,7 @@ struct has_after<F, std::void_t<decltype(&F::template after<ScalarLanes, 1>)>>
     : std::true_type {};
 
 // Returns whether a feature has `after`. A feature without it has to set whole_board_only, so
-// that no list of features becomes slow unnoticed.
+// that nobody makes a list of features slow by accident.
 template <class F>
 constexpr bool follows_drops() {
   static_assert(has_after<F>::value != F::whole_board_only,

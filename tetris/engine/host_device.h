@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-// TETRIS_FUNCTION marks a function for both that is always inlined, TETRIS_OUTLINE a function
-// for both that is never inlined, and TETRIS_UNROLL a loop that is unrolled.
+// TETRIS_FUNCTION marks a function for both that is always inlined. TETRIS_OUTLINE marks a
+// function for both that is never inlined. TETRIS_UNROLL marks a loop that is unrolled.
 #if defined(__CUDACC__)
 #define TETRIS_FUNCTION __host__ __device__ __forceinline__
 #define TETRIS_OUTLINE __host__ __device__ __noinline__

@@ -1,7 +1,8 @@
 // The scalar lanes: they score one placement at a time, in plain C++. The portable version of
-// the CPU engine uses them, and every CUDA thread.
+// the CPU engine and every CUDA thread use them.
 //
-// The engine is a template of its lanes: these, or those of another lanes_*.h.
+// The engine is a template of its lanes, which are these or those of another lanes_*.h. The
+// lanes define the types of values:
 //   Bits, Ints, Scores      one value per lane. A lane is a placement; in a vector, lane x is
 //                           the placement whose left edge is over column x.
 //   ColumnBits, ColumnInts  one value per slot. A slot is a column of the board, or lies beside
@@ -55,7 +56,7 @@ struct BestTwo {
   TETRIS_FUNCTION void clear() { first = second = NO_CHOICE; }
   // Inserts a placement, unless both conditions are false. `is_best` says whether it exceeds
   // the first placement, and `is_better` whether it exceeds the second one. If it becomes the
-  // first placement, the former first placement becomes the second one.
+  // first placement, the old first placement becomes the second one.
   TETRIS_FUNCTION void insert(const Choice& other, bool is_best, bool is_better) {
     second.replace_if(is_better, other);
     second.replace_if(is_best, first);
@@ -68,8 +69,8 @@ struct BestTwo {
 
 constexpr int FIRST_COLUMN = 2;  // the slot of column 0, after an unused slot and the left wall
 constexpr int MAX_HEIGHT = 24;
-constexpr int WALL_HEIGHT =
-    64;  // the height of slots outside the board, much greater than that of any column
+// The height of slots outside the board, which is much greater than the height of any column.
+constexpr int WALL_HEIGHT = 64;
 
 template <class T>
 struct ColumnArray {
@@ -126,8 +127,8 @@ TETRIS_FUNCTION Columns operator-(const Columns& a) {
 // rows. Four digits hold every count up to MAX_WIDTH.
 constexpr int ROW_DIGITS = 4;
 
-// Adds the counts `other` to the counts `sum`, for all rows of the board at once. A count is a
-// number per row, for example of the columns with a cell in this row.
+// Adds the counts `other` to the counts `sum`, for all rows of the board at once. There is one
+// count per row, for example of the columns that have a cell in this row.
 //
 // The counts are bit-sliced: bit r of sum[i] is binary digit i of the count of row r, lowest
 // digit first. So one bitwise operation handles one digit of all rows. The digits are added one
@@ -150,8 +151,8 @@ TETRIS_FUNCTION void add_digits(Words (&sum)[ROW_DIGITS], const Words (&other)[C
 // Adds up the counts of sixteen lanes, and stores the sum in every lane. On entry the count of
 // a lane has one binary digit, digit[0]. There are four rounds, in which STEP is 8, 4, 2 and 1.
 // In each round a lane adds the count of the lane that is STEP lanes ahead; rotate(STEP, word)
-// fetches one digit of it. COUNT is the number of digits before the round. The function calls
-// itself for the next round.
+// gets one digit of that count. COUNT is the number of digits before the round. The function
+// calls itself for the next round.
 template <int STEP = 8, int COUNT = 1, class Words, class Rotate>
 TETRIS_FUNCTION void add_lanes(Words (&digit)[ROW_DIGITS], const Rotate& rotate) {
   Words other[COUNT];
@@ -393,8 +394,8 @@ struct ScalarLanes {
   //
   // A column is a word with one bit per row. The counts are bit-sliced: bit r of digit[d]
   // becomes binary digit d of the count of row r. The loop adds two columns at a time. A full
-  // adder adds both to the lowest digit, which yields a new lowest digit and a carry. Then the
-  // carry is added to the higher digits, one after another.
+  // adder adds both columns to the lowest digit, and yields a new lowest digit and a carry.
+  // Then the carry is added to the higher digits, one after another.
   TETRIS_FUNCTION static void count_rows(const ColumnBits& columns, Bits (&digit)[ROW_DIGITS]) {
     TETRIS_UNROLL for (Bits& word : digit) word = 0;
     TETRIS_UNROLL for (int i = 0; i < SLOTS; i += 2) {
@@ -420,13 +421,13 @@ struct ScalarLanes {
     TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) slots[i] = columns.slot[i];
   }
 
-  // Returns the cells of a piece as columns of the board. The piece rests with its bottom in
-  // `row` and its left edge over board column `column`.
+  // Returns the cells of a piece as columns of the board. The bottom of the piece rests in
+  // `row`, and its left edge is over board column `column`.
   //
-  // shape.patterns has four bits for each column of the piece: the rows in which the column has
-  // cells. A column of the board is a word in which row r is bit TOP - r. Multiplying a pattern
-  // by row_unit(row), a power of two, moves it to `row`. Slot c + FIRST_COLUMN of the result is
-  // board column c.
+  // shape_of(...).patterns has four bits for each column of the piece: the rows in which the
+  // column has cells. A column of the board is a word in which row r is bit TOP - r.
+  // Multiplying a pattern by row_unit(row), a power of two, moves it to `row`. Slot c +
+  // FIRST_COLUMN of the result is board column c.
   TETRIS_FUNCTION static ColumnBits piece_columns(
       int piece, int orientation, int column, int row) {
     // After this shift, bits 4 c to 4 c + 3 are the pattern of board column c.

@@ -2,8 +2,8 @@
 // processor (vectors.h). lanes_scalar.h explains the names.
 //
 // Lanes of 16 bits hold columns of 16 rows. The engine uses them while no column is higher than
-// 11, because a piece adds at most four rows, and a well of 16 rows would overflow `triangle`.
-// Lanes of 32 bits hold every board.
+// 11: a piece adds at most four rows, and a well of 16 rows would overflow `triangle`. Lanes of
+// 32 bits hold every board.
 #pragma once
 
 #if defined(__SSE4_1__) || defined(__aarch64__)
@@ -54,7 +54,7 @@ TETRIS_FUNCTION V shift_left(V a, C n) {
 // 32 bits and are less than 32.
 //
 // With AVX-512 the results are looked up in a table of 32 entries, which fills two registers.
-// With AVX2 they are computed. `map` applies a function to the registers of a vector, one after
+// With AVX2 they are computed. `map` calls the function for one register of the vector after
 // another.
 template <class V>
 TETRIS_FUNCTION V triangle_of(V n) {
@@ -82,7 +82,7 @@ struct VectorLanes {
   // Scores have 32 bits. The scores of 16-bit lanes are two vectors: of lanes 0-3 and 8-11, and
   // of lanes 4-7 and 12-15.
   using Scores = Scores_;
-  using Mask = Ints;  // all ones or all zeros a lane
+  using Mask = Ints;  // every lane is all ones or all zeros
   // A power of two for words of 16 bits, or the number of bits of a shift for words of 32 bits.
   using Unit = Bits;
   // The weights of two features. In 16-bit lanes they are the two halves of 32-bit numbers, in
@@ -269,10 +269,11 @@ struct VectorLanes {
   //
   // `columns` has one value per slot, and slot c + FIRST_COLUMN is board column c. Lane x is
   // the placement whose left edge is over column x, so it needs slot x + k + FIRST_COLUMN. The
-  // result is therefore `columns` moved by first_slot = k + FIRST_COLUMN slots. The distance is
-  // an immediate operand of the vector instructions, so there is a case with a template
-  // argument for every distance. Wherever this function is inlined, k is a constant, and only
-  // one case remains.
+  // result is therefore `columns` moved by first_slot = k + FIRST_COLUMN slots.
+  //
+  // This distance is an immediate operand of the vector instructions, so it has to be a
+  // template argument. There is one case for every distance. Wherever the function is inlined,
+  // k is a constant, and only one case remains.
   template <int WIDTH, class T>
   TETRIS_FUNCTION static T at_offset(T columns, const ShapeLanes<VectorLanes, WIDTH>&, int k) {
     const int first_slot = k + FIRST_COLUMN;  // the slot of lane 0
@@ -289,7 +290,7 @@ struct VectorLanes {
   }
   template <class T>
   TETRIS_FUNCTION static T left(T columns) {
-    return window<SLOTS - 1>(T{}, columns);
+    return move_up<1>(columns);
   }
   template <class T>
   TETRIS_FUNCTION static T right(T columns) {
@@ -322,7 +323,7 @@ struct VectorLanes {
     tetris::store(columns, slots);
   }
 
-  // Returns the cells of a piece that rests with its bottom in `row` and its left edge over
+  // Returns the cells of a piece whose bottom rests in `row` and whose left edge is over
   // `column`. PIECE_COLUMNS holds the piece at rest in row 0, with zeros before and after its
   // columns. A load that begins n words before the piece's first column puts this column into
   // slot n. A shift to the right moves the cells up to `row`.
@@ -337,14 +338,14 @@ struct VectorLanes {
     return reduce(load_four(height) - load_four(shape.first_row), MAXIMUM)[0];
   }
 
-  // The recorded scores of all groups. first_best determines the best one. Lanes that are not
-  // candidates have the score NEVER. A group has two halves of eight lanes; group i has halves
-  // 2 * i and 2 * i + 1.
+  // The recorded scores of all groups of placements. first_best finds the best one. Lanes that
+  // are not candidates have the score NEVER. A group has two halves of eight lanes; group i has
+  // the halves 2 * i and 2 * i + 1.
   struct Best {
     Scores score[MAX_GROUPS];
     const int* first_placement[MAX_GROUPS];  // the placement in lane 0 of each half
     int groups = 0;
-    TETRIS_FUNCTION Best() {}  // leaves the scores unwritten
+    TETRIS_FUNCTION Best() {}  // does not set the scores
     TETRIS_FUNCTION void clear() { groups = 0; }
     TETRIS_FUNCTION int first_of_half(int half) const {
       return first_placement[half / 2][half % 2];
@@ -352,18 +353,18 @@ struct VectorLanes {
   };
   TETRIS_FUNCTION static bool is_worth_scoring(Mask) { return true; }
   // Appends the scores of a group of placements, one per lane, to `best`. Lanes that are not
-  // candidates get the score NEVER, the lowest one. first_best later determines the best score
-  // of all groups.
+  // candidates get the score NEVER, the lowest one. first_best later finds the best score of
+  // all groups.
   //
-  // choose(mask, a, b) selects a or b, number by number. group.first_placement holds two
-  // placement numbers, those of the first lane of each half of the group.
+  // choose(mask, a, b) selects a or b, number by number. group.first_placement holds the
+  // numbers of two placements, which are the first lanes of the two halves of the group.
   template <int WIDTH>
   TETRIS_FUNCTION static void record_scores(
       Best& best, Scores score, Mask is_candidate, const Group<VectorLanes, WIDTH>& group) {
     if constexpr (SHORT) {
-      // In 16-bit lanes the scores have 32 bits, but the mask has 16 bits. Interleaving the
-      // mask with itself makes its numbers 32 bits wide, all ones or all zeros, and puts them
-      // in the order of the scores.
+      // In 16-bit lanes the scores have 32 bits, but the numbers of the mask have 16 bits.
+      // Interleaving the mask with itself makes them 32 bits wide, all ones or all zeros, and
+      // puts them into the order of the scores.
       Scores wide_mask = interleave(is_candidate, is_candidate);
       score = choose(wide_mask, score, scores(NEVER));
     } else {
@@ -395,10 +396,10 @@ struct VectorLanes {
     }
     return placements;
   }
-  // Returns the recorded score of a placement, which must have been a candidate. The loop
-  // searches for the half of a group that contains the placement. A half has eight placements
-  // with consecutive numbers, and first_of_half returns the first one. Half h belongs to group
-  // h / 2.
+  // Returns the recorded score of a placement, which must have been a candidate. The loop finds
+  // the half of a group that contains the placement. A half has eight placements with
+  // consecutive numbers, and first_of_half returns the first one. Half h belongs to group h /
+  // 2.
   TETRIS_FUNCTION static int score_at(const Best& best, int placement) {
     int half = 0;
     // As an unsigned number, a negative difference is larger than 8.
@@ -415,8 +416,8 @@ struct VectorLanes {
 
  private:
   // Returns, for each lane, the value of the slot that is FIRST slots ahead. For pieces that
-  // are three columns wide, both halves of a group are placements over columns 0 to 7, and read
-  // the same slots.
+  // are three columns wide, both halves of a group are placements over columns 0 to 7, so both
+  // read the same slots.
   template <int WIDTH, int FIRST, class T>
   TETRIS_FUNCTION static T slots_from(T columns) {
     if constexpr (WIDTH == 3) return window_in_both_halves<FIRST>(columns);

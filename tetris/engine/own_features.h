@@ -29,14 +29,14 @@ TETRIS_FUNCTION uint32_t reversed_bits(uint32_t bits) {
 
 // A board in plain numbers, after full rows have been removed.
 struct PlainBoard {
-  int width, height;         // of the board, in cells
+  int width, height;         // the size of the board, in cells
   int twice_landing_height;  // as `landing_height` in tetris/game/features.py, times two
   int eroded_cells;          // as `eroded_cells` there
   int lines;                 // the number of rows that the placement removed
 
   // Copies a board of the engine into plain numbers. Bit r of columns_[c] becomes row r of
-  // column c, counted from the bottom. In the engine's board, row r of a column is bit L::TOP -
-  // r.
+  // column c; rows are counted from the bottom. In the engine's board, row r of a column is bit
+  // L::TOP - r.
   template <class L>
   TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
       : width(board.geometry.width),
@@ -52,7 +52,7 @@ struct PlainBoard {
       only_column_c[FIRST_COLUMN + c] = Word(~Word(0));
       auto mask = board.geometry.inside & L::load(only_column_c);
       uint32_t column = L::or_columns(board.cells & mask);
-      uint32_t row_0_highest = column << (31 - L::TOP);  // now row r is bit 31 - r
+      uint32_t row_0_highest = column << (31 - L::TOP);  // row r is now bit 31 - r
       columns_[c] = reversed_bits(row_0_highest);
     }
   }

@@ -1,5 +1,6 @@
-// Seven queues of streams in shared memory, one for each piece that a stream may be waiting to
-// place. A stream is a sequence of games on one board: when a game ends, the next one begins.
+// Seven queues of streams in shared memory, one for every piece. A stream waits in the queue of
+// the piece that it has to place. A stream is a sequence of games on one board: when a game
+// ends, the next one begins.
 //
 // The warps of a block put streams into the queues and take them out without a lock. A warp
 // takes streams that wait for the same piece, so that all its threads run the same code.
@@ -14,9 +15,10 @@
 
 namespace tetris {
 
-constexpr int MAX_WARPS = 32;  // of a block
-constexpr int MAX_WARP_GROUPS =
-    4;  // of a block; warp w is issued by scheduler w % 4 of the multiprocessor
+constexpr int MAX_WARPS = 32;  // a block has at most this many warps
+// A block has at most this many groups of warps. A multiprocessor has four schedulers, and
+// scheduler w % 4 issues the instructions of warp w.
+constexpr int MAX_WARP_GROUPS = 4;
 
 // A group of warps of a block that run the same code at nearly the same time, so that each
 // instruction is fetched once for all of them. Separate warps would spend most of their time
@@ -44,16 +46,17 @@ struct WarpGroup {
 struct alignas(16) PieceQueues {
   static constexpr uint16_t EMPTY = 0xFFFF;
   uint32_t capacity;  // a power of two below 2^16, at least the number of streams of the block
-  uint32_t head[PIECES],
-      tail[PIECES];     // entries reserved so far for taking and for putting, modulo 2^32
+  // How many entries have been reserved for taking (head) and for putting (tail), modulo 2^32.
+  uint32_t head[PIECES], tail[PIECES];
   uint32_t unfinished;  // the number of streams that still have decisions to make
+  // The streams that one warp takes at a time. They are consecutive entries of one queue.
   struct Batch {
     uint32_t first;  // index of the first entry, modulo 2^32
-    uint16_t count;  // the number of streams, all for one warp
+    uint16_t count;  // the number of streams
     uint16_t piece;  // the piece that all of them wait for
-  } batches[2]
-           // every warp's present batch and its last one, which a slow warp may still read
-           [MAX_WARPS];
+  };
+  // Every warp's present batch and its previous one, which a slow warp may still read.
+  Batch batches[2][MAX_WARPS];
   uint32_t arrivals[MAX_WARP_GROUPS];  // how often warps of the group have called `take`
 
   // Returns the size of the queues with their entries, in bytes.
@@ -80,13 +83,14 @@ struct alignas(16) PieceQueues {
   // have been reserved so far, and entry(piece, n) is the address of entry n, modulo the size
   // of the ring. A lane may write its reserved entry as soon as the entry is EMPTY.
   __device__ void put(bool is_waiting, int stream, int piece) {
-    // Another warp may take the stream. The fence makes this lane's changes to it visible
-    // first.
+    // The fence makes this lane's changes to the stream visible before the stream is in the
+    // queue, where another warp may take it.
     __threadfence_block();
     unsigned waiting = __ballot_sync(~0u, is_waiting);
     if (!is_waiting) return;
-    // Lanes with the same piece form a set. The first lane of the set reserves consecutive
-    // entries for the set with one atomic addition, and tells the others the first index.
+    // Lanes with the same piece form a set. The first lane of the set, the leader, reserves
+    // consecutive entries for the set with one atomic addition. The others get the index of the
+    // first entry from the leader.
     int lane = threadIdx.x % 32;
     unsigned same_piece = __match_any_sync(waiting, piece);
     int leader = __ffs(same_piece) - 1;
@@ -111,25 +115,27 @@ struct alignas(16) PieceQueues {
   __device__ bool take(const WarpGroup& group, int& stream, int& piece) {
     const int lane = threadIdx.x % WARP;
     // Lane 0 counts the arrival of its warp. The last warp of the group to arrive reserves a
-    // batch of streams for each warp of the group. If an earlier warp did so, it could reserve
-    // entries for a warp that is still in `put`. That warp could then wait for an entry to
-    // become empty that only the warp itself will empty, in its next `take`.
+    // batch of streams for every warp of the group. If an earlier warp did so, it could reserve
+    // an entry for a warp that is still in `put`. That warp might then wait in `put` until this
+    // entry is empty, although it would empty the entry itself in its next `take`.
     uint32_t size = group.size;
     uint32_t arrival_of_lane_0 = lane == 0 ? atomicAdd(&arrivals[group.index], 1u) : 0u;
     uint32_t arrival = __shfl_sync(~0u, arrival_of_lane_0, 0);
     uint32_t round = arrival / size;
-    // Two sets of batches alternate: a slow warp may still read its batch of the last round.
+    // Two sets of batches alternate, because a slow warp may still read its batch of the
+    // previous round.
     Batch* group_batches = batches[round % 2] + group.index * group.size;
     bool is_last = arrival % size == size - 1;
     if (is_last) reserve(group, group_batches, WARP / THREADS);
     group.wait();
-    // The first lanes take one entry each. Then THREADS neighbouring lanes share each stream.
+    // The first batch.count lanes take one entry each. Then every stream is handed to THREADS
+    // neighbouring lanes.
     Batch batch = group_batches[group.rank];
     piece = batch.piece;
     stream = -1;
     if (lane < batch.count) stream = take_entry(entry(piece, batch.first + uint32_t(lane)));
     if (THREADS > 1) stream = __shfl_sync(~0u, stream, lane / THREADS);
-    // After the fence every lane sees what other warps have written of these streams.
+    // After the fence, every lane sees all changes that other warps have made to these streams.
     __syncwarp();
     __threadfence_block();
     // `reserve` fills the first batch of a group, except when all streams are finished.
@@ -148,8 +154,8 @@ struct alignas(16) PieceQueues {
     return entries() + piece * capacity + (index & (capacity - 1));
   }
 
-  // Takes the stream out of a reserved entry and leaves the entry EMPTY. Waits until the entry
-  // is written, which happens at once.
+  // Takes the stream out of a reserved entry and leaves the entry EMPTY. If the entry has not
+  // been written yet, waits for that; another warp is about to write it.
   __device__ static int take_entry(uint16_t* reserved) {
     uint16_t stream;
     do stream = atomicCAS(reserved, EMPTY, EMPTY);
@@ -160,18 +166,20 @@ struct alignas(16) PieceQueues {
   // Reserves a batch of streams for each warp of a group, and writes the batches to
   // `group_batches`. All lanes of one warp call this function together.
   //
-  // A batch is a number of consecutive entries of one queue, at most `batch_capacity`. The
-  // batches come from the longest of the seven queues. If this queue is too short for all
-  // warps, the remaining warps get empty batches, unless the group is the only one of the
-  // block: then they get batches from the next longest queues. While all queues are empty, the
-  // function waits. When all streams are finished, all batches are empty. head[p] and tail[p]
-  // count the entries of queue p that have been reserved so far for taking and for putting.
+  // A batch is at most `batch_capacity` consecutive entries of one queue. The batches come from
+  // the longest of the seven queues. If this queue is too short for all warps, the remaining
+  // warps get empty batches. But if the group is the only one of the block, they get batches
+  // from the next longest queues. As long as all queues are empty, the function waits. When all
+  // streams are finished, it writes empty batches.
+  //
+  // head[p] counts the entries of queue p that have been reserved for taking, and tail[p] those
+  // that have been reserved for putting.
   __device__ void reserve(const WarpGroup& group, Batch* group_batches, int batch_capacity) {
     const int lane = threadIdx.x % WARP;
     int filled = 0;  // the number of warps that have a batch
     while (filled < group.size && (filled == 0 || group.is_only_one())) {
-      // Find the longest queue: lane p < 7 computes 8 * length + p for queue p, and the maximum
-      // over the warp says both the greatest length and its queue. An atomic addition of 0
+      // Find the longest queue: lane p < 7 computes 8 * length + p for queue p. The maximum
+      // over the warp contains both the greatest length and the queue. An atomic addition of 0
       // reads the newest value.
       bool has_queue = lane < PIECES;
       uint32_t first = has_queue ? atomicAdd(&head[lane], 0) : 0;
@@ -182,14 +190,14 @@ struct alignas(16) PieceQueues {
       int count = int(min(length_and_queue >> 3, wanted));
       bool all_are_empty = count == 0;
       if (all_are_empty) {
-        // Stop if some warps have got a batch or if all streams are finished. Otherwise wait
-        // for other warps to put streams back.
+        // Stop if some warps already have a batch, or if all streams are finished. Otherwise
+        // wait for other warps to put streams back.
         if (filled > 0 || !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0)) break;
         __nanosleep(100);
         continue;
       }
-      // Lane `piece` reserves the entries of its queue. It fails if another group has reserved
-      // some of them in the meantime; then all lanes try again.
+      // Lane `piece` reserves the entries of its queue. If another group has reserved some of
+      // them in the meantime, this fails, and all lanes try again.
       bool has_reserved =
           lane == piece && atomicCAS(&head[piece], first, first + count) == first;
       if (!__any_sync(~0u, has_reserved)) continue;
@@ -201,7 +209,7 @@ struct alignas(16) PieceQueues {
       }
       filled += (count + batch_capacity - 1) / batch_capacity;
     }
-    // The warps that are left get empty batches.
+    // The remaining warps get empty batches.
     if (filled + lane < group.size) group_batches[filled + lane] = {0, 0, 0};
   }
 };

@@ -29,13 +29,13 @@ struct PieceStream {
   PieceSource source;
   uint64_t seed, stream;
 
-  // Returns piece t of the stream. A random block has four random words, which draw four
+  // Returns piece t of the stream. Without bags, a random block has four words, which draw four
   // consecutive pieces.
   TETRIS_FUNCTION int piece(uint64_t t) const {
     if (source.bag) return nth_field(bag_of(t / PIECES), int(t % PIECES));
     philox::Block block = block_of(t / 4);
-    // Select the word without an index: an array that is indexed by a variable cannot be held
-    // in registers.
+    // Select the word without an index, because a GPU cannot hold an array in registers that is
+    // indexed by a variable.
     int number = int(t % 4);
     uint32_t early = number == 0 ? block.word[0] : block.word[1];
     uint32_t late = number == 2 ? block.word[2] : block.word[3];
@@ -66,7 +66,7 @@ struct PieceStream {
     TETRIS_UNROLL for (int i = PIECES - 1; i >= 1; --i) {
       // (i + 1) * word / 2^32 is a random integer from 0 to i.
       int j = int((uint64_t(i + 1) * words[PIECES - 1 - i]) >> 32);
-      // To swap fields i and j, both are XORed with the XOR of the two.
+      // To swap fields i and j, both are combined by XOR with the XOR of the two.
       uint32_t difference = ((order >> (4 * i)) ^ (order >> (4 * j))) & 15u;
       order ^= (difference << (4 * i)) | (difference << (4 * j));
     }
@@ -77,7 +77,7 @@ struct PieceStream {
 // Reads the pieces of a stream one after another, and computes each block or bag only once.
 struct PieceReader : PieceStream {
   uint64_t t;           // the number of the next piece
-  int known;            // the next piece; the first one may come from another stream
+  int known;            // the next piece; the caller may replace the first one
   philox::Block block;  // the block that contains piece t
   uint32_t order;       // the bag that contains piece t
 

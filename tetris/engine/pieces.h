@@ -18,8 +18,8 @@ constexpr int NO_ROW = 127;  // above every height
 // An offset that is added to steps between heights. The steps -2 to 2, which the feature
 // `diversity` counts, become 1 to 5.
 constexpr int STEP = 3;
-constexpr int INNER_STEPS =
-    2;  // the tops of neighbouring columns of a shape differ by at most this number
+// The tops of neighbouring columns of a shape differ by at most this number.
+constexpr int INNER_STEPS = 2;
 
 // Returns field n of a number that consists of four-bit fields. Unlike an array, such a number
 // can be held in a register and read at a variable index.
@@ -28,8 +28,8 @@ TETRIS_FUNCTION constexpr int nth_field(uint32_t fields, int n) {
 }
 
 // Returns the pattern of the rows bottom to top - 1, where row j is bit 3 - j. The rows from
-// `bottom` up are the number 2^(4 - bottom) - 1, and the rows from `top` up are 2^(4 - top) -
-// 1. The result is the difference of the two.
+// `bottom` upwards are the number 2^(4 - bottom) - 1, and the rows from `top` upwards are 2^(4
+// - top) - 1. The result is the difference between the two numbers.
 constexpr uint32_t pattern_of_rows(int bottom, int top) {
   constexpr uint32_t ABOVE_ALL = 16;  // 2^4
   return (ABOVE_ALL >> bottom) - (ABOVE_ALL >> top);
@@ -52,9 +52,9 @@ struct Shape {
 // points up is make_shape(3, 0x000, 0x121).
 //
 // shape.bottoms, shape.tops and shape.patterns have four bits per column in the opposite order:
-// column k is in bits 4 k to 4 k + 3. The bits of a column in shape.patterns are the set of its
-// rows. shape.first_row repeats the bottoms as an array; beyond the width it is NO_ROW, which
-// is above every height.
+// column k is in bits 4 k to 4 k + 3. In shape.patterns these four bits are the set of the
+// column's rows. shape.first_row holds the bottoms as an array; beyond the width it is NO_ROW,
+// which is above every height.
 constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
   Shape shape{width, 0, 0, 0, 0, {NO_ROW, NO_ROW, NO_ROW, NO_ROW}};
   for (int k = 0; k < width; ++k) {
@@ -92,8 +92,8 @@ constexpr ShapeTable SHAPES = {{
 }};
 
 #if defined(__CUDACC__)
-__device__ const ShapeTable DEVICE_SHAPES =
-    SHAPES;  // a copy, because device code cannot read a table of the host
+// A copy, because device code cannot read a table of the host.
+__device__ const ShapeTable DEVICE_SHAPES = SHAPES;
 #endif
 
 TETRIS_FUNCTION const Shape& shape_of(int piece, int orientation) {
@@ -118,15 +118,15 @@ struct ShapeLanes {
   Constant cells[WIDTH];   // the number of cells of column k
   Constant piece[WIDTH];   // pattern: the rows of column k
   Constant floor[WIDTH];   // pattern: the row below column k
-  typename L::Constant
-      contact[WIDTH + 2];  // pattern: the rows of column k - 1 that touch a side of the piece
-  Constant rows[WIDTH];    // pattern: the rows with k + 1 cells
-  Constant lone[WIDTH];    // 1 if column k has one cell, else 0
-  Constant first_step;     // height of the leftmost column + STEP
-  Constant last_step;      // height of the rightmost column - STEP
-  Constant inner_flags;    // step_flag of every step between the tops of its columns
-  typename L::Constant
-      inner_sizes[WIDTH];         // size of the step from column k to the next; the last is 0
+  // pattern: the rows of column k - 1 that touch a side of the piece
+  typename L::Constant contact[WIDTH + 2];
+  Constant rows[WIDTH];  // pattern: the rows with k + 1 cells
+  Constant lone[WIDTH];  // 1 if column k has one cell, else 0
+  Constant first_step;   // height of the leftmost column + STEP
+  Constant last_step;    // height of the rightmost column - STEP
+  Constant inner_flags;  // step_flag of every step between the tops of its columns
+  // size of the step from column k to the next; the last is 0
+  typename L::Constant inner_sizes[WIDTH];
   Constant inner_sum;             // sum of these sizes
   Constant inner_classes[WIDTH];  // this step + STEP; the last is 0
   // For every n, the steps between the tops of columns that fall by more than n, and those that
@@ -156,7 +156,7 @@ struct ShapeLanes {
       bottom[k].set(lane, low);
       cells[k].set(lane, high - low);
       piece[k].set(lane, int(pattern_of_rows(low, high)));
-      floor[k].set(lane, 16 >> low);  // row low - 1
+      floor[k].set(lane, 16 >> low);  // row low - 1 is bit 4 - low
       lone[k].set(lane, high - low == 1 ? 1 : 0);
     }
   }
@@ -226,8 +226,8 @@ struct ShapeLanes {
     inner_flags.set(lane, int(flags));
     inner_sum.set(lane, sum);
     // A lane of a vector is a placement over a fixed column, so its sets are moved to that
-    // column here. Scalar code uses one lane for all columns, and moves the sets when it needs
-    // them.
+    // column here. In scalar lanes a lane can be over any column, and in_columns moves the sets
+    // later.
     int shift = L::LANES > 1 ? left : 0;
     for (int n = 0; n < INNER_STEPS; ++n) {
       uint32_t falls_here = falls[n] << shift;

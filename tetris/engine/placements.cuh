@@ -23,9 +23,10 @@ struct ShapeConstants {
 template <class L, int WIDTH>
 __constant__ const ShapeConstants<L, WIDTH> SHAPE_CONSTANTS = ShapeConstants<L, WIDTH>();
 
+// The orientations of the pieces and their widths, in the GPU's constant memory.
 struct Widths {
-  int orientations[PIECES];             // how many a piece has
-  int width[PIECES][MAX_ORIENTATIONS];  // in columns
+  int orientations[PIECES];             // how many orientations a piece has
+  int width[PIECES][MAX_ORIENTATIONS];  // the width of each orientation, in columns
   constexpr Widths() : orientations(), width() {
     for (int piece = 0; piece < PIECES; ++piece) {
       orientations[piece] = ORIENTATIONS[piece];
@@ -40,8 +41,9 @@ __constant__ const Widths WIDTHS = Widths();
 constexpr int NO_ORIENTATION = 15;
 
 // Returns a constant that lists, for every piece, the orientations that are WIDTH columns wide.
-// A piece has at most two of them. Byte p belongs to piece p: its lower four bits are the first
-// orientation and its upper four bits the second one, or 15 (NO_ORIENTATION) if there is none.
+// A piece has at most two such orientations. Byte p belongs to piece p: its lower four bits are
+// the first orientation, and its upper four bits the second one. NO_ORIENTATION (15) means that
+// there is none.
 //
 // The list is a constant in the code, because a table would have to be loaded from memory. If a
 // warp is alone on its multiprocessor, no other warp runs while it waits for a load.
@@ -75,8 +77,9 @@ __device__ inline bool has_width(int piece) {
 //
 // A warp scores all placements of the orientations of `piece` that are WIDTH columns wide.
 // There are at most two such orientations. The first threads get the placements of the first
-// orientation, column after column, and the next threads those of the second one. A thread
-// without a placement gets a shape that is higher than any board, so that it fits nowhere.
+// orientation, column after column. The next threads get the placements of the second one. A
+// thread without a placement gets a shape that is higher than any board, so that it fits
+// nowhere.
 template <class L, int WIDTH>
 __device__ inline Group<L, WIDTH> group_of_thread(int piece) {
   constexpr int COLUMNS = MAX_WIDTH - WIDTH + 1;  // placements of one orientation
@@ -109,7 +112,7 @@ __device__ inline int nth_placement(int piece, int width, int nth) {
 }
 
 // Returns the best of the choices of a warp's threads: the highest score, and of equal scores
-// the first placement.
+// the first placement. All threads of the warp call the function, and get the same result.
 __device__ inline Choice best_of_warp(const Choice& own) {
   // greatest_of_warp compares unsigned numbers. Flipping the sign bit turns signed scores into
   // unsigned numbers in the same order; NEVER, the lowest score, becomes 0.

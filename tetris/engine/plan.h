@@ -45,12 +45,12 @@ inline constexpr ColumnSets<Number, PATTERN, WIDTH> COLUMN_SETS{};
 template <class L, int WIDTH>
 struct Group {
   static constexpr int HALF = L::LANES > 8 ? 8 : L::LANES;
-  // The number of lanes for one orientation.
+  // How many lanes one orientation gets.
   static constexpr int CHUNK = WIDTH == 3 ? HALF : L::LANES;
 
   ShapeLanes<L, WIDTH> shapes;
-  int first_placement[2] = {
-      0, 0};  // of the first lane of each half; a half's placements are numbered consecutively
+  // The placement in the first lane of each half. A half's placements have consecutive numbers.
+  int first_placement[2] = {0, 0};
 
   // Returns the set of the placements in a set of lanes.
   TETRIS_FUNCTION uint64_t placements_of_lanes(unsigned lanes) const {
@@ -75,11 +75,11 @@ struct Groups {
   // Adds all placements of one orientation of a piece to the groups. The orientation is WIDTH
   // columns wide. A group is a set of placements that are scored at once, one per lane.
   //
-  // CHUNK is the number of lanes that one orientation needs. With one lane (CHUNK = 1) every
-  // placement is a group. With 16 lanes a group holds all placements of an orientation. But an
-  // orientation that is three columns wide has at most eight placements, so two orientations
-  // share a group: the second one joins the group of the first one, and gets the upper eight
-  // lanes.
+  // CHUNK is how many lanes of a group one orientation gets. If lanes are single numbers (CHUNK
+  // = 1), every placement is a group. In vectors of 16 lanes, a group holds all placements of
+  // an orientation. An orientation that is three columns wide has at most eight placements, so
+  // two of them share a group: the second one joins the group of the first one, and gets the
+  // upper eight lanes.
   //
   // first_placement[h] is the number of the placement in the first lane of half h of a group.
   // The number 0 in first_placement[1] means that the upper half is still free.

@@ -34,17 +34,17 @@ struct Cpu {
   static void play(const RolloutArguments& all, const Tensor&) {
     std::atomic<int64_t> next_stream{0};
     // The work of one thread: it plays one stream after another until none is left. Streams
-    // take unequal times, so a thread takes its next stream only when it has finished the last
-    // one. next_stream++ is atomic, so two threads never get the same stream.
+    // take unequal times, so a thread takes its next stream only when it has finished the
+    // previous one. next_stream++ is atomic, so two threads never get the same stream.
     //
     // `games` holds the weights of a candidate, prepared for play. The streams of a candidate
     // are consecutive, so a thread usually prepares the weights only once per candidate.
     //
-    // parallel_for passes a range of threads, which is not used.
+    // parallel_for passes a range of numbers, which is not used.
     auto play_streams = [&](int64_t, int64_t) {
       std::optional<Games<List>> games;
       int64_t prepared_candidate = -1;
-      for (int64_t i = next_stream++; i < all.total; i = next_stream++) {
+      for (int64_t i = next_stream++; i < all.all_streams; i = next_stream++) {
         if (all.games_left(i) <= 0) continue;  // this stream has reached its limit of games
         int64_t candidate = all.candidate_of(i);
         if (candidate != prepared_candidate) {
@@ -63,9 +63,9 @@ struct Cpu {
   // ended games and decisions to them.
   //
   // In tensors row r of a column is bit r, and in the engine it is bit 31 - r; reversed_bits
-  // converts between the two. pieces.t is the number of the next piece, and so of the next
-  // decision. pieces.known is the next piece itself; the first one may come from another
-  // stream.
+  // converts between the two. pieces.t is the number of the next piece, which is also that of
+  // the next decision. pieces.known is the next piece itself. The first one may come from
+  // another stream (known_in).
   template <class List>
   static void play_stream(const RolloutArguments& all, int64_t i, Games<List>& games) {
     PieceReader pieces(all.pieces_of(i), all.start);
@@ -83,7 +83,8 @@ struct Cpu {
   }
 
   // Resamples the streams of every candidate with PyTorch's threads. A thread gets at least
-  // `grain` candidates, because waking a thread takes longer than resampling a few candidates.
+  // `grain` candidates, because it takes longer to wake a thread than to resample a few
+  // candidates.
   static void launch(const Tensor&, const Resampling& job, unsigned population) {
     int64_t grain = 1 + 4096 / job.streams;
     torch::stable::parallel_for(0, population, grain, [&](int64_t begin, int64_t end) {

@@ -17,19 +17,20 @@ struct Cuda {
   // Plays all streams of a rollout on the GPU that holds `boards`. A stream is a sequence of
   // games on one board.
   //
-  // The kernel depends on the number of streams. play_few uses one warp per stream; if there
+  // The kernel depends on the number of streams. play_few uses one warp per stream. If there
   // are too many streams for that, it does nothing and returns false. Then play_side_by_side
   // plays them, usually with one thread per stream. Its template argument is the width of the
-  // boards; the usual width, MAX_WIDTH, has a version of its own, and 0 means any width.
+  // boards. The usual width, MAX_WIDTH, has a version of its own, and 0 means any width.
   template <class List>
   static void play(const RolloutArguments& all, const Tensor& boards) {
     constexpr int64_t LIMIT = int64_t{1} << 31;
-    STD_TORCH_CHECK(all.total < LIMIT && all.decisions < LIMIT,
-        "expected less than 2^31 games and decisions, got ", all.total, " and ", all.decisions);
+    STD_TORCH_CHECK(all.all_streams < LIMIT && all.decisions < LIMIT,
+        "expected less than 2^31 games and decisions, got ", all.all_streams, " and ",
+        all.decisions);
     cem_tetris::Gpu gpu{cem_tetris::Device(boards)};
     if (play_few(all, gpu)) return;
     // Memory for the states of the streams between decisions.
-    Tensor states = torch::stable::new_empty(boards, {all.total, STATE_WORDS});
+    Tensor states = torch::stable::new_empty(boards, {all.all_streams, STATE_WORDS});
     void* memory = states.mutable_data_ptr();
     if (all.rules.width == MAX_WIDTH) play_side_by_side<MAX_WIDTH>(all, memory, gpu);
     else play_side_by_side<0>(all, memory, gpu);

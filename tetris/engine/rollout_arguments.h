@@ -8,26 +8,26 @@ namespace tetris {
 
 // A rollout, or a part of one. A stream is a sequence of games on one board: when a game ends,
 // the next one begins. The rollout makes decisions `start` to `start + decisions - 1` of every
-// stream, or fewer if `last_game` games of the stream have ended. Stream i belongs to candidate
-// (agent) i / streams.
+// stream. It stops earlier in a stream of which `last_game` games have ended. Stream i belongs
+// to candidate (agent) i / streams.
 struct RolloutArguments {
   GameRules rules;
   PieceStream pieces;      // the pieces of stream 0
   const int32_t* weights;  // the weights of each candidate, laid out as FeatureList describes
-  uint32_t* boards;        // (total, width) columns, row y is bit y; read and written
-  // (total,): the rollout adds the removed rows, the ended games and the decisions it has made.
+  uint32_t* boards;        // (all_streams, width) columns, row y is bit y; read and written
+  // (all_streams,): the rollout adds the removed rows, the ended games and the decisions made.
   int64_t* lines;
   int64_t* games;
   int64_t* made;
-  int64_t total;    // the number of streams of all candidates
-  int64_t streams;  // the number of streams of one candidate
+  int64_t all_streams;  // the number of streams of all candidates
+  int64_t streams;      // the number of streams of one candidate
   uint64_t first_stream;
   uint64_t start;
   int64_t decisions;
   int64_t last_game;
   bool share_streams;  // whether all candidates get the same pieces
-  const int64_t*
-      known_in;  // (total,): which stream of the candidate provides the first piece, or null
+  // (all_streams,): which stream of the candidate provides the first piece, or null.
+  const int64_t* known_in;
 
   // `Index` is the type of a stream's number. The GPU engines use 32 bits, whose division is
   // faster; they play fewer than 2^31 streams.

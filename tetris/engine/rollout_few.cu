@@ -10,8 +10,8 @@ bool play_few(const RolloutArguments& all, const Launcher& gpu) {
   // stream. There is no such kernel for lookaheads.
   constexpr int64_t FEW = List::has_columns ? 48 : 108;
   if constexpr (Lookahead::TETRIS_LOOKAHEAD == Lookahead::none) {
-    if (all.total < FEW * gpu.multiprocessors) {
-      gpu.launch(rollout_warp<List>, unsigned(all.total), WARP, 0, all);
+    if (all.all_streams < FEW * gpu.multiprocessors) {
+      gpu.launch(rollout_warp<List>, unsigned(all.all_streams), WARP, 0, all);
       return true;
     }
   }

@@ -8,7 +8,7 @@
 
 namespace tetris {
 
-constexpr int MAX_PAIRS_WARPS = 16;  // of a block
+constexpr int MAX_PAIRS_WARPS = 16;  // a block has at most this many warps
 
 struct PairsJob : RolloutArguments {
   int warp_bytes;
@@ -26,8 +26,8 @@ struct PairsRollout {
   // board: when a game ends, the next one begins on the empty board. The loop ends when the
   // stream has made job.decisions decisions or has reached its limit of ended games.
   //
-  // The next piece is known before each decision. All threads hold the same state of the
-  // stream; they differ only in the placements that they score.
+  // The next piece is known before each decision. All threads of the warp hold the same state
+  // of the stream. They differ only in the placements that they score.
   __device__ void play(uint32_t index) {
     int64_t games_left = job.games_left(index);
     if (games_left <= 0) return;
@@ -69,9 +69,9 @@ struct PairsRollout {
     int count = count_placements(piece, geometry.width);
     Choice best = NO_CHOICE;
     for (int base = 0; base < count; base += WARP) {
-      // Every thread has its own board, but all threads have to call search.choose together,
-      // because it contains warp barriers. A thread for which no placement is left repeats the
-      // round's first placement and ignores the result.
+      // Every thread has its own board after the first placement. But all threads have to call
+      // search.choose together, because it contains warp barriers. A thread for which no
+      // placement is left repeats the round's first placement and ignores the result.
       bool exists = base + lane < count;
       int number = exists ? base + lane : base;
       int placement = nth_placement(piece, geometry.width, number);
@@ -89,13 +89,14 @@ struct PairsRollout {
   }
 };
 
+// Kernel: plays all streams of a job, with one warp per stream.
 template <class List, int BOARD_WIDTH>
 __global__ void __launch_bounds__(MAX_PAIRS_WARPS* WARP, 1)
     rollout_pairs(const __grid_constant__ PairsJob job) {
   uint32_t warp = threadIdx.x / WARP;
   uint32_t warps = blockDim.x / WARP;
   uint32_t index = blockIdx.x * warps + warp;
-  if (index >= job.total) return;
+  if (index >= job.all_streams) return;
   unsigned char* memory = static_cast<unsigned char*>(shared_memory()) + warp * job.warp_bytes;
   WarpMemory& warp_memory = *reinterpret_cast<WarpMemory*>(memory);
   PairsRollout<List, BOARD_WIDTH>{job, {job.rules, warp_memory}}.play(index);

@@ -1,5 +1,5 @@
-// Rollouts on a GPU of many streams of games: a thread per stream. A warp takes 32 streams that
-// wait for the same piece.
+// Rollouts on a GPU of many streams of games, with a thread per stream. A warp takes 32 streams
+// that wait for the same piece.
 #pragma once
 
 #include <algorithm>
@@ -50,8 +50,8 @@ struct PoolRollout {
   // it. Sets `state` to the state after the decision, and returns whether the placement ends
   // the game.
   //
-  // `piece` is the piece that the streams of this warp wait for. `state.best_two` packs the two
-  // best placements of the next piece into one number, or is 0 if the search has not computed
+  // `piece` is the piece that the streams of this warp wait for. state.best_two becomes the two
+  // best placements of the next piece, packed into one number, or 0 if the search has not found
   // them. The state is read again after the search, because the search needs all registers.
   __device__ __forceinline__ bool decide(StreamState& state, uint32_t index, int piece) {
     uint32_t next_best_two = 0;
@@ -63,8 +63,8 @@ struct PoolRollout {
     Board<L> board(geometry, with_walls(geometry, state.columns));
     ++state.decisions;
     state.best_two = next_best_two;
-    // With expectimax (two threads per stream) a stream may have waited in the queue of another
-    // piece than the one that falls. The state says which piece falls.
+    // With expectimax (two threads per stream), a stream may have waited in the queue of a
+    // piece that is not the falling one. The state says which piece falls.
     int falling_piece = THREADS > 1 ? int(state.piece) : piece;
     return land(board, falling_piece, choice, state);
   }
@@ -75,7 +75,7 @@ struct PoolRollout {
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
     WarpMemory& memory = warp_memory();
-    StreamState state = job.states[index];  // copied as a whole, which takes few reads
+    StreamState state = job.states[index];  // copying the whole struct takes only four reads
     Board<L> board(
         geometry, with_walls(geometry, state.columns), {memory.cached_columns(), lane});
     return ThreadSearch<List, BOARD_WIDTH>{job.rules, memory}.choose(decision, board, piece);
@@ -96,20 +96,21 @@ struct PoolRollout {
   //
   // Two neighbouring threads, lanes 2 n and 2 n + 1, share a stream. Each of them plays one of
   // the two best placements of the falling piece, and searches the board after it for all
-  // pieces that may come next. This search includes the piece that does come next, so it also
-  // yields the two best placements of the next decision. They are returned in `next_best_two`
-  // and stored with the stream.
+  // pieces that may come next. This includes the piece that does come next, so the search also
+  // finds the two best placements of the next decision. They are returned in `next_best_two`,
+  // and the caller stores them with the stream.
   //
-  // So the two best placements of the falling piece are usually known (best_two != 0). They are
-  // not known in a game that has just begun. If one stream of the warp has no best placements
-  // yet, all threads of the warp first search their present boards for `piece`.
+  // The two best placements of the falling piece are therefore usually known (best_two != 0).
+  // They are not known in a game that has just begun. If one stream of the warp has no best
+  // placements yet, all threads of the warp first search their present boards for `piece`.
   __device__ __forceinline__ Choice choose_ahead(
       uint32_t index, int piece, uint32_t& next_best_two) {
     int next = piece_of(index, job.states[index].decisions + 1);
     uint32_t best_two = job.states[index].best_two;
     Prospect prospect{0, 0};
-    // Up to two searches: of the present board, and of the board after a placement. They share
-    // one call in a loop, so that the kernel contains the code of the search only once.
+    // There are one or two searches: of the present board, and of the board after a placement.
+    // They share one call in a loop, so that the kernel contains the code of the search only
+    // once.
     bool all_have_two = !__any_sync(~0u, best_two == 0);
     for (bool is_after = all_have_two;; is_after = true) {
       search_once(index, piece, next, is_after, best_two, next_best_two, prospect);
@@ -122,12 +123,12 @@ struct PoolRollout {
   // share a stream, one for each of the two best placements of the falling piece. `best_two`
   // holds these placements, packed into one number, or 0 if they are not known.
   //
-  // If `is_after` is false, it searches the present board for the two best placements of
-  // `piece`, and stores them in `best_two` unless they are known already.
+  // If `is_after` is false, the function searches the present board for the two best placements
+  // of `piece`, and stores them in `best_two` unless they are known already.
   //
   // If `is_after` is true, it plays this thread's placement of `best_two`, and searches the
   // board after it for every piece that may come next. It adds the results to `prospect`.
-  // `next` is the piece that does come next; its two best placements become `next_best_two`, so
+  // `next` is the piece that does come next. Its two best placements become `next_best_two`, so
   // that the next decision can skip the search with is_after = false.
   __device__ __forceinline__ void search_once(uint32_t index, int piece, int next,
       bool is_after, uint32_t& best_two, uint32_t& next_best_two, Prospect& prospect) {
@@ -169,14 +170,15 @@ struct PoolRollout {
     }
   }
 
-  // Returns the placement of `best_two` with the better prospect. Both threads of a stream call
-  // it and get the same result.
+  // Returns the placement of `best_two` with the better prospect. All threads of a warp call
+  // the function, and both threads of a stream get the same result. Only the placement of the
+  // result is set; its score is 0.
   //
   // The two threads of a stream are neighbours: the even lane has searched after the first
   // placement of `best_two`, and the odd lane after the second one. `own` is the prospect of
-  // this thread's placement. `next_best_two` is what this thread's search says about the next
-  // piece; it becomes that of the thread whose placement is chosen. Only the placement of the
-  // result is set; its score is 0.
+  // this thread's placement. `next_best_two` holds the two best placements of the next piece
+  // after this thread's placement. Both threads get the value of the thread whose placement is
+  // chosen.
   __device__ __forceinline__ Choice better_of_two(
       uint32_t best_two, uint32_t& next_best_two, const Prospect& own) {
     int partner = lane ^ 1;
@@ -189,9 +191,9 @@ struct PoolRollout {
     return {0, unpack(best_two, chosen)};
   }
 
-  // Plays the streams first to first + count - 1 with all threads of a block, until all of them
-  // are finished. Each warp repeats three steps: it takes streams that wait for the same piece
-  // out of the queues, makes one decision in each of them, and puts them back.
+  // Plays the streams `first` to `first + count - 1` with all threads of a block, until all of
+  // them are finished. Each warp repeats three steps: it takes streams that wait for the same
+  // piece out of the queues, makes one decision in each of them, and puts them back.
   __device__ void play(uint32_t first, uint32_t count) {
     __syncthreads();
     queues.clear(job.capacity, count);
@@ -205,10 +207,12 @@ struct PoolRollout {
   }
 
  private:
-  // Puts the streams `first` to `first + count - 1` of the job into the queues of the pieces
-  // that they wait for. All threads of a block call it. In the queues the streams are numbered
-  // from 0. A stream that has reached its limit of ended games is not played and counts as
-  // finished.
+  // Puts the streams `first` to `first + count - 1` of the job into queues, and stores their
+  // initial states. There is one queue for every piece, and a stream waits in the queue of the
+  // piece that it has to place. In the queues the streams are numbered from 0. A stream that
+  // has already reached its limit of ended games is not played, and counts as finished.
+  //
+  // All threads of a block call the function. A thread handles one stream per round.
   __device__ __forceinline__ void queue_streams(uint32_t first, uint32_t count) {
     for (uint32_t base = 0; base < count; base += blockDim.x) {
       uint32_t i = base + threadIdx.x;
@@ -218,10 +222,14 @@ struct PoolRollout {
       int piece = plays ? job.first_piece(first + i) : 0;
       if (plays) {
         job.states[first + i] = initial_state(job, first + i);
+        // Only expectimax (two threads per stream) reads the piece from the state.
         if (THREADS > 1) job.states[first + i].piece = piece;
       }
       queues.put(plays, int(i), piece);
+      // The lanes of a warp diverge in put(). From here on they run together again.
       __syncwarp();
+      // All lanes call finish() with the warp's number of stopped streams; one lane subtracts
+      // it.
       queues.finish(__popc(__ballot_sync(~0u, is_stopped)));
     }
   }
@@ -250,8 +258,8 @@ struct PoolRollout {
     // the search, it would occupy a register during the search.
     bool is_finished = state.decisions == uint32_t(job.decisions) ||
                        (over && has_stream && state.ended_games >= job.games_left(index));
-    // The barrier makes sure that the threads without a stream have read the old state, which
-    // is overwritten now.
+    // Threads without a stream read the old state of another thread's stream. The barrier makes
+    // sure that they have done so before the state is overwritten.
     __syncwarp();
     bool writes = has_stream && lane % THREADS == 0;
     bool goes_on = writes && !is_finished;
@@ -269,8 +277,8 @@ struct PoolRollout {
 };
 
 // Whether a list has so many features that their code is long. A block then has fewer warps
-// with more registers each, and its warps form one group, so that each instruction is fetched
-// once for all of them. With few features it costs more to make warps wait for each other.
+// with more registers per warp. Its warps form one group, so that each instruction is fetched
+// once for all of them. With few features it would cost more to make warps wait for each other.
 template <class List>
 constexpr bool LONG_CODE = List::NOT_BY_COLUMN > 16;
 template <class List, Lookahead LOOKAHEAD>
@@ -304,8 +312,8 @@ __global__ void __launch_bounds__(POOL_WARPS<List, LOOKAHEAD>* WARP, 1)
     rollout_pool(const __grid_constant__ PoolJob job) {
   PoolRollout<List, BOARD_WIDTH, LOOKAHEAD> rollout{
       job, *static_cast<PieceQueues*>(shared_memory())};
-  uint32_t begin = begin_of_part(job.total, blockIdx.x, gridDim.x);
-  uint32_t end = begin_of_part(job.total, blockIdx.x + 1, gridDim.x);
+  uint32_t begin = begin_of_part(job.all_streams, blockIdx.x, gridDim.x);
+  uint32_t end = begin_of_part(job.all_streams, blockIdx.x + 1, gridDim.x);
   uint32_t count = end - begin;
   uint32_t batches = (count + job.capacity - 1) / job.capacity;
   for (uint32_t i = 0; i < batches; ++i) {

@@ -1,5 +1,5 @@
-// Rollouts on a GPU of few streams of games: a warp per stream. Each thread holds one placement
-// and one column of the board.
+// Rollouts on a GPU of few streams of games, with a warp per stream. Each thread holds one
+// placement and one column of the board.
 #pragma once
 
 #include "placements.cuh"
@@ -13,7 +13,7 @@ struct WarpRollout {
   using L = WarpLanes;
   using Decision = Chooser<L, List>;
   const RolloutArguments& job;
-  int placement = 0;  // the placement that this thread has scored last
+  int placement = 0;  // this thread's placement in the last call of score_own
 
   // Scores the placements of all orientations that are WIDTH columns wide, one placement per
   // thread. Placements that complete a row are not scored. Returns whether this thread's
@@ -26,9 +26,10 @@ struct WarpRollout {
     return decision.score_drops(search, group) != 0;
   }
 
-  // Scores the placements that their threads have left unscored, one placement after the other,
-  // and updates `choice` in every thread. `is_unscored` says whether this thread's placement is
-  // one of them. All threads of the warp compute the features of one after-state together.
+  // Scores the placements that score_own has left unscored, one after the other, and updates
+  // `choice` in every thread. `is_unscored` says whether this thread's placement is one of
+  // them. All threads of the warp call the function, and compute the features of one board
+  // together.
   __device__ __forceinline__ void score_after_states(const Decision& decision,
       const Board<L>& board, bool is_unscored, int piece, Choice& choice) {
     // The set of threads with an unscored placement, one bit per thread. Each round of the loop
@@ -86,8 +87,8 @@ struct WarpRollout {
     uint32_t decisions = 0, lines = 0, ended_games = 0;
     int drawn_piece = 0;  // thread i holds the piece of the i-th of 32 decisions
     for (; decisions < job.decisions && ended_games < games_left; ++decisions) {
-      // Draw the pieces of the next 32 decisions, one in each thread. The first piece of the
-      // stream may be that of another stream.
+      // Draw the pieces of the next 32 decisions, one in each thread. The first piece may come
+      // from another stream (job.known_in).
       if (decisions % WARP == 0) {
         drawn_piece = pieces.piece(job.start + decisions + L::lane());
         if (decisions == 0 && L::lane() == 0) drawn_piece = job.first_piece(index);
@@ -99,8 +100,8 @@ struct WarpRollout {
       lines += landing.lines;
       ended_games += landing.over ? 1 : 0;
       cells = landing.over ? geometry.walls : landing.cells;
-      // Under the rule `original` a game also ends if its next piece cannot appear. Under other
-      // rules the next piece need not be drawn here.
+      // Under the rule `original`, a game also ends if its next piece cannot appear. Under
+      // other rules there is no need to draw the next piece here.
       if (geometry.original &&
           next_piece_ends_game(geometry, cells, pieces.piece(job.start + decisions + 1))) {
         ++ended_games;
@@ -116,6 +117,7 @@ struct WarpRollout {
   }
 };
 
+// Kernel: plays all streams of a job, with one block per stream, which consists of one warp.
 template <class List>
 __global__ void __launch_bounds__(WARP)
     rollout_warp(const __grid_constant__ RolloutArguments job) {

@@ -20,9 +20,9 @@ struct HoleRows {
   // placement. `rows` is the set before the drop.
   //
   // In each column under the piece, the rows between the column's topmost cell and the piece
-  // become holes. `floor` is the row just below the piece. Higher rows are lower bits, so
-  // `topmost - floor` sets the bits from the floor down to the row above the topmost cell. If
-  // the piece rests on the column, `floor` equals `topmost`, and no bit is set.
+  // become holes. `floor` is the row directly below the piece. Higher rows are lower bits, so
+  // the bits of `topmost - floor` are the rows from `floor` down to the row above the topmost
+  // cell. If the piece rests on the column, `floor` equals `topmost`, and no bit is set.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits rows, const Drop<L, WIDTH>& drop) {
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
@@ -93,10 +93,10 @@ struct RowGaps {
   static constexpr int MOST_EXACT = MAX_PIECE_SIZE + 1;
   template <class L>
   struct Prepared {
-    typename L::Bits
-        exactly[MOST_EXACT + 1];  // exactly[n]: the rows with n empty cells, for n >= 1
-    typename L::Bits
-        digit[ROW_DIGITS];  // the numbers of empty cells, bit-sliced (see ROW_DIGITS)
+    // exactly[n], for n >= 1, is the set of the rows with n empty cells.
+    typename L::Bits exactly[MOST_EXACT + 1];
+    // The number of empty cells of every row, bit-sliced (see ROW_DIGITS).
+    typename L::Bits digit[ROW_DIGITS];
   };
   template <class L>
   TETRIS_FUNCTION static Prepared<L> prepare(const Board<L>& board) {
@@ -184,7 +184,7 @@ struct GapsOverHighestHole : GapsOverHoleRows<GapsOverHighestHole> {
 // The number of rows with exactly one empty cell.
 struct NearlyFullRows : FeatureBase {
   using Source = RowGaps;
-  // A row counts if it has an empty cell, but no empty cell with another empty cell to its
+  // A row counts if it has an empty cell, but no empty cell that has another empty cell further
   // left.
   template <class L>
   TETRIS_FUNCTION static int of(const Board<L>& board) {

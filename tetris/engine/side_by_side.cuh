@@ -1,5 +1,5 @@
-// Many streams of games on a GPU, a thread or a warp for each: the choice of the kernel and of
-// its grid.
+// Many streams of games on a GPU, with a thread or a warp per stream: the choice of the kernel
+// and of its grid.
 #pragma once
 
 #include <algorithm>
@@ -11,18 +11,18 @@
 namespace tetris {
 
 // Launches the kernel that plays with a known next piece, with one warp per stream of games. A
-// block has as many warps as its shared memory allows. Few streams are spread over all
-// multiprocessors, so that their blocks have fewer warps.
+// block has as many warps as its shared memory allows. If there are few streams, the blocks
+// have fewer warps, so that every multiprocessor gets a block.
 template <class List, int BOARD_WIDTH>
 void launch_pairs(const PairsJob& job, const Launcher& gpu) {
   int64_t streams_per_multiprocessor =
-      (job.total + gpu.multiprocessors - 1) / gpu.multiprocessors;
+      (job.all_streams + gpu.multiprocessors - 1) / gpu.multiprocessors;
   int64_t fitting_warps = gpu.block_memory() / job.warp_bytes;
   int warps =
       int(std::min<int64_t>({MAX_PAIRS_WARPS, fitting_warps, streams_per_multiprocessor}));
   STD_TORCH_CHECK(
       warps > 0, "expected a GPU with ", job.warp_bytes, " bytes of shared memory a block");
-  unsigned blocks = unsigned((job.total + warps - 1) / warps);
+  unsigned blocks = unsigned((job.all_streams + warps - 1) / warps);
   gpu.launch(
       rollout_pairs<List, BOARD_WIDTH>, blocks, warps * WARP, warps * job.warp_bytes, job);
 }
@@ -46,7 +46,7 @@ void launch_pool(PoolJob job, const Launcher& gpu) {
   auto warps_beside_queues = [&](int capacity) {
     int bytes_for_warps = memory - PieceQueues::bytes(capacity);
     int fitting_warps = std::max(0, bytes_for_warps / job.warp_bytes);
-    int64_t streams = job.total / gpu.multiprocessors;
+    int64_t streams = job.all_streams / gpu.multiprocessors;
     return block_warps<List>(std::min(MOST_WARPS, fitting_warps), streams);
   };
   // Halve the capacity if no warp fits beside the queues, or if this gives the block more

@@ -1,6 +1,6 @@
-// Features of the steps between neighbouring columns. Such a feature is 1 if the step from a
-// certain column to the next one has a certain class, or if this step and the next one have
-// certain classes. Otherwise it is 0.
+// Features of the steps between neighbouring columns. A feature of a single step is 1 if the
+// step from a certain column to the next one has a certain class. A feature of a pair of steps
+// is 1 if this step and the next one have certain classes. Otherwise the feature is 0.
 //
 // In a list of features, one feature represents all features of single steps, and another one
 // all features of pairs of steps. Their weights are in tables, which follow the weights of the
@@ -55,7 +55,7 @@ struct StepTable {
   //                  slot * 64 + class * 8 + class of the next step
   //
   // `total` is the sum over the board before the drop. A drop changes the steps at offsets -1
-  // to WIDTH - 1 from the piece's left edge; with STEPS = 2 the pair that begins at offset -2
+  // to WIDTH - 1 from the piece's left edge. With STEPS = 2, the pair that begins at offset -2
   // changes, too. The old entries of these steps are subtracted, and the new entries are added.
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
@@ -65,7 +65,8 @@ struct StepTable {
       before[k + STEPS] = step_class<L>(drop.step_before(k));
       after[k + STEPS] = before[k + STEPS];
     }
-    // The drop replaces the step onto the piece, the steps within it, and the step off it.
+    // The drop replaces the step at the left side of the piece, the steps inside it, and the
+    // step at its right side.
     after[-1 + STEPS] = step_class<L>(drop.first_step());
     TETRIS_UNROLL for (int k = 0; k + 1 < WIDTH; ++k) {
       after[k + STEPS] = L::ints(drop.shape.inner_classes[k]);
@@ -73,7 +74,7 @@ struct StepTable {
     after[WIDTH - 1 + STEPS] = step_class<L>(drop.last_step());
 
     sums = sums + total;
-    // Add the new entries and subtract the old ones. For a step that does not change, they are
+    // Add the new entries, and subtract the old ones. If a step does not change, both are
     // equal.
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
       Ints slot = drop.column() + L::ints(k + FIRST_COLUMN);

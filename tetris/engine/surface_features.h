@@ -13,8 +13,8 @@ namespace tetris {
 struct Diversity : FeatureBase {
   template <class L>
   struct Prepared {
-    // For each slot, the set of the steps that begin at a slot up to it, and of those that
-    // begin at a slot from it on.
+    // For each slot, the set of the steps that begin at this slot or an earlier one, and the
+    // set of the steps that begin at this slot or a later one.
     typename L::template Cached<uint8_t, typename L::ColumnBits> steps_up_to, steps_from;
   };
   // Returns, for each column, the step to the next column as a set.
@@ -34,9 +34,9 @@ struct Diversity : FeatureBase {
         cache<uint8_t>(board, L::prefix_or(flags)), cache<uint8_t>(board, L::suffix_or(flags))};
   }
   // Returns the number of different steps after a drop that completes no row, for every
-  // placement. The set of all steps is a union: of the steps left and right of the piece, which
-  // the drop does not change; of the steps inside the piece, which depend only on its shape;
-  // and of the two steps at its sides.
+  // placement. The set of all steps is the union of three sets: the steps left and right of the
+  // piece, which the drop does not change; the steps inside the piece, which depend only on its
+  // shape; and the two steps at its sides.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto at_sides = L::step_flag(drop.first_step()) | L::step_flag(drop.last_step());
@@ -58,8 +58,8 @@ struct Bumpiness : BitCount<Bumpiness> {
   template <class L>
   struct Prepared {
     typename L::Ints total;
-    // For each column the size of its step, and the sum of the sizes of its step and the next
-    // step.
+    // For each column, the size of its step, and the sum of the sizes of its step and of the
+    // next one.
     typename L::template Cached<uint8_t, typename L::ColumnInts> steps, pairs;
   };
   template <class L>
@@ -68,10 +68,10 @@ struct Bumpiness : BitCount<Bumpiness> {
     auto pairs = steps + L::right(steps);
     return {L::total(steps), cache<uint8_t>(board, steps), cache<uint8_t>(board, pairs)};
   }
-  // Returns the sum of the sizes after a drop that completes no row, for every placement. The
-  // steps at offsets -1 to WIDTH - 1 from the piece's left edge change. The new sizes are
-  // added, and the old sizes are subtracted, two neighbouring steps at a time. There are WIDTH
-  // + 1 such steps, so one step is left if WIDTH is even.
+  // Returns the sum of the sizes of all steps after a drop that completes no row, for every
+  // placement. The WIDTH + 1 steps at offsets -1 to WIDTH - 1 from the piece's left edge
+  // change. Their new sizes are added. Their old sizes are subtracted, two neighbouring steps
+  // at a time. If WIDTH is even, the number of steps is odd, and one step remains.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto sum = prepared.total + L::ints(drop.shape.inner_sum);
@@ -84,8 +84,8 @@ struct Bumpiness : BitCount<Bumpiness> {
   }
 
  private:
-  // Returns the size of a step to which STEP has been added. A step to a side wall, which is
-  // larger than all other steps, counts 0.
+  // Returns the size of a step to which STEP has been added. The size of a step to a side wall,
+  // which is larger than all other steps, counts as 0.
   template <class L>
   TETRIS_FUNCTION static auto size(typename L::Ints step_plus_offset) {
     auto step = step_plus_offset - L::ints(STEP);
@@ -120,8 +120,8 @@ struct FallsAndRises {
   using Bits = typename L::Bits;
   using Word = typename L::Word;
   static constexpr int WORDS = sizeof(Word) > 2 ? 1 : 2;
-  static constexpr uint32_t IN_BOTH_HALVES =
-      WORDS == 1 ? 0x10001u : 1u;  // times a set: the set of word[i]
+  // A set times this number is the word of a pair of equal sets of falls and rises.
+  static constexpr uint32_t IN_BOTH_HALVES = WORDS == 1 ? 0x10001u : 1u;
   Bits word[WORDS];
 
   TETRIS_FUNCTION static FallsAndRises make(uint32_t falls, uint32_t rises) {
@@ -143,8 +143,8 @@ struct FallsAndRises {
   }
 };
 
-// The step at one side of the piece. COLUMN is the set that contains the column at which the
-// step begins, for a piece over column 0.
+// The step at one side of the piece. COLUMN is a set with one column, the one at which the step
+// begins if the piece is over column 0.
 template <class L, uint32_t COLUMN, int WIDTH>
 struct SideStep {
   using Sets = FallsAndRises<L>;
@@ -188,7 +188,7 @@ struct Steps {
   TETRIS_FUNCTION Bits flat() const {
     return L::without(pairs, at_least[0].falls() | at_least[0].rises());
   }
-  // The steps of size n, 1 or 2. Steps to a wall are larger.
+  // Returns the steps of size n, which is 1 or 2. Steps to a wall are larger.
   TETRIS_FUNCTION FallsAndRises<L> of_size(int n) const {
     return at_least[n - 1].without(at_least[n]);
   }
@@ -224,7 +224,7 @@ struct Steps {
     else return none(set);
   }
   // Returns the number of pieces that can rest in more than MOST places, where MOST is 0 or 1.
-  // The I always counts, because upright it can rest on any column.
+  // The I piece is always one of them, because upright it can rest on any column.
   template <int MOST>
   TETRIS_FUNCTION Ints fitting() const {
     Ints unfitting = at_most<MOST>(fits_o()) + at_most<MOST>(fits_t()) +
@@ -250,10 +250,12 @@ struct StepSets {
   // every placement.
   //
   // A drop replaces the steps that begin in the column left of the piece and in the columns
-  // under it. So every new set is the old set without these columns, plus the steps inside the
-  // piece, which depend only on its shape, plus the steps at its two sides, which depend on the
-  // row in which it rests. SideStep::add adds a step at a side to a set if the step is large
-  // enough.
+  // under it. So every new set consists of three parts:
+  //
+  // - the old set without these columns;
+  // - the steps inside the piece, which depend only on its shape;
+  // - the steps at its two sides, which depend on the row in which it rests. SideStep::add adds
+  //   such a step if its size is at least n + 1.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static Steps<L> after(const Steps<L>& before, const Drop<L, WIDTH>& drop) {
     using Sets = FallsAndRises<L>;
@@ -291,8 +293,8 @@ struct StepSets {
   // on the board. A set is a bit mask; L::negative returns the set of the columns whose number
   // is negative.
   //
-  // The result is in lanes `To`, the board in lanes L. They differ if one scalar is computed
-  // from a board in vectors.
+  // The result is in lanes `To`, and the board in lanes L. They differ if a single number is
+  // computed from a board in vectors.
   template <class To, class L>
   TETRIS_FUNCTION static Steps<To> make(const Board<L>& board) {
     auto step = L::right(board.heights) - board.heights;

@@ -10,8 +10,8 @@ namespace tetris {
 // The 64 bytes of the struct are read and written in four accesses of 16 bytes.
 struct alignas(16) StreamState {
   uint32_t columns[MAX_WIDTH];  // row r is bit 31 - r
-  uint32_t decisions;           // decisions, lines and ended games since the launch began
-  uint32_t lines, ended_games;
+  // The decisions, the removed lines and the ended games since the launch began.
+  uint32_t decisions, lines, ended_games;
   // Only for expectimax: the piece that falls, and its two best placements, packed by
   // PoolRollout::pack. `best_two` is 0 if they are not known.
   uint32_t piece, best_two;

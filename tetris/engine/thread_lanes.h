@@ -7,8 +7,8 @@ namespace tetris {
 
 struct ThreadLanes : ScalarLanes {
   // An array of columns in shared memory. An array that is indexed by a variable cannot be held
-  // in registers; the compiler would put it into the thread's local memory, which is slow. The
-  // numbers of the threads of a warp for one slot are adjacent:
+  // in registers; the compiler would put it into the thread's local memory, which is slow. For
+  // each slot, the numbers of the threads of a warp are adjacent:
   //
   //     slot 0: lane 0, lane 1, ... lane 31; slot 1: lane 0, ...
   template <class T>
@@ -64,18 +64,18 @@ struct ThreadLanes : ScalarLanes {
     return row < 32 ? 0x10000000u >> row : 0u;
 #endif
   }
-  // Threads that take different branches wait for each other, so skipping the score of one
-  // thread saves no time.
+  // Threads that take different branches wait for each other, so it saves no time if one thread
+  // skips its score.
   TETRIS_FUNCTION static bool is_worth_scoring(bool) { return true; }
   // Returns the row in which the bottom of a shape comes to rest if it is dropped with its left
-  // edge over column x. Column k of the shape stops it at the row `height - first_row[k]`,
-  // where `height` is the height of the board column below and first_row[k] the shape's lowest
+  // edge over column x. Column k of the shape stops it at the row `height - first_row[k]`.
+  // `height` is the height of the board column below, and first_row[k] is the shape's lowest
   // row in column k. The result is the maximum over k.
   //
-  // heights[FIRST_COLUMN + x + k] would be an array with a variable index, which the GPU cannot
-  // hold in registers. So the heights are packed into one 64-bit number, six bits per column,
-  // which is shifted by x columns. Beyond the width of the shape, first_row is greater than
-  // every height, so the difference is negative and does not count.
+  // heights[FIRST_COLUMN + x + k] would index an array with a variable, and the GPU cannot hold
+  // such an array in registers. So the heights are packed into one 64-bit number, six bits per
+  // column, which is shifted by x columns. Beyond the width of the shape, first_row is greater
+  // than every height, so the difference is negative and has no effect.
   TETRIS_FUNCTION static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
     constexpr int BITS = 6;
     constexpr int MASK = (1 << BITS) - 1;

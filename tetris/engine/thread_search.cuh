@@ -1,4 +1,4 @@
-// The search by the threads of a warp: each thread has a board of its own, and the same piece
+// The search by the threads of a warp. Each thread has a board of its own, and the same piece
 // falls on all boards.
 #pragma once
 
@@ -9,7 +9,7 @@
 namespace tetris {
 
 // The shared memory of a warp: a batch of placements that its threads score for each other. The
-// columns that the threads cache of their boards follow this struct in memory.
+// cached columns of the threads' boards follow this struct in memory.
 struct alignas(16) WarpMemory {
   uint16_t task[WARP];  // lane * 256 + placement
   int score[WARP];      // the score of the task with the same index
@@ -46,17 +46,18 @@ struct ThreadSearch {
     return best_two(decision, search, piece).first;
   }
   // Returns the two best placements of a piece on the board of this thread's search. All
-  // threads of a warp call it together: each has its own board, and all have the same piece.
+  // threads of a warp call the function together, each with its own board and all with the same
+  // piece.
   //
-  // First a thread scores by itself the placements that complete no row. The other placements
-  // are collected in `unscored`, a bit mask of placement numbers. The threads have unequal
-  // numbers of them, so all threads of the warp score them together. score_orientation<WIDTH>
-  // scores the placements of one orientation, which is WIDTH columns wide.
+  // First, every thread scores the placements that complete no row on its own board.
+  // score_orientation<WIDTH> scores the placements of one orientation, which is WIDTH columns
+  // wide. The other placements are collected in `unscored`, a bit mask of placement numbers.
+  // The threads have unequal numbers of them, so all threads of the warp score them together.
   __device__ __forceinline__ BestTwo best_two(
       const Decision& decision, typename Decision::Search& search, int piece) {
-    // This does not change the piece: the bitwise OR of equal numbers is the number itself. But
-    // the compiler knows that the result of a reduction over the warp is the same in all
-    // threads, so it does not keep the constants of the shape in every thread's registers.
+    // This does not change the piece, because the bitwise OR of equal numbers is the number
+    // itself. But it tells the compiler that the piece is the same in all threads. So the
+    // compiler does not keep the constants of the shape in every thread's registers.
     piece = int(union_of_warp(unsigned(piece)));
     search.best.clear();
     uint64_t unscored = 0;
@@ -78,8 +79,9 @@ struct ThreadSearch {
   // records the scores in search.best. Placements that complete a row are not scored here.
   //
   // Returns the placements that are left for score_together, as a bit mask of placement
-  // numbers: those that complete a row and may let the game go on. score_drops scores a group
-  // of placements, here one placement, and returns a nonzero number if it is left.
+  // numbers. These placements complete a row, and the game may go on after them. score_drops
+  // scores a group of placements, which is one placement here. It returns a nonzero number if
+  // the placement is left.
   template <int WIDTH>
   __device__ __forceinline__ uint64_t score_orientation(
       const Decision& decision, typename Decision::Search& search, int piece, int orientation) {
@@ -88,7 +90,7 @@ struct ThreadSearch {
     group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];
     uint32_t unscored_columns = 0;
     uint32_t column_bit = 1;
-    // The loop must not be unrolled: a copy of its body for every column would be more code
+    // The loop is not unrolled, because a copy of its body for every column would be more code
     // than the instruction cache holds.
 #pragma unroll 1
     for (int column = 0; column <= LAST_COLUMN; ++column, column_bit *= 2) {
@@ -105,9 +107,9 @@ struct ThreadSearch {
   //
   // Every lane has its own set `unscored`, a bit mask of placement numbers, and the sets have
   // unequal sizes. So that no lane is idle, the placements of all lanes form one list, lane
-  // after lane. The warp scores the list in batches of 32 placements, one per lane, so a lane
+  // after lane. The warp scores the list in batches of 32 placements, one per lane. So a lane
   // also scores placements of other lanes. The lanes exchange placements and scores in shared
-  // memory; a barrier follows every step that writes or reads it.
+  // memory. A barrier of the warp follows every step that writes or reads it.
   __device__ __forceinline__ void score_together(const Ground<L>& ground,
       const int32_t* weights, uint64_t unscored, int piece, BestTwo& best) {
     int count = __popcll(unscored);
@@ -117,7 +119,7 @@ struct ThreadSearch {
     for (int first_of_batch = 0; first_of_batch < total; first_of_batch += WARP) {
       write_tasks(unscored, next - first_of_batch);
       __syncwarp();
-      score_task(ground, weights, piece, first_of_batch + lane < total);
+      score_task(ground, weights, piece, /*exists=*/first_of_batch + lane < total);
       __syncwarp();
       next = first_of_batch + read_scores(unscored, next - first_of_batch, best);
       __syncwarp();

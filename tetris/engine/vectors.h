@@ -1,7 +1,7 @@
-// Vectors of numbers: vector types of the compiler, which fill one register each, and pairs of
-// them (Pair) for vectors that one register cannot hold.
+// Vectors of numbers: vector types of the compiler, which fill one register, and pairs of them
+// (Pair) for vectors that one register cannot hold.
 //
-// Where the language has an operator, it is used, and the compiler chooses the instruction. The
+// If the language has an operator, it is used, and the compiler chooses the instruction. The
 // other operations are written with the instructions of SSE4, AVX2 and AVX-512, for registers R
 // of 16, 32 and 64 bytes. neon.h implements the instructions of SSE4 for ARM. Vectors are
 // passed by value, because the compiler copies a vector that is passed by reference in pieces,
@@ -176,8 +176,7 @@ TETRIS_FUNCTION V and_not(V a, V b) {
 // high[0], high[1], high[2].
 //
 // A register has 16, 32 or 64 bytes. The instruction `alignr` shifts the concatenation of two
-// registers to the right by a constant number of bytes; with AVX-512 this is a number of 32-bit
-// numbers.
+// registers to the right by a constant number of bytes, or with AVX-512 of 32-bit numbers.
 template <int N, class R>
 TETRIS_FUNCTION R window(R low, R high) {
   constexpr int BYTES = N * sizeof(NumberOf<R>);
@@ -186,9 +185,9 @@ TETRIS_FUNCTION R window(R low, R high) {
   } else if constexpr (sizeof(R) == 64) {
     return (R)_mm512_alignr_epi32((__m512i)high, (__m512i)low, BYTES / 4);
   } else if constexpr (sizeof(R) == 32) {
-    // With AVX2 the instruction works on both halves of a register separately, sixteen bytes
-    // each. It needs the half that follows in each of them. `middle` provides these: the upper
-    // half of `low`, and then the lower half of `high`.
+    // With AVX2 the instruction works on the two halves of a register separately, with sixteen
+    // bytes each. For each half it also needs the half that follows in the concatenation. These
+    // are in `middle`: the upper half of `low`, and then the lower half of `high`.
     constexpr int UPPER_OF_LOW_THEN_LOWER_OF_HIGH = 0x21;
     auto middle =
         _mm256_permute2x128_si256((__m256i)low, (__m256i)high, UPPER_OF_LOW_THEN_LOWER_OF_HIGH);
@@ -203,6 +202,12 @@ TETRIS_FUNCTION Pair<V> window(Pair<V> low, Pair<V> high) {
   constexpr int HALF = NUMBERS<V>;
   if constexpr (N < HALF) return {window<N>(low.low, low.high), window<N>(low.high, high.low)};
   else return {window<N - HALF>(low.high, high.low), window<N - HALF>(high.low, high.high)};
+}
+// Returns a vector moved up by N positions: number i becomes number i + N, and the first N
+// numbers are 0.
+template <int N, class V>
+TETRIS_FUNCTION V move_up(V a) {
+  return window<NUMBERS<V> - N>(V{}, a);
 }
 
 // For every n, the indices n to n + 7, twice.
@@ -227,9 +232,9 @@ TETRIS_FUNCTION R window_in_both_halves(R a) {
     auto indices = _mm512_load_si512(WINDOW_INDICES.from[N]);
     return (R)_mm512_permutexvar_epi32(indices, (__m512i)a);
   } else if constexpr (sizeof(R) == 32) {
-    // Copy the lower eight 16-bit numbers to both halves of one register, and the upper eight
-    // to both halves of another one. In each half, alignr then selects eight numbers of the
-    // sixteen, beginning with number N; a number has two bytes.
+    // Copy the lower eight 16-bit numbers to both halves of one register (0x00), and the upper
+    // eight to both halves of another one (0x11). In each half, alignr then selects eight of
+    // the sixteen numbers, beginning with number N; a number has two bytes.
     auto lower_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x00);
     auto upper_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x11);
     return (R)_mm256_alignr_epi8(upper_twice, lower_twice, 2 * N);
@@ -260,7 +265,7 @@ TETRIS_FUNCTION auto fold_to_16_bytes(V a, const Operation& operation) {
   else return a;
 }
 // Combines all numbers of a vector by an operation such as ADD or MAXIMUM. The first number of
-// the returned register is the result; the other numbers have no meaning. The steps combine
+// the returned register is the result; the other numbers are meaningless. The steps combine
 // numbers that are 8 bytes apart, then 4 bytes, and for numbers of 16 bits also 2 bytes.
 template <class V, class Operation>
 TETRIS_FUNCTION auto reduce(V all, const Operation& operation) {
@@ -319,9 +324,9 @@ constexpr bool HAS_POPCOUNT = sizeof(NumberOf<V>) == 4 && !IS_PAIR<V>;
 template <class V>
 constexpr bool HAS_POPCOUNT = false;
 #endif
-// Returns the number of set bits of each number, if the processor has an instruction for this.
-// Otherwise returns the number of set bits of each byte, by looking up four bits at a time in a
-// table; count_bits_in then adds up the bytes of a number.
+// Returns the number of set bits of each number if the processor has an instruction for this
+// (HAS_POPCOUNT). Otherwise returns the number of set bits of each byte, and the caller adds up
+// the bytes. The bits of a byte are looked up in a table, four bits at a time.
 template <class R>
 TETRIS_FUNCTION R bit_counts(R words) {
 #if defined(__AVX512VPOPCNTDQ__)
@@ -342,26 +347,25 @@ inline Bytes FIRST_SHORT = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
 // that is 1, 2, 4 and 8 positions before it.
 //
 // A register of AVX2 holds sixteen 16-bit numbers, but its shifts move bytes only within each
-// half of sixteen bytes. So the first three steps scan the halves separately. The last number
-// of the lower half is then the OR of this half, and the last step combines it with every
-// number of the upper half. For other vectors, window<N>(V{}, a) is `a` moved up by 16 - N
-// positions, with zeros before it.
+// half of sixteen bytes. So the first three steps scan the two halves separately. Then the last
+// number of the lower half is the OR of this half. The last step combines it with every number
+// of the upper half.
 template <class V>
 TETRIS_FUNCTION V prefix_union(V a) {
   if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
     a = a | (V)_mm256_slli_si256((__m256i)a, 2);
     a = a | (V)_mm256_slli_si256((__m256i)a, 4);
     a = a | (V)_mm256_slli_si256((__m256i)a, 8);
-    // Repeat the OR of each half in all numbers of this half. Then move the lower half to the
+    // Fill each half with its last number, the OR of the half. Then move the lower half to the
     // upper half, and zeros to the lower half.
     auto or_of_half = (__m256i)look_up(a, LAST_SHORT);
     constexpr int LOWER_TO_UPPER_HALF = 0x08;
     return a | (V)_mm256_permute2x128_si256(or_of_half, or_of_half, LOWER_TO_UPPER_HALF);
   } else {
-    a = a | window<15>(V{}, a);
-    a = a | window<14>(V{}, a);
-    a = a | window<12>(V{}, a);
-    return a | window<8>(V{}, a);
+    a = a | move_up<1>(a);
+    a = a | move_up<2>(a);
+    a = a | move_up<4>(a);
+    return a | move_up<8>(a);
   }
 }
 // Returns the suffix scan of a vector of sixteen numbers by bitwise OR: number i of the result
@@ -369,8 +373,8 @@ TETRIS_FUNCTION V prefix_union(V a) {
 // that is 1, 2, 4 and 8 positions after it.
 //
 // A register of AVX2 holds sixteen 16-bit numbers, but its shifts move bytes only within each
-// half of sixteen bytes. So the first three steps scan the halves separately. The first number
-// of the upper half is then the OR of this half, and the last step combines it with every
+// half of sixteen bytes. So the first three steps scan the two halves separately. Then the
+// first number of the upper half is the OR of this half. The last step combines it with every
 // number of the lower half. For other vectors, window<N>(a, V{}) is `a` moved down by N
 // positions, with zeros after it.
 template <class V>
@@ -379,7 +383,7 @@ TETRIS_FUNCTION V suffix_union(V a) {
     a = a | (V)_mm256_srli_si256((__m256i)a, 2);
     a = a | (V)_mm256_srli_si256((__m256i)a, 4);
     a = a | (V)_mm256_srli_si256((__m256i)a, 8);
-    // Repeat the OR of each half in all numbers of this half. Then move the upper half to the
+    // Fill each half with its first number, the OR of the half. Then move the upper half to the
     // lower half, and zeros to the upper half.
     auto or_of_half = (__m256i)look_up(a, FIRST_SHORT);
     constexpr int UPPER_TO_LOWER_HALF = 0x81;
@@ -413,8 +417,8 @@ TETRIS_FUNCTION R add_bytes(R bytes) {
     return (R)_mm_maddubs_epi16((__m128i)bytes, ONES.in<__m128i>());
   }
 }
-// Counts bits over several vectors: number i of the result is the number of set bits of number
-// i of all COUNT vectors together. If bits are counted per byte, the counts of the vectors are
+// Counts bits over several vectors: number i of the result is how many bits are set in number i
+// of all COUNT vectors together. If bit_counts() counts per byte, the counts of the vectors are
 // added first, and the bytes of a number are added up once at the end.
 template <class V, int COUNT>
 TETRIS_FUNCTION auto count_bits_in(const V (&words)[COUNT]) {
@@ -426,8 +430,8 @@ TETRIS_FUNCTION auto count_bits_in(const V (&words)[COUNT]) {
   };
   return as<std::make_signed_t<NumberOf<V>>>(map(of_numbers, counts));
 }
-// Returns the number of set bits of a vector. The first number of the result is this count; the
-// other numbers have no meaning.
+// Returns the number of set bits of a whole vector. The first number of the result is this
+// count; the other numbers are meaningless.
 template <class V>
 TETRIS_FUNCTION auto count_all_bits(V words) {
   using Counts = Register<std::make_signed_t<NumberOf<V>>, 16 / sizeof(NumberOf<V>)>;
@@ -490,10 +494,10 @@ TETRIS_FUNCTION Register<int32_t, 4> load_four(const int32_t* p) {
 // 2^16 b1, and so on.
 //
 // The result is twice as long as `a`, so each register of `a` becomes a Pair of two registers.
-// The order of the results is that of the x86 unpack instructions. They work on sixteen bytes
-// at a time: the first register of a Pair gets the numbers from the lower eight bytes of every
+// The results are in the order of the x86 unpack instructions, which work on sixteen bytes at a
+// time. The first register of a Pair gets the numbers from the lower eight bytes of every
 // sixteen, and the second one the numbers from the upper eight bytes. `pack` restores the
-// original order. `map` calls the lambda for one register after another.
+// original order. `map` calls the function for one register after another.
 template <class V>
 TETRIS_FUNCTION auto interleave(V a, V b) {
   // Combines the 16-bit numbers x0, x1, ... of one register with y0, y1, ... of another one

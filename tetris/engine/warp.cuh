@@ -54,7 +54,7 @@ __device__ inline void* shared_memory() {
   return bytes;
 }
 
-// Waits until `threads` threads of the block have arrived at barrier `number`.
+// Waits until `threads` threads of the block have arrived at barrier `number`, 0 to 15.
 __device__ inline void barrier(int number, int threads) {
   asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }

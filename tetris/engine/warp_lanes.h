@@ -1,5 +1,5 @@
 // A CUDA warp as one vector: each thread holds one placement, and one slot of every array of
-// columns. All threads of the warp have to call the functions of columns together.
+// columns. All threads of the warp have to call the functions on arrays of columns together.
 #pragma once
 
 #include "thread_lanes.h"
@@ -8,7 +8,7 @@
 namespace tetris {
 
 // An array of columns: `value` in thread i is the number of slot i. Threads beyond the last
-// slot hold 0 where it matters.
+// slot hold 0 if a function reads their number.
 template <class T>
 struct WarpColumns {
   using Number = T;
@@ -95,7 +95,7 @@ struct WarpLanes : ThreadLanes {
   }
 
   // Records the score of this thread's placement if the placement is a candidate. Of equal
-  // scores the lower placement number wins, because the placements of a thread do not come in
+  // scores the lower placement number wins, because a thread does not score its placements in
   // the order of the search.
   template <class Group>
   __device__ static void record_scores(
@@ -107,8 +107,8 @@ struct WarpLanes : ThreadLanes {
   // `column`. is_in_piece says whether the piece can have this column.
   __device__ static int column_of_piece(int column) { return lane() - FIRST_COLUMN - column; }
   __device__ static bool is_in_piece(int k) { return k >= 0 && k < MAX_PIECE_SIZE; }
-  // Returns the cells of a piece in this thread's column. The piece rests with its bottom in
-  // `row` and its left edge over `column`.
+  // Returns the cells of a piece in this thread's column. The bottom of the piece rests in
+  // `row`, and its left edge is over `column`.
   __device__ static ColumnBits piece_columns(int piece, int orientation, int column, int row) {
     int k = column_of_piece(column);
     uint32_t pattern =
@@ -116,7 +116,7 @@ struct WarpLanes : ThreadLanes {
     return {row_unit(row) * pattern};
   }
   // Returns the row in which the bottom of a shape comes to rest with its left edge over column
-  // x: the maximum of the rows in which the single columns would stop it.
+  // x. It is the maximum of the rows in which single columns would stop the shape.
   __device__ static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
     int k = column_of_piece(x);
     int row = is_in_piece(k) ? heights.value - shape.first_row[k & 3] : 0;

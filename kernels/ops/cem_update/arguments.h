@@ -23,7 +23,7 @@ static_assert(Number(ScalarType::Long) == Number::Long &&
 
 // Returns the fitness as a contiguous tensor of type Float, Double or Long, the types that the
 // kernels can rank. Half and BFloat16 become Float; Bool and smaller integers become Long.
-// These conversions keep the order of the values.
+// These conversions keep the order of the values. Raises an error for any other type.
 inline Tensor ranked_fitness(const Tensor& fitness) {
   ScalarType type = fitness.scalar_type();
   switch (type) {
@@ -75,17 +75,20 @@ Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
   Tensor distribution =
       problems.check(any_distribution, "distribution", type, {kRows, dimensions});
   Tensor record = problems.check(any_record, "record", ScalarType::Double, {kFigures});
-  Tensor generation = problems.check(any_generation, "generation", ScalarType::Long, {}, false);
+  Tensor generation =
+      problems.check(any_generation, "generation", ScalarType::Long, {}, /*has_batch=*/false);
   int64_t table = 0;
   if (extra_variance.has_value()) {
     table = extra_variance->numel();
     STD_TORCH_CHECK(table > 0, "expected extra_variance of shape (T), T >= 1, got (0)");
     extra_variance =
-        problems.check(*extra_variance, "extra_variance", ScalarType::Double, {table}, false);
+        problems.check(*extra_variance, "extra_variance", ScalarType::Double, {table},
+            /*has_batch=*/false);
   }
   if (weights.has_value()) {
     int64_t count = has_all_weights ? population : elites;
-    weights = problems.check(*weights, "weights", ScalarType::Double, {count}, false);
+    weights =
+        problems.check(*weights, "weights", ScalarType::Double, {count}, /*has_batch=*/false);
   }
   int64_t floor_stride = problems.check_row(std_floor, "std_floor", type, dimensions);
   Outputs outputs{problems.empty(type, {kRows, dimensions}),
@@ -106,8 +109,9 @@ Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
 }
 
 // The operator cem_update: updates the distribution of a cross-entropy method from the fitness
-// of a generation. Checks the arguments, allocates the results, and calls run() to compute
-// them. Tensors on the meta device have shapes but no data, so run() is not called for them.
+// of a generation. with_job() checks the arguments, allocates the results, and passes both on
+// as a Job. Then run(), the function of the device, computes the results. Tensors on the meta
+// device have shapes but no data, so run() is not called for them.
 //
 // Returns the new distribution, the new record, the new generation number, and the indices of
 // the elites.

@@ -1,9 +1,9 @@
 // The update on the CPU.
 //
 // First the elites of every problem are selected, by a bisection for the key of the worst one.
-// Then the elites are added up in every tile of kTile dimensions, in the order of update.h. The
-// CPU threads split_work first the problems, then the tiles. No sum depends on the number of
-// threads.
+// Then the elites are added up in every tile of kTile dimensions, in the order of update.h. In
+// the first step the CPU threads share the problems, in the second step the tiles. No sum
+// depends on the number of threads.
 #pragma once
 
 #include <limits>
@@ -14,13 +14,13 @@
 namespace cem_tetris::update {
 namespace {
 
-constexpr int64_t kGrain = 1 << 15;  // elements whose reading is worth another thread
+constexpr int64_t kGrain = 1 << 15;  // for fewer elements, another thread is not worthwhile
 
 // The result of a problem's selection that the sums over its elites need.
 struct Selection {
   int64_t valid_elites = 0;  // how many elites did not fail
   int64_t best = 0;          // the index of the best candidate
-  bool is_new_best = false;  // whether it is better than those of earlier generations
+  bool is_new_best = false;  // whether it is better than all of earlier generations
   Weight weight{};
 };
 
@@ -55,9 +55,9 @@ std::vector<std::pair<typename Type::Key, int64_t>> ranking(const Job& job, int6
   return ranked;
 }
 
-// The tensors of a call, and what select() passes on to update(): the list of elites of every
-// problem, and their weights. A problem is one entry of the batch; a place is a position in its
-// list.
+// The tensors of a call, and the results of select() that update() needs: the list of elites of
+// every problem, and their weights. A problem is one entry of the batch; a place is a position
+// in its list.
 struct Work : Job {
   std::vector<int64_t> index;  // the candidate at each place; K + 1 places per problem
   std::vector<double> weight;  // the weight of each place; empty without weights
@@ -88,14 +88,14 @@ class Selector {
       : keys(population), rank(wanted), wanted_(wanted) {}
 
   // Selects the elites, the `wanted_` candidates with the smallest keys, and writes their
-  // indices to `index` in ascending order. If too few candidates are valid, the first
-  // candidates that failed follow. Also sets `valid_elites`, the number of elites that did not
-  // fail, and `best`, the index of the best candidate.
+  // indices to `index` in ascending order. If fewer candidates are valid, the first candidates
+  // that failed fill the rest of `index`. Also sets `valid_elites`, the number of elites that
+  // did not fail, and `best`, the index of the best candidate.
   //
   // keys[i] is the key of candidate i, an unsigned integer; a smaller key is better. A
   // candidate fails if its fitness is NaN or infinitely bad; it has the largest key, kFailed.
-  // Integers cannot fail, so `can_fail` is false for them. `index` has one more place than
-  // there are elites, which serves as scratch memory.
+  // Integers cannot fail, so `can_fail` is false for them. `index` has room for `wanted_` + 1
+  // numbers, because list_elites() also writes to the place after the last elite.
   void select(bool can_fail, int64_t* index) {
     Key least = ~Key(0);
     Key most = 0;      // the largest valid key
@@ -109,10 +109,10 @@ class Selector {
     const auto valid_candidates = int64_t(keys.size() - failures);
     valid_elites = std::min(valid_candidates, wanted_);
     best = std::find(keys.begin(), keys.end(), least) - keys.begin();
-    // If too few candidates are valid, all of them are elites.
+    // The limit is the key of the worst elite. With few valid candidates all are elites.
     Key limit = valid_candidates > wanted_ ? find_limit(least, most) : most;
     list_elites(limit, index);
-    // Failed candidates fill the rest of the list.
+    // Failed candidates fill the rest of the list. If there is no rest, the loop does not run.
     int64_t place = valid_elites;
     for (int64_t i = 0; place < wanted_; ++i) {
       if (keys[i] != kFailed) continue;
@@ -122,8 +122,8 @@ class Selector {
   }
 
   // Sets `rank` for every place of the list of elites: the valid elites are ranked by their
-  // keys, the best one first, and the failed ones after them in the order of their places. The
-  // function is not inlined, because next to the bisection the compiler makes a slower sort.
+  // keys, the best one first. The failed ones follow in the order of their places. The function
+  // is not inlined, because the compiler would make the sort slower beside the bisection.
   [[gnu::noinline]] void set_ranks(const int64_t* index) {
     for (int64_t p = valid_elites; p < wanted_; ++p) rank[p] = p;
     order_.resize(valid_elites);
@@ -142,9 +142,9 @@ class Selector {
     return int64_t(count);
   }
 
-  // Returns a key such that exactly `wanted_` keys are at most as large. If equal keys make
-  // that impossible, it returns the smallest key such that at least `wanted_` keys are at most
-  // as large. The function searches by bisection between the keys `low` and `high`.
+  // Returns a limit, such that exactly `wanted_` candidates have a key of at most the limit. If
+  // there is no such limit because of equal keys, returns the smallest limit that at least
+  // `wanted_` candidates reach. The function searches by bisection from `low` to `high`.
   Key find_limit(Key low, Key high) const {
     while (low < high) {
       Key middle = low + (high - low) / 2;
@@ -159,22 +159,23 @@ class Selector {
     return low;
   }
 
-  // Writes the `wanted_` candidates with the smallest keys to `index`, in index order. These
-  // are all candidates with keys below the limit, and the first ones of those at the limit
-  // (ties), as many as there is room for.
+  // Writes the indices of the elites, the `wanted_` candidates with the smallest keys, to
+  // `index` in ascending order. All candidates with a key below the limit are elites. The ties,
+  // whose key equals the limit, are elites as long as there is room, from the first one on.
   //
-  // The loop has no branches: it writes every candidate to the current place, and goes on to
-  // the next place only if the candidate is an elite.
+  // The body of the loop has no branches. It writes every candidate to the current place, and
+  // goes on to the next place only if the candidate is an elite. Otherwise the next candidate
+  // overwrites it.
   void list_elites(Key limit, int64_t* index) const {
     const auto population = int64_t(keys.size());
     int64_t below_limit = limit > 0 ? count_to(limit - 1) : 0;
-    int64_t ties = wanted_ - below_limit;  // how many ties there is still room for
+    int64_t room = wanted_ - below_limit;  // how many ties can still become elites
     int64_t place = 0;
     for (int64_t i = 0; i < population && place < wanted_; ++i) {
-      bool is_tie = keys[i] == limit && ties > 0;
+      bool is_elite_tie = keys[i] == limit && room > 0;
       index[place] = i;
-      place += keys[i] < limit || is_tie ? 1 : 0;
-      ties -= is_tie ? 1 : 0;
+      place += keys[i] < limit || is_elite_tie ? 1 : 0;
+      room -= is_elite_tie ? 1 : 0;
     }
   }
 
@@ -182,10 +183,10 @@ class Selector {
   std::vector<std::pair<Key, uint32_t>> order_;
 };
 
-constexpr int kTile = 64;  // dimensions that are added up side by side
+constexpr int kTile = 64;  // dimensions that a thread adds up at the same time
 
 // Adds up the rows of `sums` as the binary tree of update.h, in each of the first `width`
-// columns; row 0 receives the result. A row holds the sums of one residue class. Only the first
+// columns. Row 0 receives the result. A row holds the sums of one residue class. Only the first
 // `residues` rows hold numbers; the others are not read.
 template <int kColumns>
 void fold(double (*sums)[kColumns], int residues, int width) {
@@ -203,8 +204,9 @@ int residues_of(int64_t count) { return int(std::min<int64_t>(count, kResidues))
 // same order, so that all devices get the same bits.
 //
 // The numbers are split into chunks of kChunk. In a chunk, the numbers with the same residue r
-// = p mod kResidues are added one after the other; then fold() adds the sums of the residues as
-// a binary tree. The sums of the chunks are added in the same way.
+// = p mod kResidues are added one after the other. Then fold() adds the sums of the residues as
+// a binary tree; the arguments are the number of sums and of columns. The sums of the chunks
+// are added in the same way: by the residue of the chunk's number, then as a tree.
 template <typename Number>
 double ordered_sum(int64_t count, const Number& number) {
   double chunks[kResidues][1] = {};
@@ -225,26 +227,24 @@ double ordered_sum(int64_t count, const Number& number) {
 // The arrays are indexed by moment, residue and dimension.
 template <typename T>
 struct Tile {
-  double base[kTile];                  // the best candidate
+  double base[kTile];                  // the coordinates of the best candidate
   double part[2][kResidues][kTile];    // the sums of the residues of one chunk
   double chunks[2][kResidues][kTile];  // the sums of the chunks, by residue of their number
 
   Moments moments(int j) const { return {chunks[0][0][j], chunks[1][0][j]}; }
 
   // Computes the moments of the elites in each of the first `width` dimensions: the sums of w x
-  // and w x^2, where w is an elite's weight and x its coordinate minus that of the best
-  // candidate. moments() returns the results.
+  // and w x^2. w is the weight of an elite, and x its coordinate minus the best candidate's
+  // coordinate. moments() returns the results.
   //
   // All devices add up the elites in the same order, and so get the same bits. The list of
-  // elites is split into chunks of kChunk. In a chunk, the elites whose places have the same
-  // residue mod kResidues are added one after the other (add_residue). Then the sums of the
-  // residues are added as a binary tree (fold). The sums of the chunks are added in the same
-  // way.
+  // elites is split into chunks of kChunk. In a chunk, add_residue() adds the elites whose
+  // places have the same residue mod kResidues. Then fold() adds the sums of the residues as a
+  // binary tree. The sums of the chunks are added in the same way.
   //
   // Args:
-  //     rows: the candidates' coordinates in these dimensions; those of candidate i begin at
-  //         rows + i
-  //     * stride.
+  //     rows: the coordinates of the candidates in these dimensions. Those of candidate i begin
+  //         at rows + i * stride.
   //     index: the candidate at each place of the list of elites.
   //     weight: the weight at each place; null means that all weights are 1.
   //     valid_elites: how many elites did not fail; only these are added.
@@ -252,7 +252,7 @@ struct Tile {
   void add_up(const T* rows, int64_t stride, int width, const int64_t* index,
       const double* weight, int64_t valid_elites, int64_t best) {
     for (int j = 0; j < width; ++j) base[j] = rows[best * stride + j];
-    // How many residues mod kResidues the numbers of the chunks have.
+    // How many residues mod kResidues the chunks' numbers 0, 1, ... have.
     int chunk_residues = residues_of((valid_elites + kChunk - 1) / kChunk);
     for (auto& sums : chunks) {
       for (int r = 0; r < chunk_residues; ++r) std::fill(sums[r], sums[r] + width, 0.0);
@@ -262,6 +262,7 @@ struct Tile {
       int residues = residues_of(end - begin);
       int chunk_residue = int(begin / kChunk % kResidues);
       for (int r = 0; r < residues; ++r) {
+        // A constant width is faster. 0 means that the width is a variable.
         if (width == kTile) {
           add_residue<kTile>(rows, stride, kTile, index, weight, begin + r, end, r);
         } else {
@@ -278,14 +279,14 @@ struct Tile {
   }
 
  private:
-  // Adds up the elites of one residue: the sums of w x and w x^2 over every kResidues-th elite,
-  // from place p to `end` - 1 of the list of elites, in each of `width` dimensions. Stores the
-  // sums in part[0][r] and part[1][r].
+  // Computes the sums of w x and w x^2 over the elites of residue r in each of `width`
+  // dimensions, and stores them in part[0][r] and part[1][r]. The elites of this residue are at
+  // the places p, p + kResidues, and so on, up to `end` - 1, of the list of elites.
   //
-  // x is a candidate's coordinate minus that of the best candidate, base[j]. index[p] is the
-  // candidate at place p, whose coordinates begin at rows + index[p] * stride. weight[p] is its
-  // weight w; null means that all weights are 1. If kWidth > 0, the width is a constant, and
-  // the compiler keeps the sums in registers.
+  // The candidate at place p is index[p], and its coordinates begin at rows + index[p] *
+  // stride. In dimension j, x is the coordinate minus base[j], the coordinate of the best
+  // candidate. w is weight[p], or 1 if `weight` is null. If kWidth > 0, it is the width, so
+  // that the compiler can keep the sums in registers.
   template <int kWidth>
   void add_residue(const T* rows, int64_t stride, int width, const int64_t* index,
       const double* weight, int64_t p, int64_t end, int r) {
@@ -313,16 +314,18 @@ struct Tile {
   }
 };
 
-// Selects the elites of a problem (batch entry), and writes their indices and the problem's
-// record, which holds the best fitness and so on.
+// Selects the elites of a problem (batch entry), and writes two results of the operator:
 //
-// Also sets what the update of the distribution needs: job.selection; job.index, the candidate
-// at each place of the list of elites; and job.weight, the weight at each place. This list is
-// always in index order. The result job.elites is ordered by rank, the best one first, if
-// settings.ranked is true, and otherwise by index.
+// - job.elites, the indices of the elites, ordered by rank if settings.ranked is true (the best
+//   elite first), and in ascending order otherwise;
+// - the problem's record, which holds the best fitness, the mean fitness and so on.
 //
-// A key is an unsigned integer that ranks a fitness, the smallest key first. `selector` is
-// scratch memory of the CPU thread.
+// It also sets what the update of the distribution needs: job.selection; job.index, the list of
+// elites, which is always in ascending order; and job.weight, the weight at each place of this
+// list.
+//
+// A key is an unsigned integer that ranks a fitness, the best one first. `selector` is scratch
+// memory of the CPU thread.
 template <typename Type>
 void select_elites(Work& job, int64_t problem, Selector<typename Type::Key>& selector) {
   const Settings& settings = job.settings;
@@ -373,14 +376,14 @@ void select_elites(Work& job, int64_t problem, Selector<typename Type::Key>& sel
   write_record(job, problem, valid_elites, best_fitness, sum, worst_fitness, *job.generation);
 }
 
-// Updates the distribution of a problem in the dimensions `left` to `left` + `width` - 1. The
-// rows of a distribution are mean, standard deviation, averaged mean and best candidate so far,
-// each with one number per dimension. tile.add_up() computes the moments of the elites, and
-// write_marginal() a column of the new distribution from them.
+// Updates the distribution of a problem in the dimensions `left` to `left` + `width` - 1. A
+// distribution is a matrix with one column per dimension. Its rows are the mean, the standard
+// deviation, the averaged mean and the best candidate so far. tile.add_up() computes the
+// moments of the elites, from which write_marginal() computes a column of the new distribution.
 //
 // `tile` is scratch memory. `mean_share` is the weight of the new mean in the averaged mean,
-// and `extra_variance` is added to every variance. job.floors has the smallest standard
-// deviations, if there are any.
+// and `extra_variance` is added to every variance. job.floors holds the smallest standard
+// deviations; it is null if there are none.
 template <typename T>
 void update_tile(const Work& job, Tile<T>& tile, int64_t problem, int64_t left, int width,
     double mean_share, double extra_variance) {
@@ -419,9 +422,9 @@ void select(Work& job) {
   });
 }
 
-// Updates the marginals of all problems (batch entries): mean, standard deviation and so on of
-// every dimension. The dimensions of a problem are split into tiles of kTile, and the CPU
-// threads share the tiles of all problems.
+// Updates the distributions of all problems (batch entries). The dimensions of a problem are
+// split into tiles of kTile. The CPU threads share the tiles of all problems: an item is tile
+// item % tiles of problem item / tiles.
 template <typename T>
 void update(const Work& job) {
   const Settings& settings = job.settings;

@@ -7,9 +7,9 @@
 namespace cem_tetris::update {
 
 constexpr int kWarp = 32;
-constexpr int kMaxWarps = 32;           // of a block
-constexpr int kThreads = 1024;          // of a block at most
-constexpr unsigned kAll = 0xffffffffu;  // the lanes of a warp
+constexpr int kMaxWarps = 32;           // a block has at most this many warps
+constexpr int kThreads = 1024;          // a block has at most this many threads
+constexpr unsigned kAll = 0xffffffffu;  // the mask of all lanes of a warp
 
 // Returns the dynamic shared memory, whose size the launch sets.
 #if defined(__CUDACC__)
@@ -50,7 +50,7 @@ CEM_TETRIS_DEVICE_FUNCTION double fitness_at(const Job& job, int64_t i) {
       [&](auto type) { return type.value(load<decltype(type)>(job.fitness, i)); });
 }
 
-// Reductions over a warp. All of its lanes call them together, and get the same result.
+// Reductions over a warp. All lanes of the warp call them together, and get the same result.
 CEM_TETRIS_DEVICE_FUNCTION int warp_sum(int x) {
 #if __CUDA_ARCH__ >= 800
   return __reduce_add_sync(kAll, x);
@@ -101,17 +101,17 @@ struct alignas(2 * sizeof(Key)) Entry {
   }
 };
 
-// Sorts entries in shared memory by key, and entries of equal key by place, with a bitonic
-// sort. `count` is the number of entries, a power of two. All threads of the block call the
-// function together, and need a barrier before they read the entries of other warps.
+// Sorts entries in shared memory by key with a bitonic sort; of equal keys the lower place
+// comes first. `count` is the number of entries, a power of two. All threads of the block call
+// the function together, and need a barrier before they read the entries of other warps.
 //
 // A round merges sorted sequences of size / 2 entries into sorted sequences of `size` entries,
-// whose directions alternate. A step of the round compares, and if necessary swaps, entries
-// that are `step` apart.
+// which ascend and descend in turn. A round consists of steps. A step compares every pair of
+// entries that are `step` apart, and swaps them if their order is wrong.
 //
-// A warp works on 32 consecutive pairs. If the entries of a pair are at most 32 apart, these
-// pairs lie in 64 consecutive entries, which no other warp touches. Between two such steps a
-// barrier of the warp is enough.
+// A warp works on 32 consecutive pairs. If step <= 32, these pairs lie in 64 consecutive
+// entries, which no other warp touches. If this is true of a step and of the next one, a
+// barrier of the warp between them is enough.
 template <typename Key>
 CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
 #pragma unroll 1
@@ -120,7 +120,8 @@ CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
     for (int step = size / 2; step > 0; step /= 2) {
 #pragma unroll 1
       for (int pair = threadIdx.x; pair < count / 2; pair += blockDim.x) {
-        // The first entry of the pair; bit `step` of its index is 0.
+        // Bit `step` is 0 in the index of a pair's first entry. `low` is the index number
+        // `pair` of this kind.
         int low = 2 * pair - (pair & (step - 1));
         int high = low + step;
         Entry<Key> a = entry[low];
@@ -131,11 +132,11 @@ CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
           entry[high] = a;
         }
       }
-      // Within a round the next distance is smaller, but the next round begins with the
-      // distance `size`.
-      bool is_far = step > kWarp;
-      bool is_next_round_far = step == 1 && size > kWarp;
-      if (is_far || is_next_round_far) {
+      // The next step is smaller, except after the last step of a round: the first step of the
+      // next round is `size`.
+      bool crosses_warps = step > kWarp;
+      bool next_round_crosses_warps = step == 1 && size > kWarp;
+      if (crosses_warps || next_round_crosses_warps) {
         __syncthreads();
       } else {
         __syncwarp();
@@ -144,18 +145,18 @@ CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
   }
 }
 
-// Returns the sum of x over the lanes of the warp to lane 0. The lanes hold the sums of the 32
-// residue classes of a fold, and are added as the binary tree of update.h. The other lanes get
-// values without a meaning.
+// Returns the sum of x over the lanes of the warp, to lane 0 only; the other lanes get
+// meaningless values. Lane r holds the sum of residue class r of a fold. The 32 sums are added
+// as the binary tree of update.h.
 CEM_TETRIS_DEVICE_FUNCTION double warp_fold(double x) {
   CEM_TETRIS_UNROLL
   for (int step = kResidues / 2; step > 0; step /= 2) x += __shfl_down_sync(kAll, x, step);
   return x;
 }
 
-// Returns the sum of number(p) over the places `first` to `last` - 1 to lane 0, in the order of
-// a fold (see update.h). All lanes of a warp call the function; a lane adds up one residue
-// class.
+// Returns the sum of number(p) over the places `first` to `last` - 1, to lane 0 only. The
+// numbers are added in the order of a fold (see update.h). All lanes of a warp call the
+// function, and each of them adds up one residue class.
 template <typename Number>
 CEM_TETRIS_DEVICE_FUNCTION double warp_folded(
     int64_t first, int64_t last, const Number& number) {

@@ -12,17 +12,17 @@ namespace cem_tetris::update {
 // best one first. `index` holds the elites in index order; a place is a position in that list.
 // The sort has two results:
 //
-//     job.elites: the elites by rank, if settings.ranked is true;
-//     weight: the weight of the elite at each place, unless `weight` is null.
+// - job.elites: the elites by rank, if settings.ranked is true;
+// - weight: the weight of the elite at each place, unless `weight` is null.
 //
-// tile_kernel sorts tiles of kTile elites, and a merge_kernel joins up to kMerged tiles into
-// one. A slot is an entry of the sorted sequence. Slots without an elite fill up the last tile
-// of a problem.
+// tile_kernel sorts tiles of kTile elites. Then every launch of merge_kernel joins up to
+// kMerged tiles into one, until a problem has a single tile. A slot is an entry of the sorted
+// sequence. Slots without an elite fill up the last tile of a problem.
 template <typename Key, typename Gpu>
 void launch_ranks(
     const Gpu& device, const Job& job, const int64_t* index, Device where, double* weight) {
   int64_t elites = job.settings.elites;
-  int64_t largest_tile = kTile;  // how many slots a tile of the last merge has
+  int64_t largest_tile = kTile;  // how many slots a tile has before the last merge
   while (largest_tile * kMerged < elites) largest_tile *= kMerged;
   int64_t problem_slots = divide_up(elites, largest_tile) * largest_tile;
   int64_t slots = job.settings.problems * problem_slots;
@@ -42,6 +42,26 @@ void launch_ranks(
   }
 }
 
+// Launches the sums over the chunks of elites, then the marginals and the records that follow
+// from them. The lists of elites in `work` are complete.
+template <typename T, typename Gpu>
+void launch_sums(const Gpu& device, const Job& job, const Workspace& work) {
+  int64_t problems = job.settings.problems;
+  int64_t dimensions = job.settings.dimensions;
+  constexpr int kPack = 16 / sizeof(T);
+  bool is_aligned = reinterpret_cast<uintptr_t>(job.candidates) % 16 == 0;
+  // A thread loads a pack of 16 bytes if all rows are aligned and a warp has a full tile.
+  bool packs = is_aligned && dimensions >= kPack * kWarp && dimensions % kPack == 0;
+  int64_t tiles = divide_up(dimensions, packs ? kPack * kWarp : kWarp);
+  int64_t sum_blocks = problems * work.chunks * (tiles + 1);
+  int threads = sum_blocks > device.multiprocessors ? kSumThreads : kThreads;
+  device.launch(packs ? sums_kernel<T, kPack> : sums_kernel<T, 1>, sum_blocks, threads, 0, job,
+      work, int32_t(tiles));
+  int64_t finish_blocks = std::max<int64_t>(1, divide_up(dimensions, kWarp));
+  device.launch(finish_kernel<T>, problems * finish_blocks, kThreads, 0, job, work,
+      int32_t(finish_blocks));
+}
+
 // Launches an update of populations that are too large for one block: the radix search for the
 // key of the worst elite, the list of elites, their ranks if they are needed, the sums of the
 // chunks, and the marginals. Allocates the workspace.
@@ -51,7 +71,8 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   int64_t problems = settings.problems;
   int64_t elites = settings.elites;
   int64_t dimensions = settings.dimensions;
-  // There are two blocks for each multiprocessor, but a thread has at least four candidates.
+  // There are two blocks for each multiprocessor, or fewer, so that a thread has at least four
+  // candidates. A slice is the candidates of one block.
   int64_t most_blocks = std::max<int64_t>(1, 2 * device.multiprocessors / problems);
   int64_t least_slice = int64_t{4} * kSearchThreads;
   int64_t wanted_slice = std::max(divide_up(settings.population, most_blocks), least_slice);
@@ -82,7 +103,7 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   device.zero(memory, zero_bytes);
 
   bool wide = is_wide(job);
-  int lowest = wide ? 0 : 32;  // bit of a key
+  int lowest = wide ? 0 : 32;  // the lowest bit of a key; a key of 32 bits is the upper half
   for (int top = 64; top > lowest; top -= kDigit) {
     int bits = std::min(kDigit, top - lowest);
     device.launch(
@@ -93,38 +114,29 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
     auto* launch = wide ? launch_ranks<uint64_t, Gpu> : launch_ranks<uint32_t, Gpu>;
     launch(device, job, work.index, where, work.weight);
   }
-  constexpr int kPack = 16 / sizeof(T);
-  bool is_aligned = reinterpret_cast<uintptr_t>(job.candidates) % 16 == 0;
-  bool packs = is_aligned && dimensions >= kPack * kWarp && dimensions % kPack == 0;
-  int64_t tiles = divide_up(dimensions, packs ? kPack * kWarp : kWarp);
-  int64_t sum_blocks = problems * chunks * (tiles + 1);
-  int threads = sum_blocks > device.multiprocessors ? kSumThreads : kThreads;
-  device.launch(packs ? sums_kernel<T, kPack> : sums_kernel<T, 1>, sum_blocks, threads, 0, job,
-      work, int32_t(tiles));
-  int64_t finish_blocks = std::max<int64_t>(1, divide_up(dimensions, kWarp));
-  device.launch(finish_kernel<T>, problems * finish_blocks, kThreads, 0, job, work,
-      int32_t(finish_blocks));
+  launch_sums<T>(device, job, work);
 }
 
 // Kernel: an update of no problems only advances the generation.
 __global__ void count_kernel(Job job) { *job.new_generation = *job.generation + 1; }
 
-// Launches the kernels of an update: a single kernel if one block can hold the population and
-// the elites, otherwise several. If there are no problems (batch entries), only the generation
-// advances.
+// Launches the kernels of an update. If one block can hold the population and the elites, it is
+// a single kernel, otherwise several. If there are no problems (batch entries), only the
+// generation advances.
 //
-// `Gpu` launches kernels, sets memory to zero, and knows the number of multiprocessors. Tests
-// pass a class that emulates it on the CPU.
+// `device` launches kernels, sets memory to zero, and knows the number of multiprocessors.
+// Tests pass an object that emulates a GPU on the CPU. `where` is the device of new tensors.
 template <typename Gpu>
 void launch(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
   if (settings.problems == 0) return device.launch(count_kernel, 1, 1, 0, job);
   bool has_wide_fitness = is_wide(job);  // a fitness of 64 bits
   bool has_doubles = job.type == Number::Double;
-  bool needs_ranks = settings.ranked || job.weights;  // of the elites
+  bool needs_ranks = settings.ranked || job.weights;  // weights belong to ranks
   int64_t most_ranked = has_wide_fitness ? kSingleRanked<uint64_t> : kSingleRanked<uint32_t>;
   int64_t most_elites = needs_ranks ? most_ranked : kSingleElites;
   if (settings.population <= kSinglePopulation && settings.elites <= most_elites) {
+    // The width of the keys and the type of the candidates select one of four kernels.
     using Launcher = typename Gpu::Launcher;
     auto* launch = has_doubles ? launch_single<uint32_t, double, Launcher>
                                : launch_single<uint32_t, float, Launcher>;

@@ -3,15 +3,15 @@
 // of the elites by a merge sort.
 //
 // Grid: every problem has `blocks` blocks, and a block has a slice of consecutive candidates.
-// One pass of the radix search counts the next digit of those keys that agree with the known
-// digits of the limit. The block that finishes last adds the new digit to the limit. 32-bit
-// keys take three passes, 64-bit keys six; every pass reads the fitness once, from the L2
-// cache.
+// The limit is the key of the worst elite. One pass of the radix search looks at the keys that
+// agree with the known digits of the limit, and counts their next digits. The block that
+// finishes last adds the new digit to the limit. 32-bit keys take three passes, 64-bit keys
+// six; every pass reads the fitness once, from the L2 cache.
 //
 // For the ranks, a block sorts a tile of the list, and every further pass merges kMerged tiles.
 // The new slot of an elite is its slot in its own tile plus the number of elites before it in
-// the other tiles, which binary searches find. Neighbouring threads have neighbouring keys, so
-// the threads of a warp search along the same path.
+// the other tiles. Binary searches find this number. Neighbouring threads have neighbouring
+// keys, so the threads of a warp search along the same path.
 #pragma once
 
 #include "device.cuh"
@@ -22,10 +22,10 @@ constexpr int kSearchThreads = 1024;
 constexpr int kDigit = 11;  // bits of a digit
 constexpr int kBins = 1 << kDigit;
 
-using WideKey = unsigned long long;  // as atomics take it
+using WideKey = unsigned long long;  // the 64-bit type of CUDA's atomic functions
 
-// What the search knows of a problem. The memory is zero at first, so a minimum is stored as
-// the maximum of the complements.
+// The state of the radix search for one problem. The memory is zero at first, so a minimum is
+// stored as the maximum of the complements.
 struct Search {
   WideKey least_complement;   // of all keys
   WideKey most;               // of the keys that did not fail
@@ -77,32 +77,33 @@ CEM_TETRIS_DEVICE_FUNCTION int64_t count_valid_elites(const Job& job, const Sear
   return min(int64_t(search.valid_candidates), job.settings.elites);
 }
 
-// Returns the sum of x over the threads of the block, to every thread. All of them call it; it
-// contains two barriers. `sums` is scratch memory.
+// Returns the sum of x over the threads of the block, to every thread. All threads call the
+// function, which contains two barriers. `sums` is scratch memory.
 CEM_TETRIS_DEVICE_FUNCTION int block_sum(int x, int (&sums)[kMaxWarps]) {
   int lane = threadIdx.x % kWarp;
   x = warp_sum(x);
-  __syncthreads();
+  __syncthreads();  // An earlier call may still read `sums`.
   if (lane == 0) sums[threadIdx.x / kWarp] = x;
   __syncthreads();
   return warp_sum(lane < int(blockDim.x) / kWarp ? sums[lane] : 0);
 }
 
 // One step of the radix search for the key of the worst elite, which is candidate number
-// `wanted` in the order of the keys. The function determines the next digit of this key, and
-// adds it to search.limit.
+// `wanted` (counted from 1) in the order of the keys. The function finds the next lower digit
+// of this key, and adds it to search.limit, which holds the higher digits.
 //
 // search.bins[d] is the number of candidates whose key has the digit d and agrees with
 // search.limit in all higher digits. search.before is the number of candidates whose higher
-// digits are smaller. The digit is the bin in which the running sum of the counts reaches
-// `wanted`.
+// digits are smaller than those of search.limit. The running sum of search.before and the bins
+// reaches `wanted` in one bin, whose number is the digit. Then search.before becomes the sum
+// before this bin.
 //
-// All threads of the block that finishes a pass last call this function. A thread has
-// kThreadBins neighbouring bins, and sets them to 0 for the next pass.
+// All threads of one block call the function: the block that is the last one to finish a pass.
+// A thread has kThreadBins neighbouring bins, and sets them to 0 for the next pass.
 //
 // Args:
-//     is_first: whether this is the highest digit.
-//     shift: the position in the key of the digit's lowest bit.
+//     is_first: whether this is the highest digit; search.limit is not set yet.
+//     shift: the position of the digit's lowest bit in the key.
 //     sums: scratch memory, one number per warp.
 CEM_TETRIS_DEVICE_FUNCTION void add_digit(
     Search& search, bool is_first, int shift, int64_t wanted, int (&sums)[kMaxWarps]) {
@@ -113,19 +114,21 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
   uint32_t count[kThreadBins];
   uint32_t total = 0;
   for (int i = 0; i < kThreadBins; ++i) {
+    // Other blocks have written the bins, so a cached value must not be used.
     volatile uint32_t* bin = &search.bins[thread * kThreadBins + i];
     count[i] = *bin;
     total += count[i];
     *bin = 0;
   }
-  // A prefix sum over the threads of the block. `below` becomes the number of candidates whose
-  // keys are certainly smaller than those in this thread's first bin.
+  // A prefix sum over the threads of the block: first within every warp, then over the sums of
+  // the warps. `below` becomes the number of candidates in search.before and in all bins before
+  // this thread's first bin.
   uint32_t below = warp_scan(total, lane);
   if (lane == kWarp - 1) sums[warp] = int(below);
   __syncthreads();
   below += uint32_t(warp_sum(lane < warp ? sums[lane] : 0)) + search.before - total;
   WideKey higher_digits = is_first ? 0 : search.limit;
-  __syncthreads();  // All threads have read what one of them now writes.
+  __syncthreads();  // All threads have read search.before and search.limit; one now writes.
   for (int i = 0; i < kThreadBins; ++i) {
     // Exactly one thread has the bin of candidate number `wanted`.
     bool is_digit = below < wanted && wanted <= below + int64_t(count[i]);
@@ -138,25 +141,21 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
   if (thread == 0) search.done = 0;  // for the next pass
 }
 
-// Kernel: one pass of the radix search, for the digit that consists of `bits` bits from bit
-// `shift` upwards. The first pass also determines the smallest and the largest valid key, and
-// the number of candidates that did not fail.
-__global__ void __launch_bounds__(kSearchThreads)
-    digit_kernel(Job job, Workspace work, int shift, int bits) {
-  __shared__ uint32_t bins[kBins];
-  __shared__ int sums[kMaxWarps];
-  __shared__ bool is_last;
+// Counts the digits of the keys in a block's slice of the candidates: bins[d] becomes the
+// number of keys that have the digit d and agree with search.limit in all higher digits. The
+// digit consists of `bits` bits from bit `shift` upwards. In the first pass there are no higher
+// digits.
+//
+// The first pass also adds three results of the slice to those of the problem: the smallest key
+// of all candidates, the largest key of a candidate that did not fail, and the number of these
+// candidates. All threads of a block call the function. `sums` is scratch memory.
+CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& work,
+    Search& search, int64_t problem, int shift, int bits, uint32_t (&bins)[kBins],
+    int (&sums)[kMaxWarps]) {
   int thread = threadIdx.x;
-  int lane = thread % kWarp;
-  int64_t problem = blockIdx.x / work.blocks;
   int64_t block = blockIdx.x % work.blocks;
   int64_t population = job.settings.population;
-  int64_t wanted = job.settings.elites;
-  Search& search = work.search[problem];
   bool is_first = shift + bits == 64;
-  if (!is_first && search.valid_candidates <= wanted)
-    return;  // all valid candidates are elites
-
   for (int bin = thread; bin < kBins; bin += kSearchThreads) bins[bin] = 0;
   __syncthreads();
   WideKey known = is_first ? 0 : search.limit >> (shift + bits);
@@ -179,16 +178,37 @@ __global__ void __launch_bounds__(kSearchThreads)
     least_complement = warp_max(uint64_t(least_complement));
     most = warp_max(uint64_t(most));
     valid_candidates = block_sum(valid_candidates, sums);
-    if (lane == 0) {
+    if (thread % kWarp == 0) {
       atomicMax(&search.least_complement, least_complement);
       atomicMax(&search.most, most);
     }
     if (thread == 0) atomicAdd(&search.valid_candidates, uint32_t(valid_candidates));
   }
+}
+
+// Kernel: one pass of the radix search, for the digit that consists of `bits` bits from bit
+// `shift` upwards. The first pass also determines the smallest and the largest valid key, and
+// the number of candidates that did not fail.
+__global__ void __launch_bounds__(kSearchThreads)
+    digit_kernel(Job job, Workspace work, int shift, int bits) {
+  __shared__ uint32_t bins[kBins];
+  __shared__ int sums[kMaxWarps];
+  __shared__ bool is_last;
+  int thread = threadIdx.x;
+  int64_t problem = blockIdx.x / work.blocks;
+  int64_t wanted = job.settings.elites;
+  Search& search = work.search[problem];
+  bool is_first = shift + bits == 64;
+  if (!is_first && search.valid_candidates <= wanted)
+    return;  // all valid candidates are elites
+  count_digits(job, work, search, problem, shift, bits, bins, sums);
   __syncthreads();
+  // Add the counts of this block to those of the problem.
   for (int bin = thread; bin < kBins; bin += kSearchThreads) {
     if (bins[bin] != 0) atomicAdd(&search.bins[bin], bins[bin]);
   }
+  // The block that increases `done` last sees the counts of all blocks: the first fence orders
+  // this block's counts before `done`, the second one the reads of add_digit() after it.
   __threadfence();
   __syncthreads();
   if (thread == 0) is_last = atomicAdd(&search.done, 1u) == uint32_t(work.blocks) - 1;
@@ -198,10 +218,10 @@ __global__ void __launch_bounds__(kSearchThreads)
   add_digit(search, is_first, shift, wanted, sums);
 }
 
-// Divides the candidates by their keys: into those that are elites for sure, ties, and the
-// others. Ties are elites only as long as there is room. If all valid candidates are elites
-// (all_valid), the ties are the candidates that failed; otherwise they are the candidates whose
-// key is the limit.
+// Divides the candidates by their keys into sure elites, ties, and others. Ties are on the list
+// of elites only as long as there is room. If all valid candidates are elites (all_valid), the
+// ties are the candidates that failed. Otherwise they are the candidates whose key is the
+// limit.
 struct EliteRule {
   const Job& job;
   bool all_valid;  // whether all valid candidates are elites
@@ -215,16 +235,16 @@ struct EliteRule {
   }
 };
 
-// Computes an exclusive prefix sum over the blocks of a problem, of two counts per block:
-// replaces `sure` and `ties` by their sums over all earlier blocks. `sure` counts the
-// candidates that are elites for sure. `ties` counts the candidates that are elites only as
-// long as there is room.
+// Replaces two counts of a block by their sums over all earlier blocks of the same problem (two
+// exclusive prefix sums). `sure` counts the block's sure elites. `ties` counts its candidates
+// that are elites only as long as there is room.
 //
-// A block publishes its counts in counts[block], then waits for the counts of the earlier
-// blocks, which have all started before it. All threads of the block call this function, and a
-// thread reads some of the earlier blocks. A word of `counts` is 0 at first. Bit 63 marks it as
-// published, bits 31 to 61 are the number of ties, and bits 0 to 30 the number of sure
-// candidates. `sums` is scratch memory for two calls of block_sum().
+// A block publishes its counts as the word counts[block], which is 0 at first. Then it waits
+// for the words of the earlier blocks, which have all started before it. Bit 63 marks a word as
+// published, bits 31 to 61 are the number of ties, and bits 0 to 30 the number of sure elites.
+//
+// All threads of the block call the function, and share the earlier blocks. `sums` is scratch
+// memory for two calls of block_sum().
 CEM_TETRIS_DEVICE_FUNCTION void share_counts(
     volatile WideKey* counts, int64_t block, int& sure, int& ties, int (&sums)[2][kMaxWarps]) {
   constexpr WideKey kPublished = 1ull << 63;
@@ -247,12 +267,12 @@ CEM_TETRIS_DEVICE_FUNCTION void share_counts(
 }
 
 // Kernel: writes the list of the elites in index order, and finds the best elite and one of the
-// worst ones. A block goes through its slice twice: it counts its elites, and after
-// share_counts() writes them to their places.
+// worst ones. A block goes through its slice of the candidates twice. First it counts its
+// elites. share_counts() then gives the places of the first ones, and the block writes them.
 __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace work) {
   __shared__ int sums[2][kMaxWarps];
-  // Of every warp: the number of sure candidates in the lower half, of ties in the upper half.
-  // Rounds use the two arrays alternately, so that one barrier per round is enough.
+  // For every warp, the lower half is the number of sure elites, and the upper half the number
+  // of ties. Rounds use the two arrays alternately, so that one barrier per round is enough.
   __shared__ uint32_t warp_counts[2][kMaxWarps];
   int thread = threadIdx.x;
   int lane = thread % kWarp;
@@ -283,6 +303,8 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
   ties = block_sum(ties, sums[1]);
   share_counts(work.counts + problem * work.blocks, block, sure, ties, sums);
 
+  // `sure` and `ties` now count the earlier blocks, and then also the earlier rounds. A round
+  // handles one candidate per thread.
   int64_t* index = work.index + problem * wanted;
   uint32_t lower_lanes = (1u << lane) - 1;
   int turn = 0;  // the array of counts that this round uses
@@ -294,13 +316,14 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
     if (lane == 0) warp_counts[turn][warp] = __popc(sure_lanes) | __popc(tie_lanes) << 16;
     __syncthreads();
     uint32_t count = warp_counts[turn][lane];
-    uint32_t before = warp_sum(int(lane < warp ? count : 0u));  // in the warps before
+    uint32_t before = warp_sum(int(lane < warp ? count : 0u));  // in the lower warps
     uint32_t round_count = warp_sum(int(count));
     int64_t sure_place = sure + int(before & 0xffff) + __popc(sure_lanes & lower_lanes);
     int64_t tie_place = ties + int(before >> 16) + __popc(tie_lanes & lower_lanes);
     bool is_sure = sure_lanes >> lane & 1;
     bool has_room = (tie_lanes >> lane & 1) && tie_place < room;
     if (is_sure || has_room) {
+      // Ties that failed follow all elites. Other ties are in index order among the elites.
       int64_t failed_last = is_sure ? sure_place : valid_elites + tie_place;
       index[all_valid ? failed_last : sure_place + min(tie_place, room)] = i;
     }
@@ -314,13 +337,13 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
   }
 }
 
-constexpr int kTile = 1024;  // elites of a sort
-constexpr int kMerged = 16;  // tiles of a merge
+constexpr int kTile = 1024;  // a block of tile_kernel sorts this many elites
+constexpr int kMerged = 16;  // a merge joins this many tiles
 constexpr int kRankThreads = 256;
 
-// The sorted sequence of a problem's elites. A slot is an entry of it: the key of an elite, and
-// its place in the list of elites. Slots without an elite fill up the last tile; they have the
-// largest key, and a place behind the end of the list.
+// The sorted sequence of a problem's elites. An entry of the sequence is a slot: the key of an
+// elite, and its place in the list of elites. Slots without an elite fill up the last tile.
+// They have the largest key, and a place after the end of the list.
 template <typename Key>
 struct Slots {
   Key* key;
@@ -333,8 +356,8 @@ struct Slots {
 // best one first.
 //
 // index[problem * elites + place] is the candidate at a place of the list of elites, which is
-// in index order. Entries are sorted by key and then by place, so that equal keys keep their
-// order. A slot behind the end of the list gets the largest key.
+// in index order. Of equal keys the lower place comes first. A problem has slots.count slots, a
+// multiple of kTile. A slot after the end of the list gets the largest key.
 template <typename Key>
 __global__ void __launch_bounds__(kTile)
     tile_kernel(Job job, const int64_t* index, Slots<Key> slots) {
@@ -348,25 +371,25 @@ __global__ void __launch_bounds__(kTile)
   int64_t candidate = has_elite ? index[problem * elites + place] : 0;
   int64_t i = problem * job.settings.population + candidate;
   entry[thread].key = has_elite ? key_at<Key>(job, i) : ~Key{0};
-  entry[thread].place = Key(thread);  // within the tile
+  entry[thread].place = Key(thread);  // counted from the first place of the tile
   __syncthreads();
   sort(entry, kTile);
-  __syncthreads();
+  __syncthreads();  // Other warps may have written this thread's entry.
   slots.key[slot] = entry[thread].key;
   int32_t first_place = int32_t(place) - thread;  // the place of the tile's first slot
   slots.place[slot] = first_place + int(entry[thread].place);
 }
 
 // Returns how many keys in the sorted tiles `first` to `last` - 1 are smaller than `bound`. The
-// tiles lie one after the other in `keys`, and a tile has `size` keys, a power of two.
+// tiles lie one after the other in `keys`. A tile has `size` keys, a power of two.
 //
-// One binary search goes through each tile. kAtOnce tiles are searched in lockstep, so that
-// their loads from memory are in flight together. If fewer tiles are left, the last tile is
-// searched several times, but counted only once.
+// One thread searches all of these tiles with a binary search per tile. It searches kAtOnce
+// tiles at the same time, so that their loads are in flight together. If fewer tiles are left,
+// it searches the last tile several times, but counts it only once.
 template <typename Key>
 CEM_TETRIS_DEVICE_FUNCTION int count_below(
     const Key* keys, int size, int first, int last, Key bound) {
-  constexpr int kAtOnce = 4;  // searches whose loads are in flight together
+  constexpr int kAtOnce = 4;  // tiles that are searched at the same time
   int sum = 0;
 #pragma unroll 1
   for (int from = first; from < last; from += kAtOnce) {
@@ -375,7 +398,7 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
     int slot[kAtOnce];
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) slot[u] = min(from + u, last - 1) * size - 1;
-    // Moves a slot on by `step` if the key there is also below the bound.
+    // Moves every slot on by `step` if the key there is also below the bound.
     auto advance = [&](int step) {
       Key key[kAtOnce];
       CEM_TETRIS_UNROLL
@@ -385,7 +408,7 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
     };
 #pragma unroll 1
     for (int step = size >> 1; step > 0; step >>= 1) advance(step);
-    advance(1);  // The steps before this one add up to size - 1.
+    advance(1);  // The steps above add up to size - 1, so the tile's last slot is still left.
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
       int first_slot = (from + u) * size;
@@ -399,18 +422,20 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
 // sorted tile. There is one thread per slot. A slot holds the key of an elite, and its place in
 // the list of elites, which is in index order.
 //
-// The new position of a slot is its position in its own tile plus the number of keys in the
-// other tiles that come before it; binary searches find this number. Of equal keys, those of
-// earlier tiles come first. If this merge joins all tiles of a problem, the position is the
-// elite's rank. The kernel then does not write slots, but the elites by rank and, if `weight`
-// is not null, their weights by place.
+// The new position of a slot is its position in its own tile, plus the number of keys in the
+// other tiles that come before it. count_below() finds this number. Of equal keys, those of
+// earlier tiles come first.
+//
+// The final merge joins all tiles of a problem, so that the position is the elite's rank. It
+// writes no slots. It writes the elites by rank if job.settings.ranked is true, and their
+// weights by place if `weight` is not null.
 template <typename Key>
 __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int64_t* index,
     Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {
   int slot = blockIdx.x * kRankThreads + threadIdx.x;
   int tile = slot / size;
   int problem = slot / from.count;
-  int tiles = from.count / size;  // of a problem
+  int tiles = from.count / size;  // tiles of a problem
   int first_of_problem = problem * tiles;
   // The tiles `first` to `last` - 1 are merged with this one.
   int first = tile - (tile - first_of_problem) % kMerged;
@@ -426,19 +451,20 @@ __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int6
     }
     return;
   }
-  // In earlier tiles, the smaller and the equal keys come before this one: the keys below key +
-  // 1. If key + 1 overflows, all their keys come before.
+  // In earlier tiles, smaller and equal keys come before this one. These are the keys below key
+  // + 1. If key + 1 would overflow, they are all keys of these tiles.
   bool is_largest = key == ~Key{0};
   int before = is_largest ? (tile - first) * size
                           : count_below<Key>(from.key, size, first, tile, key + 1);
-  int after = count_below<Key>(from.key, size, tile + 1, last, key);
-  int rank = before + slot % size + after;
+  // In later tiles, only smaller keys come before this one.
+  int before_in_later_tiles = count_below<Key>(from.key, size, tile + 1, last, key);
+  int rank = before + slot % size + before_in_later_tiles;
   if (!is_final) {
     to.key[first * size + rank] = key;
     to.place[first * size + rank] = place;
     return;
   }
-  int64_t list = problem * job.settings.elites;
+  int64_t list = problem * job.settings.elites;  // where the problem's list begins
   if (job.settings.ranked) job.elites[list + rank] = index[list + place];
   if (weight) weight[list + place] = job.weights[rank];
 }

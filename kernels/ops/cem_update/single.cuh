@@ -6,8 +6,8 @@
 // + 2 blocks, and so on; a tile is `width` dimensions. Block `record_block` also writes the
 // record and the indices of the elites. It may be a block without a tile.
 //
-// Latency bounds the kernel, that of fetching instructions as much as that of loading data.
-// Therefore hardly any loop is unrolled. The phases of the kernel are the methods of
+// Latency limits the speed of the kernel. Fetching instructions takes as much of the time as
+// loading data, so hardly any loop is unrolled. The phases of the kernel are the methods of
 // SingleBlock; single_kernel at the end of this file calls them in order.
 #pragma once
 
@@ -25,11 +25,11 @@ constexpr int kSingleChunks = kSingleElites / kChunk;
 template <typename Key>
 constexpr int64_t kSingleRanked = 8192 / sizeof(Key);  // elites that can be ranked
 
-constexpr int kMaxBins = 1024;      // of the radix search and of the ranking: one a thread
+constexpr int kMaxBins = 1024;      // bins of the search and of the ranking: one per thread
 constexpr int kFirstWeights = 256;  // weights by rank that a block copies to shared memory
 constexpr int kMinWidth = 8;        // dimensions of a narrow tile
 constexpr int kMaxWidth = 32;       // dimensions of a wide tile
-constexpr int kFew = kResidues;     // as many elites have a residue class each
+constexpr int kFew = kResidues;     // up to this many elites, a class has at most one elite
 constexpr int kQuads =
     kResidues / 4;  // quad r has the residue classes r, r + 8, r + 16 and r + 24
 
@@ -53,7 +53,7 @@ struct Layout {
   int bytes;  // the size of all
 };
 
-// What the blocks of all problems share.
+// The parameters of a launch, which all blocks share.
 struct Grid {
   int tiles;      // of a problem
   int log_width;  // of a tile, in dimensions
@@ -85,7 +85,7 @@ struct Arrays {
   }
 };
 
-// What else the threads of a block share.
+// The other shared memory of a block.
 template <typename Key, typename T>
 struct SingleShared {
   T old[kRows][kMaxWidth];  // the marginals of a tile
@@ -113,18 +113,19 @@ CEM_TETRIS_DEVICE_FUNCTION int bit_length(uint64_t x) {
   return high != 0 ? 32 + bit_length(high) : bit_length(uint32_t(x));
 }
 
-// Calls use(item, place) for every candidate of the block for which predicate(item) is true.
-// `place` numbers these candidates from 0, in the order of the candidates' indices.
+// Calls use(item, ordinal) for every candidate of the block that matches, which means that
+// predicate(item) is true. `ordinal` numbers the matching candidates of the block from 0, in
+// the order of their indices.
 //
 // A thread has kItems candidates, its items. The candidates of a warp are consecutive: item k
-// of lane l is number 32 k + l of the warp. The place of a candidate is therefore the sum of
+// of lane l is number 32 k + l of the warp. The ordinal of a candidate is therefore the sum of
 // three counts: the matching candidates in earlier warps, in earlier items of the same warp,
 // and in lower lanes of the same item.
 //
 // The function contains a barrier, so all threads of the block have to call it. `warp_counts`
 // is scratch memory.
 template <int kItems, typename Predicate, typename Use>
-CEM_TETRIS_DEVICE_FUNCTION void in_index_order(
+CEM_TETRIS_DEVICE_FUNCTION void visit_in_index_order(
     int (&warp_counts)[kMaxWarps], const Predicate& predicate, const Use& use) {
   int lane = threadIdx.x % kWarp;
   int warp = threadIdx.x / kWarp;
@@ -135,16 +136,16 @@ CEM_TETRIS_DEVICE_FUNCTION void in_index_order(
     count += __popc(__ballot_sync(kAll, predicate(item)));
   if (lane == 0) warp_counts[warp] = count;
   __syncthreads();
-  // The first place of this warp is the number of matching candidates in earlier warps.
-  int place = warp_sum(lane < warp ? warp_counts[lane] : 0);
+  // The first ordinal of this warp is the number of matching candidates in earlier warps.
+  int ordinal = warp_sum(lane < warp ? warp_counts[lane] : 0);
   CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item) {
     unsigned matching_lanes = __ballot_sync(kAll, predicate(item));
     if (matching_lanes >> lane & 1) {
       unsigned lower_lanes = matching_lanes & ((1u << lane) - 1);
-      use(item, place + __popc(lower_lanes));
+      use(item, ordinal + __popc(lower_lanes));
     }
-    place += __popc(matching_lanes);
+    ordinal += __popc(matching_lanes);
   }
 }
 
@@ -162,27 +163,26 @@ CEM_TETRIS_DEVICE_FUNCTION int hidden(int x) {
   return x;
 }
 
-// Returns the sums of w x and w x^2 over every 32nd elite (kResidues = 32), in one dimension. x
-// is the candidate's coordinate minus `best`, the coordinate of the best candidate; w is its
-// weight. Elites are numbered by their place in the list of elites; the sums go over the places
-// `first`, `first` + 32, and so on, up to `end` - 1.
+// Returns the sums of w x and w x^2 over every 32nd elite (kResidues = 32), in one dimension.
+// One thread computes them. x is the candidate's coordinate minus `best`, the coordinate of the
+// best candidate; w is its weight. The sums go over the places `first`, `first` + 32, and so
+// on, up to `end` - 1, of the list of elites.
 //
 // Args:
-//     rows: the coordinate of candidate 0; that of candidate i is rows[i * stride].
+//     rows: the coordinate of candidate i in this dimension is rows[i * stride].
 //     index: the candidate at each place.
 //     weight: the weight at each place; null means that all weights are 1.
-//     by_quads: whether the list has at most 32 places. The function then adds up a quad
-//         instead:
-//     the four places `first`, `first` + 8, `first` + 16 and `first` + 24.
+//     by_quads: whether the list has at most 32 places. The sums then go over a quad instead:
+//         the places `first`, `first` + 8, `first` + 16 and `first` + 24.
 //
 // All devices add up the elites in the same order, and so get the same bits: first the places
 // of each residue mod 32, then the 32 residues as a binary tree (r += r + 16, then r += r + 8,
-// and so on). The loop loads four elites at a time. A place behind the end loads the last elite
-// and adds 0.
+// and so on). The loop loads four elites at a time. Instead of a place after the end, it loads
+// the last elite again, and adds 0.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T best, int first,
     int end, bool by_quads, const uint16_t* index, const double* weight) {
-  constexpr int kAtOnce = kResidues / kQuads;  // loads in flight, all unconditional
+  constexpr int kAtOnce = kResidues / kQuads;  // elites that are loaded at the same time
   int step = by_quads ? kQuads : kResidues;
   Moments sums{0.0, 0.0};
 #pragma unroll 1
@@ -202,9 +202,9 @@ CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T 
       weighted[u] = weight ? weight[min(place, end - 1)] * x : x;
       square[u] = weighted[u] * x;
     }
-    // A quad has one elite in each of four residue classes. They are added in the order of the
-    // tree: r += r + 16, then r += r + 8. A residue's sum begins at 0, which turns -0 into +0;
-    // therefore 0.0 is added here, too.
+    // A quad has one elite in each of the residue classes r, r + 8, r + 16 and r + 24. They are
+    // added in the order of the tree: r += r + 16, then r += r + 8. The sum of a longer residue
+    // class begins at 0, which turns -0 into +0. Therefore 0.0 is added here, too.
     if (by_quads) {
       double first_moment = ((0.0 + weighted[0]) + (0.0 + weighted[2])) +
                             ((0.0 + weighted[1]) + (0.0 + weighted[3]));
@@ -224,7 +224,7 @@ CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T 
 // Replaces the sum of residue class r < 8 by the sum of its quad: the classes r, r + 8, r + 16
 // and r + 24. These are the first two steps of the tree over the 32 classes of a chunk. `sum`
 // points to class r, and the sums of neighbouring classes are `stride` numbers apart. Only the
-// classes below `rows` have elites; the sums of the others are not set, and count as 0.
+// classes below `rows` have elites. The sums of the others are not set, so 0 is added instead.
 CEM_TETRIS_DEVICE_FUNCTION void add_quad(double* sum, int stride, int r, int rows) {
   auto row = [&](int offset) { return r + offset < rows ? sum[offset * stride] : 0.0; };
   sum[0] = (row(0) + row(16)) + (row(8) + row(24));
@@ -268,8 +268,8 @@ struct SingleBlock {
   int wanted = int(settings.elites);
   int dimensions = int(settings.dimensions);
   int64_t problem = 0;
-  int block = blockIdx.x;   // of the problem's
-  int64_t first_candidate;  // of the problem
+  int block = blockIdx.x;   // the number of this block among those of the problem
+  int64_t first_candidate;  // the problem's first candidate among those of all problems
   bool has_weights = job.weights;
   bool writes_record;  // whether this block writes the record and the indices of the elites
   bool needs_ranks;    // whether this block needs the ranks of the elites
@@ -287,9 +287,9 @@ struct SingleBlock {
   int valid_elites;          // elites that did not fail
   int bound;                 // candidates with the key `limit` and an index below it are elites
 
-  // A tile is `width` dimensions. The threads of the block form rows as wide as a tile, and a
-  // thread holds one number of the tile's old marginals: that of row thread_row of the
-  // distribution in dimension own_column of the tile.
+  // A tile is `width` dimensions. The threads of the block form rows as wide as a tile. A
+  // thread holds one number of the tile's old marginals: row thread_row of the distribution, in
+  // dimension own_column of the tile.
   int width = 1 << grid.log_width;
   int thread_row = thread >> grid.log_width;
   int own_column = thread & (width - 1);
@@ -297,8 +297,9 @@ struct SingleBlock {
   T floor{};
   T best_value{};  // of the generation's best candidate in that dimension
   double extra_variance = 0.0;
-  double total,
-      squares;  // of the elites' weights, and of their squares; lane 0 of the last warp's count
+  // The sums of the elites' weights and of their squares; only lane 0 of the last warp has
+  // them.
+  double total, squares;
 
   CEM_TETRIS_DEVICE_FUNCTION SingleBlock(
       const Job& job, const Grid& grid, SingleShared<Key, T>& shared, Key (&key)[kItems])
@@ -323,10 +324,10 @@ struct SingleBlock {
     return i < population && (key[item] < limit || (key[item] == limit && i < bound));
   }
 
-  // Loads the fitness of this thread's kItems candidates and converts it to keys. A key is an
+  // Loads the fitness of this thread's kItems candidates, and converts it to keys. A key is an
   // unsigned integer that ranks a fitness; the best candidate has the smallest key. Items
-  // beyond the population get kFailed, the key of a candidate that failed. `visit` calls the
-  // lambda with the type of the fitness.
+  // beyond the population get kFailed, the key of a candidate that failed. visit() calls the
+  // function with an object whose class describes the type of the fitness.
   CEM_TETRIS_DEVICE_FUNCTION void load_keys() {
     visit<Key>(job.fitness_type, [&](auto type) {
       CEM_TETRIS_UNROLL
@@ -359,10 +360,10 @@ struct SingleBlock {
     if (thread_row == 0) shared.floor[own_column] = floor;
   }
 
-  // Loads the values that do not depend on the fitness, while the fitness is on its way from
-  // memory: the number of the generation, the best fitness of earlier generations, the old
-  // marginals of this block's first tile, and the first weights. Also clears the bins, a count
-  // and a linked list each, which find_limit() and rank_elites() use.
+  // Loads the values that do not depend on the fitness, while the loads of load_keys() are in
+  // flight: the number of the generation, the best fitness of earlier generations, the old
+  // marginals of this block's first tile, and the first weights. Also clears the bins of
+  // find_limit() and rank_elites(). A bin is a count and a linked list.
   CEM_TETRIS_DEVICE_FUNCTION void prepare() {
     generation = *job.generation;
     best_known = job.record[problem * kFigures + kBestFitness];
@@ -374,22 +375,23 @@ struct SingleBlock {
     if (has_weights && thread < min(wanted, kFirstWeights)) {
       arrays.first_weights[thread] = job.weights[thread];
     }
-    // list_elites() replaces this index, which is too large, by the minimum over the best ones.
+    // list_elites() takes the minimum of this number and the indices of the best candidates.
     if (thread == 0) shared.best = population;
   }
 
-  // Sets four values for all candidates of the problem:
+  // Sets four values for all candidates of the problem, in every thread of the block:
   //
-  //     least: the smallest key;
-  //     limit: the largest key of a valid candidate, one that did not fail;
-  //     valid_candidates: how many candidates did not fail;
-  //     valid_elites: how many elites did not fail.
+  // - least: the smallest key;
+  // - limit: the largest key of a valid candidate, which is one that did not fail;
+  // - valid_candidates: how many candidates did not fail;
+  // - valid_elites: how many elites did not fail.
   //
   // A key ranks a candidate's fitness, the best one first; a candidate that failed has the
-  // largest key, kFailed. A thread reduces its own kItems keys, a warp those of its threads,
-  // and after a barrier every warp reduces the results of all warps. Two unrelated tasks fill
-  // the time of these loads: the threads store the old marginals in shared memory, and the last
-  // warp loads the extra variance.
+  // largest key, kFailed. A thread reduces its own kItems keys, and a warp the results of its
+  // threads. After a barrier every warp reduces the results of all warps.
+  //
+  // Two other tasks are done here only because the threads would otherwise wait: all threads
+  // store the old marginals in shared memory, and the last warp loads the extra variance.
   CEM_TETRIS_DEVICE_FUNCTION void find_range() {
     CEM_TETRIS_UNROLL
     for (int item = 0; item < kItems; ++item) {
@@ -402,7 +404,7 @@ struct SingleBlock {
     limit = warp_max(limit);
     valid_candidates = warp_sum(valid_candidates);
     share_marginals();
-    // The last warp alone needs the extra variance: it writes it in share_scalars().
+    // Only the last warp needs the extra variance, and shares it in share_scalars().
     if (warp == warps - 1) extra_variance = extra_variance_of(job, generation);
     if (lane == 0) {
       shared.least[warp] = least;
@@ -416,9 +418,10 @@ struct SingleBlock {
     valid_elites = min(valid_candidates, wanted);
   }
 
-  // Returns how many keys the bins below this thread's bin hold: an exclusive prefix sum over
-  // the counts of all bins. Sets `within` to the count of the thread's own bin, and that count
-  // back to 0. Thread t has bin t; a thread that has no bin takes part with a count of 0.
+  // Returns the number of keys in all bins below this thread's bin, an exclusive prefix sum.
+  // Sets `within` to the number of keys in the thread's own bin, and resets arrays.count to 0.
+  // Thread t has bin t. Threads without a bin call the function, too, because it contains a
+  // barrier.
   CEM_TETRIS_DEVICE_FUNCTION int count_lower_bins(int& within) {
     within = thread < grid.bins ? int(arrays.count[thread]) : 0;
     if (within != 0) arrays.count[thread] = 0;
@@ -428,17 +431,17 @@ struct SingleBlock {
     return up_to - within + warp_sum(lane < warp ? shared.warp_counts[lane] : 0);
   }
 
-  // Determines the elites, the `wanted` candidates with the smallest keys. Sets `limit` to the
-  // key of the worst elite, and `bound` to an index. A candidate is an elite if its key is
-  // smaller than `limit`, or if its key equals `limit` and its index is smaller than `bound`.
+  // Determines the elites, the `wanted` candidates with the smallest keys. Sets `limit` to a
+  // key, and `bound` to an index. A candidate is an elite if its key is smaller than `limit`,
+  // or if its key equals `limit` and its index is smaller than `bound`.
   //
   // This is a radix search in the range of keys [low, limit], which at first holds all valid
-  // keys. A step divides the range into bins of equal width, a power of two, one for each
-  // thread, and counts the keys in every bin. The bin that holds the worst elite becomes the
-  // next range. The search ends when all candidates of the range are elites, or when the range
-  // is a single key.
+  // keys. A step divides the range into bins of equal width, a power of two, and counts the
+  // keys in every bin. The bin that holds the worst elite becomes the next range. The search
+  // ends when all candidates of the range are elites, or when the range is a single key.
   //
-  // All threads of the block call this function together; a thread has kItems keys.
+  // All threads of the block call this function together. A thread has kItems keys, and thread
+  // t also has bin t.
   CEM_TETRIS_DEVICE_FUNCTION void find_limit() {
     bound = population;
     // If all valid candidates are elites, find_range() has already set the limit.
@@ -455,9 +458,9 @@ struct SingleBlock {
         bool is_in_range = above_low <= range && exists(item);
         if (is_in_range) atomicAdd(&arrays.count[above_low >> shift], 1u);
       }
-      __syncthreads();
-      // This thread's bin holds `within` candidates, and the bins below it hold `below`. One
-      // thread has the bin of the worst elite, and tells the others.
+      __syncthreads();  // All threads have counted their keys.
+      // This thread's bin holds `within` candidates, and the lower bins hold `below`. Exactly
+      // one thread has the bin of the worst elite, and shares its numbers with the others.
       int within = 0;
       int below = count_lower_bins(within);
       if (below < needed && needed <= below + within) {
@@ -465,49 +468,49 @@ struct SingleBlock {
         shared.below = below;
         shared.within = within;
       }
-      __syncthreads();
+      __syncthreads();  // All threads read the numbers of this bin.
       low += Key(shared.bin) << shift;
       Key bin_range = (Key(1) << shift) - 1;
       limit = low + min(Key(limit - low), bin_range);
       needed -= shared.below;
     } while (shared.within != needed && shift != 0);
     if (shared.within == needed) return;
-    // More candidates than are needed have the key `limit`. Those with the smallest indices are
-    // elites. The bound is the index of the first one that is not; shared.bin is free and
-    // passes it on.
-    in_index_order<kItems>(
-        shared.warp_counts, [&](int item) { return exists(item) && key[item] == limit; },
-        [&](int item, int place) {
-          if (place == needed) shared.bin = candidate(item);
-        });
+    // The range is a single key, which more candidates have than are needed (ties). Those with
+    // the smallest indices are elites. The bound is the index of the first tie that is not an
+    // elite. One thread has this tie, and shares its index; shared.bin is free for this.
+    auto is_tie = [&](int item) { return exists(item) && key[item] == limit; };
+    auto share_bound = [&](int item, int ordinal) {
+      if (ordinal == needed) shared.bin = candidate(item);
+    };
+    visit_in_index_order<kItems>(shared.warp_counts, is_tie, share_bound);
     __syncthreads();
     bound = shared.bin;
   }
 
   // Writes the list of the valid elites, those that did not fail, to shared memory, in the
-  // order of their indices. A place of the list has the index of the candidate and, if ranks
-  // are needed, its key.
+  // order of their indices. An entry of the list is the index of a candidate and, if ranks are
+  // needed, its key.
   //
   // Also finds shared.best, the index of the best candidate; of equal candidates the first one
-  // is the best. In the block that writes the record, shared.greatest receives the worst key
-  // among the elites of every warp. All threads of the block call the function; a thread has
-  // kItems candidates.
+  // is the best. In the block that writes the record, shared.greatest[w] becomes the worst key
+  // among the elites of warp w. All threads of the block call the function. A thread has kItems
+  // candidates.
   CEM_TETRIS_DEVICE_FUNCTION void list_elites() {
     Key worst = 0;
-    in_index_order<kItems>(
-        shared.warp_counts, [&](int item) { return is_elite(item); },
-        [&](int item, int place) {
-          int i = candidate(item);
-          arrays.index[place] = uint16_t(i);
-          if (needs_ranks) arrays.list_key[place] = key[item];
-          worst = max(worst, key[item]);
-          if (key[item] == least) atomicMin(&shared.best, i);
-        });
+    auto list_elite = [&](int item, int place) {
+      int i = candidate(item);
+      arrays.index[place] = uint16_t(i);
+      if (needs_ranks) arrays.list_key[place] = key[item];
+      worst = max(worst, key[item]);
+      if (key[item] == least) atomicMin(&shared.best, i);
+    };
+    visit_in_index_order<kItems>(
+        shared.warp_counts, [&](int item) { return is_elite(item); }, list_elite);
     if (writes_record) {
       worst = warp_max(worst);
       if (lane == 0) shared.greatest[warp] = worst;
     }
-    __syncthreads();
+    __syncthreads();  // All threads read the list and shared.best.
   }
 
   // Loads the best candidate's coordinate in the thread's dimension of a tile.
@@ -518,15 +521,17 @@ struct SingleBlock {
         static_cast<const T*>(job.candidates)[(first_candidate + best) * dimensions + column];
   }
 
-  // Determines the rank of every elite: by key, the best one first, and for equal keys by the
-  // place in the list of elites. Then writes the weight of every place to shared memory, and
-  // the indices of the elites by rank to job.elites.
+  // Determines the rank of every elite. Elites are ranked by key, the best one first, and
+  // elites with equal keys by their place in the list of elites. Then writes the weight of
+  // every place to shared memory, and the indices of the elites by rank to job.elites.
   //
   // The range of keys is divided into bins of equal width. A bin has a count and a linked list
-  // of its elites: `head` is the first place of a bin, and `next` follows a place. A prefix sum
-  // turns the counts into the numbers of elites in lower bins. The rank of an elite is that
-  // number plus the number of elites in its own bin that come before it. All threads of the
-  // block call the function.
+  // of its elites: arrays.head[bin] is the first place of the list, arrays.next[place] the next
+  // one. A prefix sum replaces the count of a bin by the number of elites in lower bins. The
+  // rank of an elite is this number plus the number of elites in its own bin that come before
+  // it.
+  //
+  // All threads of the block call the function and share the elites. Thread t also has bin t.
   CEM_TETRIS_DEVICE_FUNCTION void rank_elites() {
     int shift = max(0, bit_length(Key(limit - least)) - grid.log_bins);
     auto bin_of = [&](Key key) { return int((key - least) >> shift); };
@@ -537,16 +542,17 @@ struct SingleBlock {
       arrays.next[place] = atomicExch(&arrays.head[bin], uint32_t(place));
       atomicAdd(&arrays.count[bin], 1u);
     }
-    __syncthreads();
+    __syncthreads();  // All elites are in their bins.
     int within = 0;
     int below = count_lower_bins(within);
     if (thread < grid.bins) arrays.count[thread] = uint32_t(below);
-    __syncthreads();
+    __syncthreads();  // All bins have their number of elites in lower bins.
 #pragma unroll 1
     for (int place = thread; place < valid_elites; place += threads) {
       Key own_key = arrays.list_key[place];
       int bin = bin_of(own_key);
-      // The list of the bin has no certain order. The loop counts the elites before this one.
+      // The list of the bin is in no particular order. The loop counts the elites in it that
+      // come before this one.
       int rank = int(arrays.count[bin]);
 #pragma unroll 1
       for (uint32_t other = arrays.head[bin]; other != kNone; other = arrays.next[other]) {
@@ -561,26 +567,28 @@ struct SingleBlock {
       if (writes_record && settings.ranked)
         job.elites[problem * wanted + rank] = arrays.index[place];
     }
-    __syncthreads();
+    __syncthreads();  // The sums of the tiles will overwrite the bins and the lists.
   }
 
-  // Writes the indices of the elites to job.elites in ascending order, unless rank_elites() has
-  // written them by rank (settings.ranked). If fewer than `wanted` candidates are valid, the
-  // first candidates that failed fill the rest of job.elites. All threads of the block call the
-  // function; a thread has kItems candidates.
+  // Writes the indices of the elites to job.elites in ascending order. If settings.ranked is
+  // true, rank_elites() has already written them by rank instead.
+  //
+  // If fewer than `wanted` candidates are valid, all of these are elites, and the first
+  // candidates that failed fill the rest of job.elites. All threads of the block call the
+  // function. A thread has kItems candidates.
   CEM_TETRIS_DEVICE_FUNCTION void write_elites() {
     if (!settings.ranked) {
       for (int place = thread; place < valid_elites; place += threads)
         job.elites[problem * wanted + place] = arrays.index[place];
     }
     if (valid_elites < wanted) {
-      in_index_order<kItems>(
-          shared.warp_counts, [&](int item) { return exists(item) && !is_elite(item); },
-          [&](int item, int number) {
-            bool has_room = valid_elites + number < wanted;
-            if (has_room)
-              job.elites[problem * wanted + valid_elites + number] = candidate(item);
-          });
+      // Every valid candidate is an elite here, so the other candidates have failed.
+      auto is_failure = [&](int item) { return exists(item) && !is_elite(item); };
+      auto write_failure = [&](int item, int ordinal) {
+        bool has_room = valid_elites + ordinal < wanted;
+        if (has_room) job.elites[problem * wanted + valid_elites + ordinal] = candidate(item);
+      };
+      visit_in_index_order<kItems>(shared.warp_counts, is_failure, write_failure);
     }
   }
 
@@ -588,11 +596,11 @@ struct SingleBlock {
   // the worst fitness of the generation's elites. All threads of the block call the function;
   // lane 0 of warp 1 writes the record.
   //
-  // The list of elites is split into chunks of kChunk places. One warp adds up a chunk: a lane
-  // adds the places of one residue mod 32, and warp_fold() adds the 32 sums as a binary tree.
-  // Warp 1 has chunk 0, warp 2 chunk 1, and so on; warp 0 comes last, because it also writes
-  // the marginals. If there is only one chunk, warp 1 thus has the result, and no barrier is
-  // needed.
+  // The list of elites is split into chunks of kChunk places, `chunks` in number. One warp adds
+  // up a chunk: a lane adds the places of one residue mod 32, and warp_fold() adds the 32 sums
+  // as a binary tree. Lane 0 gets the result. Warp 1 has chunk 0, warp 2 chunk 1, and so on;
+  // warp 0 comes last, because it also writes the marginals. If there is only one chunk, warp 1
+  // therefore has the result, and no barrier is needed.
   CEM_TETRIS_DEVICE_FUNCTION void write_record_of_problem(int chunks) {
     double sum = 0.0;
     int first_chunk = warp == 0 ? warps - 1 : warp - 1;
@@ -622,14 +630,14 @@ struct SingleBlock {
   }
 
   // Computes `total`, the sum of the elites' weights, and `squares`, the sum of the squared
-  // weights. Lane 0 of the last warp has the results; those of the other threads are not used.
-  // Without weights every weight counts as 1.
+  // weights. Only lane 0 of the last warp gets valid results. Without weights every weight is
+  // 1. All threads of the block call the function.
   //
   // Weights are added in the order of the ranks, which are split into chunks of kChunk. One
   // warp adds up a chunk: a lane adds the ranks of one residue mod 32, and warp_fold() adds the
   // 32 sums as a binary tree. After a barrier every warp adds up the sums of the chunks. The
-  // last warp has chunk 0. If there is only one chunk, it thus has the result, and no barrier
-  // is needed.
+  // last warp has chunk 0. If there is only one chunk, it already has the result, and no
+  // barrier is needed.
   CEM_TETRIS_DEVICE_FUNCTION void sum_weights(int chunks) {
     total = double(valid_elites);
     squares = total;
@@ -658,8 +666,8 @@ struct SingleBlock {
     }
   }
 
-  // Writes the values that the marginals of all dimensions need to shared memory. The last two
-  // warps share this work: lane 0 of either one computes a part.
+  // Writes to shared memory the values that the marginals of all dimensions need. Lane 0 of the
+  // last warp computes some of them, and lane 0 of the last warp but one the others.
   CEM_TETRIS_DEVICE_FUNCTION void share_scalars() {
     if (warp == warps - 1 && lane == 0) {
       shared.extra_variance = extra_variance;
@@ -685,8 +693,8 @@ struct SingleBlock {
       share_marginals();
       load_best(tile);
     }
-    // Other threads have written the old marginals. Without elites there are no sums, and so no
-    // barrier of theirs before the marginals are read.
+    // Other threads have written the old marginals that this thread reads. The barriers of
+    // sum_chunks() come in between, unless there are no elites to add up.
     if (valid_elites == 0) __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < mine.chunks; chunk += mine.chunks_at_once)
@@ -699,8 +707,8 @@ struct SingleBlock {
   }
 
  private:
-  // What a thread knows of a tile. Some values are hidden from the compiler. Otherwise it would
-  // keep so many values in registers that too few are left for the loads.
+  // The part of one thread in the update of a tile. Some values are hidden from the compiler,
+  // which would otherwise keep so many values in registers that too few are left for the loads.
   struct TileThread {
     const SingleBlock& block;
     int tile;
@@ -714,10 +722,10 @@ struct SingleBlock {
     int thread_rows = block.threads >> grid.log_width;  // rows of threads
     int thread_row = thread >> grid.log_width;          // the thread's row
     int own_column = thread & (block.width - 1);        // the thread's dimension
-    // Whether a row of threads adds up a quad; otherwise it adds up a residue class.
+    // Whether a row of threads adds up a quad; if not, it adds up a residue class.
     bool by_quads = block.settings.elites <= kFew;
-    int log_rows = by_quads ? 3 : 5;  // of a chunk: 8 quads or 32 residue classes
-    int chunks_at_once = max(1, thread_rows >> log_rows);  // that the block adds up at once
+    int log_rows = by_quads ? 3 : 5;  // a chunk has 8 quads or 32 residue classes
+    int chunks_at_once = max(1, thread_rows >> log_rows);  // chunks that the block adds up
     int64_t problem =
         grid.blocks == 1 ? hidden(blockIdx.x) : hidden(int(blockIdx.x) / grid.blocks);
     const T* candidates =
@@ -728,8 +736,9 @@ struct SingleBlock {
   };
 
   // Adds up w x and w x^2 over mine.chunks_at_once chunks of elites, from chunk `first_chunk`
-  // on, in all dimensions of a tile. x is a candidate's coordinate minus that of the best
-  // candidate. `mine` is this thread's part of the tile.
+  // on, in all dimensions of a tile. w is the weight of an elite, and x its coordinate minus
+  // the coordinate of the best candidate. `mine` is this thread's part of the tile. All threads
+  // of the block call the function.
   //
   // The threads of the block form rows, with one thread for each dimension of the tile. First a
   // row of threads adds up one residue: every 32nd elite of a chunk. If there are at most 32
@@ -738,12 +747,12 @@ struct SingleBlock {
   // quads.
   //
   // The sums lie in arrays.part, `width` numbers for each residue; the sums of w x^2 begin
-  // moment_stride numbers behind those of w x. If there are several chunks, the sum of each one
-  // goes to arrays.chunk_sum. If there is only one, the sums of its quads stay in arrays.part,
-  // and write_marginals() adds them.
+  // moment_stride numbers after those of w x. If there are several chunks, their sums are
+  // stored in arrays.chunk_sum. If there is only one, the sums of its quads remain in
+  // arrays.part, and write_marginals() adds them.
   CEM_TETRIS_DEVICE_FUNCTION void sum_chunks(const TileThread& mine, int first_chunk) {
     add_elites(mine, first_chunk);
-    __syncthreads();
+    __syncthreads();  // Each of the next steps reads sums that other threads have written.
     if (!mine.by_quads) {
       add_residues(mine, first_chunk);
       __syncthreads();
@@ -754,8 +763,11 @@ struct SingleBlock {
     }
   }
 
-  // Adds up the elites of every residue (or quad) of the chunks, and writes the sums to
-  // arrays.part; see sum_chunks().
+  // Adds up the elites of every residue (or quad) of mine.chunks_at_once chunks, and writes the
+  // sums to arrays.part: `width` numbers per residue, first the sums of w x and, moment_stride
+  // numbers later, the sums of w x^2. w is the weight of an elite, and x its coordinate minus
+  // the best candidate's. All threads of the block call the function. A row of threads has one
+  // residue at a time, and each of its threads one dimension.
   CEM_TETRIS_DEVICE_FUNCTION void add_elites(const TileThread& mine, int first_chunk) {
     double* second_moments = arrays.part + grid.layout.moment_stride;
 #pragma unroll 1
@@ -766,7 +778,7 @@ struct SingleBlock {
       int residue = row & ((1 << mine.log_rows) - 1);
       int begin = chunk * kChunk;
       int place = begin + residue;
-      // A residue without elites has no sum; add_quad() leaves it out.
+      // A residue without elites has no sum, and add_quad() does not read it.
       if (place >= mine.valid_elites && !mine.by_quads) continue;
       int end = min(mine.valid_elites, begin + kChunk);
       const double* weight = has_weights ? arrays.weight : nullptr;
@@ -777,14 +789,16 @@ struct SingleBlock {
     }
   }
 
-  // Adds the residues of every quad of the chunks, in place in arrays.part; see sum_chunks().
+  // Adds the four residues of every quad of the chunks, in place in arrays.part. All threads of
+  // the block call the function. A row of threads has one quad at a time, and each of its
+  // threads one dimension.
   CEM_TETRIS_DEVICE_FUNCTION void add_residues(const TileThread& mine, int first_chunk) {
 #pragma unroll 1
     for (int quad = mine.thread_row; quad < mine.chunks_at_once * kQuads;
         quad += mine.thread_rows) {
       int chunk_index = quad / kQuads;
       int r = quad % kQuads;
-      // The chunk has elites in its first `rows` residues, in all 32 if `rows` is larger.
+      // The chunk has elites in its first `rows` residues; 32 or more means in all residues.
       int rows = mine.valid_elites - (first_chunk + chunk_index) * kChunk;
       double* sum = arrays.part + (chunk_index * kResidues + r) * width + mine.own_column;
       add_quad(sum, width, r, rows);
@@ -804,8 +818,8 @@ struct SingleBlock {
   }
 
   // Adds up the sums of all chunks, and writes the totals in place of the sums of chunk 0. A
-  // warp has one moment (w x or w x^2) of one dimension at a time, and a lane of it has one
-  // chunk.
+  // warp has one moment (w x or w x^2) of one dimension at a time, and each of its lanes has
+  // one chunk.
   CEM_TETRIS_DEVICE_FUNCTION void fold_chunks(const TileThread& mine) {
     for (int j = mine.warp; j < 2 * width; j += warps) {
       // The sums of w x of all chunks come first, then those of w x^2.
@@ -816,8 +830,9 @@ struct SingleBlock {
     __syncthreads();
   }
 
-  // Writes the new distribution in the dimensions of a tile, one thread for each dimension. It
-  // computes mean, standard deviation and so on from the sums of w x and w x^2 over the elites.
+  // Writes the new distribution in the dimensions of a tile, one thread per dimension. It
+  // computes mean, standard deviation and so on from the sums of w x and w x^2 over the elites,
+  // where w is the weight of an elite, and x its coordinate minus the best candidate's.
   //
   // If the elites fill several chunks, fold_chunks() has written these sums to
   // arrays.chunk_sum. If they fill one chunk, arrays.part has the sums of its eight quads,
@@ -846,11 +861,11 @@ struct SingleBlock {
 
 // Kernel: updates the distributions of a batch of problems. grid.blocks blocks share a problem.
 // Each of them finds all elites of the problem, because that is faster than a second kernel,
-// and then updates its tiles of dimensions. One of them also writes the indices of the elites
-// and the record.
+// and then updates its tiles, which are ranges of dimensions. One of the blocks also writes the
+// indices of the elites and the record of the problem.
 //
-// wait_for_kernel_before() and let_kernel_after_begin() let neighbouring kernels of the stream
-// overlap: a kernel is set up while the one before it still runs.
+// wait_for_kernel_before() and let_kernel_after_begin() let successive kernels of a stream
+// overlap: a kernel is set up while the previous one still runs.
 template <typename Key, typename T, int kItems>
 __global__ void __launch_bounds__(kThreads, 1)
     single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {
@@ -879,10 +894,37 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int tile = block.block; tile < grid.tiles; tile += grid.blocks) block.update_tile(tile);
 }
 
+// Sets grid.layout for `elites` elites: where the arrays of the dynamic shared memory begin,
+// and its size. The numbers of chunks, bins and dimensions of a tile in `grid` have been set.
+// `threads` is the number of threads of a block, and `key_bytes` the size of a key.
+inline void set_layout(
+    Grid& grid, int64_t elites, int64_t threads, bool needs_ranks, int64_t key_bytes) {
+  int64_t width = int64_t{1} << grid.log_width;
+  int64_t listed = divide_up(elites, kWarp) * kWarp;  // places that the arrays have
+  int64_t rows = elites <= kFew ? kQuads : kResidues;
+  Layout& layout = grid.layout;
+  // Appends an array to the layout, and sets where it begins.
+  auto append = [&](int& begin, int64_t bytes) {
+    begin = layout.bytes;
+    layout.bytes += int(bytes);
+  };
+  layout.moment_stride = int(std::max(threads, rows * width));
+  layout.bytes = needs_ranks ? int(listed * key_bytes) : 0;
+  append(layout.next, needs_ranks ? listed * 4 : 0);
+  append(layout.head, needs_ranks ? grid.bins * 4 : 0);
+  append(layout.count, grid.bins * 4);
+  // The sums of a tile use the same memory as the arrays so far.
+  layout.bytes = std::max(layout.bytes, 2 * layout.moment_stride * 8);
+  append(layout.chunk_sum, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
+  append(layout.weight, needs_ranks ? listed * 8 : 0);
+  append(layout.first_weights, needs_ranks ? kFirstWeights * 8 : 0);
+  append(layout.index, listed * 2);
+}
+
 // Chooses the grid and the layout of the shared memory, and launches single_kernel. Every block
 // finds all elites of its problem, so a problem gets few blocks: one for each tile as long as
 // the device is not full, and one more for the record if there is room. If there are many
-// elites, the tiles are narrow, which spreads the rows of the elites over more blocks.
+// elites, the tiles are narrow, which spreads the work of adding them up over more blocks.
 template <typename Key, typename T, typename Launcher>
 void launch_single(const Launcher& device, const Job& job) {
   const Settings& settings = job.settings;
@@ -919,25 +961,9 @@ void launch_single(const Launcher& device, const Job& job) {
   while (2 << grid.log_bins <= std::min<int64_t>(threads, kMaxBins)) ++grid.log_bins;
   grid.bins = 1 << grid.log_bins;
 
-  int64_t width = int64_t{1} << grid.log_width;
-  int64_t listed = divide_up(elites, kWarp) * kWarp;  // places that the arrays have
-  int64_t rows = elites <= kFew ? kQuads : kResidues;
-  Layout& layout = grid.layout;
-  auto append = [&](int& begin, int64_t bytes) {  // an array to the layout
-    begin = layout.bytes;
-    layout.bytes += int(bytes);
-  };
-  layout.moment_stride = int(std::max(threads, rows * width));
-  layout.bytes = needs_ranks ? int(listed * sizeof(Key)) : 0;
-  append(layout.next, needs_ranks ? listed * 4 : 0);
-  append(layout.head, needs_ranks ? grid.bins * 4 : 0);
-  append(layout.count, grid.bins * 4);
-  layout.bytes = std::max(layout.bytes, 2 * layout.moment_stride * 8);
-  append(layout.chunk_sum, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
-  append(layout.weight, needs_ranks ? listed * 8 : 0);
-  append(layout.first_weights, needs_ranks ? kFirstWeights * 8 : 0);
-  append(layout.index, listed * 2);
-  device.launch_early(kernel, problems * grid.blocks, int(threads), layout.bytes, job, grid);
+  set_layout(grid, elites, threads, needs_ranks, sizeof(Key));
+  device.launch_early(
+      kernel, problems * grid.blocks, int(threads), grid.layout.bytes, job, grid);
 }
 
 }  // namespace cem_tetris::update

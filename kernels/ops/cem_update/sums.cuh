@@ -1,11 +1,12 @@
 // The sums over a long list of elites, and the marginals and the record that follow from them.
 //
-// sums_kernel: a block has a chunk of elites and a tile of dimensions; a lane has a pack of
+// sums_kernel: a block has a chunk of elites and a tile of dimensions. A lane has a pack of
 // kPack dimensions, and a warp some of the residue classes of the chunk. The last block of a
-// chunk adds up the fitness and the weights instead. The memory's bandwidth bounds this kernel.
+// chunk adds up the fitness and the weights instead. The bandwidth of the memory limits the
+// speed of this kernel.
 //
-// finish_kernel: a block has 32 dimensions. Its threads add up the sums of the chunks, a warp
-// for each residue class of chunks.
+// finish_kernel: a block has 32 dimensions. Its threads add up the sums of the chunks; a warp
+// has one residue class of chunks.
 #pragma once
 
 #include "search.cuh"
@@ -17,41 +18,43 @@ constexpr int kSumThreads =
 enum Scalar { kFitness, kWeight, kWeightSquared, kScalars };
 
 // Adds up three scalars over a chunk of kChunk elites, and writes the sums to work.scalar. Warp
-// 0 adds up the fitness, warp 1 the weights, and warp 2 the squared weights. All threads of a
-// block call the function.
+// 0 adds up the fitness, warp 1 the weights, and warp 2 the squared weights (enum Scalar). All
+// threads of a block call the function; the other warps return at once.
 //
-// The fitness is added in the order of the list of elites (`index` holds the candidate at each
-// place), and the weights in the order of the ranks. Only the valid elites, those that did not
-// fail, are added.
+// The fitness is added in the order of the list of elites (work.index holds the candidate at
+// each place), and the weights in the order of the ranks. Only the valid elites, those that did
+// not fail, are added. Without weights every weight is 1.
 CEM_TETRIS_DEVICE_FUNCTION void sum_scalars(
     const Job& job, const Workspace& work, int64_t problem, int64_t chunk) {
   int scalar = threadIdx.x / kWarp;
   if (scalar >= kScalars) return;
   int64_t valid_elites = count_valid_elites(job, work.search[problem]);
-  int64_t first_place = problem * job.settings.elites;  // of this problem in work.index
+  int64_t first_place = problem * job.settings.elites;  // where this problem's list begins
   int64_t begin = chunk * kChunk;
   int64_t end = min(valid_elites, (chunk + 1) * kChunk);
-  double sum = warp_folded(begin, end, [&](int64_t p) {
+  // Returns the number that this warp adds up for place or rank p.
+  auto number = [&](int64_t p) {
     if (scalar == kFitness) {
       int64_t candidate = work.index[first_place + p];
       return wide_fitness(job, problem * job.settings.population + candidate);
     }
     double w = job.weights ? job.weights[p] : 1.0;
     return scalar == kWeight ? w : w * w;
-  });
+  };
+  double sum = warp_folded(begin, end, number);  // lane 0 gets the sum
   if (threadIdx.x % kWarp == 0) {
     work.scalar[(problem * work.chunks + chunk) * kScalars + scalar] = sum;
   }
 }
 
-// Kernel: adds up w x and w x^2 over a chunk of elites, where w is an elite's weight and x its
-// coordinate minus that of the best elite. The number of dimensions is a multiple of kPack, and
-// the rows are aligned to packs. A block has kSumThreads threads, or more where there are few
-// blocks.
+// Kernel: adds up w x and w x^2 over a chunk of elites. w is the weight of an elite, and x its
+// coordinate minus the coordinate of the best elite. The number of dimensions is a multiple of
+// kPack, and the rows are aligned to packs. A block has kSumThreads threads, or more if there
+// are few blocks.
 //
-// A warp of eight has the residue classes r, r + 16, r + 8 and r + 24, one after the other. In
-// this order a lane can add two sums of the tree r += r + 16, 8, 4, 2, 1 as soon as it has
-// both. Sums that wait for their partner are in `part`:
+// If the block has eight warps, warp r has the residue classes r, r + 16, r + 8 and r + 24, one
+// after the other. In this order a lane can add two sums of the tree r += r + 16, 8, 4, 2, 1 as
+// soon as it has both. Sums that wait for their partner are in `part`:
 //
 //   part[moment and dimension of the pack][height in the tree * threads + thread]
 template <typename T, int kPack>
@@ -85,7 +88,8 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int
   if (first >= valid_elites) return;
   if (tile == tiles) return sum_scalars(job, work, problem, chunk);
 
-  // Places behind the last elite hold the best candidate, whose x is 0.
+  // Load the list of the chunk. Places after the last elite repeat the best candidate, whose x
+  // is 0.
   uint32_t best = ~search.best_complement;
   int count = int(min(valid_elites - first, int64_t(kChunk)));
   int64_t list = problem * settings.elites + first;
@@ -106,6 +110,7 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int
   double base[kPack];
   CEM_TETRIS_UNROLL
   for (int j = 0; j < kPack; ++j) base[j] = double(best_pack.value[j]);
+  // put() stores a thread's sums in column `place` of `part`, and add() adds that column.
   auto put = [&](int place, const Sums& sums) {
     CEM_TETRIS_UNROLL
     for (int i = 0; i < 2 * kPack; ++i) part[i][place] = sums.value[i];
@@ -135,6 +140,7 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int
         }
       }
     }
+    // Bit h of `turn` is set if the sum of height h that this sum is added to is in `part`.
     int height = 0;
     for (; turn >> height & 1; ++height) add(sums, height * threads + thread);
     if ((turn + 1) * warps < kResidues) put(height * threads + thread, sums);
@@ -154,8 +160,9 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int
   }
 }
 
-// Kernel: adds up the sums of all chunks, and writes the marginals of 32 dimensions. Every
-// problem (batch entry) has `tiles` blocks; the first one also writes the problem's record.
+// Kernel: adds up the sums of all chunks, and writes the marginals of 32 dimensions per block.
+// Every problem (batch entry) has `tiles` blocks; the first one also writes the problem's
+// record. A block has 32 warps.
 template <typename T>
 __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, int32_t tiles) {
   __shared__ double part[2][kResidues][kWarp + 1];
@@ -177,7 +184,7 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
   const double* partial = work.partial + problem * work.chunks * 2 * dimensions;
   const double* scalars = work.scalar + problem * work.chunks * kScalars;
 
-  // First a warp has one residue class of chunks, and each of its lanes one dimension.
+  // First, a warp adds up one residue class of chunks, and each of its lanes one dimension.
   double sum[2] = {0.0, 0.0};
   if (column < dimensions) {
 #pragma unroll 4
@@ -194,7 +201,7 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
     if (lane == 0) total[warp] = folded;
   }
   __syncthreads();
-  // Now a warp has one dimension, and each of its lanes one residue class.
+  // Then, a warp adds the residue classes of one dimension; each of its lanes has one class.
   sum[0] = warp_fold(part[0][lane][warp]);
   sum[1] = warp_fold(part[1][lane][warp]);
   __syncthreads();
@@ -203,6 +210,7 @@ __global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, i
     part[1][0][warp] = sum[1];
   }
   __syncthreads();
+  // Finally, each lane of warp 0 writes the marginal of one dimension.
   if (warp != 0) return;
   if (column < dimensions) {
     int64_t offset = problem * kRows * dimensions + column;

@@ -4,9 +4,10 @@
 //
 // The list of elites is in index order, without the candidates that failed; a place p = 0, 1,
 // ... is a position in that list. The places are cut into chunks of kChunk. The numbers of a
-// chunk are folded, and then the sums of the chunks. To fold n numbers means: the residue class
-// r = p mod kResidues adds its numbers in order, then the classes are added as a binary tree (r
-// += r + 16, 8, 4, 2, 1). So the order of the additions depends on the number of elites alone.
+// chunk are folded, and then the sums of the chunks are folded. To fold n numbers means: first
+// the numbers of each residue class r = p mod kResidues are added in order. Then the sums of
+// the classes are added as a binary tree (sum r += sum r + 16, then 8, 4, 2, 1). So the order
+// of the additions depends on the number of elites alone.
 #pragma once
 
 #include "host_device.h"
@@ -25,10 +26,10 @@ enum class Number : int8_t {
   Float = 6,
   Double = 7
 };  // torch's ScalarType, without its headers
-// The point that the variance is about.
+// The point about which the variance is computed.
 enum Variance { kNewMean, kNewMeanUnbiased, kOldMean };
 
-// What the update of every problem of a batch shares.
+// The settings that all problems of a batch share.
 struct Settings {
   int64_t problems, population, dimensions, elites;
   int64_t table;         // the length of the table of extra variances
@@ -60,10 +61,11 @@ struct Job {
   CEM_TETRIS_FUNCTION bool can_fail() const { return fitness_type != Number::Long; }
 };
 
-// A type of the fitness; arguments.h converts narrower types to one of these. It defines how a
-// fitness is stored (Bits), the unsigned key by which candidates are ranked, the smallest key
-// first, and the value of a fitness. A candidate fails if its fitness is NaN or the infinity on
-// the bad side. It gets the largest key, which no other number has. Integers cannot fail.
+// A type of the fitness; arguments.h converts narrower types to Float, Double or Long. The
+// class defines how a fitness is stored (Bits), its key, and its value as a double. A key is an
+// unsigned integer that ranks the candidates, the best one first. A candidate fails if its
+// fitness is NaN or the infinity on the bad side. It gets the largest key, which no other
+// number has. Integers cannot fail.
 template <typename Real, typename Word, int kMantissa>
 struct Floating {
   using Bits = Word;
@@ -76,13 +78,13 @@ struct Floating {
   static CEM_TETRIS_FUNCTION Word key(Word bits, bool maximize) {
     bool negative = (bits & kSign) != 0;
     Word magnitude = bits & ~kSign;
-    // Keys have the order of the numbers: the key of a negative number is kSign - magnitude,
-    // that of a positive one kSign + magnitude, and that of both zeros kSign. To maximize a
-    // number is to minimize its negative.
+    // Keys have the order of the numbers: a negative number has the key kSign - magnitude, a
+    // positive number kSign + magnitude, and both zeros have kSign. To maximize a number is to
+    // minimize its negative.
     bool bad = magnitude > kInfinity || (magnitude == kInfinity && negative == maximize);
     return bad ? kFailed : negative != maximize ? kSign - magnitude : kSign + magnitude;
   }
-  // Returns the bits of the number that has this key. Both zeros have one key; it gives +0.
+  // Returns the bits of the number that has this key. The key of the two zeros gives +0.
   static CEM_TETRIS_FUNCTION Word of_key(Word key, bool maximize) {
     bool low = key < kSign;
     Word magnitude = low ? kSign - key : key - kSign;
@@ -138,7 +140,7 @@ CEM_TETRIS_FUNCTION Weight make_weight(const Settings& settings, double total, d
 }
 
 // The sums of w x and w x^2 over the elites in one dimension, where x is an elite's coordinate
-// minus that of the best elite.
+// minus the coordinate of the best elite.
 struct Moments {
   double first, second;
 };
@@ -155,21 +157,22 @@ CEM_TETRIS_FUNCTION T rounded(double x) {
 
 // Writes one dimension (a marginal) of the next distribution: its mean, standard deviation,
 // averaged mean, and the coordinate of the best candidate so far. These are the rows of the
-// matrix job.new_distribution. The CPU and every kernel call this function, once per dimension.
+// matrix job.new_distribution. One thread computes a dimension. The CPU and every CUDA kernel
+// call this function, once per dimension.
 //
-// The first three rows stay unchanged if the new mean or variance is not finite. All rows stay
-// unchanged if all candidates failed.
+// The first three rows keep their old values if the new mean or variance is not finite. All
+// rows keep their old values if all candidates failed.
 //
 // Args:
 //     offset: the index of this dimension in row 0 of the distribution.
 //     has_elites: whether at least one elite did not fail.
 //     weight: the factors that turn the sums into mean and variance.
-//     sums: the sums of w x and w x^2 over the elites, where w is an elite's weight and x its
-//     coordinate minus `best`.
+//     sums: the sums of w x and w x^2 over the elites. w is the weight of an elite, and x is
+//         its coordinate minus `best`.
 //     best: the coordinate of the generation's best elite.
 //     is_new_best: whether that elite is better than the best candidate of earlier generations.
-//     old: the column of the old distribution.
-//     extra_variance: is added to the variance in this generation.
+//     old: the four numbers of this dimension in the old distribution.
+//     extra_variance: the number that is added to the variance in this generation.
 //     floor: the smallest standard deviation; minus infinity if there is no floor.
 //     mean_share: the weight of the new mean in the averaged mean; 1 means no averaging.
 template <typename T>
@@ -180,12 +183,12 @@ CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t offset, bool has
   double old_mean = double(old[kMean]);
   double old_std = double(old[kStd]);
   double old_average = double(old[kAveragedMean]);
-  // Since x is counted from the best elite, mean = best + sum w x / sum w, and the variance
-  // about the new mean is sum w x^2 / sum w - (sum w x / sum w)^2.
+  // The mean is best + sum w x / sum w, because x is a difference from the best elite. The
+  // variance about the new mean is sum w x^2 / sum w - (sum w x / sum w)^2.
   double mean_offset = sums.first * weight.share;
   double mean = double(best) + mean_offset;
   double variance = sums.second * weight.share - mean_offset * mean_offset;
-  // Rounding can make the variance negative. NaN compares false, and stays.
+  // Rounding can make the variance negative. A variance of NaN is not changed.
   if (variance < 0.0) variance = 0.0;
   if (settings.variance == kNewMeanUnbiased) {
     variance = weight.unbiased > 0.0 ? variance * weight.unbiased : old_std * old_std;
@@ -210,7 +213,7 @@ CEM_TETRIS_FUNCTION void write_marginal(const Job& job, int64_t offset, bool has
   row[kBest * settings.dimensions] = has_elites && is_new_best ? best : old[kBest];
 }
 
-// Returns the weight of the generation's mean in the averaged mean, 1 / (1 + averaging * t).
+// Returns the weight of the newest mean in the averaged mean, 1 / (1 + averaging * generation).
 CEM_TETRIS_FUNCTION double newest_share(const Settings& settings, int64_t generation) {
   if (settings.mean_averaging == 0.0) return 1.0;
   return quotient(1.0, 1.0 + settings.mean_averaging * double(generation));
@@ -239,11 +242,12 @@ CEM_TETRIS_FUNCTION double extra_variance_of(const Job& job, int64_t generation)
 // - the best fitness, the mean fitness and the worst fitness of this generation's elites;
 // - the last generation in which all candidates failed, counted from 1.
 //
-// The function is called once per problem. For problem 0 it also advances the generation.
+// One thread calls the function once per problem. For problem 0 it also advances the
+// generation, whose number all problems share.
 //
-// `valid_elites` is the number of elites that did not fail. best_fitness and worst_fitness are
-// the fitness of the best and of the worst of these elites, and fitness_sum is the sum over all
-// of them. If there are none, the figures of this generation are NaN.
+// `valid_elites` is the number of elites that did not fail. The other elites do not count.
+// best_fitness, worst_fitness and fitness_sum are the best fitness, the worst fitness and the
+// sum over the valid elites. If there are none, the three figures of this generation are NaN.
 CEM_TETRIS_FUNCTION void write_record(const Job& job, int64_t problem, int64_t valid_elites,
     double best_fitness, double fitness_sum, double worst_fitness, int64_t generation) {
   const double* old = job.record + problem * kFigures;
@@ -253,7 +257,7 @@ CEM_TETRIS_FUNCTION void write_record(const Job& job, int64_t problem, int64_t v
   best_fitness += 0.0;
   worst_fitness += 0.0;
   double best_known = old[kBestFitness];
-  double nan = bit_cast<double>(uint64_t{0x7ff8000000000000});
+  double nan = bit_cast<double>(uint64_t{0x7ff8000000000000});  // the same bits everywhere
   bool has_elites = valid_elites > 0;
   bool is_new_best = has_elites && is_better(best_fitness, best_known, job.settings.maximize);
   record[kBestFitness] = is_new_best ? best_fitness : best_known;

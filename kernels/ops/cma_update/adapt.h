@@ -29,15 +29,16 @@ namespace cem_tetris::cma {
 
 using update::Job;
 
-constexpr int kMostDimensions = 64;  // the covariance of more does not fit into shared memory
-constexpr int kMostCandidates = 2048;
-constexpr int kSide = 4;  // rows and columns of a tile of the covariance
+constexpr int kMostDimensions = 64;    // the covariance of more does not fit into shared memory
+constexpr int kMostCandidates = 2048;  // one block sorts all of them in shared memory
+constexpr int kSide = 4;               // rows and columns of a tile of the covariance
 constexpr int kCells = kSide * kSide;
 constexpr int kTileStride = kCells + 1;  // sums of neighbouring tiles are in different banks
 constexpr int kMostSlices = 8;
 constexpr int kSums = 240;  // tiles of all slices that a block's threads add up at once
 constexpr double kTiny = 0x1p-1022;  // the least normal number
 
+// Four neighbouring numbers, which one instruction loads or stores.
 template <typename T>
 struct alignas(kSide * sizeof(T) < 16 ? kSide * sizeof(T) : 16) Four {
   T value[kSide];
@@ -63,16 +64,18 @@ struct Plan {
   //
   // The covariance is cut into tiles of 4 x 4 numbers (kSide); only the tiles on or below the
   // diagonal are computed. The sum over the candidates is split into 1, 2, 4 or 8 partial sums,
-  // the slices. Their number is halved until all slices together have at most kSums tiles, and
-  // until a slice has at least 8 rows to add up; rows are the candidates and the columns of the
-  // old factor. `chunk` is how many candidates are in memory at once, at most `most_candidates`
-  // rounded up to a multiple of 8 (kMostSlices).
+  // the slices. Slices let more threads work, but each of them costs memory. Their number is
+  // halved until all slices together have at most kSums tiles and every slice adds up at least
+  // 8 rows. The rows are the candidates and the columns of the old factor.
+  //
+  // `chunk` is the number of candidates in memory at once: the population or `most_candidates`,
+  // whichever is smaller, rounded up to a multiple of 8 (kMostSlices).
   Plan(int64_t d, int64_t population, int64_t most_candidates = 128)
       : dimensions(int(d)),
         padded((dimensions + kSide - 1) / kSide * kSide),
         stride(padded + 2),
         columns(padded + 4) {
-    constexpr int kLeastRows = 8;  // of a slice
+    constexpr int kLeastRows = 8;  // a slice adds up at least this many rows
     int64_t tiles_across = padded / kSide;
     tiles = int(tiles_across * (tiles_across + 1) / 2);
     int64_t rows = population + d;
@@ -81,6 +84,7 @@ struct Plan {
     int64_t candidates = population < most_candidates ? population : most_candidates;
     chunk = int((candidates + kMostSlices - 1) / kMostSlices * kMostSlices);
   }
+  // Returns how many doubles the arrays of struct Arrays have together.
   int64_t doubles() const {
     return int64_t{stride} * (padded + chunk) + (slices + 6) * columns + 2 * chunk +
            (slices + 1) * tiles * kTileStride;
@@ -119,7 +123,7 @@ struct Learning {
   double c_1, c_mu;
   // The additional weight of the old covariance while q does not move: c_1 c_c (2 - c_c).
   double stalled;
-  // q moves while |p|^2 is below this limit; early generations scale the limit down.
+  // q moves while |p|^2 is below this limit; path_warmup scales it down in early generations.
   double longest;
 };
 
@@ -134,16 +138,20 @@ struct Call {
   void* new_paths;
 };
 
-// Returns e^x, by which the step size is multiplied. With x = k log(2) + r and |r| <= log(2) /
-// 2, e^x is 2^k times the Taylor series of e^r. k log(2) is subtracted in two parts, so that r
-// keeps its last bits. Below -700 the result is 0; NaN gives NaN.
+// Returns e^x, by which the step size is multiplied. If x is -700 or less, the result is 0. If
+// x is NaN, the result is NaN. Callers pass no x above 1.
+//
+// x is written as k log(2) + r with an integer k and |r| <= log(2) / 2. Then e^x is 2^k e^r,
+// and e^r is the Taylor series up to r^14. log(2) is the sum of two constants, and k times the
+// first of them is exact. So r keeps its last bits.
 CEM_TETRIS_FUNCTION double exponential(double x) {
-  if (!(x > -700.0)) return x < 0.0 ? 0.0 : x;  // NaN compares false, and is returned
+  if (!(x > -700.0)) return x < 0.0 ? 0.0 : x;  // every comparison with NaN is false
   double k = floor(x * 0x1.71547652b82fep+0 + 0.5);
   double r = x - k * 0x1.62e42fee00000p-1 - k * 0x1.a39ef35793c76p-33;
   double sum = polynomial(r, 1.0 / 87178291200, 1.0 / 6227020800, 1.0 / 479001600,
       1.0 / 39916800, 1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720,
       1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5, 1.0, 1.0);
+  // The exponent's bits of 2^k as a double are k + 1023, and begin at bit 52.
   return sum * bit_cast<double>(uint64_t(int64_t(k) + 1023) << 52);
 }
 
@@ -156,23 +164,25 @@ CEM_TETRIS_FUNCTION double power(double base, int64_t exponent) {
   return result;
 }
 
+// Loads four numbers at once. Their address is a multiple of alignof(Quad).
 CEM_TETRIS_FUNCTION Quad quad_at(const double* memory) {
   return *reinterpret_cast<const Quad*>(memory);
 }
 
 // Solves L white = y for `white` by forward substitution. Returns |white|^2, the squared
-// Mahalanobis length of y under the covariance L L^T.
+// Mahalanobis length of y under the covariance L L^T. One thread computes the whole solution.
 //
-// L is lower triangular with plan.padded rows and columns, a multiple of 4 (kSide). `lower`
-// holds its columns, which are plan.stride numbers apart, and inverse_diagonal[i] is 1 / L_ii.
-// Four rows of the solution are computed at a time. First the contributions of all columns to
-// the left are subtracted from these four rows of y, then the 4 x 4 triangle on the diagonal is
-// solved.
+// L is lower triangular with plan.padded rows and columns, a multiple of 4 (kSide). Entry (i,
+// j) of L is lower[j * plan.stride + i], and inverse_diagonal[i] is 1 / L_ii.
+//
+// Four rows of the solution are computed at a time. First the products of the columns to the
+// left with the known part of `white` are subtracted from these four rows of y. Then the 4 x 4
+// triangle on the diagonal is solved.
 CEM_TETRIS_FUNCTION double whiten(const Plan& plan, const double* lower,
     const double* inverse_diagonal, const double* y, double* white) {
   double squared_length = 0.0;
   for (int first = 0; first < plan.padded; first += kSide) {
-    Quad rest = quad_at(y + first);  // y minus the contributions of the known numbers
+    Quad rest = quad_at(y + first);  // y minus the products of the columns so far
     CEM_TETRIS_UNROLL_4
     for (int j = 0; j < first; ++j) {
       Quad column = quad_at(lower + j * plan.stride + first);
@@ -192,19 +202,21 @@ CEM_TETRIS_FUNCTION double whiten(const Plan& plan, const double* lower,
   return squared_length;
 }
 
-// Returns a slightly larger variance. Too few elites make a singular covariance, which could
-// not be factorised.
+// Returns a slightly larger variance. If there are too few elites, the covariance is singular
+// and could not be factorised without this.
 CEM_TETRIS_FUNCTION double inflated(double variance) {
   return variance + (1e-12 * variance + kTiny);
 }
 
-// A pivot x of the elimination, split into mantissa / scale with 1 <= mantissa < 2 and a power
-// of two as the scale. A division by x would take longer than the rest of a step. Instead, the
-// elimination of a column multiplies the rest of the matrix by the mantissa; multiplying by the
+// A pivot x of the elimination, split into mantissa / scale, where 1 <= mantissa < 2 and scale
+// is a power of two. A division by x would take longer than the rest of a step. Instead, the
+// elimination of a column multiplies the later columns by the mantissa. A multiplication by the
 // scale is exact.
 struct Pivot {
   double mantissa, scale;
   CEM_TETRIS_FUNCTION explicit Pivot(double x) {
+    // The exponent of a double has 11 bits, from bit 52 on, and is 1023 for 1.0. 2046 - e is
+    // the exponent of 1 / 2^(e - 1023).
     constexpr uint64_t kExponent = 0x7ff;
     uint64_t bits = bit_cast<uint64_t>(x);
     mantissa = bit_cast<double>((bits & ~(kExponent << 52)) | uint64_t{1023} << 52);
@@ -212,8 +224,8 @@ struct Pivot {
   }
 };
 
-// The first column (`across`) and the first row (`down`) of a tile. The tiles on or below the
-// diagonal are numbered row by row: 0 | 1 2 | 3 4 5 | ...
+// The first column (`across`) and the first row (`down`) of a tile of the covariance. The tiles
+// on or below the diagonal are numbered row by row: 0 | 1 2 | 3 4 5 | ...
 struct TileCorner {
   int across = 0, down = 0;
   CEM_TETRIS_FUNCTION explicit TileCorner(int tile) {
@@ -231,8 +243,8 @@ struct Adaptation {
   const Team& team;
   const Call& call;
   const int64_t problem;
-  const uint16_t* order;       // all candidates, best first
-  const double* value;         // their fitness
+  const uint16_t* order;       // the indices of all candidates, from best to worst
+  const double* value;         // value[r] is the fitness of candidate order[r]
   const int valid_candidates;  // how many candidates did not fail
   const Arrays arrays;
 
@@ -263,12 +275,12 @@ struct Adaptation {
   T* new_factor = static_cast<T*>(call.new_factor) + problem * d * d;
   T* new_paths = static_cast<T*>(call.new_paths) + problem * 2 * d;
 
-  // Three numbers that the team shares; they are stored behind L^-1 step. path_warmup is 1 - (1
-  // - c_s)^(2 (t + 1)) in generation t. The path p begins at 0, and its squared length has
-  // reached this share of its long-term value.
+  // Three numbers that the team shares; they are stored behind L^-1 step. In generation t,
+  // path_warmup is 1 - (1 - c_s)^(2 (t + 1)): the path p begins at 0, and this is the fraction
+  // of its long-term squared length that it has on average.
   double& path_warmup = arrays.white[padded];
   double& step_ratio = arrays.white[padded + 1];    // the new step size / the old one
-  double& factor_share = arrays.white[padded + 2];  // of the old L L^T in the new covariance
+  double& factor_share = arrays.white[padded + 2];  // weight of L L^T in the new covariance
 
   // Returns the part of a tensor that belongs to this problem. Every problem has `size`
   // numbers.
@@ -276,23 +288,27 @@ struct Adaptation {
     return static_cast<const T*>(data) + problem * size;
   }
 
-  // Loads the state of the search into the team's memory, padded with zeros from d to `padded`
-  // dimensions:
+  // Loads the state of the search into the team's memory. All threads of the team call the
+  // function and share the work; the caller's next team.sync() makes the result visible to all.
+  // The d dimensions are padded with zeros to `padded` dimensions. The function sets:
   //
   // - arrays.lower, the Cholesky factor L of the covariance: the rows of `factor` become
   //   columns;
   // - arrays.inverse_diagonal, the numbers 1 / L_ii;
-  // - arrays.path and arrays.long_path, the two evolution paths.
+  // - arrays.path and arrays.long_path, the two evolution paths;
+  // - path_warmup, the fraction of its long-term squared length that the path p has on average
+  //   in this generation.
   //
-  // team.table<4>() calls store(i, k, load(i, k)) for all entries of the matrix. The threads of
-  // the team share the entries, and a thread has four loads in flight.
+  // team.copy_matrix<4>() calls store(i, k, load(i, k)) for every entry (i, k). A thread has
+  // four loads in flight.
   CEM_TETRIS_DEVICE_FUNCTION void load_state() const {
     auto load = [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; };
     auto store = [&](int i, int k, T x) { arrays.lower[k * stride + i] = double(x); };
-    team.template table<4>(padded, padded, load, store);
+    team.template copy_matrix<4>(padded, padded, load, store);
     for (int i = thread_from_last; i < padded; i += threads) {
       double diagonal = i < d ? double(factor[i * d + i]) : 0.0;
-      // L_ii is 0 if dimension i does not vary. Its result is not used, so any divisor will do.
+      // L_ii is 0 if dimension i does not vary. No result depends on the divisor then, so it
+      // only has to be nonzero.
       double divisor = diagonal == 0.0 ? 1.0 : diagonal;
       arrays.path[i] = i < d ? double(paths[i]) : 0.0;
       arrays.long_path[i] = i < d ? double(paths[d + i]) : 0.0;
@@ -301,13 +317,13 @@ struct Adaptation {
     if (thread == 0) path_warmup = 1.0 - power(learning.path_decay, 2 * (generation + 1));
   }
 
-  // Loads a chunk of candidates, the ranks `first` to `first` + `count` - 1, into arrays.rows.
-  // The candidate of rank 0 is the best one. Row r of the chunk is the candidate minus the old
-  // mean, padded with zeros from d to `padded` numbers. The constant 1 and the fitness follow.
-  // arrays.weight[r] is the candidate's recombination weight.
+  // Loads the candidates of ranks `first` to `first` + `count` - 1 (a chunk) into arrays.rows.
+  // Rank 0 is the best candidate. Row r of the chunk is the candidate of rank `first` + r minus
+  // the old mean, padded with zeros from d to `padded` numbers. Two more columns follow: the
+  // constant 1 and the fitness. arrays.weight[r] is the candidate's recombination weight.
   //
-  // team.table<8>() calls store(r, k, load(r, k)) for all numbers. The threads of the team
-  // share the numbers, and a thread has eight loads in flight.
+  // All threads of the team call the function and share the work. team.copy_matrix<8>() calls
+  // store(r, k, load(r, k)) for every row r and column k. A thread has eight loads in flight.
   CEM_TETRIS_DEVICE_FUNCTION void load_rows(int first, int count) const {
     auto load = [&](int r, int k) {
       return k < d ? candidates[order[first + r] * d + k] : T{0};
@@ -315,40 +331,43 @@ struct Adaptation {
     auto store = [&](int r, int k, T x) {
       arrays.rows[r * stride + k] = k < d ? double(x) - double(old_mean[k]) : 0.0;
     };
-    team.template table<8>(count, padded, load, store);
+    team.template copy_matrix<8>(count, padded, load, store);
     for (int r = thread; r < count; r += threads) {
       double* extra = arrays.rows + r * stride + padded;
       arrays.weight[r] = call.job.weights[first + r];
       extra[kOne] = 1.0;
       extra[kFitness] = value[first + r];
     }
+    // The next phases read rows that other threads have loaded.
     team.sync();
   }
 
-  // Adds a chunk of candidates, the ranks `first` to `first` + `count` - 1, to sums over the
-  // elites. Every column of arrays.rows has a sum:
+  // Adds the candidates of ranks `first` to `first` + `count` - 1 (a chunk) to the sums over
+  // the elites in arrays.moments. There is one sum for each column of arrays.rows:
   //
-  // - the dimensions (candidate minus old mean) and the constant 1, both weighted;
-  // - the fitness, not weighted.
+  // - the sums of the d dimensions (candidate minus old mean), weighted;
+  // - the sum of the constant 1, weighted, which is the sum of the elites' weights;
+  // - the sum of the fitness, not weighted.
   //
   // One more column, kAllWeights, is the sum of the weights of all candidates, not only of the
   // elites.
   //
-  // The sums are split into slices, which set_step() adds up: rank r belongs to slice r %
-  // plan.slices. A group of threads (a warp) adds up one slice at a time, and a lane one
-  // column.
+  // Every sum is split into plan.slices partial sums: row r of a chunk belongs to slice r %
+  // plan.slices. set_step() adds up the slices. A group of threads (a warp) works on one slice
+  // at a time, and each of its lanes on one column.
   CEM_TETRIS_DEVICE_FUNCTION void add_moments(int first, int count) const {
     for (int slice = team.group; slice < plan.slices; slice += team.groups) {
       for (int k = team.lane; k < padded + kExtraColumns; k += team.lanes) {
         bool is_weight_sum = k == padded + kAllWeights;
         bool is_weighted = k <= padded + kOne;
         int elites_left = valid_elites - first;
-        // Only the sum of all weights goes beyond the elites.
+        // The loop ends at the last elite of the chunk. Only the sum of all weights includes
+        // the other candidates, too.
         int end = is_weight_sum || elites_left > count ? count : elites_left;
         const double* column = is_weight_sum ? arrays.weight : arrays.rows + k;
         int row_stride = is_weight_sum ? 1 : stride;
         double& moment = arrays.moments[slice * plan.columns + k];
-        double sum = first > 0 ? moment : 0.0;
+        double sum = first > 0 ? moment : 0.0;  // continues the sum of the earlier chunks
         CEM_TETRIS_UNROLL_4
         for (int r = slice; r < end; r += plan.slices) {
           double weight = is_weighted ? arrays.weight[r] : 1.0;
@@ -363,12 +382,13 @@ struct Adaptation {
   // c_m = smoothing: the weighted mean of the elites minus the old mean, times the smoothing.
   // In a dimension whose new mean would not be finite, the step is 0.
   //
-  // arrays.moments holds the sums over the elites as plan.slices partial sums. They have one
-  // column for each dimension; column padded + kOne is the sum of the weights. The columns
-  // after it, the sums of the fitness and of all weights, are copied to the same columns of
-  // arrays.step.
+  // All threads of the team call the function when add_moments() has added the last chunk.
+  // arrays.moments then holds plan.slices partial sums of every column. Column i is dimension
+  // i, and column padded + kOne is the sum of the elites' weights. The two columns after it,
+  // the sums of the fitness and of all weights, are only added up and stored in the same
+  // columns of arrays.step.
   CEM_TETRIS_DEVICE_FUNCTION void set_step() const {
-    team.sync();
+    team.sync();  // The partial sums of all threads are complete.
     for (int i = thread; i < padded + kExtraColumns; i += threads) {
       double sum = 0.0;
       double total = 0.0;  // the sum of the elites' weights
@@ -381,29 +401,30 @@ struct Adaptation {
       double mean = double(old_mean[i < d ? i : 0]) + mean_step;
       bool moves = i < d && update::is_finite(mean);
       double smoothed_step = moves ? settings.smoothing * mean_step : 0.0;
-      arrays.step[i] = i > padded + kOne ? sum : smoothed_step;
+      bool is_plain_sum = i > padded + kOne;
+      arrays.step[i] = is_plain_sum ? sum : smoothed_step;
     }
-    team.sync();
+    team.sync();  // One thread will read the whole step in set_shares().
   }
 
-  // Sets arrays.share[r] = c_mu w for the `count` candidates of the chunk. This is the factor
-  // of y y^T in the new covariance, equation (47) of Hansen's CMA-ES tutorial; y is the
-  // candidate minus the old mean, and w its weight. By equation (46), a negative weight is
-  // first multiplied by d / |L^-1 y|^2, so that a candidate far away cannot make the covariance
-  // indefinite. L is the Cholesky factor of the old covariance.
+  // Sets arrays.share[r] = c_mu w for the `count` candidates of a chunk. A candidate's share is
+  // the factor of y y^T in the new covariance, equation (47) of Hansen's CMA-ES tutorial; y is
+  // row r of arrays.rows, the candidate minus the old mean, and w is its weight. By equation
+  // (46), a negative weight is first multiplied by d / |L^-1 y|^2, so that a candidate far from
+  // the mean cannot make the covariance indefinite. L is the old Cholesky factor.
   //
   // If `with_step` is true, the function also sets arrays.white = L^-1 step, the whitened step
   // of the mean.
   //
-  // The threads of the team share `count` + 1 items. Item 0 is the step. The other items are
-  // the candidates, beginning with the last rank: these have negative weights, which take long,
-  // and so come first.
+  // All threads of the team call the function and share `count` + 1 items: item 0 is the step,
+  // item n the candidate in row `count` - n. The last ranks have negative weights. They take
+  // the longest, because only they need the triangular solve of whiten(), and so come first.
   CEM_TETRIS_DEVICE_FUNCTION void set_shares(int count, bool with_step) const {
     int first_item = with_step ? 0 : 1;
     for (int item = first_item + thread; item <= count; item += threads) {
       bool is_step = item == 0;
       int r = count - item;
-      // The step counts as an item with a negative weight, and so is whitened, too.
+      // A negative weight makes the code below whiten the step, too.
       double w = is_step ? -1.0 : arrays.weight[r];
       double white[kMostDimensions];
       if (w < 0.0) {
@@ -415,20 +436,23 @@ struct Adaptation {
       if (!is_step) arrays.share[r] = learning.c_mu * w;
       for (int i = 0; is_step && i < d; ++i) arrays.white[i] = white[i];
     }
-    team.sync();
+    team.sync();  // add_products() reads the shares of all candidates.
   }
 
   // Adds a chunk of `count` candidates to the sums of w y y^T in the new covariance, equation
   // (47) of Hansen's CMA-ES tutorial. y is a row of arrays.rows, a candidate minus the old
-  // mean, and w is its share. `first` is the rank of the chunk's first candidate.
+  // mean, and w is the candidate's share. `first` is the rank of the chunk's first candidate.
   //
-  // A thread adds up one item at a time: a 4 x 4 tile of the matrix for one slice of the
-  // candidates. A slice has the ranks slice, slice + plan.slices, and so on. In the first call
-  // there is one more slice, which is L L^T with the old factor L: the sum of the products of
-  // L's columns with themselves. Column r of L is zero above row r, so a tile does not need the
-  // columns of L to the right of its own last column.
+  // All threads of the team call the function and share the items. An item is the sum of one 4
+  // x 4 tile of the matrix over one slice of the chunk: its rows slice, slice + plan.slices,
+  // and so on.
+  //
+  // The first call has one more slice for the old covariance L L^T, which is the sum of l l^T
+  // over the columns l of the old factor L. Column r of L is zero above row r. A tile therefore
+  // needs only the columns of L up to its own last column.
   CEM_TETRIS_DEVICE_FUNCTION void add_products(int first, int count) const {
-    int slices = plan.slices + (first == 0);
+    bool is_first_chunk = first == 0;
+    int slices = plan.slices + is_first_chunk;
     for (int item = thread; item < slices * plan.tiles; item += threads) {
       int slice = item / plan.tiles;
       TileCorner corner(item - slice * plan.tiles);
@@ -455,13 +479,16 @@ struct Adaptation {
   }
 
   // Updates the two evolution paths of CMA-ES by equations (43) to (45) of Hansen's tutorial.
-  // arrays.path is the path of the step size, arrays.long_path that of the covariance, and
-  // arrays.white the whitened step of the mean, L^-1 step. While the first path is too long,
-  // the step size grows fast; the second path then only decays (h_sigma = 0).
+  // arrays.path is the path of the step size, and arrays.long_path the path of the covariance.
+  // arrays.white holds L^-1 step, the whitened step of the mean. If the step size is far too
+  // small, its path becomes long. In such a generation the step size grows fast, and the path
+  // of the covariance only decays (h_sigma = 0).
   //
   // Also sets step_ratio, the new step size divided by the old one, and factor_share, the
-  // weight of the old covariance in the new one. Only group 0 (the first warp) does this, and
-  // its lanes share the dimensions. The other threads write the means at the same time.
+  // weight of the old covariance in the new one.
+  //
+  // Only group 0 (the first warp) does this, and its lanes share the dimensions. The other
+  // groups return at once and go on to write_means_and_elites().
   CEM_TETRIS_DEVICE_FUNCTION void move_paths() const {
     if (team.group != 0 || valid_candidates == 0) return;
     for (int i = team.lane; i < d; i += team.lanes) {
@@ -478,27 +505,34 @@ struct Adaptation {
                             (moves ? learning.long_gain * arrays.step[i] : 0.0);
     }
     if (team.lane == 0) {
-      double excess = learning.damping * (sqrt(squared_length) * learning.inverse_chi - 1.0);
-      step_ratio = exponential(excess > 1.0 ? 1.0 : excess);
+      double exponent = learning.damping * (sqrt(squared_length) * learning.inverse_chi - 1.0);
+      // The step size grows at most by the factor e in a generation.
+      step_ratio = exponential(exponent > 1.0 ? 1.0 : exponent);
       factor_share = 1.0 - learning.c_1 - learning.c_mu * arrays.step[padded + kAllWeights] +
                      (moves ? 0.0 : learning.stalled);
     }
   }
 
-  // Writes the results that need no covariance: the new mean, its average over the generations,
-  // the best candidate so far, the indices of the elites by rank, and the problem's record. The
-  // first three are rows of the distribution, d numbers long. `order` lists all candidates, the
-  // best one first, and `value` their fitness; the first valid_candidates of them did not fail.
+  // Writes the results that need no covariance:
   //
-  // The loops count the threads from the last one, because the first ones are busy with
-  // move_paths().
+  // - the new mean, its average over the generations, and the best candidate so far, which are
+  //   rows of the new distribution, d numbers long;
+  // - the indices of the elites by rank;
+  // - the record of the problem.
+  //
+  // order[r] is the index of the candidate of rank r, and value[r] its fitness; rank 0 is the
+  // best candidate. The first `valid_candidates` candidates did not fail.
+  //
+  // All threads of the team call the function. They are numbered from the last thread, because
+  // the first threads are busy with move_paths().
   CEM_TETRIS_DEVICE_FUNCTION void write_means_and_elites() const {
     double best_fitness = valid_candidates > 0 ? value[0] : 0.0;
     double best_known = call.job.record[problem * update::kFigures + update::kBestFitness];
-    // Adding 0 turns -0 into 0, as write_record() does: both must find the same best candidate.
+    // Adding 0 turns -0 into 0. write_record() does so, too, and both have to agree on whether
+    // there is a new best candidate.
     bool is_new_best = valid_candidates > 0 &&
                        update::is_better(best_fitness + 0.0, best_known, settings.maximize);
-    // The averaged mean moves by this share of the way to the new mean; 1 means no averaging.
+    // The weight of the new mean in the averaged mean; 1 means no averaging.
     double mean_share = update::newest_share(settings, generation);
     for (int i = thread_from_last; i < d; i += threads) {
       T stored_average = old_rows[update::kAveragedMean * d + i];
@@ -522,18 +556,24 @@ struct Adaptation {
       update::write_record(call.job, problem, valid_elites, best_fitness, fitness_sum,
           worst_fitness, generation);
     }
+    // set_covariance() reads the results of move_paths(), which only group 0 has computed.
     team.sync();
   }
 
-  // Replaces the old factor L in arrays.lower by the new covariance, equation (47) of Hansen's
-  // CMA-ES tutorial, on and below the diagonal. Also writes the new evolution paths.
+  // Writes the new covariance, equation (47) of Hansen's CMA-ES tutorial, to arrays.lower, on
+  // and below the diagonal. It replaces the old factor L. Also writes the new evolution paths.
   //
-  // arrays.sums holds sums of 4 x 4 tiles: plan.slices slices with sums over the candidates,
-  // and one more slice with the old L L^T. The function adds up the slices and the rank-one
-  // term of the path arrays.long_path, and multiplies the result by the square of step_ratio.
-  // To a variance (on the diagonal) it then adds the generation's extra variance, or more where
-  // the standard deviation would be below its floor. An item of the loop is one cell of one
-  // tile.
+  // An entry of the covariance is a weighted sum, multiplied by the square of step_ratio:
+  //
+  // - the partial sums of the candidates' products in arrays.sums, one per slice;
+  // - factor_share times the old L L^T, which is one more slice of arrays.sums;
+  // - c_1 times the product of the path arrays.long_path with itself.
+  //
+  // The generation's extra variance is then added to the diagonal. If a standard deviation
+  // would be below its floor, as much is added as it takes to reach the floor.
+  //
+  // All threads of the team call the function. An item of the first loop is one cell of one 4 x
+  // 4 tile, and a thread computes one item at a time.
   CEM_TETRIS_DEVICE_FUNCTION void set_covariance() const {
     const T* floors =
         call.job.floors ? of_problem(call.job.floors, settings.floor_stride) : nullptr;
@@ -556,7 +596,7 @@ struct Adaptation {
       entry = (entry + learning.c_1 * arrays.long_path[i] * arrays.long_path[k]) * scale;
       if (i == k) {
         double least_std = floors ? double(floors[i]) : 0.0;
-        // What the variance lacks up to its floor.
+        // How much the variance is below its floor; negative if it is above.
         double missing = floors ? least_std * least_std - entry : extra;
         entry += missing > extra ? missing : extra;
         arrays.variance[i] = entry;
@@ -564,23 +604,26 @@ struct Adaptation {
       }
       arrays.lower[k * stride + i] = entry;
     }
-    // The new paths: p has the numbers 0 to d - 1, and q the numbers d to 2 d - 1.
+    // Write the new paths: p is at 0 to d - 1, and q at d to 2 d - 1. q contains the step size
+    // as a factor, and so is multiplied by step_ratio. If all candidates failed, or a number is
+    // not finite, the old number is written.
     for (int i = thread_from_last; i < 2 * d; i += threads) {
       double x = i < d ? arrays.path[i] : step_ratio * arrays.long_path[i - d];
       new_paths[i] =
           valid_candidates > 0 && update::is_finite(x) ? update::rounded<T>(x) : paths[i];
     }
-    team.sync();
+    team.sync();  // factorise() reads the entries that all threads have written.
   }
 
-  // Factorises the new covariance in arrays.lower in place. Returns whether it is positive
-  // definite, which means that every pivot of the elimination is positive and finite. All
-  // threads of a team call the function together, and get the same answer.
+  // Factorises the new covariance in arrays.lower in place, and sets arrays.step to the
+  // standard deviations. Returns whether the covariance is positive definite, which means that
+  // every pivot of the elimination is positive and finite. All threads of a team call the
+  // function, and all get the same answer. Without valid candidates the answer is false.
   //
-  // After a success, column k of the new Cholesky factor is column k of arrays.lower times
-  // arrays.inverse_diagonal[k], and arrays.step holds the standard deviations. team.eliminate()
-  // leaves column k too large by the factor arrays.white[k]; the square root takes this factor
-  // out.
+  // If the answer is true, column k of the new Cholesky factor is column k of arrays.lower
+  // times arrays.inverse_diagonal[k]. team.eliminate() leaves column k of L D multiplied by
+  // arrays.white[k], and so its pivot, too. The number under the root is therefore D_kk times
+  // the square of arrays.white[k].
   CEM_TETRIS_DEVICE_FUNCTION bool factorise() const {
     if (valid_candidates > 0) team.eliminate(plan, arrays.lower, arrays.white);
     bool is_positive = valid_candidates > 0;
@@ -597,12 +640,14 @@ struct Adaptation {
   }
 
   // Writes the new standard deviations and the new Cholesky factor, row by row and with zeros
-  // above the diagonal. If the covariance could not be factorised, writes the old ones instead.
-  // A dimension without variance has a row of zeros. Column k of the factor is column k of
-  // arrays.lower times arrays.inverse_diagonal[k].
+  // above the diagonal. If `is_factorised` is false, the covariance could not be factorised;
+  // the function then writes the old standard deviations and the old factor.
   //
-  // team.table<4>() calls store(i, k, load(i, k)) for all entries; the threads of the team
-  // share them.
+  // Column k of the new factor is column k of arrays.lower times arrays.inverse_diagonal[k]. A
+  // dimension without variance gets a row of zeros.
+  //
+  // All threads of the team call the function and share the entries. team.copy_matrix<4>()
+  // calls store(i, k, load(i, k)) for every entry (i, k). Only the old factor is loaded.
   CEM_TETRIS_DEVICE_FUNCTION void write_factor(bool is_factorised) const {
     for (int i = thread; i < d; i += threads) {
       new_rows[update::kStd * d + i] =
@@ -615,18 +660,21 @@ struct Adaptation {
           is_nonzero ? arrays.lower[k * stride + i] * arrays.inverse_diagonal[k] : 0.0;
       new_factor[i * d + k] = is_factorised ? update::rounded<T>(entry) : old_entry;
     };
-    team.template table<4>(d, d, load, store);
+    team.template copy_matrix<4>(d, d, load, store);
   }
 };
 
 // Updates mean, step size, covariance and evolution paths of one problem (batch entry) by one
-// generation of CMA-ES. All threads of a team call the function: the threads of a CUDA block,
-// or one thread of a CPU.
+// generation of CMA-ES. All threads of a team call the function. A team is a CUDA block or a
+// single CPU thread.
 //
-// `order` holds the indices of all candidates and `value` their fitness, the best one first;
-// the first `valid_candidates` of them did not fail. `memory` is scratch memory of
-// call.plan.doubles() numbers that the team shares. It holds a chunk of call.plan.chunk
-// candidates at a time. The steps that need all candidates follow the last chunk.
+// order[r] is the index of the candidate of rank r, and value[r] its fitness; rank 0 is the
+// best candidate. The first `valid_candidates` candidates did not fail. If all failed, the loop
+// over the candidates is skipped, and the old state is written again.
+//
+// `memory` is scratch memory of call.plan.doubles() numbers that the team shares. It has room
+// for call.plan.chunk candidates, so the loop loads the candidates in chunks and adds each
+// chunk to sums.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team, const Call& call, int64_t problem,
     const uint16_t* order, const double* value, int valid_candidates, double* memory) {
@@ -637,13 +685,18 @@ CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team, const Call& call, int64_
     int count =
         valid_candidates - first < call.plan.chunk ? valid_candidates - first : call.plan.chunk;
     bool is_last = first + count == valid_candidates;
+    // All threads must have finished with the previous chunk before its rows are overwritten.
     if (first > 0) team.sync();
     adaptation.load_rows(first, count);
     adaptation.add_moments(first, count);
+    // With the last chunk the moments are complete, and so the step of the mean is known. It is
+    // set here because set_shares() multiplies it by L^-1, in parallel with the candidates.
     if (is_last) adaptation.set_step();
-    adaptation.set_shares(count, is_last);
+    // A candidate's share is the factor of its product y y^T in the new covariance.
+    adaptation.set_shares(count, /*with_step=*/is_last);
     adaptation.add_products(first, count);
   }
+  // The phases below read the sums of all threads.
   team.sync();
   adaptation.move_paths();
   adaptation.write_means_and_elites();

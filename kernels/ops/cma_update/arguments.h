@@ -1,5 +1,5 @@
 // Checks the operators' arguments, and converts them to the structures that the kernels take.
-// cem_update/arguments.h checks those that the update of the mean has, too.
+// cem_update/arguments.h checks the arguments that this operator has in common with cem_update.
 #pragma once
 
 #include "cem_update/arguments.h"
@@ -11,8 +11,8 @@ namespace {
 using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 // The operator cma_update: one generation of CMA-ES for every problem (batch entry). Checks the
-// arguments, allocates the results, and calls the device's run(). Returns the new distribution,
-// record, generation, factor and paths, and the indices of the elites.
+// arguments, allocates the results, and calls the device's run() to compute them. Returns the
+// new distribution, record, generation, factor and paths, and the indices of the elites.
 //
 // any_factor is the Cholesky factor L of the covariance, (..., d, d); any_paths are the
 // evolution paths, (..., 2, d). Both may have any strides. mu_eff to c_mu are the learning
@@ -87,7 +87,7 @@ Tensor draw_correlated(const Tensor& any_distribution, const Tensor& any_factor,
       problems.check(any_distribution, "distribution", type, {update::kRows, d});
   Tensor factor = problems.check(any_factor, "factor", type, {d, d});
   Tensor seed = problems.check(any_seed, "seed", ScalarType::Long, {});
-  problems.check(generation, "generation", ScalarType::Long, {}, false);
+  problems.check(generation, "generation", ScalarType::Long, {}, /*has_batch=*/false);
   int64_t low_stride = problems.check_row(low, "low", type, d);
   int64_t high_stride = problems.check_row(high, "high", type, d);
   Tensor out = problems.empty(type, {samples, d});

@@ -11,8 +11,8 @@
 namespace cem_tetris::cma {
 namespace {
 
-// A team of one thread, as adapt() and draw() expect it. In launch.cuh, Block is a team that
-// consists of the threads of a CUDA block.
+// A team of a single CPU thread, as adapt() and draw() expect it. In launch.cuh, Block is a
+// team that consists of the threads of a CUDA block.
 struct OneThread {
   static constexpr int thread = 0, threads = 1, lane = 0, lanes = 1, group = 0, groups = 1;
   void sync() const {}
@@ -20,20 +20,26 @@ struct OneThread {
   bool all(bool good) const { return good; }
   // Calls store(i, k, load(i, k)) for all rows i < rows and columns k < columns.
   template <int, typename Load, typename Store>
-  void table(int rows, int columns, const Load& load, const Store& store) const {
+  void copy_matrix(int rows, int columns, const Load& load, const Store& store) const {
     for (int i = 0; i < rows; ++i) {
       for (int k = 0; k < columns; ++k) store(i, k, load(i, k));
     }
   }
-  // Factorises a symmetric d x d matrix as L D L^T in place, by Gaussian elimination without
-  // divisions. `lower` holds the columns from the diagonal down, column k at lower + k *
-  // stride.
+  // Factorises a symmetric d x d matrix a as L D L^T in place, by Gaussian elimination without
+  // divisions. Entry a(i, k) is lower[k * stride + i]; only the entries with i >= k, on and
+  // below the diagonal, are used. L has ones on its diagonal.
   //
-  // Step j subtracts a multiple of column j from every later column. Usually this multiple is
-  // divided by the pivot, which is mantissa / scale with a power of two as the scale. Here the
-  // later columns are multiplied by the pivot's mantissa instead. In the end column j is
-  // therefore too large by the factor products[j], the product of the mantissas of all earlier
-  // pivots.
+  // Step j of the usual elimination updates every later column k > j:
+  //
+  //     a(i, k) = a(i, k) - a(i, j) a(k, j) / pivot, where pivot = a(j, j).
+  //
+  // The pivot is mantissa / scale, where scale is a power of two. To avoid the division, this
+  // function computes the right-hand side times the mantissa:
+  //
+  //     a(i, k) = a(i, k) mantissa - a(i, j) a(k, j) scale.
+  //
+  // The usual elimination leaves column j of L D in column j. Here the result is greater by the
+  // factor products[j], the product of the mantissas of all earlier pivots.
   void eliminate(const Plan& plan, double* lower, double* products) const {
     int d = plan.dimensions;
     int stride = plan.stride;
@@ -58,13 +64,15 @@ struct OneThread {
 //
 // `order` receives the candidates' indices by rank, and `value` their fitness. `memory` is
 // scratch memory for adapt(). A CPU thread reuses these three buffers for all of its problems.
+//
 // A candidate fails if its fitness is NaN or the infinity on the bad side; failed candidates
-// come last.
+// come last. Integers cannot fail, so Type::kCanFail is false for them.
 void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& order,
     std::vector<double>& value, double* memory) {
   int valid_candidates = 0;
-  // Write the candidates' indices and fitness by rank, and count those that did not fail. The
-  // lambda is called with a value of the type of the fitness: float, double or integer.
+  // Write the candidates' indices and fitness by rank, and count those that did not fail.
+  // visit_fitness() calls the function with a value of the class that describes the type of the
+  // fitness: float, double or integer. ranking() returns pairs of key and index, best first.
   update::visit_fitness(call.job.fitness_type, [&](auto kind) {
     using Type = decltype(kind);
     const auto* fitness = update::fitness_of<Type>(call.job, problem);

@@ -32,9 +32,10 @@ struct Draw {
 // of one problem. `first` is the number of the group's first sample, and only the first `count`
 // samples of the group exist.
 //
-// A thread computes one item at a time: four consecutive samples (a block of samples,
-// normal::kTile) of one dimension. They are two pairs of radius * (cosine, sine) by the
-// Box-Muller transform, which takes its random words from Philox.
+// All threads of the team call the function and share the items. An item is a block of four
+// consecutive samples (normal::kTile) in one dimension. The block consists of two pairs (radius
+// * cosine, radius * sine) of the Box-Muller transform, which takes its random words from
+// Philox. The noise depends only on the key, the generation, the sample and the dimension.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, normal::Key key,
     uint64_t generation, int64_t first, int count, double* z) {
@@ -43,10 +44,12 @@ CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, no
   for (int item = team.thread; item < kSampleBlocks * call.dimensions; item += team.threads) {
     int block = item % kSampleBlocks;
     int dimension = item / kSampleBlocks;
-    if (block * normal::kTile >= count) continue;
+    bool has_samples = block * normal::kTile < count;
+    if (!has_samples) continue;
     normal::Polar<T> pairs[normal::kTile / 2];
     normal::set_pairs<T>(keys, normal::dimension_part(key, dimension, generation),
-        normal::samples_of<T>(key, generation, 0, first / normal::kTile + block), pairs);
+        normal::samples_of<T>(key, generation, /*dimension=*/0, first / normal::kTile + block),
+        pairs);
     Quad& four = *reinterpret_cast<Quad*>(z + dimension * kGroup + block * normal::kTile);
     CEM_TETRIS_UNROLL
     for (int s = 0; s < normal::kTile; ++s) {
@@ -59,17 +62,18 @@ CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, no
 
 // Draws x = mean + L z, clamped to the bounds, for one group of kGroup samples of one problem
 // (batch entry). z is standard normal noise, and L the Cholesky factor of the covariance. All
-// threads of a team call the function: the threads of a CUDA block, or one thread of a CPU.
+// threads of a team call the function. A team is a CUDA block or a single CPU thread.
 //
 // `item` is the number of the group, problem * call.groups + group. `memory` is scratch memory
-// of call.doubles() numbers that the team shares: first L, column by column, then z.
+// of call.doubles() numbers that the team shares: first L, column by column, then z, dimension
+// by dimension.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void draw(
     const Team& team, const Draw& call, int64_t item, double* memory) {
   uint32_t groups = uint32_t(call.groups);
   uint32_t group_number = uint32_t(item);
   int64_t problem = group_number / groups;
-  int64_t first = int64_t{group_number % groups} * kGroup;  // sample
+  int64_t first = int64_t{group_number % groups} * kGroup;  // the group's first sample
   int d = call.dimensions;
   int padded = call.padded;
   int stride = call.stride();
@@ -86,11 +90,12 @@ CEM_TETRIS_DEVICE_FUNCTION void draw(
   uint64_t generation = uint64_t(*call.generation) % normal::kGenerations;
   auto load = [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; };
   auto store = [&](int i, int k, T x) { lower[k * stride + i] = double(x); };
-  team.template table<4>(padded, d, load, store);
+  team.template copy_matrix<4>(padded, d, load, store);
   set_noise<T>(team, call, key, generation, first, count, z);
-  team.sync();
-  // A piece of work is kSide dimensions of one sample, from `first_row` on. L is zero above its
-  // diagonal, so these dimensions need only the columns of L before column `end`.
+  team.sync();  // Every thread reads L and z, which all threads have written.
+  // The threads share the pieces of work. A piece is kSide dimensions of one sample, from
+  // dimension `first_row` on. L is zero above its diagonal, so these dimensions need only the
+  // columns of L before column `end`.
   for (int piece = team.thread; piece < kGroup / kSide * padded; piece += team.threads) {
     int sample = piece % kGroup;
     int first_row = piece / kGroup * kSide;
@@ -106,9 +111,10 @@ CEM_TETRIS_DEVICE_FUNCTION void draw(
     Four<T> four;
     CEM_TETRIS_UNROLL
     for (int c = 0; c < kSide; ++c) {
+      // Beyond dimension d - 1, that dimension is computed again and not stored.
       int i = first_row + c < d ? first_row + c : d - 1;
       T x = T(double(mean[i]) + sum.value[c]);
-      if (call.low && x < low[i]) x = low[i];  // NaN compares false, and stays
+      if (call.low && x < low[i]) x = low[i];  // a NaN compares false, and is not changed
       if (call.high && x > high[i]) x = high[i];
       four.value[c] = x;
     }

@@ -1,8 +1,8 @@
 // The operators on CUDA: one block per problem, or per group of a problem's samples.
 //
-// Latency bounds the update: the latency of ranking a candidate by comparison with all others;
-// of the triangular solves, one per thread, for the lengths of the candidates with negative
-// weights; and of the d pivots, one after the other.
+// The latency of three steps limits the speed of the update: ranking a candidate by comparing
+// it with all others; the triangular solves, one per thread, for the lengths of the candidates
+// with negative weights; and the d pivots, one after the other.
 #pragma once
 
 #include "cem_update/launch.cuh"
@@ -10,14 +10,15 @@
 
 namespace cem_tetris::cma {
 
-// How many entries of the covariance's triangle a thread of the elimination owns at most. A
-// triangle has at most 65 * 32 entries.
+// How many entries of the covariance's triangle a thread of the elimination owns at most: kFew
+// for small matrices and kMany for others. A triangle has at most 65 * 32 entries, and 8 * 288
+// are enough for it.
 constexpr int kFew = 1;
 constexpr int kMany = 8;
 constexpr int kFewThreads = 256;
 constexpr int kManyThreads = 288;
 constexpr int kDrawThreads = 160;
-// Up to this many candidates are ranked by counting the better ones, more by a sort.
+// Up to this many candidates are ranked by counting the better ones. More are sorted.
 constexpr int kCounted = 512;
 
 // The threads of a CUDA block as a team, as adapt() and draw() expect it; its groups are warps.
@@ -34,13 +35,16 @@ struct Block {
   CEM_TETRIS_DEVICE_FUNCTION void sync() const { __syncthreads(); }
   CEM_TETRIS_DEVICE_FUNCTION void sync_lanes() const { __syncwarp(); }
   CEM_TETRIS_DEVICE_FUNCTION bool all(bool good) const { return !__syncthreads_or(!good); }
-  // Calls store(i, k, load(i, k)) for all rows i < rows and columns k < columns of a matrix;
-  // all threads of the block share the entries. A warp works on one row at a time, and its
-  // lanes on neighbouring columns. A lane issues kAtOnce loads before it stores the first
-  // value; their rows are `groups` apart, the number of warps. Behind the last row the lane
-  // loads that row again, so that no load waits for a comparison.
+  // Calls store(i, k, load(i, k)) for all rows i < rows and columns k < columns of a matrix.
+  // All threads of the block call the function and share the entries.
+  //
+  // The lanes of a warp work on neighbouring columns, and the warps on different rows. To hide
+  // the latency of memory, a lane issues kAtOnce loads before it stores the first value. These
+  // entries are in rows that are `groups` apart, the number of warps. Instead of a row beyond
+  // the end, the lane loads the last row again and does not store it, so that no load waits for
+  // a comparison.
   template <int kAtOnce, typename Load, typename Store>
-  CEM_TETRIS_DEVICE_FUNCTION void table(
+  CEM_TETRIS_DEVICE_FUNCTION void copy_matrix(
       int rows, int columns, const Load& load, const Store& store) const {
 #pragma unroll 1
     for (int k = lane; k < columns; k += lanes) {
@@ -57,25 +61,33 @@ struct Block {
       }
     }
   }
-  // Factorises a symmetric d x d matrix as L D L^T in place, by Gaussian elimination without
-  // divisions. `lower` holds the columns from the diagonal down, column k at lower + k *
-  // stride.
+  // Factorises a symmetric d x d matrix a as L D L^T in place, by Gaussian elimination without
+  // divisions. Entry a(i, k) is lower[k * stride + i]; only the entries with i >= k, on and
+  // below the diagonal, are used. L has ones on its diagonal.
   //
-  // Step j subtracts a multiple of column j from every later column. Usually this multiple is
-  // divided by the pivot, which is mantissa / scale with a power of two as the scale. Here the
-  // later columns are multiplied by the pivot's mantissa instead. In the end column j is
-  // therefore too large by the factor products[j], the product of the mantissas of all earlier
-  // pivots.
+  // Step j of the usual elimination updates every later column k > j:
   //
-  // A thread keeps at most kOwned entries (column k, row i >= k) in registers. A step updates
-  // all of them. A thread writes an entry of the next column to memory, so that the column is
-  // complete for the next step.
+  //     a(i, k) = a(i, k) - a(i, j) a(k, j) / pivot, where pivot = a(j, j).
   //
-  // The triangle is numbered as a rectangle of d + 1 columns. Row k of the rectangle holds two
-  // columns of the triangle: the d - k entries of column k, then the k + 1 entries of column d
-  // - 1 - k. Thread t owns the numbers t, t + threads, t + 2 threads, and so on. Some numbers
-  // have no entry: those beyond the rectangle, and half of the middle row if d is odd. They
-  // stand for entry (0, 0), which may be computed twice.
+  // The pivot is mantissa / scale, where scale is a power of two. To avoid the division, this
+  // function computes the right-hand side times the mantissa:
+  //
+  //     a(i, k) = a(i, k) mantissa - a(i, j) a(k, j) scale.
+  //
+  // The usual elimination leaves column j of L D in column j. Here the result is greater by the
+  // factor products[j], the product of the mantissas of all earlier pivots.
+  //
+  // All threads of the block call the function. A thread keeps at most kOwned entries in
+  // registers: entry m is in row own_i[m] and column own_k[m]. A step updates all of them. The
+  // threads that own entries of the next column write these to memory, where all threads read
+  // them in the next step.
+  //
+  // To share the entries evenly, the triangle is laid out as a rectangle of d + 1 columns. Row
+  // k of the rectangle holds two columns of the triangle: the d - k entries of column k, then
+  // the k + 1 entries of column d - 1 - k. Its entries are numbered row by row. Thread t owns
+  // the numbers t, t + threads, t + 2 threads, and so on. Some numbers have no entry of their
+  // own: numbers beyond the rectangle, and half of the middle row if d is odd. They repeat
+  // entry (0, 0), with the same result.
   CEM_TETRIS_DEVICE_FUNCTION void eliminate(
       const Plan& plan, double* lower, double* products) const {
     int d = plan.dimensions;
@@ -85,23 +97,27 @@ struct Block {
     double product = 1.0;
     int own_k[kOwned];
     int own_i[kOwned];
-    // The address of an entry is computed once, before the loop. Given only the indices, ptxas
-    // would compute it again in every step, which is slow.
+    // The address of an entry is computed once, before the loop. Without this array, ptxas
+    // would compute it from the indices in every step, which is slow.
     double* address[kOwned];
-    // Calls f(m) for the thread's entries. The first four are always updated; where a thread
-    // has fewer, the others stand for entry (0, 0). Entries from the fifth on are compared with
-    // the end in pairs, which saves half of the comparisons.
+    // Calls f(m) for every entry m of the thread. The first four are always updated; if a
+    // thread has fewer, the others repeat entry (0, 0). The later entries are compared with the
+    // end of the rectangle in pairs, which saves half of the comparisons.
     auto for_each_entry = [&](const auto& f) {
       CEM_TETRIS_UNROLL
       for (int m = 0; m < kOwned; ++m) {
-        int pair = m & ~1;
+        int pair = m & ~1;  // the first entry of the pair: 4, 4, 6, 6 for m = 4 to 7
         if (m < 4 || pair * threads < entries) f(m);
       }
     };
-    // Determine the column own_k[m] and the row own_i[m] of the thread's entry m, and load the
-    // entry. Row `row` of the rectangle is column `row` of the triangle, from the diagonal
-    // down, and then column d - 1 - row. In the middle row of an odd d both are the same
-    // column, which counts only once.
+    // Find the column own_k[m] and the row own_i[m] of the thread's entry m, and load the entry
+    // from memory.
+    //
+    // The lower triangle of a d x d matrix is laid out as a rectangle of d + 1 columns, which
+    // has `entries` entries, numbered row by row. Row `row` of the rectangle holds column `row`
+    // of the triangle, from the diagonal down, and then column d - 1 - row. If d is odd, both
+    // are the same column in the middle row, and the second one is not used. A number without
+    // an entry of its own repeats entry (0, 0).
     for_each_entry([&](int m) {
       int number = thread + m * threads;
       int row = number / (d + 1);
@@ -130,6 +146,7 @@ struct Block {
         entry[m] = entry[m] * pivot.mantissa - row_i[m] * (row_k[m] * pivot.scale);
         if (own_k[m] == j + 1) *address[m] = entry[m];
       });
+      // The next step reads column j + 1, which several threads have written.
       __syncthreads();
     }
   }
@@ -149,15 +166,17 @@ CEM_TETRIS_FUNCTION int64_t sort_entries(int64_t population) {
   return count;
 }
 
-// Ranks the candidates of one problem (batch entry) by fitness. Writes their indices to `order`
-// and their fitness to `value`, the best one first; of candidates with equal fitness the one
-// with the lower index comes first. Returns how many candidates did not fail. A candidate fails
-// if its fitness is NaN or the infinity on the bad side; it has the largest key, and comes
-// last.
+// Ranks the candidates of one problem (batch entry) by fitness. order[r] becomes the index of
+// the candidate of rank r, and value[r] its fitness; rank 0 is the best candidate. Of
+// candidates with equal fitness, the one with the lower index comes first. Returns how many
+// candidates did not fail. A candidate fails if its fitness is NaN or the infinity on the bad
+// side. Failed candidates come last.
 //
-// All threads of a block call the function together. Up to kCounted candidates are ranked by
-// comparing every key with all others, more candidates by a sort. `memory` is scratch memory of
-// two doubles for each of sort_entries(population) entries.
+// A key is an unsigned integer that orders the candidates, the best one first. Up to kCounted
+// candidates are ranked by comparing every key with all others. More candidates are sorted.
+//
+// All threads of a block call the function together. `memory` is scratch memory of two doubles
+// for each of sort_entries(population) entries.
 CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
     const Job& job, int64_t problem, uint16_t* order, double* value, double* memory) {
   __shared__ int valid_candidates;
@@ -165,6 +184,8 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
   int thread = int(threadIdx.x);
   int threads = int(blockDim.x);
   int64_t first = problem * population;
+  // Writes the candidate with index i to its rank. The last valid rank + 1 is the number of
+  // valid candidates.
   auto write_rank = [&](int rank, int i, uint64_t key) {
     order[rank] = uint16_t(i);
     value[rank] = update::wide_fitness(job, first + i);
@@ -175,7 +196,7 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
     auto* keys = reinterpret_cast<uint64_t*>(memory);
     for (int i = thread; i < population; i += threads)
       keys[i] = update::wide_key(job, first + i);
-    __syncthreads();
+    __syncthreads();  // Every thread reads all keys.
     for (int i = thread; i < population; i += threads) {
       // The rank is the number of better candidates: smaller keys, and equal ones before i.
       uint64_t key = keys[i];
@@ -191,6 +212,7 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
     auto* entry = reinterpret_cast<update::Entry<uint64_t>*>(memory);
     int count = int(sort_entries(population));
     for (int i = thread; i < count; i += threads) {
+      // Entries beyond the population have the largest key, and so are sorted to the end.
       uint64_t key = i < population ? update::wide_key(job, first + i) : ~0ull;
       entry[i] = {key, uint64_t(i)};
     }
@@ -200,15 +222,14 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
     for (int i = thread; i < population; i += threads)
       write_rank(i, int(entry[i].place), entry[i].key);
   }
-  __syncthreads();
+  __syncthreads();  // The ranks of all candidates have been written.
   return valid_candidates;
 }
 
-// Kernel: updates the distribution of problem blockIdx.x (batch entry) with one block. It ranks
-// the candidates by fitness, then adapts mean, covariance and paths. kOwned is the number of
-// entries of the covariance's triangle that a thread owns at most. The dynamic shared memory
-// holds the fitness of the candidates, the best one first, then their indices, then scratch
-// memory for both steps.
+// Kernel: updates the distribution of one problem (batch entry) per block. It ranks the
+// candidates by fitness, then adapts mean, covariance and paths. A thread owns at most kOwned
+// entries of the covariance's triangle. The dynamic shared memory holds the fitness of the
+// candidates from best to worst, then their indices, then scratch memory for both steps.
 template <typename T, int kOwned>
 __global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
     kOwned == kFew ? 4 : 2) adapt_kernel(const __grid_constant__ Call call) {
@@ -229,10 +250,10 @@ __global__ void __launch_bounds__(kDrawThreads) draw_kernel(const __grid_constan
   draw<T>(Block<kFew>(), call, blockIdx.x, update::dynamic_shared());
 }
 
-// Launches the update of all problems, one block for each. If the covariance's triangle has at
-// most kFewThreads entries, a thread of the kernel owns one entry, otherwise up to kMany. A
-// block loads as many candidates at once as fit into its shared memory. If there are no
-// problems, only the generation advances.
+// Launches the update of all problems (batch entries), with one block per problem. A thread of
+// the kernel owns one entry of the covariance's triangle (kFew) if there are at most
+// kFewThreads entries, and up to kMany otherwise. A block loads as many candidates at once as
+// fit into its shared memory. If there are no problems, only the generation advances.
 template <typename Gpu>
 void launch(const Gpu& device, Call call, Device) {
   int64_t problems = call.job.settings.problems;
@@ -246,7 +267,7 @@ void launch(const Gpu& device, Call call, Device) {
   if (call.job.type == update::Number::Float) {
     kernel = is_small ? adapt_kernel<float, kFew> : adapt_kernel<float, kMany>;
   }
-  // Fewer and fewer candidates at once, until the block's memory is small enough.
+  // Reduce the number of candidates in memory at once until the GPU grants the memory.
   int64_t bytes = 0;
   for (int at_once = threads; at_once >= kMostSlices; at_once -= kMostSlices) {
     call.plan = Plan(d, population, at_once);

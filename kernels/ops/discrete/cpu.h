@@ -1,5 +1,5 @@
-// The operators on the CPU. The CPU threads share the candidates of a draw. Of an update they
-// share the problems, and the columns of variables.
+// The operators on the CPU. In a draw, the CPU threads share the candidates. In an update, they
+// share the problems, and then the columns of variables.
 #pragma once
 
 #include "cem_update/cpu.h"
@@ -16,13 +16,13 @@ constexpr int kBlock = 16;  // items whose weights are added up at once
 // is problems x samples x variables.
 //
 // The CPU threads share groups of 64 candidates (2 * kPairs). A pair of candidates shares one
-// block of random bits. So a group takes kPairs blocks for each variable, which the compiler
-// computes with vector instructions.
+// block of random bits, so a group takes kPairs blocks for each variable. The compiler computes
+// these blocks with vector instructions.
 void draw_categories(const Call& call) {
   int64_t groups = divide_up(call.samples, 2 * kPairs);  // groups of one problem
   // Draw the groups `begin` to `end` - 1, which are numbered within a problem, then by problem.
-  // noise.set() writes the random words of a pair of candidates for one variable;
-  // draw_category() converts the words of all candidates of the group to categories.
+  // For one variable, noise.set() writes the random words of a pair of candidates, and
+  // draw_category() converts the words of the whole group to categories.
   parallel_for(0, call.problems * groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       int64_t problem = i / groups;
@@ -38,7 +38,7 @@ void draw_categories(const Call& call) {
         };
         const double* row = call.table + (problem * call.rows + variable) * call.values;
         int categories[2 * kPairs];
-        draw_category<1>(row, int(call.values), set_words, categories);
+        draw_category</*kAtOnce=*/1>(row, int(call.values), set_words, categories);
         for (int64_t s = 0; s < count; ++s) {
           call.put(offset + s * call.rows + variable, categories[s]);
         }
@@ -65,14 +65,14 @@ uint64_t set_weights(const double* row, const uint64_t* free_mask, int n, uint64
   return total;
 }
 
-// Returns a pointer to the weight of the item that a random number selects: the first item for
-// which the weights up to and including it add up to more than `target`.
+// Returns a pointer to the weight of the item that the random number `target` selects: the
+// first item for which the sum of the weights up to and including its own exceeds `target`.
 //
-// `item` points to the weights, which are followed by zeros up to a multiple of kBlock.
-// `target` is smaller than the sum of all weights. The function first skips the blocks of
-// kBlock items that end before that item.
+// `item` points to the weights of all items, which are followed by zeros up to a multiple of
+// kBlock. `target` is smaller than the sum of all weights. The first loop skips blocks of
+// kBlock items, as long as the target is beyond the block. `target` becomes the remainder.
 const uint64_t* find_item(const uint64_t* item, uint64_t target) {
-  uint64_t sum;  // of the weights of a block
+  uint64_t sum;  // the sum of a block's weights
   for (;; item += kBlock, target -= sum) {
     sum = 0;
     for (int k = 0; k < kBlock; ++k) sum += item[k];
@@ -84,7 +84,7 @@ const uint64_t* find_item(const uint64_t* item, uint64_t target) {
 
 // Draws a permutation of n items for every candidate of all problems (batch entries), one item
 // after the other. Row 0 of a problem's table has the probabilities of the first item. Row 1 +
-// i has the probabilities of the item that follows item i. Items that are taken already cannot
+// i has the probabilities of the item that follows item i. An item that has been taken cannot
 // be drawn again. The CPU threads share the candidates.
 void draw_permutations(const Call& call) {
   constexpr int kGrainWeights = 4096;  // weights that are worth waking another thread for
@@ -92,9 +92,9 @@ void draw_permutations(const Call& call) {
   int64_t permutations = call.problems * call.samples;
   int64_t grain = std::max(1, kGrainWeights / n / n);
   // Draw the permutations `begin` to `end` - 1, which are numbered by candidate, then by
-  // problem. The weights of the free items divide the range from 0 to their sum into shares,
-  // and a random number below the sum falls into the share of the next item. free_mask[k] has
-  // all bits set while item k is free, and no bit set once it is taken.
+  // problem. The weights of the free items divide the range from 0 to their sum into one
+  // interval per item. A random number in this range falls into the interval of the next item.
+  // free_mask[k] has all bits set while item k is free, and no bit set once it is taken.
   parallel_for(0, permutations, grain, [&](int64_t begin, int64_t end) {
     std::vector<uint64_t> free_mask(n);
     std::vector<uint64_t> weights(divide_up(n, kBlock) * kBlock);
@@ -125,9 +125,10 @@ void run(const Call& call, Device) {
 
 constexpr int64_t kColumns = 64;  // variables whose sums one thread computes
 
-// Ranks the candidates of one problem by fitness. Sets call.weights, the weight of each
-// candidate by its rank, and call.best, the index of the best candidate. Candidates of equal
-// fitness share their ranks: they all get the mean weight of these ranks.
+// Ranks the candidates of one problem by fitness. Sets the weight of every candidate in
+// call.weights, which depends on its rank, and the index of the best candidate in call.best.
+// Candidates of equal fitness share their ranks: all of them get the mean weight of these
+// ranks.
 //
 // `Type` is the type of the fitness. update::ranking() returns pairs of key and index, the best
 // candidate first; a key is an integer that ranks the fitness.
@@ -151,15 +152,16 @@ void rank(const Move& call, int64_t problem) {
 }
 
 // Moves the probabilities of one problem towards its elites, in the columns `first` to `end` -
-// 1 of the candidates. It adds the weight of every candidate to those cells of the table that
-// the candidate used, and normalises each row.
+// 1 of the candidates. For every candidate it adds the candidate's weight to the cells of the
+// table that hold the probabilities of its values. Then it normalises each row.
 //
 // A family is a group of discrete variables with equally many values. A variable is a column of
 // the candidates, and its row of the table has a probability for each value. value_of() returns
 // the index of a candidate's value in the row.
 //
-// In a permutation the row depends on the item in the column before: it is 1 + that item, or
-// row 0 for the first column. All columns of a permutation are therefore moved together.
+// In a permutation (has_transitions), the row depends on the item in the previous column: it is
+// 1 + that item, or row 0 for the first column. All columns of a permutation are therefore
+// moved together.
 template <typename T>
 void move(const Move& call, const Family& family, int64_t problem, int64_t first, int64_t end) {
   bool has_transitions = family.has_transitions();
@@ -175,8 +177,8 @@ void move(const Move& call, const Family& family, int64_t problem, int64_t first
       sums[row * family.values + value_of(family, x[column])] += weight;
     }
   }
-  // increase() adds the sum of the weights to a probability, but the result is at least the
-  // family's floor.
+  // increase() adds the sum of the weights to a probability. The result is at least the
+  // family's floor, the lowest positive probability.
   int64_t offset = problem * call.width + family.first_cell;
   for (int64_t row = first_row; row < end_row; ++row) {
     const double* before = call.before + offset + row * family.values;
@@ -191,17 +193,17 @@ void move(const Move& call, const Family& family, int64_t problem, int64_t first
   }
 }
 
-// Writes the best candidate so far of a problem to its position behind the problem's tables. It
-// is this generation's best candidate if the best fitness in the record has changed, otherwise
-// the old one. A best fitness of NaN means that no candidate has had a fitness yet. The new
-// record must have been written before.
+// Writes the best candidate so far of a problem to its position after the problem's tables. It
+// is this generation's best candidate if the best fitness in the record has changed, and
+// otherwise the old one. A best fitness of NaN means that all candidates so far have failed.
+// The new record must have been written before.
 template <typename T>
 void write_best(const Move& call, int64_t problem) {
   int64_t figure = problem * update::kFigures + update::kBestFitness;
   int64_t offset = problem * call.width;
   double best = call.new_record[figure];
-  const T* x = call.columns_of<T>(problem, call.best[problem], 0);
-  bool is_new_best = best == best && best != call.record[figure];
+  const T* x = call.columns_of<T>(problem, call.best[problem], /*first_column=*/0);
+  bool is_new_best = best == best && best != call.record[figure];  // NaN is unequal to itself
   for (int64_t i = call.cells; i < call.width; ++i) {
     call.after[offset + i] = is_new_best ? double(x[i - call.cells]) : call.before[offset + i];
   }
@@ -209,13 +211,14 @@ void write_best(const Move& call, int64_t problem) {
 
 // Updates all problems (batch entries): first the records, then the weights and best
 // candidates, then the table of every family of variables. The CPU threads share the problems.
-// Of a table they share the columns, kColumns at a time. If the rows depend on the column
-// before (transitions), one thread moves all columns of a problem together.
+// They also share the columns of a table, kColumns at a time. In a permutation a row of the
+// table depends on the previous column (has_transitions), so one thread moves all columns of a
+// problem.
 void run(const Move& call, Device device) {
   update::run(call, device);  // the record
   int64_t problems = call.settings.problems;
   int64_t samples = call.settings.population;
-  // Calls f(i) for all items. The CPU threads share the items if the work is worth it.
+  // Calls f(i) for all items. The CPU threads share the items if there is enough work.
   auto for_each = [&](int64_t items, int64_t item_cost, const auto& f) {
     update::split_work(items, item_cost, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) f(i);
@@ -231,7 +234,7 @@ void run(const Move& call, Device device) {
   });
   auto* move_columns = is_double ? move<double> : move<float>;
   for (const Family& family : *call.families) {
-    int64_t columns = family.columns;  // how many are moved together
+    int64_t columns = family.columns;  // how many columns are moved together
     if (!family.has_transitions()) columns = std::min(kColumns, columns);
     int64_t parts = divide_up(family.columns, columns);
     for_each(problems * parts, samples * columns, [&](int64_t i) {

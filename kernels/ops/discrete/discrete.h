@@ -12,8 +12,8 @@
 //   key:      seed ^ kDomain
 //   counter:  | i div 2: 32 bits | j: 32 | generation: 63 | is_permutation: 1 |
 //
-// Two candidates share a block. The last bit makes the categorical variables of a search
-// independent of its permutation.
+// So two candidates share a block. The last bit of the counter makes the categorical variables
+// of a search independent of its permutation.
 #pragma once
 
 #include <limits>
@@ -25,7 +25,7 @@
 namespace cem_tetris::discrete {
 
 constexpr uint64_t kDomain = 0x6469736372657465ull;  // "discrete" in ASCII
-constexpr int kMost = 32767;                         // most values of a row
+constexpr int kMost = 32767;                         // a row has at most this many values
 
 // The tensors of a draw, all contiguous.
 struct Call {
@@ -33,7 +33,7 @@ struct Call {
   // Rows of a table: one for each variable. For permutations: one for the first item, then one
   // for each item that may come before.
   int64_t rows;
-  int64_t values;  // of a row: categories or items
+  int64_t values;  // numbers of a row: one per category or item
   bool is_permutation;
   const double* table;
   const int64_t* seed;
@@ -85,17 +85,20 @@ CEM_TETRIS_FUNCTION uint64_t multiply_high(uint64_t a, uint64_t b) {
 #endif
 }
 
-// Draws one categorical variable for kCount candidates by inversion. The `size` probabilities
-// become integer weights. A random number below the sum of all weights falls into the share of
-// one category. The index of that category is how many prefix sums of the weights are at most
-// the random number. If no weight is positive, all categories are equally likely.
+// Draws one categorical variable for kCount candidates by inversion: categories[c] becomes the
+// category of candidate c. set_words(words) must set one random word of 64 bits per candidate.
 //
-// The weights are computed twice, kAtOnce of them at a time. set_words(words) must set one
-// random word of 64 bits for each candidate. categories[c] becomes the category of candidate c.
+// The `size` probabilities become integer weights. The weights divide the range from 0 to their
+// sum into one interval per category, and a random number in this range falls into one of the
+// intervals. The index of this category is the number of prefix sums of the weights that are at
+// most the random number. If no weight is positive, all categories are equally likely.
+//
+// One thread (or one vector lane of the CPU) draws all of its candidates. It computes the
+// weights twice instead of storing them, and loads kAtOnce probabilities at a time.
 template <int kAtOnce, int kCount, typename Set>
 CEM_TETRIS_FUNCTION void draw_category(
     const double* probabilities, int size, const Set& set_words, int (&categories)[kCount]) {
-  // Calls f for every weight, and then with zeros up to a multiple of kAtOnce calls.
+  // Calls f with every weight, and then with zeros up to a multiple of kAtOnce calls.
   auto for_each_weight = [&](const auto& f) {
 #pragma unroll 1
     for (int first = 0; first < size; first += kAtOnce) {
@@ -131,8 +134,8 @@ constexpr double kUnit = 0x1p-40;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // A group of discrete variables with equally many values: `columns` columns of the candidates,
-// and a table of `rows` rows with a probability for every value. There is one row per column;
-// if there is one more (has_transitions), the family is a permutation.
+// and a table of `rows` rows with a probability for every value. There is one row per column.
+// If there is one more row (has_transitions), the family is a permutation.
 struct Family {
   int64_t columns, rows, values;
   double rate;           // the learning rate
@@ -143,8 +146,8 @@ struct Family {
   CEM_TETRIS_FUNCTION bool has_transitions() const { return rows != columns; }
 };
 
-// An update of P problems of N candidates. The Job updates only the record. The tables of a
-// problem and its best candidate so far are `width` numbers:
+// An update of P problems of N candidates. The part that Move inherits from Job is only for the
+// record. The tables of a problem and its best candidate so far are `width` numbers:
 //
 //   | table of family 0 | table of family 1 | ... | best candidate |
 //   0                                             cells            width
@@ -175,7 +178,7 @@ CEM_TETRIS_FUNCTION int64_t weight_of(const Move& call, int64_t first, int64_t l
 }
 
 // Returns a candidate's number x as the index of a value. A number that is no valid index
-// becomes 0. There is no branch, so later loads need not wait for one.
+// becomes 0. The function has no branch, which later loads would have to wait for.
 template <typename T>
 CEM_TETRIS_FUNCTION int value_of(const Family& family, T x) {
   return int(x >= T(0) && x < T(family.values) ? x : T(0));
@@ -201,12 +204,14 @@ namespace {
 
 // The operator sample_discrete: draws `samples` candidates for each problem (batch entry) from
 // tables of probabilities. Checks the arguments, and calls the device's run() unless the result
-// is empty or on the meta device.
+// is empty or on the meta device. any_seed has one seed for each problem.
 //
-// Categorical variables: any_table has the shape (..., V, K) for V variables with K values, and
-// the result (..., samples, V). Permutations of n items: any_table has the shape (..., n + 1,
-// n), one row for the first item and one for every item that may come before, and the result
-// (..., samples, n). any_seed has one seed for each problem.
+// Categorical variables: any_table has the shape (..., V, K) for V variables with K values. The
+// result has the shape (..., samples, V).
+//
+// Permutations of n items: any_table has the shape (..., n + 1, n). Row 0 has the probabilities
+// of the first item, and row 1 + i those of the item that follows item i. The result has the
+// shape (..., samples, n).
 template <void (&run)(const Call&, Device)>
 Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& any_seed,
     const Tensor& generation, ScalarType type, bool is_permutation) {
@@ -221,7 +226,7 @@ Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& a
       " with 1 to ", kMost, " values, got ", text_of(any_table.sizes()));
   Tensor table = problems.check(any_table, "the table", ScalarType::Double, {rows, values});
   Tensor seed = problems.check(any_seed, "seed", ScalarType::Long, {});
-  problems.require(generation, "generation", ScalarType::Long, {}, false);
+  problems.require(generation, "generation", ScalarType::Long, {}, /*has_batch=*/false);
   STD_TORCH_CHECK(samples >= 0 && samples < int64_t{1} << 31,
       "expected num_samples in 0..2^31 - 1, got ", samples);
   STD_TORCH_CHECK(
@@ -272,8 +277,10 @@ std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& any_fitness,
   Tensor candidates = problems.check(any_candidates, "candidates", type, {samples, width});
   Tensor tables = problems.check(any_tables, "tables", ScalarType::Double, {cells + width});
   Tensor record = problems.check(any_record, "record", ScalarType::Double, {update::kFigures});
-  Tensor generation = problems.check(any_generation, "generation", ScalarType::Long, {}, false);
-  Tensor sums = problems.check(any_sums, "sums", ScalarType::Long, {samples + 1}, false);
+  Tensor generation =
+      problems.check(any_generation, "generation", ScalarType::Long, {}, /*has_batch=*/false);
+  Tensor sums =
+      problems.check(any_sums, "sums", ScalarType::Long, {samples + 1}, /*has_batch=*/false);
   Tensor out = empty_as(tables);
   Tensor new_record = empty_as(record);
   Tensor next = empty_as(generation);

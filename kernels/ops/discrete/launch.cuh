@@ -23,9 +23,9 @@ CEM_TETRIS_DEVICE_FUNCTION uint32_t warp_of_grid() {
 // each variable. The result is problems x samples x variables; a sample is a candidate.
 //
 // The samples of a problem (batch entry) are cut into groups of 64 (kGroup). A warp draws one
-// variable for the 64 samples of a group; a lane draws it for two samples. A thread block
-// consists of kWarps warps, which draw neighbouring variables for the same group. The blocks of
-// a group come one after the other in the grid; they share the variables.
+// variable for the 64 samples of a group, and a lane of it for two samples. The kWarps warps of
+// a thread block draw neighbouring variables for the same group. A group has blocks_per_group
+// consecutive blocks, which share the variables.
 //
 // The results go through shared memory, so that neighbouring threads write neighbouring
 // variables of a sample.
@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(kThreads) categorical_kernel(
     const __grid_constant__ Call call, uint32_t blocks_per_group, uint32_t groups_per_problem) {
   wait_for_kernel_before();
   let_kernel_after_begin();
-  // The drawn categories, by sample and variable. Because of the additional column,
-  // neighbouring rows begin in different banks of the shared memory.
+  // The categories by sample and variable. The additional column makes neighbouring rows begin
+  // in different banks of the shared memory.
   __shared__ int drawn[kGroup][kWarps + 1];
   uint32_t group = blockIdx.x / blocks_per_group;  // numbered through all problems
   uint32_t problem = group / groups_per_problem;
@@ -46,16 +46,16 @@ __global__ void __launch_bounds__(kThreads) categorical_kernel(
   // A warp beyond the last variable reads its row of the table, and writes no result.
   int64_t row = problem * call.rows + min(first_variable + warp, call.rows - 1);
   Noise noise(call, problem);
-  // The two samples of a lane share a block of random bits.
+  // The two samples of a lane share a Philox block: one word of 64 random bits per sample.
   auto set_words = [&](uint64_t* words) {
     noise.set(first_sample / 2 + lane, first_variable + warp, words);
   };
   int categories[2];
-  constexpr int kLoads = 4;  // probabilities that are loaded at once
+  constexpr int kLoads = 4;  // probabilities that a lane loads at once
   draw_category<kLoads>(
       call.table + row * call.values, int(call.values), set_words, categories);
   for (int h = 0; h < 2; ++h) drawn[2 * lane + h][warp] = categories[h];
-  __syncthreads();
+  __syncthreads();  // A thread writes results that other warps have drawn.
 #pragma unroll 1
   for (int i = thread; i < kGroup * kWarps; i += kThreads) {
     int64_t sample = first_sample + i / kWarps;
@@ -68,11 +68,12 @@ __global__ void __launch_bounds__(kThreads) categorical_kernel(
 }
 
 // Kernel: draws permutations, one warp per candidate and one item per step. The probabilities
-// of an item depend on the item before. A lane has some neighbouring items; a prefix sum over
-// the lanes' sums of weights finds the lane that has the next item.
+// of an item depend on the previous item. The items are divided among the lanes of the warp. A
+// prefix sum over the lanes' sums of weights finds the lane that has the next item.
 //
-// One bit for each item, in shared memory, says whether the item is still free. The words of
-// these bits that belong to a thread are kThreads apart. Latency bounds the kernel.
+// One bit for each item, in shared memory, says whether the item is still free. A thread has
+// the bits of its own items, in words that are kThreads apart. Latency limits the speed of the
+// kernel.
 __global__ void __launch_bounds__(kThreads)
     permutation_kernel(const __grid_constant__ Call call) {
   constexpr int kBits = 32;  // bits of a word
@@ -99,13 +100,14 @@ __global__ void __launch_bounds__(kThreads)
   int lane_item = 0;
 #pragma unroll 1
   for (int step = 0; step < n; ++step) {
-    int step_lane = step % kWarp;  // the lane that has the step's random word
+    int step_lane = step % kWarp;  // the lane that holds the step's random word
     if (step_lane == 0) noise.set(candidate / 2, step + lane, words);
     uint64_t own_word = candidate % 2 == 0 ? words[0] : words[1];
     uint64_t word = __shfl_sync(kAll, own_word, step_lane);
     uint64_t sum, sum_to_lane;
     uint64_t total = 0;
     bool is_uniform = true;
+    // Returns the weight of the lane's item j; 0 if it is taken.
     auto weight_of = [&](int j) {
       uint64_t is_free = free_bits[j / kBits * kThreads] >> j % kBits & 1;
       return is_uniform ? is_free : (0 - is_free) & weight(row[j]);
@@ -136,7 +138,7 @@ __global__ void __launch_bounds__(kThreads)
     item = __shfl_sync(kAll, item, winner);
     row = table + int64_t{1 + item} * n;
     if (lane == step_lane) lane_item = item;
-    bool writes = step_lane == kWarp - 1 || step == n - 1;  // the items of the last steps
+    bool writes = step_lane == kWarp - 1 || step == n - 1;  // the items of up to 32 steps
     if (writes && lane <= step_lane) call.put(i * n + step - step_lane + lane, lane_item);
   }
 }
@@ -165,16 +167,21 @@ void launch(const Gpu& device, const Call& call, Device) {
       kThreads, 0, call, uint32_t(blocks_per_group), uint32_t(groups_per_problem));
 }
 
-constexpr int kAtOnce = 4;                 // keys that a thread loads together
-constexpr int kTile = kAtOnce * kThreads;  // keys that a block loads together
+constexpr int kAtOnce = 4;                 // keys that a thread loads at once
+constexpr int kTile = kAtOnce * kThreads;  // keys that a block loads at once
 
 // Kernel: ranks the candidates of every problem (batch entry), one warp per candidate. A warp
 // compares the key of its candidate with all others; a key is an integer that ranks a fitness,
-// the smallest key first. The rank is the number of better candidates. Candidates of equal
-// fitness share their ranks, and get the mean weight of these ranks.
+// the best one first. The rank is the number of better candidates. Candidates of equal fitness
+// share their ranks, and get the mean weight of these ranks.
 //
-// Sets the weight of each candidate; call.values, its fitness if it is an elite, otherwise NaN;
-// and call.best, the index of the best candidate. A problem has `blocks` thread blocks.
+// The kernel sets three arrays:
+//
+// - call.weights: the weight of every candidate;
+// - call.values: the fitness of every elite, and NaN for the other candidates;
+// - call.best: the index of the best candidate of every problem.
+//
+// A problem has `blocks` thread blocks.
 template <typename Type>
 __global__ void __launch_bounds__(kThreads)
     rank_kernel(const __grid_constant__ Move call, uint32_t blocks) {
@@ -188,7 +195,7 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t problem = blockIdx.x / blocks;
   uint32_t first = problem * samples;
   int i = int(blockIdx.x - problem * blocks) * kWarps + thread / kWarp;  // the candidate
-  // Behind the last candidate, the last one is loaded again.
+  // Loads the fitness of candidate k; beyond the last candidate, that one is loaded again.
   auto load_fitness = [&](int k) {
     return update::load<Type>(call.fitness, first + min(k, samples - 1));
   };
@@ -196,7 +203,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto own_key = Type::key(fitness, maximize);
   int better = 0;
   int equal = 0;
-  int before = 0;  // equal candidates with a lower index
+  int before = 0;  // those of the equal candidates that have a lower index
 #pragma unroll 1
   for (int tile = 0; tile < samples; tile += kTile) {
     typename Type::Bits loaded[kAtOnce];
@@ -206,7 +213,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int u = 0; u < kAtOnce; ++u) {
       keys[u * kThreads + thread] = Type::key(loaded[u], maximize);
     }
-    __syncthreads();
+    __syncthreads();  // Every warp reads all keys of the tile.
 #pragma unroll 8
     for (int turn = 0; turn < kTile / kWarp; ++turn) {
       const auto key = keys[turn * kWarp + lane];
@@ -215,7 +222,7 @@ __global__ void __launch_bounds__(kThreads)
       equal += (k < samples && key == own_key);
       before += (k < i && key == own_key);
     }
-    __syncthreads();
+    __syncthreads();  // The next tile overwrites the keys.
   }
   better = update::warp_sum(better);
   equal = update::warp_sum(equal);
@@ -233,17 +240,18 @@ constexpr int kMoveThreads = 512;
 constexpr int kMoveWarps = kMoveThreads / kWarp;
 constexpr int kRowsOfBlock = 8;
 constexpr int kParts = kMoveThreads / kRowsOfBlock;  // threads that share a row's candidates
-constexpr int kLoads = 16;                           // loads of candidates in flight
+constexpr int kLoads = 16;                           // candidates that a thread loads at once
 constexpr int kPlaces = 2 * update::kChunk;          // elites that finish() keeps at once
 
-using Sum = unsigned long long;  // the type that atomicAdd takes
+using Sum = unsigned long long;  // the 64-bit type of atomicAdd
 
 // Writes the record and the best candidate of a problem. All threads of one block of
 // move_kernel call the function.
 //
-// The fitness of the elites is added in the order of update.h. The threads append it to a ring
-// of kPlaces numbers in shared memory, in index order. Warp 0 folds every chunk of the ring as
-// soon as the chunk is complete.
+// The fitness of the elites is added in the order of update.h. In every round, the threads
+// append the fitness of up to kMoveThreads elites to a ring buffer of kPlaces numbers in shared
+// memory, in index order. Warp 0 adds up (folds) every chunk of the ring as soon as the chunk
+// is complete.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   double* ring = update::dynamic_shared();
@@ -253,7 +261,7 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   int samples = int(call.settings.population);
   bool maximize = call.settings.maximize;
   const double* values = call.values + problem * samples;
-  // NaN means no fitness: fmin() and fmax() then return the other number.
+  // Returns the worse fitness. NaN means no fitness; fmin() and fmax() return the other number.
   auto worse = [&](double a, double b) { return maximize ? fmin(a, b) : fmax(a, b); };
   int64_t best = call.best[problem];
   int64_t offset = problem * call.width + call.cells;  // where the best candidate is stored
@@ -261,19 +269,19 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   double known = call.record[problem * update::kFigures + update::kBestFitness];
   double worst = kNaN;
   double sum = 0.0;  // lane l has the sum of chunk l
-  int places = 0;    // elites so far
+  int places = 0;    // how many elites have been appended
   int chunk = 0;     // the next chunk to fold
 #pragma unroll 1
   for (int first = 0; first < samples; first += kMoveThreads) {
     double x = first + thread < samples ? values[first + thread] : kNaN;
     bool is_elite = x == x;
-    update::in_index_order<1>(
-        warp_counts, [&](int) { return is_elite; },
-        [&](int, int place) { ring[(places + place) % kPlaces] = x; });
+    // A thread has one candidate, item 0. `ordinal` numbers the elites of this round.
+    auto append = [&](int, int ordinal) { ring[(places + ordinal) % kPlaces] = x; };
+    update::visit_in_index_order<1>(warp_counts, [&](int) { return is_elite; }, append);
     places += __syncthreads_count(is_elite);
     if (thread >= kWarp) continue;
     bool is_last = first + kMoveThreads >= samples;
-    int least = is_last ? 1 : update::kChunk;  // the last chunk may be shorter
+    int least = is_last ? 1 : update::kChunk;  // only the last chunk may be incomplete
     for (; places - chunk * update::kChunk >= least; ++chunk) {
       int begin = chunk * update::kChunk;
       int end = min(places, begin + update::kChunk);
@@ -301,16 +309,17 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   if (lane == 0) update::write_record(call, problem, places, top, sum, worst, *call.generation);
 }
 
-// Kernel: adds the weight of every candidate to those cells of a family's table that the
-// candidate used. There is one warp for each candidate, and a lane has every 32nd column. The
-// kernel serves tables that do not fit into the shared memory of move_kernel, and transitions.
+// Kernel: adds up the weights of the candidates by the cells of a family's table that hold the
+// probabilities of a candidate's values. One warp handles a candidate, and a lane of it every
+// 32nd column. The kernel is for permutations, and for tables that do not fit into the shared
+// memory of move_kernel.
 //
 // A family is a group of discrete variables with equally many values. Its table has a row for
-// each variable, which is a column of the candidates. With transitions (a permutation), the row
-// depends on the item in the column before: it is 1 + that item, or row 0 for the first column.
-// value_of() returns the index of a candidate's value in the row.
+// each variable, which is a column of the candidates. In a permutation (has_transitions), the
+// row depends on the item in the previous column: it is 1 + that item, or row 0 for the first
+// column. value_of() returns the index of a candidate's value in the row.
 //
-// `sums` has one sum for each problem, row and value; all of them are 0 before the kernel.
+// `sums` has one sum for each problem, row and value. All of them are 0 before the kernel.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) count_kernel(
     const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
@@ -329,14 +338,15 @@ __global__ void __launch_bounds__(kThreads) count_kernel(
   }
 }
 
-// Adds up the weights of a problem's candidates by the value that a candidate has, for some
-// discrete variables of a family: `rows` variables from `first` on, at most kRowsOfBlock = 8.
-// All threads of a block call the function together.
+// Adds up the weights of a problem's candidates by their values, for `rows` discrete variables
+// of a family from variable `first` on, at most kRowsOfBlock = 8. All threads of a block call
+// the function together.
 //
 // Thread t has one variable, t % kRowsOfBlock, and every kParts-th candidate, from t /
-// kRowsOfBlock on. It adds its sums to sums[value * kMoveThreads + t] in shared memory. No
-// other thread uses these sums, so they need no atomic additions; move_kernel adds up the sums
-// of all threads. Threads without a variable repeat the last one.
+// kRowsOfBlock on. It adds the weight of a candidate to sums[value * kMoveThreads + t] in
+// shared memory. No other thread uses these sums, so the additions need not be atomic.
+// move_kernel adds up the sums of all threads. Threads without a variable repeat the last one,
+// and their sums are not used.
 //
 // A thread loads kLoads candidates before it uses the first one.
 template <typename T>
@@ -366,12 +376,12 @@ CEM_TETRIS_DEVICE_FUNCTION void count_values(
   }
 }
 
-// Kernel: moves the table of a family towards the elites. It adds the sums of weights to the
-// probabilities, and normalises each row. A block has kRowsOfBlock rows.
+// Kernel: moves the table of a family towards the elites. It adds the sums of the candidates'
+// weights to the probabilities, and normalises each row. A block has kRowsOfBlock rows.
 //
-// The block adds up the weights in its shared memory, unless count_kernel has done so; then
-// `counted` is not null, and has the sums. A problem has `blocks` blocks. If there are more
-// blocks than the rows need, the last one calls finish().
+// If `counted` is null, the block first adds up the weights in its shared memory. Otherwise
+// `counted` holds the sums, which count_kernel has computed. A problem has `blocks` blocks. If
+// the last block has no rows, it writes the problem's record and best candidate (finish()).
 template <typename T>
 __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constant__ Move call,
     const __grid_constant__ Family family, uint32_t blocks, Sum* counted) {
@@ -386,6 +396,8 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
                          : counted + (problem * family.rows + first) * values;
   int value_stride = must_count ? kMoveThreads : 1;
   int row_stride = must_count ? 1 : values;
+  // Returns the address of a sum. In shared memory it is the sum of the first of the kParts
+  // threads that share the row.
   auto sum_of = [&](int row, int value) {
     return sums + value * value_stride + row * row_stride;
   };
@@ -396,7 +408,7 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
   if (rows <= 0) return finish<T>(call, problem);
   if (must_count) count_values<T>(call, family, problem, first, rows, sums);
   __syncthreads();
-  // The probabilities before the normalisation replace the sums.
+  // Replace the sums by the new probabilities, which are not normalised yet.
   int64_t offset = problem * call.width + family.first_cell + int64_t{first} * values;
 #pragma unroll 1
   for (int cell = thread; cell < values * kRowsOfBlock; cell += kMoveThreads) {
@@ -413,7 +425,7 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
     own[0] = bit_cast<Sum>(increase(family, p, int64_t(sum)));
   }
   __syncthreads();
-  // A warp normalises a row.
+  // Normalise the rows, one warp per row.
 #pragma unroll 1
   for (int row = thread / kWarp; row < rows; row += kMoveWarps) {
     double total = 0.0;
@@ -433,9 +445,10 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
 
 // Launches the kernels that move the tables of a family towards the elites; a family is a group
 // of discrete variables with equally many values. A block of move_kernel moves kRowsOfBlock
-// rows of a problem's table. It adds up the candidates' weights in its shared memory if they
-// fit. Otherwise count_kernel adds them up before, in the device's memory. With the first
-// family, every problem has one more block, which writes its record and best candidate.
+// rows of a problem's table. If the sums of the candidates' weights fit into its shared memory,
+// it also computes them. Otherwise, and for permutations (has_transitions), count_kernel
+// computes them first, in global memory. With the first family, every problem has one more
+// block, which writes its record and best candidate.
 template <typename T, typename Gpu>
 void move(const Gpu& device, const Move& call, const Family& family, Device where) {
   int64_t problems = call.settings.problems;
@@ -458,8 +471,8 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
       uint32_t(blocks), counted);
 }
 
-// Launches an update of all problems (batch entries): a kernel that ranks the candidates, one
-// warp for each of them, then the kernels that move the table of every family of discrete
+// Launches an update of all problems (batch entries): a kernel that ranks the candidates, with
+// one warp per candidate, then the kernels that move the table of every family of discrete
 // variables. If there are no problems, only the generation advances.
 template <typename Gpu>
 void launch(const Gpu& device, const Move& call, Device where) {

@@ -12,11 +12,11 @@
 namespace cem_tetris {
 namespace {
 
-// The fewest elements that a thread gets, as in PyTorch.
+// A thread gets at least this many elements, as in PyTorch.
 constexpr int64_t kGrain = 32768;
 
-// How many 16-bit floats are converted to the type of computation at a time: so few that they
-// stay in the first-level cache.
+// How many 16-bit floats are converted to the type of computation at a time. They all fit into
+// the first-level cache.
 constexpr int kBlock = 512;
 
 // Converts numbers to the type of computation, or back.
@@ -50,8 +50,8 @@ inline void convert(const float* source, Half* target, int count) {
 
 // Applies f to the elements `begin` to `begin` + `count` - 1 of kIn input and kOut output
 // tensors. f(inputs, outputs) reads one element of each input, and sets one element of each
-// output, in the type of computation A. The pointers are copied to restrict pointers, so that
-// the compiler can vectorize the loop.
+// output. Both are numbers of A, the type of computation. The restrict pointers promise the
+// compiler that the tensors do not overlap, so that it can vectorize the loop.
 template <typename T, int kIn, int kOut, typename F>
 void run(const Elements<T, kIn, kOut>& tensors, int64_t begin, int64_t count, const F& f) {
   using A = compute_t<T>;
@@ -69,15 +69,16 @@ void run(const Elements<T, kIn, kOut>& tensors, int64_t begin, int64_t count, co
 
 // Applies f to all elements of kIn input and kOut output tensors, in parallel on the CPU.
 // f(inputs, outputs) reads one element of each input, and sets one element of each output.
-// 16-bit floats are converted to float in blocks of kBlock elements, computed, and converted
-// back. Other types need no conversion.
+//
+// f works on numbers of A, the type of computation. A is float if T is a 16-bit float. Then a
+// block of kBlock elements is converted to float, computed, and converted back. Other types
+// need no conversion.
 template <typename T, int kIn, int kOut, typename F>
 void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device) {
   using A = compute_t<T>;
-  // A is the type of computation: float if T is a 16-bit float.
   constexpr bool kConverts = std::is_same_v<A, float> && !std::is_same_v<T, float>;
   // The work of one thread: apply f to the elements `begin` to `end` - 1. For 16-bit floats,
-  // `buffer` holds a block of every tensor as floats, and `block` has pointers to these.
+  // `buffer` holds one block of every tensor as floats, and `block` the pointers to them.
   parallel_for(0, tensors.size, kGrain, [&](int64_t begin, int64_t end) {
     if constexpr (!kConverts) {
       run(tensors, begin, end - begin, f);
@@ -104,9 +105,9 @@ void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device)
 // e^r is a Taylor polynomial, cut where the next term is below a tenth of the last bit.
 //
 // Adding kRound to x / ln 2 rounds it to the integer n. kRound is so large that the last bit of
-// the sum has the value 1, so that n is in the low bits of the sum. Subtracting kRound leaves
-// n. For an accurate r, ln 2 is split into a part with few bits, whose product with n is exact,
-// and a small rest.
+// the sum has the value 1. So the low bits of the sum hold n, and subtracting kRound leaves n
+// as a float. For an accurate r, ln 2 is split into two parts. The greater part, kLn2High, has
+// so few bits that its product with n is exact.
 template <typename A>
 CEM_TETRIS_FUNCTION A exponential(A x) {
   constexpr bool kSingle = sizeof(A) == sizeof(float);
@@ -130,9 +131,9 @@ CEM_TETRIS_FUNCTION A exponential(A x) {
         1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2,
         1.0, 1.0);
   }
-  // n can be as low as -150 or -1076, where 2^n is no longer a normal number. Therefore 2^n is
-  // multiplied as two factors. A power of two has only an exponent, which is stored with a bias
-  // above the bits of the mantissa.
+  // n can be as low as -150 (or -1076 for double), where 2^n is not a normal number. Therefore
+  // the result is multiplied by two powers of two with half of the exponent each. The bits of a
+  // power of two are its exponent plus kBias, shifted past the bits of the mantissa.
   auto power_of_two = [](Bits exponent) {
     constexpr Bits kBias = std::numeric_limits<A>::max_exponent - 1;
     return bit_cast<A>((exponent + kBias) << kMantissa);

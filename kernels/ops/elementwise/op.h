@@ -1,11 +1,11 @@
-// The elementwise operators, one source for CPU and CUDA: a function of one element for each,
-// and their registration.
+// The elementwise operators, one source for CPU and CUDA: a function of one element for every
+// operator, and their registration.
 //
-// On a GPU the memory bounds them, with (inputs + outputs) * sizeof(T) bytes per element. A
-// multiprocessor of an H200 moves the 8 bytes of a float32 element of sigmoid at 4.3 TB/s. In
-// this time it can issue 55 thread instructions and 7 special functions, at 16 bits half as
-// many. sigmoid takes 15 to 20 instructions, two of them special. A sum or a product takes one
-// instruction for 12 bytes.
+// On a GPU the memory limits their speed: they move (inputs + outputs) * sizeof(T) bytes per
+// element. An H200 moves the 8 bytes of a float32 element of sigmoid at 4.3 TB/s. In this time
+// a multiprocessor can issue 55 thread instructions and 7 special functions, and half as many
+// for 16-bit types. sigmoid takes 15 to 20 instructions, two of them special. A sum or a
+// product takes one instruction for 12 bytes.
 #pragma once
 
 #include <array>
@@ -101,8 +101,8 @@ Tensor in_layout_of(const Tensor& output, const Tensor& x) {
 // of the inputs, and the memory layout of input number kLike. Inputs with another layout are
 // copied first. On the meta device nothing is computed.
 //
-// kIntegers says whether integer types are allowed, and `name` is the operator's name for error
-// messages.
+// kIntegers says whether integer types are allowed. `name` is the name of the operator in error
+// messages. Errors call every input after the first one "b".
 template <template <typename> class F, bool kIntegers, int kIn, int kOut = 1, int kLike = 0>
 std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   Problems like{Device(inputs[0]), inputs[0].sizes()};

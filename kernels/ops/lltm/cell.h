@@ -1,5 +1,5 @@
-// The LLTM cell for one element, which is a batch row and a state, and what a pass of the cell
-// reads and writes. Both devices compile this file.
+// The LLTM cell for one element, which is a batch row and a state, and the tensors that a pass
+// of the cell reads and writes. Both devices compile this file.
 //
 // `Math` provides sigmoid, tanh, elu and elu_slope for the type A: a number, or a vector
 // register of numbers.
@@ -9,8 +9,8 @@
 
 namespace cem_tetris::lltm {
 
-// The order of the gates. The weights have `states` rows for each gate, and the sums that enter
-// the gates `states` columns for each.
+// The order of the gates. The weights have `states` rows for each gate. The sums that enter the
+// gates have `states` columns for each gate.
 constexpr int kGates = 3;
 enum Gate { kInput = 0, kOutput = 1, kCandidate = 2 };
 
@@ -20,7 +20,7 @@ struct State {
   A cell;
 };
 
-// Returns h' and cell' of the cell
+// Returns h' and cell' of one element of the LLTM cell:
 //
 //   cell' = cell + elu(candidate) sigmoid(input),   h' = tanh(cell') sigmoid(output)
 template <class Math, typename A>
@@ -42,7 +42,8 @@ struct Gradients {
 //   cell' = cell + elu(candidate) sigmoid(input),   h' = tanh(cell') sigmoid(output).
 //
 // input, output and candidate are the sums that enter the gates, and new_cell is cell'. grad_h
-// and grad_cell are the gradients with respect to h' and cell'.
+// and grad_cell are the gradients with respect to h' and cell'. A name such as d_input means
+// the gradient with respect to `input`.
 template <class Math, typename A>
 CEM_TETRIS_FUNCTION Gradients<A> backward(
     A input, A output, A candidate, A new_cell, A grad_h, A grad_cell) {
@@ -66,15 +67,15 @@ struct CellSizes {
   int64_t multiply_adds() const { return batch * gates() * columns(); }
 };
 
-// The tensors of a forward pass. In a small cell all are contiguous. In other cells those that
-// the BLAS reads may have any strides.
+// The tensors of a forward pass. In a small cell all are contiguous. In other cells the tensors
+// that the BLAS reads may have any strides.
 struct Forward {
   Tensor input, weights, bias, old_h, old_cell, new_h, new_cell, gates;
 };
 
-// The tensors of a backward pass. All are contiguous, except those that the BLAS reads and the
-// gradients of h and cell. Results that are not wanted are empty. The gradient of the old cell
-// is always computed, because all other results need it.
+// The tensors of a backward pass. All are contiguous, except the tensors that the BLAS reads
+// and the gradients of h and cell. Results that are not wanted are empty. The gradient of the
+// old cell is always computed, because all other results need it.
 struct Backward {
   bool wants_input, wants_parameters, wants_old_h;
   const std::optional<Tensor>& grad_h;  // without a value: zeros

@@ -1,5 +1,5 @@
-// The LLTM cell on the CPU. A pass over the elements is bound by the memory bandwidth: it reads
-// the gates once.
+// The LLTM cell on the CPU. The memory bandwidth limits the speed of a pass over the elements,
+// which reads the gates once.
 #pragma once
 
 #include "cell.h"
@@ -9,8 +9,8 @@
 namespace cem_tetris::lltm {
 namespace {
 
-// The largest small cell. Up to this size, as measured, one function for all is faster than the
-// BLAS.
+// The largest small cell. Up to this size, the functions of small.h were measured to be faster
+// than the BLAS.
 constexpr int64_t kSmallMultiplyAdds = int64_t{1} << 22;
 constexpr int64_t kSmallWeights = int64_t{1} << 20;
 // The least work for which it is worth waking another thread.
@@ -59,8 +59,9 @@ struct Matrix {
 };
 
 // Calls f(row, column, lanes) for every vector of kWide neighbouring states in a batch x states
-// matrix. Only the first `lanes` states of a vector exist, fewer than kWide at the end of a
-// row. The CPU threads share the vectors, as many threads as the work is worth.
+// matrix. The vector begins at state `column`. Its first `lanes` states exist, which are fewer
+// than kWide at the end of a row. The CPU threads share the vectors; the less work there is,
+// the fewer threads take part.
 template <int kWide, class F>
 void for_each_vector(const CellSizes& sizes, const F& f) {
   int64_t row_vectors = (sizes.states + kWide - 1) / kWide;
@@ -75,11 +76,11 @@ void for_each_vector(const CellSizes& sizes, const F& f) {
 
 // The forward pass of the LLTM cell over its elements: computes the new h and cell, batch x
 // states, from the sums that enter the gates, batch x (3 * states), which the BLAS has
-// computed. The columns of the input gate come first, then those of the output gate and of the
-// candidate.
+// computed. The first `states` columns belong to the input gate, the next ones to the output
+// gate, and the last ones to the candidate.
 //
-// The lambda computes a vector of neighbouring states; `position` is its row, column and number
-// of lanes.
+// for_each_vector() calls the function for every vector of neighbouring states; `position` is
+// its row, its first column and its number of lanes.
 template <typename T>
 void forward_elements(const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
@@ -100,11 +101,11 @@ void forward_elements(const CellSizes& sizes, const Forward& pass) {
 
 // The backward pass of the LLTM cell over its elements. From the gradients of the new h and
 // cell, it computes the gradients of the sums that enter the gates (d_gates, batch x (3 *
-// states)) and of the old cell (batch x states). The columns of the input gate come first, then
-// those of the output gate and of the candidate.
+// states)) and of the old cell (batch x states). The first `states` columns of d_gates belong
+// to the input gate, the next ones to the output gate, and the last ones to the candidate.
 //
-// The lambda computes a vector of neighbouring states; `position` is its row, column and number
-// of lanes.
+// for_each_vector() calls the function for every vector of neighbouring states; `position` is
+// its row, its first column and its number of lanes.
 template <typename T>
 void backward_elements(const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
@@ -149,17 +150,17 @@ Tensor join(const CellSizes& sizes, const Tensor& input, const Tensor& old_h) {
   return joined;
 }
 
-// Calls f(first, last) for ranges of items that together cover 0 to `count` - 1, on as many
-// threads as the work is worth. multiply_adds is the work of one item.
+// Calls f(first, last) for ranges of items that together cover 0 to `count` - 1, on several
+// threads if there is enough work. multiply_adds is the work of one item.
 template <class F>
 void split_work(int64_t count, int64_t multiply_adds, const F& f) {
   parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
 }
 
 // The forward pass of a small LLTM cell: multiplies X = [old_h, input] with the weights, and
-// computes the new h and cell from the products. The CPU threads share the blocks of
-// neighbouring states. Small cells have float32 or float64 numbers; the function is never
-// called for the 16-bit types.
+// computes the new h and cell from the products. A block is as many neighbouring states as a
+// vector has lanes; the CPU threads share the blocks. Small cells have float32 or float64
+// numbers, so the function is never called for the 16-bit types.
 template <typename T>
 void forward_small(const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
@@ -175,13 +176,15 @@ void forward_small(const CellSizes& sizes, const Forward& pass) {
 }
 
 // The backward pass of a small LLTM cell. First it computes the gradients of the elements
-// (gates and old cell), then those of the parameters, of old_h and of the input, if they are
-// wanted. The latter are products with d, the gradients of the sums that enter the gates, batch
-// x gates. The weights are gates x columns, and X = [old_h, input] is batch x columns.
+// (gates and old cell). Then it computes the gradients of the parameters, of old_h and of the
+// input, as far as they are wanted. These are products with d, the gradients of the sums that
+// enter the gates, batch x gates. The weights are gates x columns, and X = [old_h, input] is
+// batch x columns.
 //
 // Product{rows, columns, depth, left, left_row_stride, left_depth_stride, right,
-// right_row_stride, result, result_row_stride} stands for result = left * right. Small cells
-// have float32 or float64 numbers; the function is never called for the 16-bit types.
+// right_row_stride, result, result_row_stride} describes the product result = left * right. The
+// CPU threads share its rows. Small cells have float32 or float64 numbers, so the function is
+// never called for the 16-bit types.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   backward_elements<T>(sizes, pass);
@@ -195,13 +198,13 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
       split_work(product.rows, product.columns * product.depth,
           [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
     };
-    // The gradient of the weights is d^T X, and that of the bias is the sum of d's rows.
+    // The gradient of the weights is d^T X. The gradient of the bias is the sum of d's rows.
     if (pass.wants_parameters) {
       Tensor joined = join<T>(sizes, pass.input, pass.old_h);
       T* d_weights = mutable_data<T>(pass.d_weights);
       T* d_bias = mutable_data<T>(pass.d_bias);
-      multiply({gates, columns, rows, d, 1, gates, const_data<T>(joined), columns, d_weights,
-          columns});
+      multiply({gates, columns, rows, /*left=*/d, 1, gates, /*right=*/const_data<T>(joined),
+          columns, /*result=*/d_weights, columns});
       std::fill_n(d_bias, gates, T(0));
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t gate = 0; gate < gates; ++gate) d_bias[gate] += d[row * gates + gate];
@@ -210,8 +213,8 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
     // Writes d times the columns `first` to `first` + `count` - 1 of the weights. The first
     // `states` columns belong to old_h, the others to the input.
     auto multiply_columns = [&](const Tensor& result, int64_t first, int64_t count) {
-      multiply({rows, count, gates, d, gates, 1, weights + first, columns,
-          mutable_data<T>(result), count});
+      multiply({rows, count, gates, /*left=*/d, gates, 1, /*right=*/weights + first, columns,
+          /*result=*/mutable_data<T>(result), count});
     };
     if (pass.wants_old_h) multiply_columns(pass.d_old_h, 0, sizes.states);
     if (pass.wants_input) multiply_columns(pass.d_input, sizes.states, sizes.inputs);

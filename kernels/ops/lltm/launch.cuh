@@ -9,8 +9,8 @@ namespace cem_tetris::lltm {
 namespace {
 
 // The largest small cell. Up to this size, a pass takes the GPU less time than the host needs
-// for the several launches of the BLAS. A block goes through all columns forward, and through
-// the whole batch backward.
+// for the several launches of the BLAS. In a forward pass a block goes through all columns, in
+// a backward pass through the whole batch.
 constexpr int64_t kSmallMultiplyAdds = int64_t{1} << 24;
 constexpr int64_t kSmallColumns = 512;
 constexpr int64_t kSmallBatch = 256;
@@ -20,7 +20,8 @@ bool is_small(const CellSizes& sizes, ScalarType) {
          sizes.multiply_adds() <= kSmallMultiplyAdds;
 }
 
-// Returns the grid of tiles of `width` by `height` that cover a matrix.
+// Returns the grid of the tiles that cover a matrix. The matrix is `wide` by `high`, and a tile
+// is `width` by `height`.
 dim3 tiles(int64_t wide, int width, int64_t high, int height) {
   return dim3(unsigned(divide_up(wide, width)), unsigned(divide_up(high, height)));
 }
@@ -75,11 +76,11 @@ void backward_elements(const CellSizes& sizes, const Backward& pass) {
 }
 
 // The backward pass of a small LLTM cell on a GPU. One kernel computes the gradients of the
-// elements (gates and old cell) and of the parameters. If the parameters' gradients are not
-// wanted, another kernel computes those of the elements alone.
+// elements (gates and old cell) and of the parameters. If the gradients of the parameters are
+// not wanted, another kernel computes only the gradients of the elements.
 //
 // The last kernel computes the gradients of old_h and of the input as one product with the
-// weights, d_gates * weights. It leaves out a gradient that is not wanted.
+// weights, d_gates * weights. It does not compute a gradient that is not wanted.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   Gpu gpu{Device(pass.gates)};

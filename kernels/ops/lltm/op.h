@@ -1,6 +1,6 @@
-// The LLTM cell, one source for CPU and CUDA. A small cell is computed by functions of this
-// folder alone. For other cells torch's BLAS computes the products, in TF32 only if torch
-// allows it, and one pass over the gates computes the rest.
+// The LLTM cell, one source for CPU and CUDA. Functions of this folder compute a small cell.
+// For other cells torch's BLAS computes the products, in TF32 only if torch allows it, and one
+// pass over the gates computes the rest.
 #pragma once
 
 #include <array>
@@ -36,12 +36,12 @@ Tensor concatenate(const Tensor& old_h, const Tensor& input) {
   return call_into(joined, "aten::cat", std::vector<Tensor>{old_h, input}, int64_t{1});
 }
 
-// Computes the gradients of the LLTM cell's weights, bias, old_h and input with torch's BLAS,
-// each of them only if it is wanted. d_gates, batch x (3 * states), are the gradients of the
-// sums that enter the gates. With X = [old_h, input], the gradient of the weights is d_gates^T
-// X, and that of X is d_gates * weights.
+// Computes the gradients of the LLTM cell's weights, bias, old_h and input with torch's BLAS. A
+// gradient is computed only if it is wanted. d_gates, batch x (3 * states), are the gradients
+// of the sums that enter the gates. With X = [old_h, input], the gradient of the weights is
+// d_gates^T X, and the gradient of X is d_gates * weights.
 //
-// call_into(result, operator, arguments) calls an operator that writes into the result.
+// call_into(result, operator, arguments) calls an operator of torch that writes into `result`.
 void multiply_gradients(const Backward& pass) {
   int64_t states = pass.old_h.size(1);
   int64_t batch_dimension = 0;
@@ -51,24 +51,24 @@ void multiply_gradients(const Backward& pass) {
     torch::stable::sum_out(
         const_cast<Tensor&>(pass.d_bias), pass.d_gates, Sizes(&batch_dimension, 1));
   }
-  // Multiplies d_gates with the columns of the weights from `first` on, as many as the result
-  // has. After one product for all columns, both results would share their memory.
+  // Multiplies d_gates with result.size(1) columns of the weights, from column `first` on.
+  // There are two products, because the results of a single one would share their memory.
   auto multiply_columns = [&](const Tensor& result, int64_t first) {
-    Tensor columns =
-        torch::stable::narrow(const_cast<Tensor&>(pass.weights), 1, first, result.size(1));
+    Tensor columns = torch::stable::narrow(
+        const_cast<Tensor&>(pass.weights), /*dim=*/1, first, result.size(1));
     call_into(result, "aten::mm", pass.d_gates, columns);
   };
-  if (pass.wants_old_h) multiply_columns(pass.d_old_h, 0);
+  if (pass.wants_old_h) multiply_columns(pass.d_old_h, /*first=*/0);
   if (pass.wants_input) multiply_columns(pass.d_input, states);
 }
 
 // The forward pass of the LLTM cell. Checks the arguments, and returns new_h and new_cell,
-// batch x states, and the gates before their activation functions, batch x (3 * states), for
-// the backward pass.
+// batch x states, and the gates before their activation functions, batch x (3 * states), which
+// the backward pass needs.
 //
 // input is batch x inputs, old_h and old_cell are batch x states, and the weights are (3 *
 // states) x (states + inputs). For a small cell one function computes everything. For larger
-// ones torch's BLAS computes the gates, and one pass over the elements the rest.
+// cells torch's BLAS computes the gates, and one pass over the elements computes the rest.
 std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tensor& weights,
     const Tensor& bias, const Tensor& old_h, const Tensor& old_cell) {
   CellSizes sizes = sizes_of(input, old_h);
@@ -106,12 +106,11 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
 // weights, bias, old_h and old_cell.
 //
 // Args:
-//     grad_h, grad_cell: the gradients of the forward pass's results; a missing one counts as
-//         zeros.
-//     gates: the sums that enter the gates, batch x (3 * states), as the forward pass returned
-//         them.
-//     wants_input, wants_parameters, wants_old_h: which gradients are wanted. The others are
-//     empty tensors.
+//     grad_h, grad_cell: the gradients of new_h and new_cell; a missing one means zeros.
+//     gates: the sums that enter the gates, batch x (3 * states), which the forward pass has
+//         returned.
+//     wants_input, wants_parameters, wants_old_h: which gradients are wanted. Empty tensors are
+//         returned for the others.
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(
     const std::optional<Tensor>& grad_h, const std::optional<Tensor>& grad_cell,
     const Tensor& input, const Tensor& weights, const Tensor& old_h, const Tensor& new_cell,

@@ -1,8 +1,8 @@
 // One pass over the elements of a cell whose gates torch's BLAS has computed.
 //
-// Roofline: memory. For each element the forward pass reads 4 and writes 2 numbers; the
-// backward pass reads 6 and writes 4. Grid: x over kRowsAtOnce batch rows, y over the 32 states
-// of a warp; a thread owns one element.
+// Roofline: the memory limits the speed. For each element the forward pass reads 4 and writes 2
+// numbers; the backward pass reads 6 and writes 4. Grid: a block has kRowsAtOnce batch rows (x)
+// and the 32 states of a warp (y). A thread has one element.
 #pragma once
 
 #include "cell.h"
@@ -47,7 +47,7 @@ struct Gradient {
 constexpr int kWarp = 32;
 constexpr int kRowsAtOnce = 8;
 
-// The batch row and the state that a thread owns.
+// The batch row and the state of a thread.
 struct Element {
   int64_t row, state;
   __device__ Element()
@@ -72,7 +72,7 @@ __global__ void forward_kernel(
   new_cell[element] = T(next.cell);
 }
 
-// What the backward pass of the elements reads and writes.
+// The arrays that the backward pass of the elements reads and writes.
 template <typename T>
 struct Pointers {
   Gradient<T> grad_h, grad_cell;
@@ -82,9 +82,9 @@ struct Pointers {
   T* d_old_cell;
 
   // Returns the gradients of the LLTM cell for one batch row and state, with respect to the
-  // sums that enter the three gates and to the old cell. If `writes`, also writes them to
-  // d_gates and d_old_cell. `gates`, batch x (3 * states), are the sums for the input gate, the
-  // output gate and the candidate.
+  // sums that enter the three gates and to the old cell. If `writes` is true, also writes them
+  // to d_gates and d_old_cell. `gates`, batch x (3 * states), are the sums that enter the input
+  // gate, the output gate and the candidate.
   __device__ Gradients<compute_t<T>> gradients(
       int64_t row, int64_t state, int64_t states, bool writes) const {
     using A = compute_t<T>;
@@ -108,7 +108,7 @@ template <typename T>
 __global__ void backward_kernel(Pointers<T> elements, int64_t batch, int64_t states) {
   Element own;
   if (own.row < batch && own.state < states)
-    elements.gradients(own.row, own.state, states, true);
+    elements.gradients(own.row, own.state, states, /*writes=*/true);
 }
 
 }  // namespace cem_tetris::lltm

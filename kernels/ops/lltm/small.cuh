@@ -1,7 +1,7 @@
-// A small cell in one launch forward, and one or two backward: at these sizes the launches take
-// longer than the arithmetic. Tiles of the operands go through shared memory, and a tile of the
-// result stays in registers. Sums are float32 (float64 for float64), never TF32. Their order
-// depends only on the sizes.
+// A small cell takes one launch forward, and one or two backward, because at these sizes the
+// launches take longer than the arithmetic. Tiles of the operands go through shared memory, and
+// a tile of the result stays in registers. Sums are float32 (float64 for float64), never TF32.
+// Their order depends only on the sizes.
 #pragma once
 
 #include "cell.h"
@@ -35,16 +35,16 @@ struct Joined {
   }
 };
 
-// Kernel: the forward pass of a small cell. Grid: x over kTileStates states, y over kTileRows
-// batch rows. A thread computes one state of one batch row: its three gates, which are products
-// of a row of X = [old_h, input] with a row of the weights, and the new h and cell that follow
-// from them. The block goes through the columns, kDepth at a time, in two tiles in shared
-// memory:
+// Kernel: the forward pass of a small cell. Grid: a block has kTileStates states (x) and
+// kTileRows batch rows (y). A thread computes one state of one batch row: its three gates, and
+// then the new h and cell. A gate is the product of a row of X = [old_h, input] with a row of
+// the weights, plus the bias. The block goes through the columns, kDepth at a time, and loads
+// two tiles into shared memory:
 //
 //   x:  one row per batch row, kDepth columns of X
 //   w:  one row per gate and state, gate * kTileStates + state, the same columns of the weights
 //
-// The latency of its loads bounds the kernel.
+// The latency of its loads limits the speed of the kernel.
 template <typename T>
 __global__ void __launch_bounds__(kSmallThreads) small_forward(Joined<T> joined,
     const T* weights, const T* bias, const T* old_cell, T* new_h, T* new_cell, T* gates) {
@@ -67,8 +67,8 @@ __global__ void __launch_bounds__(kSmallThreads) small_forward(Joined<T> joined,
   A sum[kGates] = {};
   for (int64_t start = 0; start < columns; start += kDepth) {
     int depth = int(min(int64_t(kDepth), columns - start));
-    // A warp loads neighbouring columns of one row; all loads are under way before the first is
-    // needed.
+    // A warp loads neighbouring columns of one row. All loads are in flight before the first
+    // value is needed.
     CEM_TETRIS_UNROLL
     for (int r = 0; r < kTileRows / kWarps; ++r) {
       int row = r * kWarps + warp;
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kSmallThreads) small_forward(Joined<T> joined,
         w[row][k] = k < depth && state < states ? A(from[k]) : A(0);
       }
     }
-    __syncthreads();
+    __syncthreads();  // A thread reads rows of both tiles that other warps have loaded.
 #pragma unroll 4
     for (int k = 0; k < kDepth; k += kWide) {
       const auto factor = load<A, kWide>(&x[own_row][k]);
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kSmallThreads) small_forward(Joined<T> joined,
         for (int j = 0; j < kWide; ++j) sum[g] = fma(factor.value[j], weight.value[j], sum[g]);
       }
     }
-    __syncthreads();
+    __syncthreads();  // The next columns overwrite the tiles.
   }
 
   int64_t row = first_row + own_row;
@@ -122,12 +122,13 @@ constexpr int kColumns = 32;  // columns of a block's gradients
 // Kernel: the gradients of weights and bias in a small cell. These are sums over the batch of
 // the gradients of the elements (the gates and the old cell), which the kernel computes first.
 //
-// Grid: x over kTileStates states (24 rows of weights), y over kColumns columns of the weights.
-// All blocks of a state compute the gradients of its elements, which costs less than another
-// launch. The blocks of the first columns write them, and the gradient of the bias.
+// Grid: a block has kTileStates states (x), which are 24 rows of weights, and kColumns columns
+// of the weights (y). All blocks of a state compute the gradients of its elements, which costs
+// less than another launch. The blocks of the first columns write them, and the gradient of the
+// bias.
 //
-// A thread first has one element of a batch row, then six rows of the weights' gradient in one
-// column. The block goes through the batch, kTileRows rows at a time:
+// A thread first computes one element of a batch row, then six rows of the weights' gradient in
+// one column. The block goes through the batch, kTileRows rows at a time:
 //
 //   d:  the gradients of the gates, one row per batch row, kTileStates states of each gate
 //   x:  the same batch rows, kColumns columns of X = [old_h, input]
@@ -146,8 +147,8 @@ __global__ void __launch_bounds__(kSmallThreads)
   int64_t first_state = blockIdx.x * int64_t(kTileStates);
   int64_t first_column = blockIdx.y * int64_t(kColumns);
   bool writes = blockIdx.y == 0;
-  // What the thread owns of the elements (state and row), and of the weights' gradient (column
-  // and group of rows).
+  // The thread's element (state and row), and its part of the weights' gradient (column and
+  // group of rows).
   int own_state = threadIdx.x % kTileStates;
   int own_row = threadIdx.x / kTileStates;
   int own_column = threadIdx.x % kColumns;
@@ -202,12 +203,12 @@ constexpr int kResultColumns = 16;
 // Kernel: computes the gradients of old_h and input in a small LLTM cell. They are the product
 // of d_gates, batch x (3 * states), with the weights, (3 * states) x (states + inputs). The
 // first `states` columns of the product belong to old_h, the others to the input. Columns
-// before `first` are left out, and a result that is not wanted is null.
+// before `first` are not computed. The pointer of a result that is not wanted is null.
 //
-// Grid: x over kResultColumns columns, y over kTileRows batch rows; a thread computes one
-// number of the product. The sum goes over the rows of the weights, kDepth at a time: the block
-// loads a tile of each operand into shared memory, with zeros beyond the matrices, and
-// multiplies the tiles. The latency of the loads bounds the kernel.
+// Grid: a block has kResultColumns columns (x) and kTileRows batch rows (y). A thread computes
+// one number of the product. The sum goes over the rows of the weights, kDepth at a time: the
+// block loads a tile of each operand into shared memory, with zeros beyond the matrices, and
+// multiplies the tiles. The latency of the loads limits the speed of the kernel.
 template <typename T>
 __global__ void __launch_bounds__(kTileRows* kResultColumns)
     small_inputs(const T* d_gates, const T* weights, int64_t batch, int64_t inputs,
@@ -239,7 +240,7 @@ __global__ void __launch_bounds__(kTileRows* kResultColumns)
     __syncthreads();
 #pragma unroll 16
     for (int k = 0; k < kDepth; ++k) sum = fma(d[own_row][k], w[k][own_column], sum);
-    __syncthreads();
+    __syncthreads();  // The next rows overwrite the tiles.
   }
   if (row >= batch || column >= columns) return;
   if (column < states) {

@@ -7,8 +7,8 @@
 
 namespace cem_tetris::lltm {
 
-// The forward pass of a small cell. It reads the weights once, kWide states at a time, and
-// multiplies them with every batch row while they are in the first-level cache. kGates x kRows
+// The forward pass of a small cell. It reads the weights once, kWide states at a time. While
+// they are in the first-level cache, it multiplies them with every batch row. kGates x kRows
 // sums fill the registers.
 template <typename A>
 struct SmallCell {
@@ -35,11 +35,13 @@ struct SmallCell {
 
  private:
   // Computes the gates, the new h and the new cell of the LLTM cell for kWide states from
-  // `state` on (the lanes of a vector; fewer at the end), in kCount batch rows from `row` on.
+  // `state` on, in kCount batch rows from `row` on. The states are the lanes of a vector; the
+  // last vector may have fewer states.
   //
   // A gate is the product of a weight row with a row of X = [old_h, input], plus the bias;
   // `gates` is batch x (3 * states). partial[gate][row][lane] is a vector of partial sums of
-  // one product. lane_sums() adds up the lanes of each such vector.
+  // one product. lane_sums() adds up the numbers of each of these vectors, and returns the sums
+  // as one vector.
   template <int kCount>
   void forward_tile(int64_t state, int64_t row) const {
     int lanes = int(std::min<int64_t>(kWide, states - state));
@@ -66,7 +68,7 @@ struct SmallCell {
   // row `row` on. A state has three rows of the weights, one for each gate, which are states *
   // columns numbers apart. `lane` is the position of the state in its block of kWide states.
   //
-  // partial[gate][row][lane] becomes a vector of partial sums: its lane l has the sum over the
+  // partial[gate][row][lane] becomes a vector of partial sums: its number l is the sum over the
   // columns l, l + kWide, l + 2 kWide, and so on.
   //
   // The function is not inlined, so that only the sums compete for the registers.
@@ -94,7 +96,7 @@ struct SmallCell {
 #pragma GCC unroll 4
       for (int b = 0; b < kCount; ++b) partial[g][b][lane] = sums[g][b];
     }
-    // The last columns, which do not fill a vector, are added to lane 0.
+    // The last columns, which do not fill a vector, are added to number 0.
     for (int64_t k = vector_end; k < columns; ++k) {
       for (int g = 0; g < kGates; ++g) {
         for (int b = 0; b < kCount; ++b) {
@@ -146,10 +148,10 @@ struct Product {
     }
   }
 
-  // Computes a tile of the matrix product result = left * right. The tile has kCount rows,
-  // which begin at `row`, and kAcross vectors of kWide columns, which begin at `column`. Its
-  // sums stay in registers while k runs over the depth. `left` may have any strides. The rows
-  // of `right` and `result` are contiguous; a stride is the distance from one row to the next.
+  // Computes a tile of the matrix product result = left * right. The tile has kCount rows from
+  // `row` on, and kAcross * kWide columns from `column` on, which are kAcross vectors. Its sums
+  // stay in registers while k runs over the depth. `left` may have any strides. The rows of
+  // `right` and `result` are contiguous; a stride is the distance from one row to the next.
   template <int kCount, int kAcross>
   void compute_tile(int64_t row, int64_t column) const {
     Vector<A> sums[kCount][kAcross] = {};

@@ -1,8 +1,8 @@
 // sigmoid, elu and tanh of vector registers, which are a language extension of g++ and clang++.
 //
-// All three are computed from e^x - 1 for x <= 0: x = n ln 2 + r with |r| <= ln 2 / 2, and the
-// Taylor series in r, cut where the next term is below a quarter of the last bit. The errors
-// are at most three units in the last place.
+// All three are computed from e^x - 1 for x <= 0. With x = n ln 2 + r and |r| <= ln 2 / 2, e^x
+// is 2^n e^r, and e^r is a Taylor series. The series ends where the next term is below a
+// quarter of the last bit. The errors are at most three units in the last place.
 #pragma once
 
 #include <cstdint>
@@ -86,16 +86,16 @@ inline V multiply_add(V a, V b, V c) {
 
 // Returns a vector whose lane i is the sum of the lanes of v[i]. With AVX, a vector has 8
 // floats or 4 doubles in two halves. hadd adds neighbouring lanes within each half of its
-// arguments. The first permutation collects the lower halves of a and b, the second one their
-// upper halves; these are added.
+// arguments. The first permutation (0x20) joins the lower halves of a and b, and the second one
+// (0x31) their upper halves. Their sum is the result.
 template <typename A>
 inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
 #ifdef __AVX__
   if constexpr (std::is_same_v<A, float>) {
     const __m256 a = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
     const __m256 b = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
-    // Lanes 0 to 3 of a have the sums of the lower halves of v[0] to v[3], lanes 4 to 7 the
-    // sums of their upper halves; b has the same of v[4] to v[7].
+    // Lanes 0 to 3 of `a` are the sums of the lower halves of v[0] to v[3], and lanes 4 to 7
+    // the sums of their upper halves. `b` has the sums of v[4] to v[7] in the same order.
     return _mm256_permute2f128_ps(a, b, 0x20) + _mm256_permute2f128_ps(a, b, 0x31);
   } else {
     const __m256d a = _mm256_hadd_pd(v[0], v[1]);

@@ -17,7 +17,7 @@
 
 namespace cem_tetris::normal {
 
-// radius * (cosine, sine): two numbers of the noise.
+// A point of the plane. radius * cosine and radius * sine are two numbers of the noise.
 template <typename Real>
 struct Polar {
   Real radius, cosine, sine;
@@ -43,8 +43,8 @@ CEM_TETRIS_FUNCTION float open_unit(uint32_t word) {
 // The radius is sqrt(-2 log(u)). The logarithm has an absolute error of 2^-22. That is too much
 // near u = 1, where the root magnifies an error. There the first terms of the series replace
 // the logarithm: with v = 1 - u, they are v (2 + v) = (1 + v)^2 - 1, which is slightly less
-// than -2 log(u). The logarithm is lowered by kLowered, so that it is also slightly too small.
-// The greater of the two is then the better one.
+// than -2 log(u). kLowered is subtracted from the other approximation, so that it is also
+// slightly too small. The greater of the two is then the better one.
 constexpr float kLowered = 2e-7f;
 
 #if defined(__CUDA_ARCH__)
@@ -54,16 +54,19 @@ constexpr float kLowered = 2e-7f;
 // standard normal numbers. The GPU's special-function unit computes logarithm, root, sine and
 // cosine.
 //
-// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). Near u = 1 the absolute error of the
-// logarithm would dominate. There w^2 - 1, with w = 2 - u, is the better approximation of -2
-// log(u). Both approximations are slightly too small (the logarithm is lowered on purpose), so
-// the greater one is the better one. The angle is uniform in (-pi, pi).
+// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). There are two approximations of -2
+// log(u). The first one is computed from the logarithm, minus kLowered, a bound of its error.
+// The second one is w^2 - 1 with w = 2 - u, and is good only near u = 1. Neither is greater
+// than -2 log(u), so the greater one is the better one.
+//
+// The angle is uniform in (-pi, pi).
 CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   constexpr float kPi = 3.14159265f;
   constexpr float kMinusTwoLog2 = -1.38629436f;
   float u = open_unit(radius_word);
   float w = 2.0f - u;
   float log2, radius, cosine, sine;
+  // The special-function unit has instructions for these four functions.
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(log2) : "f"(u));
   float by_logarithm = fmaf(log2, kMinusTwoLog2, -kLowered);
   float near_one = fmaf(w, w, -1.0f);
@@ -82,12 +85,12 @@ CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word
 // 2^e and 1/2 <= m < 1, the result is -2 log(2) e + (m - 1) Q(m - 1), where Q is a polynomial
 // fitted to the logarithm. Both terms are positive or zero, so no digits cancel.
 //
-// Converting the exponent e to float would be slow in vectors. Instead, e is added to the bits
-// of kMagic, a float so large that its last bit has the value 1. These are the bits of the
-// float kMagic + e. After the multiplication by -2 log(2), kMagic * -2 log(2) is subtracted
-// again, in one rounding.
+// To convert the exponent e to float would be slow in vectors. Instead, the integer e is added
+// to the bits of kMagic, a float so large that its last bit has the value 1. The sum is the
+// bits of the float kMagic + e. One fused multiply-add multiplies it by -2 log(2) and subtracts
+// kMagic * -2 log(2).
 //
-// The same integer also takes the exponent out of the bits of u: it is shifted left by the 23
+// The same integer also removes the exponent from the bits of u: it is shifted left by the 23
 // bits of the mantissa and subtracted. The bits of kMagic vanish in this shift, because its low
 // 9 bits are 0.
 inline float minus_two_log(float u) {
@@ -112,39 +115,41 @@ inline float minus_two_log(float u) {
 // standard normal numbers. Sine and cosine are polynomials. Bit masks replace branches, so that
 // a compiler can vectorise a loop over this function.
 //
-// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). Near u = 1 the absolute error of the
-// logarithm would dominate. There w^2 - 1, with w = 2 - u, is the better approximation of -2
-// log(u). Both approximations are slightly too small (the logarithm is lowered on purpose), so
-// the greater one is the better one.
+// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). There are two approximations of -2
+// log(u). The first one is computed from the logarithm, minus kLowered, a bound of its error.
+// The second one is w^2 - 1 with w = 2 - u, and is good only near u = 1. Neither is greater
+// than -2 log(u), so the greater one is the better one.
 CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   float u = open_unit(radius_word);
   float w = 2.0f - u;
   float squared_radius = std::max(minus_two_log(u) - kLowered, fmaf(w, w, -1.0f));
-  // The angle is pi times half_turns, a number in (-1, 1). The polynomials are valid for |t| <=
-  // 1/2. An angle in the left half plane is therefore turned by half a turn, which changes the
-  // signs of sine and cosine. left_mask has all bits set for such an angle, otherwise none.
+  // The angle is pi times half_turns, a number from -1 to 1. The polynomials are valid for |t|
+  // <= 1/2. An angle in the left half plane is therefore turned by half a turn, which changes
+  // the signs of sine and cosine. left_mask has all bits set for such an angle, otherwise none.
+  // turned_by_bits are the bits of 1, -1 or 0, the half turns that are subtracted.
   float half_turns = fmaf(float(int32_t(angle_word)), 0x1p-31f, 0x1p-32f);
   uint32_t left_mask = std::fabs(half_turns) <= 0.5f ? 0u : ~0u;
-  uint32_t turned_by = bit_cast<uint32_t>(std::copysign(1.0f, half_turns)) & left_mask;
-  float t = half_turns - bit_cast<float>(turned_by);
+  uint32_t turned_by_bits = bit_cast<uint32_t>(std::copysign(1.0f, half_turns)) & left_mask;
+  float t = half_turns - bit_cast<float>(turned_by_bits);
   float t2 = t * t;
-  uint32_t sign = left_mask & 0x80000000u;
-  // cos(pi t), with an error of at most 6e-8, and sin(pi t) / t, with at most 1e-8.
+  uint32_t sign = left_mask & 0x80000000u;  // the sign bit of a float
+  // Polynomials for cos(pi t), with an error of at most 6e-8, and for sin(pi t) / t, with an
+  // error of at most 1e-8.
   float cosine = polynomial(
       t2, 0x1.c02e2p-3f, -0x1.54dcb4p+0f, 0x1.03bc26p+2f, -0x1.3bd39cp+2f, 0x1.fffffep-1f);
-  float sine_by_t = polynomial(
+  float sine_over_t = polynomial(
       t2, 0x1.3912a8p-4f, -0x1.31fbf4p-1f, 0x1.466504p+1f, -0x1.4abba2p+2f, 0x1.921fb4p+1f);
   uint32_t cosine_bits = bit_cast<uint32_t>(cosine) ^ sign;
-  uint32_t sine_bits = bit_cast<uint32_t>(sine_by_t * t) ^ sign;
+  uint32_t sine_bits = bit_cast<uint32_t>(sine_over_t * t) ^ sign;
   return {std::sqrt(squared_radius), bit_cast<float>(cosine_bits), bit_cast<float>(sine_bits)};
 }
 
 #endif
 
-// double: radius and angle have 53 bits each, from one block of four words. The functions use
-// IEEE operations alone, in a fixed order, in place of library functions. So every processor
-// and CUDA get the same bits. A series ends where the remaining terms are below 1e-16 of the
-// sum. The errors of radius * cosine and radius * sine are at most 1e-15 of the radius.
+// double: radius and angle have 53 bits each, from four random words. The functions use only
+// IEEE operations, in a fixed order, and no library functions. So every processor and CUDA get
+// the same bits. A series ends where the remaining terms are below 1e-16 of the sum. The errors
+// of radius * cosine and radius * sine are at most 1e-15 of the radius.
 
 // Returns upper * 2^32 + lower + 1/2, rounded once.
 CEM_TETRIS_FUNCTION double plus_half(int32_t upper, uint32_t lower) {
@@ -156,10 +161,10 @@ CEM_TETRIS_FUNCTION double plus_half(int32_t upper, uint32_t lower) {
 // e log(2) + log(m), where log(m) = 2 atanh(s) = 2 (s + s^3 / 3 + s^5 / 5 + ...) with s = (m -
 // 1) / (m + 1).
 //
-// The exponent is computed from the bits of u. First the bits of sqrt(1/2) are subtracted,
-// because the mantissas begin there, and kBias is added to keep e positive. The integer e +
-// kBias becomes a double by being written into the lowest bits of 2^52, whose last bit has the
-// value 1. Then 2^52 and kBias are subtracted.
+// The exponent e is computed from the bits of u. First the bits of sqrt(1/2), the smallest m,
+// are subtracted, and kBias is added, so that the integer e + kBias is positive. To convert it
+// to a double, it is written into the lowest bits of 2^52, whose last bit has the value 1. Then
+// 2^52 + kBias is subtracted.
 CEM_TETRIS_FUNCTION double minus_two_log(double u) {
   constexpr uint64_t kRootHalfBits = 0x3FE6A09E667F3BCDull;  // the bits of sqrt(1/2)
   constexpr uint64_t kTwo52Bits = 0x4330000000000000ull;     // the bits of 2^52
@@ -180,8 +185,8 @@ CEM_TETRIS_FUNCTION double minus_two_log(double u) {
 
 // Returns a point of the plane by the Box-Muller transform, from four random words. The
 // coordinates radius * cosine and radius * sine are independent standard normal numbers. The
-// upper 53 bits of the first two words make the radius, the upper 53 bits of the last two the
-// angle. The function uses IEEE operations alone, so CPU and GPU get the same bits.
+// upper 53 bits of the words w0 and w1 determine the radius, and the upper 53 bits of w2 and w3
+// the angle. The function uses only IEEE operations, so CPU and GPU get the same bits.
 // plus_half(upper, lower) is upper * 2^32 + lower + 1/2.
 CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
   constexpr double kTwoPi53 = 0x1.921fb54442d18p-51;  // 2 pi 2^-53
@@ -190,8 +195,8 @@ CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, u
   double u = plus_half(int32_t(w0 >> 11), radius_lower) * 0x1p-53;
   double squared_radius = minus_two_log(u);
   // The angle is a number of quarter turns plus x, with |x| <= pi / 4. The upper 3 bits of the
-  // angle count eighths of a turn; they are rounded to quarters. The quarters are subtracted
-  // from the 53 bits, and the rest makes x.
+  // angle are a number of eighths of a turn, which is rounded to quarters. x is what remains of
+  // the 53 bits without the quarters. A quarter is 2^19 in their upper 21 bits.
   uint32_t quarters = ((w2 >> 29) + 1) / 2;
   int32_t angle_upper = int32_t((w2 >> 11) - (quarters << 19));
   uint32_t angle_lower = w2 << 21 | w3 >> 11;
@@ -207,8 +212,9 @@ CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, u
   double first_terms = 1.0 - half_square;
   double rounding_error = (1.0 - first_terms) - half_square;
   double cosine = first_terms + fma(x2 * x2, cosine_series, rounding_error);
-  // Add the quarter turns. An odd number of them exchanges sine and cosine. 1 and 2 quarters
-  // change the sign of the cosine (bit 63); 2 and 3 quarters change that of the sine.
+  // Add the quarter turns. An odd number of quarters exchanges sine and cosine. 1 and 2
+  // quarters change the sign of the cosine, which is bit 63. 2 and 3 quarters change the sign
+  // of the sine.
   bool is_odd = quarters % 2 != 0;
   uint64_t cosine_bits = bit_cast<uint64_t>(is_odd ? sine : cosine);
   uint64_t sine_bits = bit_cast<uint64_t>(is_odd ? cosine : sine);

@@ -1,6 +1,6 @@
 // The structures of a call of the sampler that the kernels of both devices share, and the noise
-// of a tile: four consecutive samples of four consecutive dimensions, both from a multiple of 4
-// on. A block of samples is four of them.
+// of a tile. A tile is four consecutive samples of four consecutive dimensions, both from a
+// multiple of 4 on. A block of samples is four consecutive samples.
 //
 //   float:   one Philox block for each dimension and block of samples:
 //            | word 0: radius 01 | word 1: angle 01 | word 2: radius 23 | word 3: angle 23 |
@@ -26,11 +26,11 @@ struct Vector {
 constexpr uint64_t kGenerations = uint64_t{1}
                                   << 38;  // a counter has 38 bits for the generation
 
-// What determines the noise of a call.
+// The parameters that determine the noise of a call.
 struct Noise {
   uint64_t seed, generation;
-  const int64_t* seed_data;        // if not null, one seed per problem, in place of `seed`
-  const int64_t* generation_data;  // if not null, in place of `generation`
+  const int64_t* seed_data;        // if not null, one seed per problem replaces `seed`
+  const int64_t* generation_data;  // if not null, replaces `generation`
   bool has_generations;            // generation_data has one number per problem, not one
   int64_t problems, samples, dimensions;
   bool shared;      // all dimensions have the noise of dimension 0
@@ -64,10 +64,12 @@ struct Samples {
   BlockPart part[kPhiloxBlocks<Real>];
 };
 
-// Returns the part that all dimensions have in common, for the samples 4 (block + i) to 4
-// (block + i) + 3. The bits from 32 on of `block` and `dimension` enter the part. Therefore
-// block + i must have the same upper bits as `block`, and the part serves only dimensions with
-// the same upper bits as `dimension`.
+// Returns the part of the random words that all dimensions have in common, for block number
+// block + i of samples, which are the samples 4 (block + i) to 4 (block + i) + 3.
+//
+// The part depends on the upper bits (bits 32 and above) of `block` and `dimension`. Therefore
+// block + i must have the same upper bits as `block`, and the part is valid only for dimensions
+// with the same upper bits as `dimension`.
 template <typename Real>
 CEM_TETRIS_FUNCTION Samples<Real> samples_of(
     Key key, uint64_t generation, uint64_t dimension, uint64_t block, int i = 0) {
@@ -81,11 +83,11 @@ CEM_TETRIS_FUNCTION Samples<Real> samples_of(
 }
 
 // Sets the noise of four consecutive samples of one dimension: a radius, a cosine and a sine
-// for each of the two pairs of samples. The first sample of a pair is radius * cosine, the
-// second one radius * sine; both are standard normal.
+// for each of the two pairs of samples. The first sample of a pair is radius * cosine, and the
+// second one radius * sine. Both are standard normal.
 //
-// philox_words() returns four random words. For floats these make both pairs; for doubles every
-// pair takes four words of its own.
+// philox_words() returns four random words. In float32 a pair takes two words, and in float64
+// it takes four.
 template <typename Real>
 CEM_TETRIS_FUNCTION void set_pairs(const LateKeys& keys, const DimensionPart& dimension,
     const Samples<Real>& samples, Polar<Real> (&pairs)[kTile / 2]) {

@@ -1,8 +1,8 @@
 // The sampler on the CPU.
 //
-// It computes kLanes tiles side by side, so that the compiler vectorises the loops over them.
-// The CPU threads share the rows of tiles. A number depends only on its position in the result,
-// so the number of threads changes nothing.
+// It computes kLanes tiles at the same time, so that the compiler vectorises the loops over
+// them. The CPU threads share the rows of tiles. A number depends only on its position in the
+// result, and not on the number of threads.
 #pragma once
 
 #include <vector>
@@ -25,15 +25,16 @@ constexpr int64_t kLaneDimensions = kTile * kLanes;
 // Zeros fill up the last tiles. If the vector has no data, there are no numbers.
 template <typename Real>
 struct ByLane {
-  int64_t size = 0;  // numbers of a problem
+  int64_t size = 0;  // how many numbers a problem has
   std::vector<Real> values;
 
-  // Copies one number for each dimension of each problem (batch entry), such as the means, into
-  // the order in which the lanes read them, converted to the type of computation.
+  // Copies a vector, such as the means, into the order in which the lanes read it, and converts
+  // it to the type of computation. The vector has one number for each dimension of each problem
+  // (batch entry). A bound that does not exist has no data, and nothing is copied.
   //
   // A tile is kTile = 4 dimensions, and lane l works on tile l of kLanes = 32 tiles. Dimension
-  // 0 of these 32 tiles comes first, then dimension 1, 2 and 3; then the next 32 tiles follow.
-  // Zeros fill up the last tiles. `vector` has no data if there are no bounds.
+  // 0 of these 32 tiles comes first, then dimensions 1, 2 and 3. Then the next 32 tiles follow.
+  // Zeros fill up the last tiles.
   ByLane(Vector vector, int64_t problems, int64_t dimensions) {
     if (!vector.data) return;
     size = divide_up(dimensions, kLaneDimensions) * kLaneDimensions;
@@ -49,7 +50,7 @@ struct ByLane {
     });
   }
 
-  // Returns the position of a tile's first dimension. The others follow at distances of kLanes.
+  // Returns the position of a tile's first dimension. The other three follow, kLanes apart.
   static int64_t start(int64_t tile) { return tile / kLanes * kLaneDimensions + tile % kLanes; }
 
   // Returns a pointer to the number of a tile's first dimension, or null if there are no
@@ -60,28 +61,29 @@ struct ByLane {
 };
 
 // The noise z = radius * direction of kLanes neighbouring tiles. A tile is four dimensions of a
-// block of four samples, and two samples, a pair, share a radius. The arrays are indexed by the
-// dimension and the sample (or pair) within a tile, then by lane. If all dimensions share their
-// noise, only dimension 0 is set.
+// block of four samples. Two consecutive samples are a pair, and share a radius. The arrays are
+// indexed by the dimension within a tile, by the sample (or pair) within a tile, and by lane.
+// If all dimensions share their noise, only dimension 0 is set.
 template <typename Real>
 struct Tiles {
   Real radius[kTile][kTile / 2][kLanes];
   Real direction[kTile][kTile][kLanes];
 
-  // Sets the noise of kLanes tiles, one for each lane of the vectors: the radii and directions
-  // of four dimensions and a block of four samples. If `across`, lane l has the dimensions of
-  // tile `tile` + l and the samples of `block`; otherwise it has the dimensions of `tile` and
-  // the samples of `block` + l. If the dimensions share their noise, only dimension 0 is set.
+  // Sets the noise of kLanes tiles, one tile per lane: the radii and directions of four
+  // dimensions and a block of four samples. If `across`, lane l has the dimensions of tile
+  // `tile` + l and the samples of `block`. Otherwise it has the dimensions of `tile` and the
+  // samples of `block` + l. If the dimensions share their noise, only dimension 0 is set.
   //
-  // Four random words of Philox make the four samples of a dimension for floats. Doubles take
-  // two times four words (parts 0 and 1), one part for each pair of samples. A mark in the
-  // counter's last word distinguishes the parts.
+  // In float32, four random words of Philox give the four samples of a dimension. In float64,
+  // four words give only one pair of samples, so there are two parts with four words each. A
+  // mark in the last word of the Philox counter distinguishes the parts.
   void fill(const Noise& noise, int64_t tile, int64_t block, bool across) {
     constexpr bool kIsFloat = sizeof(Real) == sizeof(float);
     Key key = make_key(noise.seed);
     LateKeys keys = late_keys(key);
     int64_t first_dimension = noise.shared ? 0 : tile * kTile;
-    uint32_t dimension_step = across && !noise.shared ? kTile : 0;  // from lane to lane
+    // How much the dimension and the block increase from one lane to the next.
+    uint32_t dimension_step = across && !noise.shared ? kTile : 0;
     uint32_t block_step = across ? 0 : 1;
     uint64_t generation = noise.generation;
     // The counter's last word has only upper bits of `tile` and `block`. It is the same for all
@@ -101,10 +103,10 @@ struct Tiles {
           for (int i = 0; i < 4; ++i) random[i][l] = lane_words.word[i];
         }
         if constexpr (kIsFloat) {
-          set_pair(j, 0, random[0], random[1]);
-          set_pair(j, 1, random[2], random[3]);
+          set_pair(j, /*pair=*/0, random[0], random[1]);
+          set_pair(j, /*pair=*/1, random[2], random[3]);
         } else {
-          set_pair(j, part, random[0], random[1], random[2], random[3]);
+          set_pair(j, /*pair=*/part, random[0], random[1], random[2], random[3]);
         }
       }
       if (noise.antithetic) mirror(j);
@@ -149,9 +151,9 @@ struct Chunk {
   Tiles<Real> z;
   Real x[kCells][kLanes];  // the samples, by dimension * kTile + sample, then by lane
 
-  // Computes x = mean + std * z, clamped to the bounds, for a tile of four dimensions j and
-  // four samples s in each of the kLanes lanes. x is indexed by j * kTile + s, then by lane.
-  // The standard normal z is radius * direction, and samples 2 h and 2 h + 1 share a radius.
+  // Computes x = mean + std * z, clamped to the bounds, for one tile per lane: four dimensions
+  // j and four samples s. x is indexed by j * kTile + s, then by lane. The standard normal z is
+  // radius * direction, and samples 2 h and 2 h + 1 share a radius.
   //
   // If kAcross, the lanes have different dimensions, so every lane has its own mean, standard
   // deviation and bounds. Otherwise all lanes have the same dimensions, and use the values of
@@ -170,7 +172,7 @@ struct Chunk {
         for (int l = 0; l < kLanes; ++l) {
           cell[l] = std::fma(lane_value(std, l) * radius[l], direction[l], lane_value(mean, l));
         }
-        // A NaN stays, because it compares false.
+        // A NaN compares false, and is not changed.
         if (low) {
           for (int l = 0; l < kLanes; ++l) {
             cell[l] = cell[l] < lane_value(low, l) ? lane_value(low, l) : cell[l];
@@ -185,14 +187,16 @@ struct Chunk {
     }
   }
 
-  // Stores the tiles of the first `lanes` lanes into a problem's result if they are neighbours
-  // in memory: kTile rows of lanes * kTile consecutive numbers. A row of the result has the
-  // dimensions of one sample in the layout (N, d), where the lanes have different dimensions
-  // (`across`), and the samples of one dimension in the layout (d, N). Lane 0 begins at
-  // dimension tile * kTile and sample block * kTile.
+  // Stores the tiles of the first `lanes` lanes into a problem's result. The tiles are
+  // neighbours in memory: they form kTile rows of lanes * kTile consecutive numbers.
+  //
+  // In the layout (N, d), a row of the result has the dimensions of one sample, and the lanes
+  // have different dimensions (`across`). In the layout (d, N), a row has the samples of one
+  // dimension, and the lanes have different samples. Lane 0 begins at dimension tile * kTile
+  // and sample block * kTile.
   //
   // x is indexed by dimension * kTile + sample, then by lane. Numbers beyond the end of a row
-  // or below the last row of the result are left out.
+  // or after the last row of the result are not stored.
   void store(int64_t tile, int64_t block, bool across, int lanes) {
     int64_t row_size = across ? noise.dimensions : noise.samples;
     int64_t rows = across ? noise.samples : noise.dimensions;
@@ -209,21 +213,21 @@ struct Chunk {
           to[l * kTile + c] = T(x[r * row_step + c * column_step][l]);
         }
       }
-      // The last tile may be only partly within the row.
+      // Only a part of the last tile may lie within the row.
       for (int64_t i = full_tiles * kTile; i < count; ++i) {
         to[i] = T(x[r * row_step + i % kTile * column_step][i / kTile]);
       }
     }
   }
 
-  // Stores the tiles of the first `lanes` lanes into a problem's result if they are not
-  // neighbours in memory, one number at a time. A tile is kTile dimensions (j) and kTile
+  // Stores the tiles of the first `lanes` lanes into a problem's result, one number at a time,
+  // because the tiles are not neighbours in memory. A tile is kTile dimensions (j) and kTile
   // samples (s), and x is indexed by j * kTile + s, then by lane.
   //
-  // If `across`, lane l has the dimensions of tile `tile` + l and the samples of block `block`;
-  // otherwise it has the dimensions of `tile` and the samples of block `block` + l. The result
-  // has the layout (d, N) if noise.dim_first, otherwise (N, d). Numbers beyond the result are
-  // left out.
+  // If `across`, lane l has the dimensions of tile `tile` + l and the samples of block `block`.
+  // Otherwise it has the dimensions of `tile` and the samples of block `block` + l. The result
+  // has the layout (d, N) if noise.dim_first, and otherwise (N, d). Numbers of a tile that are
+  // beyond the end of the result are not stored.
   void scatter(int64_t tile, int64_t block, bool across, int lanes) {
     int64_t sample_stride = noise.dim_first ? 1 : noise.dimensions;
     int64_t dimension_stride = noise.dim_first ? noise.samples : 1;
@@ -242,13 +246,13 @@ struct Chunk {
 
 // Draws mean + std * z for all samples, dimensions and problems (batch entries) of a call on
 // the CPU. A tile is 4 dimensions (kTile) times a block of 4 samples. The CPU threads share
-// chunks of kLanes = 32 neighbouring tiles, which the lanes of the vectors compute side by
-// side.
+// chunks of kLanes = 32 neighbouring tiles. A chunk is computed with vectors that have one lane
+// per tile.
 //
-// Usually the lanes go along the fast side of the result, whose numbers are neighbours in
-// memory: the dimensions in the layout (..., N, d), the samples in (..., d, N). If the fast
-// side is so short that most lanes would be idle, the lanes go along the other side, and
-// follows_layout is false.
+// Numbers along the fast side of the result are neighbours in memory: the dimensions in the
+// layout (..., N, d), the samples in (..., d, N). Usually the tiles of a chunk lie along the
+// fast side. If that side is so short that most lanes would be idle, they lie along the other
+// side, and follows_layout is false.
 template <typename T>
 void draw_as(const Call& call, T* out) {
   using Real = compute_t<T>;
@@ -270,10 +274,10 @@ void draw_as(const Call& call, T* out) {
   int64_t columns = across ? tiles : blocks;
   int64_t rows = across ? blocks : tiles;
   int64_t row_chunks = divide_up(columns, kLanes);
-  // Draw the chunks `begin` to `end` - 1; a chunk is up to kLanes neighbouring tiles of a row.
-  // The tiles of a problem are a matrix whose rows lie along the lanes. If `across`, a row is a
-  // block of samples, and its columns are tiles of dimensions; otherwise it is the other way
-  // round. Chunks are numbered along a row, then by row, then by problem.
+  // Draw the chunks `begin` to `end` - 1. The tiles of a problem are a matrix, and a chunk is
+  // up to kLanes neighbouring tiles of a row. If `across`, a row is a block of samples, and a
+  // column is four dimensions. Otherwise a row is four dimensions, and a column is a block of
+  // samples. Chunks are numbered along a row, then by row, then by problem.
   parallel_for(0, noise.problems * rows * row_chunks, 16, [&](int64_t begin, int64_t end) {
     Chunk<T, Real> chunk{};
     for (int64_t i = begin; i < end; ++i) {

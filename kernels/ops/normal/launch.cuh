@@ -21,6 +21,7 @@ Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
   int height = kThreads >> log_width;
   int64_t blocks_across = divide_up(fast_tiles, int64_t{1} << log_width);
   int64_t least_blocks = 16 * multiprocessors;
+  // How many blocks lie along the slow side if a thread has `steps` tiles.
   auto blocks_down = [&](int steps) { return divide_up(slow_tiles, steps * height); };
   int steps = 1;
   // The table in shared memory has an entry for each of the block's steps * height rows of
@@ -29,8 +30,9 @@ Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
          blocks_across * blocks_down(2 * steps) >= least_blocks) {
     steps *= 2;
   }
-  return {log_width, steps, uint32_t(blocks_across), uint32_t(blocks_down(steps)),
-      uint32_t(std::min(kGroup, blocks_across))};
+  return {log_width, steps, /*across=*/uint32_t(blocks_across),
+      /*down=*/uint32_t(blocks_down(steps)),
+      /*group=*/uint32_t(std::min(kGroup, blocks_across))};
 }
 
 // The largest call of the kernel for small results, in blocks per multiprocessor. With more
@@ -39,21 +41,21 @@ constexpr int64_t kSmallLoad = 96;
 constexpr int64_t kLine = 128;  // bytes of a cache line
 
 // Returns how many dimensions a thread of the kernel for small results draws. `load` is the
-// number of threads that the call would have with one dimension each, divided by the number of
-// threads that the device can run. The limits were measured.
+// number of threads that the call would have with one dimension per thread, divided by the
+// number of threads that the device can run. The limits were measured.
 int rows_of(int64_t load) {
   if (load < 4) return 1;
   return load < 15 ? 2 : 4;
 }
 
-// Launches the kernel for small results if this call is small enough for it, and returns
-// whether it did. A thread of that kernel draws `rows` dimensions (1, 2 or 4) of one block of
-// four samples; a larger call has more rows. The result has the layout (..., d, N) if
-// kDimFirst, otherwise (..., N, d).
+// Launches the kernel for small results if this call is small enough. Returns whether it has
+// been launched. A thread of that kernel draws `rows` dimensions (1, 2 or 4) of one block of
+// four samples; a larger call has more dimensions per thread. The result has the layout (...,
+// d, N) if kDimFirst, and otherwise (..., N, d).
 //
-// The limit is the number of threads that the device can run, times kSmallLoad. Above it, the
-// general kernel is as fast. The comparisons divide instead of multiplying, because products
-// could overflow.
+// The limit of the number of threads is kSmallLoad times the threads that the device can run.
+// Above it, the general kernel is as fast. The comparisons divide instead of multiplying,
+// because products could overflow.
 template <typename T, bool kDimFirst>
 bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   const Noise& noise = call.noise;
@@ -64,14 +66,14 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   bool has_whole_blocks = noise.samples % kTile == 0;
   if (kDimFirst && !has_whole_blocks) return false;
   if (dimensions > limit || blocks > limit / dimensions) return false;
-  // In the layout (..., N, d) a call of many small problems is faster here, too.
+  // In the layout (..., N, d) this kernel is also faster for calls with many small problems.
   int64_t most = kDimFirst ? limit : std::max(limit, int64_t{1} << 30);
   if (noise.problems > most / (blocks * dimensions)) return false;
 
   // In the layout (..., N, d) a thread's dimensions must not cross the end of a row.
   int rows = rows_of(noise.problems * blocks * dimensions / device_threads);
   while (kDimFirst ? rows > dimensions : dimensions % rows != 0) rows /= 2;
-  int64_t across = divide_up(dimensions, rows);  // threads for all dimensions
+  int64_t across = divide_up(dimensions, rows);  // threads for the dimensions of one block
   int64_t threads = noise.problems * blocks * across;
   // If a row of the result does not consist of complete cache lines, a warp would write parts
   // of many lines. Such a result goes through shared memory.
@@ -90,10 +92,10 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
 }
 
 // Launches a draw of mean + std * z. Small results with float32 parameters have their own
-// kernel (launch_small); the general kernel computes all others. A faster variant of the
-// general kernel, the plain one, requires independent noise, no bounds, and numbers of samples
-// and dimensions that are multiples of kTile = 4. The grid has one problem (batch entry) along
-// y.
+// kernel (launch_small); the general kernel computes all others. The general kernel has a
+// faster variant, the plain one. It requires independent noise, no bounds, and numbers of
+// samples and dimensions that are multiples of kTile = 4. The problems (batch entries) lie
+// along y of the grid.
 template <typename T>
 void launch(const Gpu& gpu, Call call, T* out) {
   Noise& noise = call.noise;

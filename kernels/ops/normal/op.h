@@ -16,8 +16,9 @@ namespace {
 //     mean, std: one number for each dimension and problem.
 //     seeds: replaces noise.seed by one seed per problem; required if there are batch
 //         dimensions.
-//     generations: replaces noise.generation by one number for all problems, or one for each.
-//     low, high: bounds, one number for each dimension, either for each problem or for all.
+//     generations: replaces noise.generation by one number for all problems, or by one number
+//         per problem.
+//     low, high: bounds, one number per dimension, either for every problem or shared by all.
 Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
     std::optional<Tensor> seeds, std::optional<Tensor> generations, ScalarType dtype,
     std::optional<Tensor> low, std::optional<Tensor> high) {
@@ -31,8 +32,8 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
   dispatch(mean.type, [](auto) {});  // raises an error if the type is not supported
   STD_TORCH_CHECK(problems.sizes.empty() || seeds.has_value(),
       "expected a tensor of seeds of the batch shape");
-  // Checks an optional tensor of integers, one for each problem if has_batch and otherwise a
-  // single one. Returns its data, or null.
+  // Checks an optional tensor of integers: one per problem if has_batch, and otherwise a single
+  // number. Returns its data, or null if there is no tensor.
   auto check_numbers = [&](std::optional<Tensor>& tensor, const char* name,
                            bool has_batch) -> const int64_t* {
     if (tensor.has_value()) {
@@ -40,7 +41,7 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
     }
     return const_data<int64_t>(tensor);
   };
-  noise.seed_data = check_numbers(seeds, "seed", true);
+  noise.seed_data = check_numbers(seeds, "seed", /*has_batch=*/true);
   noise.has_generations = generations.has_value() && generations->dim() > 0;
   noise.generation_data = check_numbers(generations, "generation", noise.has_generations);
   // Bounds have the type that the samples are computed in.
@@ -106,8 +107,9 @@ Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_s
 }
 
 // The operator sample_normal_rows: draws num_samples = N samples for each problem (batch entry)
-// from a normal distribution. Row 0 of `distribution`, (..., R, d), is its mean, and row 1 its
-// standard deviation; both are read in place. The result has the shape (..., N, d).
+// from a normal distribution. `distribution` has the shape (..., R, d). Its row 0 is the mean
+// and row 1 the standard deviation; both are read in place. The result has the shape (..., N,
+// d).
 Tensor sample_normal_rows(const Tensor& distribution, int64_t num_samples, const Tensor& seeds,
     const Tensor& generation, std::optional<Tensor> low, std::optional<Tensor> high) {
   Tensor rows = dense(distribution);

@@ -1,10 +1,11 @@
 // out = mean + std * z: the general kernel, for results of any size, layout and type. small.cuh
 // has a kernel for small results, which computes the same numbers.
 //
-// Roofline: the kernel writes 4 bytes for each float32, and reads next to nothing. So the write
-// bandwidth bounds it: an H200 fills 4 GB in 877 us. By the disassembly, a normal number takes
-// 17.8 instructions, 3.75 of them 32 x 32 -> 64 bit products. Their issue slots take 542 us,
-// but without its stores the kernel takes 840 to 880 us. Both count.
+// Roofline: the kernel writes 4 bytes for each float32, and reads a negligible amount. So the
+// write bandwidth limits its speed: an H200 fills 4 GB in 877 us. By the disassembly, a normal
+// number takes 17.8 instructions, 3.75 of them 32 x 32 -> 64 bit products. Their issue slots
+// take 542 us, but without its stores the kernel takes 840 to 880 us. So computation and memory
+// both limit the speed.
 //
 // Grid: a block computes a rectangle of tiles; a tile is four samples of four dimensions
 // (call.h). The fast side of the result is the one whose numbers are neighbours in memory:
@@ -36,9 +37,9 @@ constexpr int kResident = sizeof(T) == sizeof(double) ? 2
                           : kPlain && !kDimFirst      ? 4
                                                       : 3;
 
-// Loads the elements `first` to `first` + 3 of a vector of `count` elements into `to`,
-// converted to Real. The vector has any of the four floating-point types. Indices beyond the
-// end load the last element again.
+// Loads the elements `first` to `first` + 3 of a vector of `count` elements into `to`, and
+// converts them to Real. The vector has any of the four floating-point types. Instead of an
+// element beyond the end, the last element is loaded again.
 //
 // All four loads are issued before the first value is converted, because a load takes
 // microseconds while the memory is busy with a stream of stores.
@@ -74,13 +75,13 @@ struct alignas(16) Column {
   Real high[kPlain ? 1 : kTile];
 };
 
-// Loads what a thread needs for the four dimensions `first` to `first` + 3 of a problem: mean,
-// standard deviation, bounds, and dimension_part(), the part of the random words that depends
-// on the dimension but not on the sample. Missing bounds are infinite; a plain call has no
-// bounds.
+// Loads the parameters of the four dimensions `first` to `first` + 3 of a problem: mean,
+// standard deviation and bounds. Also computes dimension_part(), the part of the random words
+// that depends on the dimension but not on the sample. A bound that does not exist is infinite.
+// A plain call (kPlain) has no bounds.
 //
 // If all dimensions share their noise, the parts are those of the dimensions 0 to 3, and only
-// the first one is used. Dimensions beyond the last one repeat its parameters.
+// part 0 is used. Dimensions beyond the last one repeat its parameters.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION Column<Real, kPlain> load_column(
     Key key, const Call& call, int64_t first) {
@@ -126,16 +127,18 @@ inline dim3 grid_of(int64_t blocks, int64_t problems) {
 }
 
 // Computes a tile of four dimensions by four samples, x[dimension][sample] = mean + std * z,
-// clamped to the bounds. Two consecutive samples are a pair with one radius: the z of the first
-// is radius * cosine, that of the second radius * sine. In an antithetic pair, the z of the
-// second sample is the negative of the first one's.
+// clamped to the bounds. One thread computes a tile.
+//
+// Two consecutive samples are a pair with one radius. The standard normal z of the first sample
+// is radius * cosine, and z of the second one is radius * sine. In an antithetic pair, z of the
+// second sample is minus z of the first one.
 //
 // If the dimensions share their noise, all of them use the pairs of dimension 0. A plain call
 // (kPlain) has no bounds, and neither shared nor antithetic noise.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION void sample_tile(const LateKeys& keys, const Noise& noise,
     const Column<Real, kPlain>& column, const Samples<Real>& samples, Real (&x)[kTile][kTile]) {
-  // A NaN stays, because it compares false.
+  // Both comparisons with a NaN are false, so it is not changed.
   auto clamp_to = [](Real value, Real low, Real high) {
     if (value < low) return low;
     return value > high ? high : value;
@@ -143,6 +146,7 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_tile(const LateKeys& keys, const Noise& n
   Polar<Real> pairs[kTile / 2];
   CEM_TETRIS_UNROLL
   for (int j = 0; j < kTile; ++j) {
+    // With shared noise, the pairs of dimension 0 are used for all dimensions.
     if (kPlain || !noise.shared || j == 0) set_pairs(keys, column.noise[j], samples, pairs);
     CEM_TETRIS_UNROLL
     for (int pair = 0; pair < 2; ++pair) {
@@ -163,8 +167,8 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_tile(const LateKeys& keys, const Noise& n
 
 // Stores a pack of four numbers as vectors of 8 or 16 bytes, by streaming stores. Their cache
 // lines leave the cache first, so they are written to memory nearly in the order of their
-// addresses. Floats are stored in assembly, because ptxas splits some vectors that consist of
-// single numbers.
+// addresses. Floats are stored by inline assembly, because ptxas splits some vectors that are
+// built from single numbers.
 CEM_TETRIS_DEVICE_FUNCTION void store_words(float* to, const Pack<float, 4>& x) {
   asm volatile("st.global.cs.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.value[0]),
       "f"(x.value[1]), "f"(x.value[2]), "f"(x.value[3])
@@ -188,10 +192,10 @@ CEM_TETRIS_DEVICE_FUNCTION Pack<T, kCount> packed(const Real (&x)[kCount]) {
   return pack;
 }
 
-// Stores four neighbouring numbers of a row of the result at `to`, converted to its type. Only
-// the first `count` of them lie within the row, or all four if count >= 4. If is_aligned, all
-// rows begin at multiples of four numbers, and the four are stored at once; otherwise one by
-// one.
+// Stores four neighbouring numbers of a row of the result at `to`, converted to its type.
+// `count` is how many numbers are left from `to` to the end of the row; numbers beyond it are
+// not stored. If is_aligned, all rows begin at multiples of four numbers. Then the four numbers
+// are always within the row, and are stored at once.
 template <typename T, typename Real>
 CEM_TETRIS_DEVICE_FUNCTION void store(
     T* to, const Real (&x)[kTile], int64_t count, bool is_aligned) {
@@ -211,7 +215,7 @@ CEM_TETRIS_DEVICE_FUNCTION void store(
 struct Shape {
   int log_width, steps;
   uint32_t across, down;  // how many blocks lie along the fast and the slow side
-  uint32_t group;         // kGroup, or `across` if that is less
+  uint32_t group;         // the smaller one of kGroup and `across`
 };
 
 // Kernel: draws mean + std * z for every problem (batch entry). The problems are numbered along
@@ -245,8 +249,8 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
   int entries = height * shape.steps;
   uint32_t across = blockIdx.x % shape.across;
   uint32_t down = blockIdx.x / shape.across;
-  // Where rows are long, blocks that run side by side should write few of them: the grid is cut
-  // into groups of columns, and the blocks of a group run row by row.
+  // If rows are long, blocks that run at the same time should write only few rows. Therefore
+  // the grid is cut into groups of columns, and the blocks of a group are numbered row by row.
   if constexpr (!kDimFirst) {
     uint32_t group_blocks = shape.group * shape.down;
     uint32_t within = blockIdx.x % group_blocks;
@@ -255,12 +259,11 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
     across = left + within % group;
     down = within / group;
   }
-  // Counted in tiles: where the thread is on the fast side, and where the block begins on the
-  // slow side.
+  // The thread's tile along the fast side, and the block's first tile along the slow side.
   int64_t fast = int64_t(across) * width + (threadIdx.x & (width - 1));
   int64_t slow = int64_t(down) * entries;
   int64_t first_dimension = (kDimFirst ? slow : fast) * kTile;
-  int64_t first_block = kDimFirst ? fast : slow;  // of samples
+  int64_t first_block = kDimFirst ? fast : slow;  // the first block of samples
 
   std::conditional_t<kDimFirst, Samples<Real>, Dimensions> own;
   if constexpr (kDimFirst) {
@@ -269,7 +272,7 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
       table[i] = load_column<Real, kPlain>(key, call, first_dimension + i * kTile);
     }
   } else {
-    // The last threads may lie beyond the dimensions, and load what they do not use.
+    // Threads beyond the last dimension load the last tile, and do not use it.
     int64_t last = (noise.dimensions - 1) / kTile * kTile;
     own = load_column<Real, kPlain>(key, call, min(first_dimension, last));
     for (int i = threadIdx.x; i < entries; i += kThreads) {
@@ -277,8 +280,8 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
           key, noise.generation, noise.shared ? 0 : first_dimension, first_block, i);
     }
   }
-  // The keys go through shared memory, because ptxas keeps loaded values in registers, while it
-  // would compute these again in each iteration of the loop below.
+  // The keys go through shared memory, because ptxas keeps loaded values in registers. Without
+  // this, it would compute the keys again in each iteration of the loop below.
   if (threadIdx.x < kLateKeys) {
     shared_keys.word[threadIdx.x] = late_key(key, threadIdx.x);
   }

@@ -3,14 +3,14 @@
 // lose time at its start, with its table in shared memory and its barriers.
 //
 // Roofline: the result fits into the L2 cache. So the latency of a thread's few hundred
-// instructions is the bound: a normal number takes 19, of which 4.2 are 32 x 32 -> 64 bit
-// products.
+// instructions limits the speed. A normal number takes 19 instructions, of which 4.2 are 32 x
+// 32 -> 64 bit products.
 //
-// A thread draws a block of samples, which is four consecutive ones, of kRows consecutive
-// dimensions. The fast side of the result is the one whose numbers are neighbours in memory:
-// samples in the layout (..., d, N) (kDimFirst), dimensions in (..., N, d). The other one is
-// the slow side. Threads are numbered along the fast side, then along the slow side, then by
-// problem (batch entry), so that only the last threads of the grid are idle.
+// A thread draws a block of four consecutive samples of kRows consecutive dimensions. The fast
+// side of the result is the one whose numbers are neighbours in memory: samples in the layout
+// (..., d, N) (kDimFirst), dimensions in (..., N, d). The other one is the slow side. Threads
+// are numbered along the fast side, then along the slow side, then by problem (batch entry), so
+// that only the last threads of the grid are idle.
 #pragma once
 
 #include "sample.cuh"
@@ -66,9 +66,12 @@ CEM_TETRIS_DEVICE_FUNCTION void store_pack(T* to, const Pack<T, kCount>& x) {
 }
 
 // Computes x[s][i] = mean + std * z for the four samples 4 * block + s and the kRows dimensions
-// `dimension` + i of a problem. The results are not clamped yet. Two consecutive samples share
-// a radius: the standard normal z of the first is radius * cosine, that of the second radius *
-// sine. If the dimensions share their noise, all of them have that of dimension 0.
+// `dimension` + i of a problem. One thread computes all of them. The results are not clamped
+// yet.
+//
+// Two consecutive samples are a pair with one radius. The standard normal z of the first sample
+// is radius * cosine, and z of the second one is radius * sine. If the dimensions share their
+// noise, all of them have the noise of dimension 0.
 template <int kRows>
 CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
     int64_t dimension, uint32_t block, float (&x)[kTile][kRows]) {
@@ -79,7 +82,8 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
   noise.load_seed(problem);
   Key key = make_key(noise.seed);
   LateKeys keys = late_keys(key);
-  const auto samples = samples_of<float>(key, noise.generation, 0, block);
+  const auto samples = samples_of<float>(key, noise.generation, /*dimension=*/0, block);
+  // Sets x[s][row] for the four samples from the pairs of this dimension.
   auto set_row = [&](int row, const Polar<float>(&pairs)[kTile / 2]) {
     CEM_TETRIS_UNROLL
     for (int s = 0; s < kTile; ++s) {
@@ -90,7 +94,7 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
   };
   Polar<float> pairs[kTile / 2];
   if (noise.shared) {
-    set_pairs(keys, dimension_part(key, 0, noise.generation), samples, pairs);
+    set_pairs(keys, dimension_part(key, /*dimension=*/0, noise.generation), samples, pairs);
     CEM_TETRIS_UNROLL
     for (int i = 0; i < kRows; ++i) set_row(i, pairs);
   } else {
@@ -103,9 +107,9 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
 }
 
 // Clamps the numbers x[sample][i] of the dimensions `dimension` + i to one bound, lower or
-// upper. is_beyond(value, limit) is "less" for a lower bound and "greater" for an upper one. A
-// NaN stays, because it compares false. `bound` has a limit for each dimension of each problem;
-// it has no data if there is no such bound.
+// upper. is_beyond(value, limit) is "less" for a lower bound and "greater" for an upper one. It
+// is false for a NaN, which is therefore not changed. `bound` has a limit for each dimension of
+// each problem; it has no data if there is no such bound.
 template <int kRows, typename IsBeyond>
 CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dimension,
     const IsBeyond& is_beyond, float (&x)[kTile][kRows]) {
@@ -119,13 +123,14 @@ CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dim
   }
 }
 
-// Stores the result of a thread block in the layout (..., N, d) by way of shared memory, so
-// that a warp writes complete cache lines.
+// Stores the result of a thread block in the layout (..., N, d). The numbers go through shared
+// memory, so that a warp writes complete cache lines.
 //
-// The result of a block is one contiguous piece of memory. A thread has a pack of kRows numbers
-// in each of four rows of this piece (kTile samples), which are one row length apart. So the
-// block first collects the piece in shared memory. Then a thread stores four packs that are
-// blockDim.x apart, and neighbouring threads store neighbouring packs.
+// The result of a thread block is one contiguous piece of memory. A thread has one pack of
+// kRows numbers in each of four consecutive rows (kTile samples). These packs are not
+// neighbours in memory. So the block first collects its piece in shared memory. After the
+// barrier a thread stores four packs that are blockDim.x apart, so that neighbouring threads
+// store neighbouring packs.
 //
 // x holds the thread's numbers, by sample and dimension. threads_before is the number of
 // threads in earlier blocks.
@@ -134,14 +139,14 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
     const Small& job, uint32_t threads_before, const float (&x)[kTile][kRows], T* out) {
   __shared__ Pack<T, kRows> staged[kTile * kThreads];
   uint32_t row_packs = job.by_row_threads.divisor;  // how many packs a row of the result has
-  uint32_t row_group = job.by_row_threads.quotient(threadIdx.x);  // of kTile rows
-  // Every group before has kTile rows of packs, but only one row of threads.
+  // Four rows (kTile) are a group. A group has kTile rows of packs, but one row of threads.
+  uint32_t row_group = job.by_row_threads.quotient(threadIdx.x);
   uint32_t first_pack = threadIdx.x + row_group * (kTile - 1) * row_packs;
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kTile; ++i) staged[first_pack + i * row_packs] = packed<T>(x[i]);
   __syncthreads();
   auto* to = reinterpret_cast<Pack<T, kRows>*>(out) + kTile * int64_t(threads_before);
-  uint32_t packs = kTile * (job.threads - threads_before);  // up to the end of the result
+  uint32_t packs = kTile * (job.threads - threads_before);  // packs to the end of the result
   Pack<T, kRows> pack[kTile];
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kTile; ++i) pack[i] = staged[threadIdx.x + i * blockDim.x];
@@ -154,12 +159,12 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
 
 // Kernel: draws mean + std * z, clamped to the bounds, for small results. A thread draws kRows
 // dimensions of one block of four samples (kTile). The result has the layout (..., d, N) if
-// kDimFirst, otherwise (..., N, d); its fast side is the one whose numbers are neighbours in
-// memory. Threads are numbered along the fast side, then along the slow side, then by problem
-// (batch entry).
+// kDimFirst, and otherwise (..., N, d). Numbers along its fast side, the last one, are
+// neighbours in memory. Threads are numbered along the fast side, then along the slow side,
+// then by problem (batch entry).
 //
-// All threads of a block must reach the barrier in store_staged(). So threads beyond the last
-// one repeat its work, and write the same numbers.
+// All threads of a thread block must reach the barrier in store_staged(). So the surplus
+// threads of the last block repeat the work of the last thread, and write the same numbers.
 template <typename T, int kRows, bool kDimFirst>
 __global__ __launch_bounds__(kThreads) void small_kernel(
     const __grid_constant__ Small job, T* __restrict__ out) {
@@ -175,14 +180,17 @@ __global__ __launch_bounds__(kThreads) void small_kernel(
   uint32_t slow = job.by_row_threads.quotient(problem_thread);
   uint32_t fast = problem_thread - slow * job.by_row_threads.divisor;
   uint32_t block = kDimFirst ? fast : slow;
-  // In (..., d, N) the last thread may overlap the one before: both write the same numbers.
+  // In (..., d, N) the dimensions of the last thread along the slow side may overlap those of
+  // the thread before it. Both write the same numbers.
   int64_t dimension = kDimFirst ? min(slow * int64_t{kRows}, call.noise.dimensions - kRows)
                                 : fast * int64_t{kRows};
 
   float x[kTile][kRows];
   sample_rows(call, problem, dimension, block, x);
-  clamp(call.low, problem, dimension, [](float a, float b) { return a < b; }, x);
-  clamp(call.high, problem, dimension, [](float a, float b) { return a > b; }, x);
+  auto is_less = [](float value, float limit) { return value < limit; };
+  auto is_greater = [](float value, float limit) { return value > limit; };
+  clamp(call.low, problem, dimension, is_less, x);
+  clamp(call.high, problem, dimension, is_greater, x);
 
   int64_t first_sample = int64_t(block) * kTile;
   if constexpr (kDimFirst) {

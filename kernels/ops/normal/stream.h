@@ -9,10 +9,10 @@
 // So a random number does not depend on the numbers of samples and dimensions, the layout, the
 // grid or the device.
 //
-// Words 2 and 3 are the same for a whole tile of samples and dimensions; word 0 belongs to the
-// sample, and word 1 to the dimension. Nearly everything in the first three rounds depends on
-// only one of these, and is computed once for a loop over the other. That saves 8 of the 40
-// instructions of a block.
+// Words 2 and 3 are the same for all samples and dimensions of a tile. Word 0 depends on the
+// sample, and word 1 on the dimension. Nearly all operations of the first three rounds depend
+// on only one of these two words. They are computed once for a loop over the other word. That
+// saves 8 of the 40 instructions that four random words take.
 #pragma once
 
 #include "host_device.h"
@@ -51,7 +51,8 @@ CEM_TETRIS_FUNCTION uint64_t multiply(uint32_t a, uint32_t b) {
 #endif
 }
 
-// A key of two words. Every round has its own, and adds a constant to either word.
+// A key of two words. Every round has its own key, which differs from the key of the previous
+// round by a constant in either word.
 struct Key {
   uint32_t k0, k1;
   CEM_TETRIS_FUNCTION uint32_t word0(uint32_t round) const {
@@ -63,8 +64,8 @@ struct Key {
 };
 
 // "normal z" in ASCII. Other users of Philox in this project (the pieces of
-// tetris/game/piece_stream.py) take the seed itself for the key and lay their counters out
-// alike. Because of kDomain the same seed gives them unrelated words.
+// tetris/game/piece_stream.py) use the seed itself as the key, and counters of the same layout.
+// Because of kDomain, their random words and the sampler's are unrelated for the same seed.
 constexpr uint64_t kDomain = 0x6E6F726D616C207Aull;
 
 // Returns the key of a seed.
@@ -122,9 +123,9 @@ struct BlockPart {
   uint32_t round3_c3;
 };
 
-// Computes the part of the first two rounds that depends on the dimension. A name such as
-// round1_c0 means word c0 of the counter as round 1 begins with it; round1_product0 is round
-// 1's product m0 c0.
+// Computes the part of rounds 0 and 1 that depends on the dimension. A name such as round1_c0
+// means word c0 of the counter at the start of round 1, and round1_product0 is the product m0
+// c0 of round 1.
 CEM_TETRIS_FUNCTION DimensionPart dimension_part(
     Key key, uint64_t dimension, uint64_t generation) {
   uint64_t round0_product1 = multiply(kMultiplier1, low_word(generation));
@@ -133,9 +134,10 @@ CEM_TETRIS_FUNCTION DimensionPart dimension_part(
   return {high_word(round1_product0), low_word(round1_product0)};
 }
 
-// Computes the part of the first three rounds that depends on the block of samples. A name such
-// as round1_c2 means word c2 of the counter as round 1 begins with it; round1_product1 is round
-// 1's product m1 c2. `block` is the number of the sample div 4, and `word3` is that of upper().
+// Computes the part of rounds 0 to 2 that depends on the block of samples; see BlockPart. A
+// name such as round1_c2 means word c2 of the counter at the start of round 1, and
+// round1_product1 is the product m1 c2 of round 1. `block` is the number of the sample div 4.
+// `word3` is word 3 of the counter, from upper().
 CEM_TETRIS_FUNCTION BlockPart block_part(
     Key key, uint64_t block, uint64_t generation, uint32_t word3) {
   uint64_t round0_product0 = multiply(kMultiplier0, low_word(block));
@@ -153,19 +155,19 @@ CEM_TETRIS_FUNCTION BlockPart block_part(
 //
 //   (high(m1 c2) ^ c1 ^ key0, low(m1 c2), high(m0 c0) ^ c3 ^ key1, low(m0 c0)).
 //
-// Most of rounds 0 to 2 depends either on the dimension or on the block. Both parts were
-// computed before: `dimension` holds the halves of round 1's product m0 c0, and `block` holds
-// the words that begin rounds 2 and 3. The fields of `block` called `part` lack only the terms
-// that depend on the dimension.
+// Most operations of rounds 0 to 2 depend either on the dimension or on the block, and have
+// been done before. `dimension` holds the two halves of round 1's product m0 c0. `block` holds
+// the words at the start of rounds 2 and 3. A field of `block` called `part` lacks only the
+// term that depends on the dimension.
 //
-// This function adds these terms by an exclusive or. Then it computes rounds 3 to 9, whose keys
-// are `keys`, two words for each round.
+// This function adds these terms by an exclusive or. Then it computes rounds 3 to 9. `keys`
+// holds two words for each of these rounds.
 CEM_TETRIS_FUNCTION Words philox_words(
     const LateKeys& keys, DimensionPart dimension, BlockPart block) {
-  // Round 2.
+  // The rest of round 2.
   uint32_t round2_c2 = dimension.round1_product0_high ^ block.round2_c2_part;
   uint64_t round2_product1 = multiply(kMultiplier1, round2_c2);
-  // The counter as round 3 begins with it.
+  // The counter at the start of round 3.
   uint32_t c0 = high_word(round2_product1) ^ block.round3_c0_part;
   uint32_t c1 = low_word(round2_product1);
   uint32_t c2 = block.round3_c2_part ^ dimension.round1_product0_low;

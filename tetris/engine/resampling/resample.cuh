@@ -3,9 +3,9 @@
 //
 // Roofline: a block moves about 150 bytes per stream and has a dozen barriers. For 513
 // candidates with 264 streams each, the bytes alone would take 5 us on an H200. The kernel
-// takes 13 us, because it is bound by latency. The four decisions between two resamplings take
-// 800 to 1,100 us. An earlier version with 70 launches of operations on tensors took 230 us,
-// and left the GPU idle for another 150 us.
+// takes 13 us, because latency limits its speed. The four decisions between two resamplings
+// take 800 to 1,100 us. An earlier version with 70 launches of operations on tensors took 230
+// us, and left the GPU idle for another 150 us.
 #pragma once
 
 #include "resampling.h"
@@ -16,10 +16,11 @@ namespace tetris {
 static_assert(LEVELS == WARP, "a thread of a warp has a level");
 constexpr int MOST_RESAMPLING_WARPS = 16;
 
-// A sum per level of numbers below 2^51, of at most 2^13 streams. A sum consists of three
-// digits of 17 bits each. Shared memory adds numbers of 32 bits in one operation, but a 64-bit
-// addition is repeated whenever another thread has changed the sum in the meantime. That would
-// happen often, because neighbouring streams are on few levels.
+// One sum per level, in shared memory, of the numbers of at most 2^13 streams. The numbers are
+// below 2^51. A sum is stored as three digits of 17 bits each. An atomic addition of 32 bits in
+// shared memory is one operation. An addition of 64 bits would be repeated whenever another
+// thread has changed the sum in the meantime. That would happen often, because neighbouring
+// streams are on few levels.
 struct LevelSums {
   static constexpr int DIGITS = 3;
   static constexpr int BITS = 17;
@@ -45,7 +46,7 @@ struct ResamplingMemory {
   // The weight of every level: the sum of the whole parts of the weights, and the sum of their
   // fractional parts in units of 2^-40.
   LevelSums whole_weight, fraction;
-  double level_weight[LEVELS];  // a stream's share is its weight divided by that of its level
+  double level_weight[LEVELS];  // a stream's share of it determines its number of copies
   int next_position[LEVELS];    // the index in `order` of the next stream of every level
   int warp_position[MOST_RESAMPLING_WARPS][LEVELS];  // the same for the streams of each warp
   int64_t warp_sum[MOST_RESAMPLING_WARPS];           // for `sum` and `running_sum`
@@ -78,7 +79,7 @@ struct ResamplingBlock {
     for (int step = WARP / 2; step > 0; step /= 2) {
       value += __shfl_down_sync(~0u, value, step);
     }
-    __syncthreads();  // All threads have read the sums of the last call.
+    __syncthreads();  // All threads have read the sums of the previous call.
     if (lane == 0) memory.warp_sum[warp] = value;
     __syncthreads();
     int64_t result = 0;
@@ -96,8 +97,9 @@ struct ResamplingBlock {
     return value;
   }
 
-  // Computes the weight of every level. Also counts the streams of every level, and computes
-  // from the counts where the streams of a level begin if all streams are sorted by level.
+  // Computes the weight of every level (memory.level_weight). Also counts the streams of every
+  // level, and computes from the counts where the streams of a level begin if all streams are
+  // sorted by level (memory.next_position).
   //
   // A stream is one of many games that are played in parallel. It has a weight, and is on one
   // of LEVELS = 32 levels, according to the height of its stack. A block resamples the streams
@@ -109,7 +111,7 @@ struct ResamplingBlock {
       memory.fraction.clear(thread);
       memory.next_position[thread] = 0;
     }
-    __syncthreads();
+    __syncthreads();  // The sums are 0 before any thread adds to them.
     add_streams_to_levels();
     // next_position[level] is now the number of streams of the level. An exclusive prefix sum
     // turns it into the index of the level's first stream in `order`.
@@ -130,7 +132,7 @@ struct ResamplingBlock {
       double mean = data.level_sums[level] / data.resamplings;
       memory.level_weight[level] = mean > present ? mean : present;
     }
-    __syncthreads();
+    __syncthreads();  // All threads read the weights and the positions.
   }
 
   // Sorts the streams by level: writes their indices to `order`. Also writes `copies_up_to`,
@@ -138,7 +140,7 @@ struct ResamplingBlock {
   // stream is proportional to its share of the weight of its level.
   //
   // All threads of the block call this function. They handle the streams in rounds, one stream
-  // per thread. First append_to_order writes the number of copies of each stream to
+  // per thread. First, append_to_order writes the number of copies of each stream to
   // `copies_up_to`. Then the second loop replaces these numbers by their running sum.
   __device__ void sort() {
     for (int first = 0; first < data.streams; first += threads) append_to_order(first);
@@ -163,13 +165,13 @@ struct ResamplingBlock {
   // this function.
   //
   // Imagine the copies of all streams on a line, in the order of `copies_up_to`. As many copies
-  // as there are streams are chosen, at equal distances, and the first one at random. So a
-  // stream with `copies` copies is chosen copies / total_copies * streams times on average.
-  // divided_weight divides the weight of the stream by this number. At the end all weights are
-  // scaled so that their sum is about ALL_WEIGHT.
+  // as there are streams are chosen. The first one is random, and the distances between them
+  // are equal. So a stream with `copies` copies is chosen copies / total_copies * streams times
+  // on average, and divided_weight divides its weight by this number. At the end, all weights
+  // are scaled so that their sum is about ALL_WEIGHT.
   //
   // Positions on the line are multiplied by the number of streams, so that they are integers.
-  __device__ void take() {
+  __device__ void choose_sources() {
     // Choose the source of every new stream. k is the index in `order` of the stream whose
     // copies cover the position.
     int64_t total_copies = data.copies_up_to[data.streams - 1];
@@ -186,8 +188,8 @@ struct ResamplingBlock {
       data.new_weight[i] = weight;
       weights_below_one += weight < 1 ? 1 : 0;
     }
-    // Weights are multiples of `unit`: of 1 until a weight is below 1, and of 2^-40 from then
-    // on.
+    // Weights are multiples of `unit`. The unit is 1 until a weight is below 1, and 2^-40 from
+    // then on.
     if (sum(weights_below_one) > 0) unit = 1 / FRACTION_SCALE;
     if (thread == 0) *data.unit = unit;
     // Round the new weights down to multiples of the unit.
@@ -196,8 +198,8 @@ struct ResamplingBlock {
       data.new_weight[i] = floor(data.new_weight[i] / unit) * unit;
       all_weight += int64_t(data.new_weight[i]);
     }
-    // `sum` contains barriers. After them a thread can read the sources that other threads
-    // wrote.
+    // `sum` contains barriers. After them, a thread can read the sources that other threads
+    // have written.
     double scale = ALL_WEIGHT / double(sum(all_weight));
     // Copy the boards of the sources, one column per thread.
     for (int k = thread; k < data.streams * data.width; k += threads) {
@@ -205,7 +207,7 @@ struct ResamplingBlock {
       int column = k % data.width;
       data.boards[k] = data.columns[data.source[stream] * data.width + column];
     }
-    // Scale the weights, and round them down to multiples of the unit, but to at least one
+    // Scale the weights, and round them down to multiples of the unit. A weight is at least one
     // unit.
     for (int i = thread; i < data.streams; i += threads) {
       double weight = floor(data.new_weight[i] * scale / unit) * unit;
@@ -217,10 +219,11 @@ struct ResamplingBlock {
   // Computes the level of every stream, and adds the stream to the sums of its level in shared
   // memory: its weight to `whole_weight` and `fraction`, and 1 to `next_position`, which counts
   // the streams here. If data.measures_rate is true, also adds to `ended` the share of the
-  // candidate's weight that belongs to games that have ended since the last resampling.
+  // candidate's weight that belongs to games that have ended since the previous resampling.
   //
-  // Weights are summed as integers, so that the sum does not depend on the order of the
-  // threads: the whole parts separately from the fractional parts, which are in units of 2^-40.
+  // All threads of the block call this function and share the streams. Weights are summed as
+  // integers, so that the sum does not depend on the order of the threads. The whole parts and
+  // the fractional parts, which are in units of 2^-40, are summed separately.
   __device__ __forceinline__ void add_streams_to_levels() {
     int64_t all_whole = 0, ended_whole = 0, ended_fraction = 0;
     for (int i = thread; i < data.streams; i += threads) {
@@ -246,19 +249,22 @@ struct ResamplingBlock {
   }
 
   // One round of a stable counting sort of streams by level. It handles the streams `first` to
-  // `first + threads - 1`, one per thread: it writes the index of each stream to its position
-  // in `order`, and the number of its copies to the same position of `copies_up_to`.
+  // `first + threads - 1`, one per thread. It writes the index of each stream to its position
+  // in `order`, and the number of its copies to the same position of `copies_up_to`. A later
+  // scan in `sort` replaces these numbers by their running sum.
   //
-  // memory.next_position[level] is the position of the next stream of a level. The position of
-  // a stream is next_position[level], plus the number of streams of the same level in earlier
-  // warps, plus the number of them in earlier lanes of its own warp.
+  // memory.next_position[level] is the position of the next stream of a level; there are LEVELS
+  // = 32 levels. The position of a stream is next_position[level], plus the number of streams
+  // of this level in earlier warps, plus their number in earlier lanes of its own warp. All
+  // threads of the block call this function; threads beyond the last stream have no level.
   __device__ __forceinline__ void append_to_order(int first) {
     int i = first + thread;
     bool exists = i < data.streams;
     int level = exists ? int(data.level[i]) : LEVELS;
     memory.warp_position[warp][lane] = 0;  // each lane clears the count of one level
     __syncthreads();
-    // Every warp counts its streams of each level. The first lane on a level writes the count.
+    // Every warp counts its streams of each level. The first lane whose stream is on a level
+    // writes the count of this level.
     unsigned same_level = __match_any_sync(~0u, level);
     unsigned earlier_lanes = (1u << lane) - 1u;
     int rank_in_warp = __popc(same_level & earlier_lanes);
@@ -279,13 +285,14 @@ struct ResamplingBlock {
     if (exists) {
       int position = memory.warp_position[warp][level] + rank_in_warp;
       data.order[position] = i;
-      data.copies_up_to[position] = copies_of(data.weight[i], memory.level_weight[level]);
+      int64_t copies = copies_of(data.weight[i], memory.level_weight[level]);
+      data.copies_up_to[position] = copies;
     }
     __syncthreads();
   }
 
   // Returns the index in `order` of the stream whose copies cover a position. This is the first
-  // k with copies_up_to[k] * streams > position; a bisection finds it.
+  // k with copies_up_to[k] * streams > position. The function searches by bisection.
   __device__ __forceinline__ int stream_at(int64_t position) const {
     int low = 0, high = data.streams - 1;
     while (low < high) {
@@ -303,7 +310,7 @@ __global__ void __launch_bounds__(MOST_RESAMPLING_WARPS* WARP)
   ResamplingBlock block(all, resampling_memory());
   block.weigh();
   block.sort();
-  block.take();
+  block.choose_sources();
 }
 
 // Returns the number of threads of a block: one per stream, rounded up to whole warps, but at

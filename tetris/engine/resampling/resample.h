@@ -53,7 +53,7 @@ std::tuple<Tensor, Tensor> resample(const Tensor& columns, const Tensor& games, 
   Tensor after = torch::stable::new_empty(weight, {population, streams});
   if (population == 0) return {source, boards};
 
-  int64_t* room = scratch.mutable_data_ptr<int64_t>();
+  int64_t* scratch_data = scratch.mutable_data_ptr<int64_t>();
   Resampling job{
       /*streams=*/int(streams),
       /*width=*/int(columns.size(2)),
@@ -70,9 +70,9 @@ std::tuple<Tensor, Tensor> resample(const Tensor& columns, const Tensor& games, 
       /*offset=*/offset,
       /*source=*/source.mutable_data_ptr<int64_t>(),
       /*boards=*/mutable_words_of(boards),
-      /*level=*/room,
-      /*order=*/room + all,
-      /*copies_up_to=*/room + 2 * all,
+      /*level=*/scratch_data,
+      /*order=*/scratch_data + all,
+      /*copies_up_to=*/scratch_data + 2 * all,
       /*new_weight=*/after.mutable_data_ptr<double>(),
   };
   Device::launch(weight, job, unsigned(population));

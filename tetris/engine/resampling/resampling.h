@@ -18,12 +18,12 @@
 namespace tetris {
 
 constexpr int LEVELS = 32;
-constexpr double ALL_WEIGHT =
-    1125899906842624.0;  // 2^50, about the weight of all streams of a candidate
+// 2^50, about the weight of all streams of a candidate.
+constexpr double ALL_WEIGHT = 1125899906842624.0;
 // 2^40. Once a weight of a candidate has been below 1, its weights are multiples of 2^-40.
 constexpr double FRACTION_SCALE = 1099511627776.0;
-constexpr double COPIES =
-    1048576.0;  // 2^20 copies of a stream that holds all the weight of its level
+// 2^20, the number of copies of a stream that holds all the weight of its level.
+constexpr double COPIES = 1048576.0;
 constexpr int RANDOM_BITS = 12;
 
 // The streams of all candidates, or of one candidate. The shape of an array is (population,
@@ -35,12 +35,12 @@ struct Resampling {
   // The state, which is passed on from one resampling to the next.
   int64_t* games_before;  // `games` at the last resampling
   double* weight;
-  double*
-      level_sums;  // (population, LEVELS): weight of each level, summed over the resamplings
-  double* unit;    // (population,): unit of the weights
-  double* ended;   // (population,): share of weight on ended games, summed over resamplings
-  double resamplings;    // the number of resamplings, this one included
-  bool measures_rate;    // whether `ended` is summed
+  // (population, LEVELS): the weight of each level, summed over the resamplings.
+  double* level_sums;
+  double* unit;        // (population,): the unit of the weights
+  double* ended;       // (population,): share of weight on ended games, summed over resamplings
+  double resamplings;  // the number of resamplings, this one included
+  bool measures_rate;  // whether `ended` is summed
   int64_t bits, offset;  // the random number of a candidate is bits + offset * candidate
   // The results.
   int64_t* source;   // the stream that each stream continues
@@ -56,8 +56,8 @@ struct Resampling {
   //
   // The arrays hold one candidate after another. A candidate has `streams` numbers in most
   // arrays, streams * width numbers in `columns` and `boards`, LEVELS numbers in `level_sums`,
-  // and one number in `unit` and `ended`. `bits` is a random number; the next candidate's is
-  // greater by `offset`.
+  // and one number in `unit` and `ended`. `bits` is the candidate's random number; that of the
+  // next candidate is greater by `offset`.
   TETRIS_FUNCTION Resampling of_candidate(int64_t candidate) const {
     Resampling one = *this;
     int64_t first_stream = candidate * streams;
@@ -136,11 +136,12 @@ TETRIS_FUNCTION double divided_weight(
 }
 
 // Resamples the streams of one candidate on the CPU. `data` holds pointers to the data of this
-// candidate, see of_candidate. ResamplingBlock in resample.cuh does the same with a block of
+// candidate; see of_candidate. ResamplingBlock in resample.cuh does the same with a block of
 // threads.
 inline void resample_candidate(const Resampling& data) {
-  // Add up the weight of each level, and the weight of the games that have ended since the last
-  // resampling. Whole parts and fractional parts of weights are added separately, as integers.
+  // Add up the weight of each level, and the weight of the games that have ended since the
+  // previous resampling. Whole parts and fractional parts of weights are added separately, as
+  // integers.
   int64_t whole[LEVELS] = {}, fraction[LEVELS] = {};
   int64_t all = 0, ended = 0, ended_fraction = 0;
   // Element level + 1 first counts the streams of `level`. The running sum then makes element
@@ -177,8 +178,8 @@ inline void resample_candidate(const Resampling& data) {
     data.copies_up_to[k] = total;
   }
 
-  // The copies of all streams lie on a line, sorted by level. Choose as many of them as there
-  // are streams, at equal distances, and divide the weight of a stream by how often it is
+  // Imagine the copies of all streams on a line, sorted by level. Choose as many of them as
+  // there are streams, at equal distances. The weight of a stream is divided by how often it is
   // chosen on average. Positions are multiplied by `streams`, so that they are integers. k is
   // the index in `order` of the stream whose copies cover the position.
   int64_t first_position = data.first_position(total);

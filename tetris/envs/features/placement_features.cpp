@@ -17,8 +17,8 @@ namespace {
 using namespace tetris;
 using L = TallLanes;
 
-// The least number of environments per thread, as in step.cpp. On a busy machine, threads that
-// wait for each other lose the most time.
+// A thread gets at least this many environments, as in step.cpp. On a busy machine, threads
+// that wait for each other lose the most time.
 constexpr int64_t GRAIN = 1024;
 
 // Writes the features of all placements in one environment, one row per action. The features
@@ -33,8 +33,11 @@ class Writer {
   // An action is the number orientation * width + column. Some actions are not placements,
   // because the piece has no such orientation or would reach beyond the board. mask_bits
   // returns the set of the actions that are placements, one bit per action. The other actions,
-  // and all actions of a game that is over, get ends_game = 0. `all.columns` is an array of
-  // shape (width, count): column c of environment i is at index c * count + i.
+  // and all actions of a game that is over, get ends_game = 0.
+  //
+  // add_walls(geometry, column) makes a board from the function column(c), which returns column
+  // c. `all.columns` is an array of shape (width, count): column c of environment i is at index
+  // c * count + i.
   Writer(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i)
       : rules_(all.rules),
         piece_(all.piece[i]),
@@ -74,10 +77,11 @@ class Writer {
   // the game.
   //
   // The features of placements that lie inside the board and complete no row are computed
-  // together, from the changes that their drops make. For the other placements that may let the
-  // game go on, they are computed one by one, from the board after the placement. A set of
-  // lanes is a bit mask: L::lanes converts a comparison of all lanes to a set, and `m & (m -
-  // 1)` removes its lowest bit.
+  // together, from the changes that their drops make. The other placements after which the game
+  // may go on are computed one by one, from the board after the placement.
+  //
+  // A set of lanes is a bit mask: L::lanes converts a comparison of all lanes to a set, and `m
+  // & (m - 1)` removes its lowest bit.
   template <int WIDTH>
   void write_group(
       const Ground<L>& ground, const Prepared& prepared, const Group<L, WIDTH>& group) {
@@ -102,7 +106,7 @@ class Writer {
         const auto* numbers = reinterpret_cast<const int32_t*>(numerators);
         for (unsigned lanes = computed_together; lanes != 0; lanes &= lanes - 1) {
           int lane = lowest_bit(lanes);
-          store(placement_of(group, lane), numbers + lane, L::LANES);
+          store(placement_of(group, lane), numbers + lane, /*stride=*/L::LANES);
         }
       }
       unwritten &= ~computed_together;
@@ -111,7 +115,7 @@ class Writer {
     for (; unwritten != 0; unwritten &= unwritten - 1) {
       int placement = placement_of(group, lowest_bit(unwritten));
       visit_after_state<List>(board_, piece_, placement,
-          [&](const auto& numerators) { store(placement, numerators, 1); });
+          [&](const auto& numerators) { store(placement, numerators, /*stride=*/1); });
     }
   }
 

@@ -44,10 +44,11 @@ struct PlacementWarp {
   // columns wide, except for placements that end the game. Each thread of the warp has one
   // placement.
   //
-  // The features of placements that lie inside the board and complete no row are computed at
-  // the same time, from the changes that their drops make. The other placements that may let
-  // the game go on are handled one after another: all threads together compute the features of
-  // the board after one placement, and thread 0 stores them.
+  // All threads of the warp call this function. The features of placements that lie inside the
+  // board and complete no row are computed at the same time, from the changes that their drops
+  // make. The other placements after which the game may go on are handled one after another.
+  // All threads together compute the features of the board after one placement, and thread 0
+  // stores them.
   //
   // `ground` is the surface on which the piece lands. `prepared` is the data that the features
   // have computed from the board before the drop.
@@ -105,9 +106,9 @@ struct PlacementWarp {
   }
 
  private:
-  // Initialises the results in shared memory. All features become 0, and every placement is
-  // marked as ending the game; `store` changes this. Actions that are not placements, and all
-  // actions of a game that is over, are not marked.
+  // Initialises the results in shared memory. All features become 0. `ends_game` becomes 1 for
+  // every placement; `store` changes it to 0 for the placements that do not end the game. It
+  // becomes 0 for actions that are not placements, and for all actions of a game that is over.
   __device__ __forceinline__ void clear(bool is_over) {
     uint64_t mask = is_over ? 0 : mask_bits(piece, tensors.rules.width);
     for (int i = L::lane(); i < actions() * List::COUNT; i += WARP) memory.features[i] = 0.0f;
@@ -130,7 +131,7 @@ struct PlacementWarp {
     if (is_inside) cells.value = tensors.columns[column * tensors.count + environment];
     Board<L> board(geometry, cells);
     Ground<L> ground(board);   // the surface on which the piece lands
-    Prepared prepared(board);  // what the features need of the board before a placement
+    Prepared prepared(board);  // the data of the board that the features need
     // Write the placements of the orientations that are 1, 2, 3 and 4 columns wide.
     write_orientations<1>(board, ground, prepared);
     write_orientations<2>(board, ground, prepared);
@@ -139,6 +140,8 @@ struct PlacementWarp {
   }
 };
 
+// Kernel: writes the features of all placements, with one block per environment, which consists
+// of one warp.
 template <class List>
 __global__ void __launch_bounds__(WARP)
     placements_kernel(const __grid_constant__ FeatureTensors tensors) {

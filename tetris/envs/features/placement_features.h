@@ -44,7 +44,7 @@ TETRIS_FUNCTION void visit_after_state(
 //
 //     columns    (width, count) int32: the columns of the boards; bit 31 - r is row r
 //     piece      (count,) uint8: the piece to place
-//     ended      (count,) uint8: not 0 if the episode is over
+//     ended      (count,) uint8: 0 as long as the episode goes on
 //     features   (count, 4 * width, List::COUNT) float32, written; there are 4 * width actions
 //     ends_game  (count, 4 * width) int8, written: 1 if the placement ends the game
 template <class List, class Device>

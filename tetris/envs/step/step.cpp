@@ -19,17 +19,17 @@ namespace {
 using namespace tetris;
 using L = ScalarLanes;
 
-// The least number of environments per thread. Their steps take a tenth of a millisecond. For
-// less work it is not worth waking a thread and waiting for it, especially while the processors
-// have other work.
+// A thread gets at least this many environments, whose steps take a tenth of a millisecond. For
+// less work it is not worthwhile to wake a thread and to wait for it, especially while the
+// processors have other work.
 constexpr int64_t GRAIN = 1024;
 constexpr int ROW_BYTES = 16;
 
 #if defined(__SSE2__)
 // Unpacks a board of bits to bytes with SSE2: calls write(row, store) for every row, from the
-// bottom up. The caller's `write` has to call store(to) with an address `to`. This writes the
-// row there, one byte per column, 0 or 1. It always writes 16 bytes; the bytes after the last
-// column have no meaning.
+// bottom up. The caller's `write` has to call store(to) with an address `to`. Then `store`
+// writes the row there, one byte per column, 0 or 1. It always writes 16 bytes; the bytes after
+// the last column are meaningless.
 //
 // A column is a 32-bit word in which row r is bit 31 - r. So its highest byte holds rows 0 to
 // 7, the next byte rows 8 to 15, and the third byte rows 16 to 23. The outer loop handles one
@@ -68,9 +68,9 @@ void for_each_row(const L::ColumnBits& columns, int, int height, const Write& wr
 }
 #else
 // Unpacks a board of bits to bytes: calls write(row, store) for every row, from the bottom up.
-// The caller's `write` has to call store(to) with an address `to`. This writes the row there,
-// one byte per column, 0 or 1. It always writes ROW_BYTES = 16 bytes; the bytes after the last
-// column have no meaning.
+// The caller's `write` has to call store(to) with an address `to`. Then `store` writes the row
+// there, one byte per column, 0 or 1. It always writes ROW_BYTES = 16 bytes; the bytes after
+// the last column are meaningless.
 //
 // row_bits returns a row with one bit per column. bytes_of spreads the lowest four bits of a
 // number over four bytes, so `store` writes four columns at a time.
@@ -127,13 +127,14 @@ class View {
   // Writes a board to the address `to`, one byte per cell, 0 or 1, row after row from the
   // bottom up.
   //
-  // for_each_row calls the lambda for every row, and store(address) writes the row there. It
-  // writes ROW_BYTES = 16 bytes, more than a row has; the next row overwrites the rest.
+  // for_each_row calls the function for every row, and store(address) writes the row to that
+  // address. It writes ROW_BYTES = 16 bytes, which is more than a row has. The next row
+  // overwrites the rest.
   void write_board(const L::ColumnBits& columns, int8_t* to) const {
     for_each_row(columns, width(), height_, [&](int row, const auto& store) {
       int first = row * width();
       // At the end of the board, 16 bytes would reach into the next board, which another thread
-      // may have written. There only the bytes of the row are copied.
+      // may have written. So only the bytes of the row are copied.
       if (first + ROW_BYTES <= cells()) return store(to + first);
       int8_t bytes[ROW_BYTES];
       store(bytes);

@@ -1,12 +1,12 @@
 // The step kernels, with a thread per environment. A block of threads handles neighbouring
 // environments.
 //
-// A step is bound by memory: on a board of 10 x 20 it reads 82 bytes per environment and writes
-// 312 bytes, 248 of them for the observation. In the tensors of the state, the last dimension
-// is the environment, so a warp reads and writes full cache lines. In the tensors of the
-// observations, it is the first dimension. So each thread stores its board in shared memory,
-// one bit per cell. Then the threads of the block write the bytes of all boards together, four
-// bytes per thread at a time.
+// Memory limits the speed of a step: on a board of 10 x 20 it reads 82 bytes per environment
+// and writes 312 bytes, 248 of them for the observation. In the tensors of the state, the last
+// dimension is the environment, so a warp reads and writes full cache lines. In the tensors of
+// the observations, it is the first dimension. So each thread stores its board in shared
+// memory, one bit per cell. Then the threads of the block write the bytes of all boards
+// together, four bytes per thread at a time.
 #pragma once
 
 #include "step.h"
@@ -88,8 +88,8 @@ struct StepBlock {
   }
 
   // Returns 32 cells of a board, beginning with `cell`, one bit per cell. `environment` is
-  // counted from the first environment of the block. Bits after the end of the board have no
-  // meaning.
+  // counted from the first environment of the block. Bits after the end of the board are
+  // meaningless.
   __device__ uint32_t bits_from(int environment, int cell) const {
     const uint32_t* words = memory.board + environment * StepMemory::STRIDE + cell / 32;
     uint64_t both = uint64_t(words[1]) << 32 | words[0];
@@ -101,14 +101,14 @@ struct StepBlock {
   // block call this function.
   //
   // A thread writes four bytes as one word, even if they belong to two boards. The words are
-  // aligned, because the first environment of a block is a multiple of 128. At the end of the
-  // last block fewer than four bytes may be left; they are written one by one.
+  // aligned, because the number of a block's first environment is a multiple of 128. At the end
+  // of the last block fewer than four bytes may be left; they are written one by one.
   //
   // bits_from(environment, cell) returns the bits of a board, beginning with `cell`. bytes_of
   // spreads the lowest four bits of a number over the four bytes of a word.
   __device__ void write_boards(int8_t* boards) const {
     int board_cells = job.task.rules.width * job.task.rules.height;
-    int block_bytes = count * board_cells;  // of the boards of this block
+    int block_bytes = count * board_cells;  // the bytes of all boards of this block
     int8_t* out = boards + first_environment * board_cells;
     for (int byte = 4 * thread; byte < block_bytes; byte += 4 * STEP_THREADS) {
       int environment = byte / board_cells;
@@ -150,8 +150,9 @@ struct StepBlock {
 //
 // A thread computes the step of its environment, and writes the board to shared memory, one bit
 // per cell. After a barrier, all threads of the block write the boards to the tensors together,
-// one byte per cell. `final_board` receives the boards after the placements; `board` receives
-// an empty board instead if the step has ended an episode and begun the next one.
+// one byte per cell. The boards after the placements are written to `final_board`. The boards
+// with which the next step begins are written to `board`; such a board is empty if the step has
+// ended an episode and begun the next one.
 template <bool OBSERVES>
 __global__ void __launch_bounds__(STEP_THREADS)
     step_kernel(const __grid_constant__ StepJob job) {

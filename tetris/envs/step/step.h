@@ -23,7 +23,7 @@ namespace tetris {
   "Tensor(b!) board, Tensor(c!) piece, Tensor(d!) mask, Tensor(e!) next, int pieces, "    \
   "int piece_count, bool bag) -> ()"
 
-// When an environment whose episode has ended is reset (gymnasium.vector.AutoresetMode).
+// When an environment is reset after its episode has ended (gymnasium.vector.AutoresetMode).
 enum class Autoreset {
   NEXT_STEP,  // by the next step, which places no piece
   SAME_STEP,  // by the step that ends the episode
@@ -109,9 +109,9 @@ struct StepTensors {
 TETRIS_FUNCTION int orientations_of(int piece) { return nth_field(0x4422412, piece); }
 
 // Returns the placement of an action (see tetris/envs/tetris_env.py). An action is the number
-// orientation * width + column. Every action is valid: an action outside the action space means
-// the nearest action inside it, an orientation is taken modulo the number of the piece's
-// orientations, and a column too far right means the last possible column.
+// orientation * width + column. Every action is valid. An action outside the action space means
+// the nearest action inside it. An orientation is taken modulo the number of the piece's
+// orientations. A column that is too far right means the last possible column.
 TETRIS_FUNCTION int placement_of(int64_t action, int piece, int width) {
   int64_t last_action = MAX_ORIENTATIONS * width - 1;
   int number = int(action < 0 ? 0 : action > last_action ? last_action : action);
@@ -122,8 +122,8 @@ TETRIS_FUNCTION int placement_of(int64_t action, int piece, int width) {
 }
 
 // Returns the set of the actions that are placements, where bit a is action a. The other
-// actions have an orientation that the piece does not have, or a column too far right; they
-// repeat other placements.
+// actions have an orientation that the piece does not have, or a column that is too far right.
+// They repeat other placements.
 TETRIS_FUNCTION uint64_t mask_bits(int piece, int width) {
   uint64_t bits = 0;
   for (int orientation = 0; orientation < orientations_of(piece); ++orientation) {
@@ -190,14 +190,15 @@ TETRIS_FUNCTION void store_columns(const Geometry<L>& geometry, uint32_t* column
 // Makes one step of environment i: writes its new state, its reward and its flags to the
 // tensors, and returns the state to observe. There are three cases:
 //
-//   - The episode has ended, and environments are not reset automatically. Nothing changes.
-//   - The episode has ended, and this step resets the environment. The board becomes empty, and
-//     no piece is placed.
-//   - The episode goes on. The action places the current piece. If this ends the episode and
-//     `autoreset` is SAME_STEP, the board becomes empty after that.
+// - The episode has ended, and environments are not reset automatically. The board and the
+//   flags do not change, and the reward is 0.
+// - The episode has ended, and this step resets the environment. The board becomes empty, and
+//   no piece is placed.
+// - The episode goes on. The action places the current piece. If this ends the episode and
+//   `autoreset` is SAME_STEP, the board becomes empty after that.
 //
-// `ended` is a sum of the flags TERMINATED and TRUNCATED, 0 if the episode goes on.
-// `geometry.walls` is an empty board. observed.final_cells is the board after the placement;
+// `ended` is a sum of the flags TERMINATED and TRUNCATED, or 0 if the episode goes on.
+// `geometry.walls` is an empty board. observed.final_cells is the board after the placement.
 // observed.cells is the board with which the next step begins, so it is empty after a reset.
 template <class L>
 TETRIS_FUNCTION Observed<L> step_one(const Environments& all, const StepTensors& tensors,
@@ -311,9 +312,10 @@ inline Environments environments_of(const Tensor& seed, const Tensor& stream,
   };
 }
 
-// Checks the settings that all environments share, and returns them. Only the shape of `board`
-// is used: the size of the boards. `pieces`, `piece_count` and `bag` describe a PieceSource.
-// `autoreset` and `reward_kind` are numbers of the enums Autoreset and Reward.
+// Checks the settings that all environments share, and returns them. `board` is used only for
+// the size of the boards, which is part of its shape. `pieces`, `piece_count` and `bag`
+// describe a PieceSource. `autoreset` and `reward_kind` are numbers of the enums Autoreset and
+// Reward.
 inline Task task_of(const Tensor& board, bool clear_on_overflow, int64_t pieces,
     int64_t piece_count, bool bag, int64_t autoreset, int64_t limit, int64_t reward_kind) {
   STD_TORCH_CHECK(
@@ -333,9 +335,9 @@ struct Operators {
   //
   // environments_of checks the tensors of the state and of the observations. task_of checks the
   // settings that all environments share. The remaining tensors have one number per
-  // environment, except for `final_board`: it receives the last board of every episode that
-  // ends. It is written only if the step that ends an episode also begins the next one
-  // (Autoreset::SAME_STEP); otherwise it has no elements.
+  // environment, except for `final_board`. The last board of every episode that ends is written
+  // to this tensor if the same step also begins the next episode (Autoreset::SAME_STEP).
+  // Otherwise it has no elements.
   static void step(const Tensor& actions, const Tensor& seed, const Tensor& stream,
       Tensor columns, Tensor time, Tensor length, Tensor current, Tensor ended, Tensor board,
       Tensor piece, Tensor mask, Tensor next, Tensor reward, Tensor terminated,

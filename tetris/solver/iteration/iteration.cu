@@ -1,6 +1,6 @@
 // Value iteration on CUDA, with a thread per board or per game. A sweep reads a sector of 32
-// bytes for nearly every placement. So it is bound by the bandwidth of the memory, or of the L2
-// cache if the values fit it.
+// bytes for nearly every placement. So the bandwidth of the memory limits its speed, or that of
+// the L2 cache if the values fit into it.
 
 #include <torch/csrc/stable/library.h>
 

@@ -29,14 +29,13 @@ struct SmallPlacement {
   TETRIS_FUNCTION int bottom(int k) const { return bottoms >> (2 * k) & 3; }
 };
 
-// The data that all boards share. It is a parameter of the kernels, whose size is limited to 4
+// The data that all boards share. It is a parameter of the kernels, which may have at most 4
 // KB.
 struct Problem {
   GameRules rules;
   uint32_t pieces;  // the set of pieces that are drawn
   int count;        // the number of these pieces
-  // Placements begin[p] to begin[p + 1] - 1 are those of piece p. There are none if it is not
-  // drawn.
+  // Piece p has the placements begin[p] to begin[p + 1] - 1. If it is not drawn, it has none.
   int begin[PIECES + 1];
   uint8_t mirror[PIECES];  // the mirror image of each piece
   bool symmetric;          // whether the set of pieces contains the mirror image of each piece
@@ -48,7 +47,7 @@ struct Problem {
   // + c. Sets these fields:
   //
   //     placements    the placements of all pieces of the set, piece after piece
-  //     begin         placements begin[p] to begin[p + 1] - 1 are those of piece p
+  //     begin         piece p has the placements begin[p] to begin[p + 1] - 1
   //     count         the number of pieces in the set
   //     symmetric     whether the set contains the mirror image of each of its pieces
   //     first_column  the cells of a board's column 0
@@ -191,8 +190,8 @@ struct SmallLanding {
 // only the falling piece is known when it is placed, and 2 if the next piece is known as well.
 
 // One step of value iteration. It computes the new value of a board, which is the expected
-// number of further lines; with known = 2 a board has one value for each falling piece. The
-// mirror image of a board has the same values, which are written, too.
+// number of further lines. With known = 2, a board has one value for each falling piece. The
+// mirror image of a board has the same values, which are also written.
 struct Sweep {
   Problem problem;
   int known;
@@ -204,10 +203,10 @@ struct Sweep {
   // writes it to the array `to`, for the board and for its mirror image. The value of a board
   // is the expected number of lines that are removed from now on.
   //
-  // With known = 1 only the falling piece is known when it is placed. The value of a board is
-  // the mean, over all falling pieces, of the value of the best placement. With known = 2 the
-  // next piece is known as well. A board has one value for each falling piece: the mean, over
-  // all next pieces, of the value of the best placement.
+  // With known = 1, only the falling piece is known when it is placed. The value of a board is
+  // the mean, over all falling pieces, of the value of the best placement. With known = 2, the
+  // next piece is known as well. A board then has one value for each falling piece: the mean,
+  // over all next pieces, of the value of the best placement.
   //
   // If the set of pieces is not symmetric, a mirror image has other values, and only the board
   // itself is written (mirror = board).
@@ -313,9 +312,9 @@ struct Expand {
 };
 
 // Computes with which falling pieces the player can survive forever, whatever pieces follow.
-// The mark of a board is a set of falling pieces, at first all of them. One call removes the
-// pieces from a mark with which the player cannot survive according to the present marks. This
-// is repeated for all boards until no mark changes.
+// The mark of a board is a set of falling pieces, and contains all pieces at first. One call
+// removes from one mark the pieces with which the player cannot survive according to the
+// present marks. Callers repeat this for all boards until no mark changes.
 struct Survive {
   Problem problem;
   int known;
@@ -323,15 +322,16 @@ struct Survive {
   uint8_t* marks;
   uint8_t* changed;
 
-  // Updates the mark of board i. A mark is a set of pieces, one bit per piece: the falling
-  // pieces with which the board counts as safe, that is, with which the player can survive
-  // according to the marks of other boards. A mark only loses pieces; *changed becomes 1 if
-  // this one does.
+  // Updates the mark of board i. A mark is a set of falling pieces, one bit per piece. A board
+  // is safe with a piece if this piece is in its mark, which means that the player can survive
+  // with it as far as the marks of other boards say. A mark can only lose pieces. *changed
+  // becomes 1 if this mark does.
   //
-  // With known = 1 a falling piece is safe if one placement leads to a board that is safe with
-  // all pieces. With known = 2 the next piece is known before the placement. So a falling piece
-  // is safe if, for every next piece, some placement leads to a board that is safe with this
-  // next piece. `read` and `write` access a mark that other threads may write at the same time.
+  // With known = 1, a falling piece remains in the mark if one placement leads to a board that
+  // is safe with all pieces. With known = 2, the next piece is known before the placement. So a
+  // falling piece remains in the mark if, for every next piece, some placement leads to a board
+  // that is safe with this next piece. `read` and `write` access a mark that other threads may
+  // write at the same time.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint32_t before = read(marks + board);
@@ -376,7 +376,7 @@ struct Play {
   //
   // The game is played by the rules of the engine, on `cells`, which are columns of bits.
   // board_of converts them to one number, which `choose` uses as an index of `values`. With
-  // known = 2 the next piece is known before the placement.
+  // known = 2, the next piece is known before the placement.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     using L = ScalarLanes;
     PieceStream pieces{source, uint64_t(seed), uint64_t(i)};
@@ -416,9 +416,9 @@ struct Play {
   // ended. Of equal values, the first placement is chosen. Returns 0 if all placements end the
   // game without a line.
   //
-  // `values` holds the expected numbers of further lines. With known = 1 there is one value per
-  // board. With known = 2 there are 8 per board, and values[8 * board + next] is the value if
-  // `next` falls on the board.
+  // `values` holds the expected numbers of further lines. With known = 1, there is one value
+  // per board. With known = 2, there are 8 values per board, and values[8 * board + next] is
+  // the value if `next` falls on the board.
   TETRIS_FUNCTION int choose(uint32_t board, int piece, int next) const {
     uint64_t heights = heights_of(problem, board);
     double best = -1.0;
