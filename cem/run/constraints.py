@@ -144,6 +144,19 @@ class Constraints:
             equalities.append(np.concatenate([is_equality, is_equality])[is_used])
         return np.concatenate(columns, axis=1), np.concatenate(equalities)
 
+    def measure_violations(self, g: Any, is_equality: Any) -> tuple[Any, Any]:
+        """Return the largest violation of each candidate, and which need the tolerance.
+
+        A violation within the tolerance counts as 0. It is NaN if a constraint is NaN. Both
+        results have shape (N,).
+        """
+        distances = np.where(is_equality, abs(g), np.maximum(g, 0.0))
+        missed = np.where(distances <= self.tolerance, 0.0, distances)
+        violations = missed.max(axis=1, initial=0.0)
+        # An equality is hardly ever met exactly, so only inequalities matter here.
+        needs_tolerance = (violations == 0) & (~is_equality & (g > 0)).any(axis=1)
+        return violations, needs_tolerance
+
 
 def _read_constraint(
     constraint: Any, by_one: bool, vmap: bool, named: Callable[..., Any] | None
@@ -348,7 +361,7 @@ class Constrained(CrossEntropyMethod):
         values = self._sign * _numbers(fitness)
         values[np.isnan(values)] = np.inf
         g, is_equality = self._constraints(candidates)
-        violations, needs_tolerance = self._measure_violations(g, is_equality)
+        violations, needs_tolerance = self._constraints.measure_violations(g, is_equality)
         # A feasible candidate has failed if its fitness is NaN or infinite on the bad side. An
         # infeasible one has not, because the objective may be undefined there.
         has_failed = np.isnan(violations) | ((values == np.inf) & (violations == 0))
@@ -367,27 +380,25 @@ class Constrained(CrossEntropyMethod):
 
         # ``lexsort`` sorts by its last argument first.
         fittest = np.lexsort((values, needs_tolerance, violations))[0]
-        rank = (
-            float(violations[fittest]),
-            bool(needs_tolerance[fittest]),
-            float(values[fittest]),
-        )
-        if rank < (self.violation, self.within_tolerance, self._best_value):
-            self.violation, self.within_tolerance, self._best_value = rank
+        if self._improves_rank(fittest, values, violations, needs_tolerance):
             best = torch.as_tensor(candidates[fittest])
         self._correct_state(best)
 
-    def _measure_violations(self, g: Any, is_equality: Any) -> tuple[Any, Any]:
-        """Return the largest violation of each candidate, and which need the tolerance.
+    def start_from(self, candidate: Any, value: float) -> None:
+        """Make a candidate, shape (dim,), the best one so far, with its value to minimise."""
+        violations = self._constraints.measure_violations(*self._constraints(candidate[None]))
+        self._improves_rank(0, [value], *violations)
+        self._correct_state(torch.as_tensor(candidate))
 
-        A violation within the tolerance counts as 0. Both results have shape (N,).
-        """
-        distances = np.where(is_equality, abs(g), np.maximum(g, 0.0))
-        missed = np.where(distances > self._constraints.tolerance, distances, 0.0)
-        violations = missed.max(axis=1, initial=0.0)
-        # An equality is hardly ever met exactly, so only inequalities matter here.
-        needs_tolerance = (violations == 0) & (~is_equality & (g > 0)).any(axis=1)
-        return violations, needs_tolerance
+    def _improves_rank(
+        self, index: int, values: Any, violations: Any, needs_tolerance: Any
+    ) -> bool:
+        """Return whether a candidate is better than the best one. If so, store its rank."""
+        rank = (float(violations[index]), bool(needs_tolerance[index]), float(values[index]))
+        is_better = rank < (self.violation, self.within_tolerance, self._best_value)
+        if is_better:
+            self.violation, self.within_tolerance, self._best_value = rank
+        return is_better
 
     def _correct_state(self, best: Tensor) -> None:
         """Store the best candidate and its fitness, and limit the standard deviations.

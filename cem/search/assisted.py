@@ -22,9 +22,10 @@ from cem.core.checks import as_real
 from cem.core.evaluation import Evaluation
 from cem.core.state import MEAN, bounds_of, transformed_bounds, with_integers
 from cem.optimizer import CrossEntropyMethod
+from cem.run.constraints import Constraints
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import Interrupted, StopRequest
-from cem.search.descent import Descent
+from cem.search.descent import Descent, Visits
 from cem.search.evaluated import Evaluations
 from cem.search.history import EVALUATIONS
 from cem.search.plan import Plan, Start
@@ -313,70 +314,94 @@ class ModelAssisted:
 class Walk:
     """Evaluates points for a descent, until a stop is requested or the target is reached.
 
+    The outcome of a point is its value to minimise, followed by its m constraints, shape
+    (1 + m,).
+
     Attributes:
         evaluations: The number of evaluations.
-        path: A list of one pair: the point at which the target was reached, and its value. It
+        path: A list of one pair: the point at which the target was reached, and its outcome. It
             is empty before that.
+        is_equality: Which constraints are equalities, shape (m,). It is empty before the first
+            evaluation.
     """
 
-    def __init__(self, problem: Problem, stop: StopRequest, target: float | None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        constraints: Constraints | None,
+        stop: StopRequest,
+        target: float | None,
+    ) -> None:
         """Set the target, a fitness that ends the descent; None: there is no target."""
         self.evaluations = 0
-        self.path: list[tuple[Any, float]] = []
+        self.path: Visits = []
+        self.is_equality: Any = ()
         self._problem = problem
+        self._constraints = constraints
         self._stop = stop
         self._target = -math.inf if target is None else problem.negate_if_maximizing(target)
 
     def __call__(self, points: Any) -> Any:
-        """Return the values of points of shape (n, d).
+        """Return the outcomes of points of shape (n, d). The result has the shape (n, 1 + m).
 
         Raises:
-            Interrupted: If a stop is requested, or one of the points reaches the target.
+            Interrupted: If a stop is requested, or a feasible point reaches the target.
         """
         self._stop.check()
         candidates = self._problem.candidates_at(points)
         values = self._problem.evaluate(candidates, 0, self.evaluations)
         self.evaluations += len(points)
-        if (values <= self._target).any():
-            best = int(np.nanargmin(values))
-            self.path.append((points[best], values[best]))
+        outcomes = values[:, None]
+        has_reached = values <= self._target
+        if self._constraints is not None:
+            population = self._problem.as_population(candidates)
+            g, self.is_equality = self._constraints(population)
+            outcomes = np.column_stack([values, g])
+            violations = self._constraints.measure_violations(g, self.is_equality)
+            has_reached &= ~np.any(violations, axis=0)
+        if has_reached.any():
+            best = np.argmin(np.where(has_reached, values, math.inf))
+            self.path.append((points[best], outcomes[best]))
             raise Interrupted("the target is reached")
-        return values
+        return outcomes
 
 
 def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> tuple[Plan, int]:
-    """Run a descent from the start of a plan, if the plan uses a surrogate model.
+    """Run a descent from the start of a plan, if the plan begins with one.
 
-    The start is evaluated twice before the descent. If its value is not finite, there is no
-    descent. If the two values differ, the objective is noisy: there is no descent, and the
+    The start is evaluated twice before the descent. If its outcome is not finite, there is no
+    descent. If the two outcomes differ, the objective is noisy: there is no descent, and the
     first search does not use a model.
 
     Returns:
         The plan of the first search. After a descent, the search starts at the best point.
         The number of evaluations.
     """
-    if not plan.uses_model:
+    if not plan.descends:
         return plan, 0
     # This optimizer draws no candidates. It only provides the dtype, the bounds and the width.
     optimizer = plan.build_optimizer(plan.start, plan.population_size, seed=0)
     if plan.options["checkpoint"] is not None:
         _open_journal(plan, optimizer, evaluator)
     problem = Problem(optimizer, evaluator)
-    # The points that are known before the search, with their values. The descent adds more.
-    plan = replace(plan, path=problem.path_of(plan.known))
-    walk = Walk(problem, stop, plan.termination_options["target"])
+    if plan.constraints is None:
+        # The points that are known before the search. The descent adds more.
+        plan = replace(plan, path=problem.path_of(plan.known))
+    walk = Walk(problem, plan.constraints, stop, plan.termination_options["target"])
     mean = optimizer.state.distribution[MEAN].double().numpy()
     descent: Descent | None = None
     # ``walk`` evaluates points. It raises Interrupted to end the descent if a stop is
     # requested, or if a point reaches the target.
     with suppress(Interrupted):
-        value, second_value = walk(np.stack([mean, mean]))
-        if not math.isfinite(value):
+        outcome, second_outcome = walk(np.stack([mean, mean]))
+        if not np.isfinite(outcome).all():
             return plan, walk.evaluations
-        if abs(value - second_value) > _NOISE * max(abs(value), abs(second_value)):
-            return replace(plan, uses_model=False), walk.evaluations
+        sizes = np.maximum(np.abs(outcome), np.abs(second_outcome))
+        if (np.abs(outcome - second_outcome) > _NOISE * sizes).any():
+            return replace(plan, descends=False), walk.evaluations
         precision = torch.finfo(optimizer.dtype).eps
-        descent = Descent(walk, mean, value, _descent_width(optimizer), precision)
+        width = _descent_width(optimizer)
+        descent = Descent(walk, mean, outcome, width, precision, walk.is_equality)
         with np.errstate(over="ignore", invalid="ignore"):
             descent.run(min(plan.budget // 2, _DESCENT_PER_DIM * len(mean)))
     stop_reason, _ = stop.due  # 0 if no stop was requested
@@ -388,9 +413,23 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     # its path. It is in ``walk.path``.
     path = walk.path if descent is None else walk.path + descent.path
     if path:
-        plan = replace(plan, path=[*plan.path, *path])
+        visited = [(point, outcome[0]) for point, outcome in path]
+        if plan.constraints is None:
+            visited = [*plan.path, *visited]
+        else:
+            # Only the fittest point is used, because there is no model.
+            visited = [visited[_find_fittest(path, walk, plan.constraints)]]
+        plan = replace(plan, path=visited)
         plan = replace(plan, start=_start_after(descent, plan, problem))
     return plan, walk.evaluations
+
+
+def _find_fittest(path: Visits, walk: Walk, constraints: Constraints) -> Any:
+    """Return the index of the fittest point: the best one of those that violate least."""
+    outcomes = np.array([outcome for _, outcome in path])
+    violations = constraints.measure_violations(outcomes[:, 1:], walk.is_equality)
+    # ``lexsort`` sorts by its last argument first.
+    return np.lexsort((outcomes[:, 0], *reversed(violations)))[0]
 
 
 def _descent_width(optimizer: CrossEntropyMethod) -> Any:

@@ -1,10 +1,13 @@
 """A quasi-Newton descent, which precedes the search if the function may be smooth.
 
 The method is damped BFGS with forward differences: J. Nocedal and S. Wright, Numerical
-Optimization, chapters 6 and 18 (procedure 18.2). Gradients, steps and the curvature are in
-scaled units: one unit of a parameter is proportional to its standard deviation, and the
-geometric mean of all units is 1. In these units the first curvature is the identity matrix. No
-parameter changes by more than its standard deviation in the first trial of a step.
+Optimization, chapters 6 and 18 (procedure 18.2). With constraints, a step is the solution of a
+quadratic program, and decreases a merit function: see ``cem.search.merit``.
+
+Gradients, steps and the curvature are in scaled units: one unit of a parameter is proportional
+to its standard deviation, and the geometric mean of all units is 1. In these units the first
+curvature is a multiple of the identity matrix. No parameter changes by more than its standard
+deviation in the first trial of a step.
 """
 
 import math
@@ -13,26 +16,32 @@ from typing import Any
 
 import numpy as np
 
-Path = list[tuple[Any, float]]
-"""Pairs of a point and its value, in the order in which they were evaluated."""
+from cem.search.merit import Merit
+
+Visits = list[tuple[Any, Any]]
+"""Pairs of a point and its outcome, in the order in which they were evaluated."""
 
 _SUFFICIENT_DECREASE = 1e-4  # the least share of the predicted decrease (Armijo)
 _MIN_SHRINK, _MAX_SHRINK = 0.1, 0.5  # the range of the factor that shortens a rejected step
 _MAX_EXTENSION = 2.0  # the longest second trial after a good one, in units of its step
 _MIN_GAIN = 1.1  # the predicted decrease of a second trial, relative to that of the good one
-_MAX_TRIALS = 12  # trials of one line search
+_MAX_TRIALS = 12  # trials of one line search, and of corrections at its end
 _DAMPING = 0.2
+_NEGLIGIBLE = 1e-12  # the largest change of the merit that counts as 0, relative to the value
 _FLAT = 1e-11  # the largest gradient that counts as 0, relative to the value
 
 
 class Descent:
     """A descent from one point.
 
+    The outcome of a point is its value to minimise, followed by its m constraints, shape
+    (1 + m,).
+
     Attributes:
-        path: The start and every trial, with their values. Points that were evaluated for the
+        path: The start and every trial, with their outcomes. Points that were evaluated for the
             gradient are not included.
         is_unfinished: Whether the descent could continue with a larger budget. It is True until
-            no step improves the value.
+            no step improves the merit, which is the value if there are no constraints.
         last_length: The length of the last accepted step: the root mean square of its changes,
             each divided by the width of the parameter. It is 0 before the first step.
     """
@@ -41,21 +50,24 @@ class Descent:
         self,
         evaluate: Callable[[Any], Any],
         start: Any,
-        value: float,
+        outcome: Any,
         width: Any,
         precision: float = 2.0**-52,
+        is_equality: Any = (),
     ) -> None:
         """Prepare a descent from a point that has been evaluated.
 
         Args:
-            evaluate: Maps points, shape (n, d), to their values, shape (n,).
+            evaluate: Maps points, shape (n, d), to their outcomes, shape (n, 1 + m).
             start: The first point, shape (d,).
-            value: The value of the first point, a finite number.
+            outcome: The outcome of the first point, finite numbers.
             width: The standard deviation of each parameter, shape (d,). A parameter whose width
                 is 0 is constant.
             precision: The relative precision of points and values.
+            is_equality: Which constraints should be 0, shape (m,). The others should be at most
+                0.
         """
-        self.path: Path = [(np.array(start, dtype=np.float64), value)]
+        self.path: Visits = [(np.array(start, dtype=np.float64), np.array(outcome))]
         self.is_unfinished = True
         self.last_length = 0.0
         self._evaluate = evaluate
@@ -71,15 +83,17 @@ class Descent:
         # these units. In them, every standard deviation equals ``_mean_width``.
         self._scale = np.where(self._is_free, width / self._mean_width, 1.0)
         self._curvature = np.eye(len(start))
-        self._x, self._value = self.path[0]
-        self._last_x = self._x
-        self._last_gradient: Any = None
+        self._merit = Merit(np.array(is_equality, dtype=bool))
+        self._has_constraints = len(is_equality) > 0
+        self._x, self._outcome = self.path[0]
+        self._last_derivatives: Any = None
 
     def run(self, budget: int) -> None:
-        """Descend until no step improves the value, or ``budget`` evaluations are used up.
+        """Descend until no step improves the merit, or ``budget`` evaluations are used up.
 
-        ``is_unfinished`` is True before the descent. It becomes False if no step improves the
-        value, and remains True if the budget ends the descent.
+        With constraints, there may be one more evaluation. ``is_unfinished`` is True before the
+        descent. It becomes False if no step improves the merit, and remains True if the budget
+        ends the descent.
         """
         num_free = int(self._is_free.sum())
         if num_free == 0:
@@ -89,130 +103,205 @@ class Descent:
         # A gradient needs one evaluation per free parameter, which is at most len(self._x). The
         # line search needs at least one more.
         while remaining > len(self._x):
-            gradient = self._gradient()
+            derivatives = self._derivatives()
             remaining -= num_free
-            step = self._choose_step(gradient)
+            step = self._choose_step(derivatives)
             if step is None:
                 self.is_unfinished = False  # This is a minimum, or a number is not finite.
                 return
-            slope = float(step @ gradient)
+            slope = self._merit.slope(self._outcome, derivatives, step)
+            negligible = _NEGLIGIBLE * max(1.0, abs(self._outcome[0]))
+            is_minimum = self._has_constraints and abs(slope) <= negligible
             length_before = len(self.path)
-            is_better = self._search_along(step, slope, max_trials=remaining)
+            is_better = not is_minimum and self._search_along(
+                step, slope, derivatives, max_trials=remaining
+            )
             # The line search has added all of its trials to the path.
             num_trials = len(self.path) - length_before
             remaining -= num_trials
             if not is_better:
                 # No trial was better. If the budget is used up, a shorter step might have been.
-                self.is_unfinished = remaining <= 0
+                # With constraints, a different step might have been.
+                is_stuck = self._has_constraints and not is_minimum
+                self.is_unfinished = remaining <= 0 or is_stuck
+                if self._has_constraints:
+                    self._correct_violations(derivatives, remaining)
                 return
-            self._move_to_last_trial(gradient)
+            self._move_to_last_trial(derivatives)
 
-    def _move_to_last_trial(self, gradient: Any) -> None:
+    def _move_to_last_trial(self, derivatives: Any) -> None:
         """Move to the last point of the path, which is the best trial of the line search.
 
         Args:
-            gradient: The gradient at the current point, shape (d,). The next update of the
-                curvature compares it with the gradient at the new point.
+            derivatives: The derivatives at the current point, shape (1 + m, d). The next update
+                of the curvature compares them with those at the new point.
         """
-        self._last_gradient = gradient
-        self._last_x = self._x
-        self._x, self._value = self.path[-1]
-        relative_step = (self._x - self._last_x)[self._is_free] / self._width[self._is_free]
+        self._last_derivatives = derivatives
+        point, outcome = self.path[-1]
+        change = point - self._x
+        self._last_step = change / self._scale
+        if self._has_constraints:
+            self._merit.adapt_margins(outcome - self._outcome, derivatives, self._last_step)
+        self._x, self._outcome = self.path[-1]
+        relative_step = change[self._is_free] / self._width[self._is_free]
         self.last_length = float(np.sqrt(np.mean(relative_step**2)))
 
-    def _gradient(self) -> Any:
-        """Return the gradient by forward differences, shape (d,), in scaled units.
+    def _derivatives(self) -> Any:
+        """Return the derivatives by forward differences, shape (1 + m, d), in scaled units.
 
-        One call evaluates all points. The gradient is 0 for constant parameters.
+        One call evaluates all points. The derivatives are 0 for constant parameters.
         """
         free = np.flatnonzero(self._is_free)
         steps = self._relative_difference * np.maximum(self._scale, np.abs(self._x))
         points = self._x + np.diag(steps)[free]
         # The difference of the rounded points, which is not exactly the step.
         differences = points[np.arange(len(free)), free] - self._x[free]
-        slopes = (np.asarray(self._evaluate(points)) - self._value) / differences
-        gradient = np.zeros(len(self._x))
-        gradient[free] = self._scale[free] * slopes
-        return gradient
+        slopes = (np.asarray(self._evaluate(points)) - self._outcome).T / differences
+        derivatives = np.zeros((len(self._outcome), len(self._x)))
+        derivatives[:, free] = self._scale[free] * slopes
+        return derivatives
 
-    def _choose_step(self, gradient: Any) -> Any:
+    def _choose_step(self, derivatives: Any) -> Any:
         """Return the quasi-Newton step in scaled units, shape (d,), or None to end the descent.
 
         The result is None in three cases: the gradient is negligible, a number is not finite,
         or the approximate Hessian is singular. This method also updates that approximation,
         which is ``_curvature``.
         """
-        if not np.isfinite(gradient).all() or not math.isfinite(self._value):
+        if not np.isfinite(derivatives).all() or not np.isfinite(self._outcome).all():
             return None
-        if np.abs(gradient).max() <= _FLAT * max(1.0, abs(self._value)):
+        is_flat = np.abs(derivatives[0]).max() <= _FLAT * max(1.0, abs(self._outcome[0]))
+        if is_flat and not self._has_constraints:
             return None
-        if self._last_gradient is not None:
-            last_step = (self._x - self._last_x) / self._scale
-            change = gradient - self._last_gradient
-            self._curvature = _update_curvature(self._curvature, last_step, change)
+        if self._last_derivatives is not None:
+            changes = derivatives - self._last_derivatives
+            # This is the change of the gradient of the Lagrangian.
+            change = changes[0] + self._merit.multipliers @ changes[1:]
+            self._curvature = _update_curvature(self._curvature, self._last_step, change)
+        elif self._has_constraints and not is_flat:
+            # Without constraints, the first step would have the length of a standard deviation.
+            self._curvature *= np.linalg.norm(derivatives[0]) / self._mean_width
         try:
-            step = -np.linalg.solve(self._curvature, gradient)
+            step = self._solve_for_step(derivatives)
         except np.linalg.LinAlgError:
             # Rounding has made the matrix singular. The function may have no minimum.
             return None
-        is_descent = step @ gradient < 0
-        if not is_descent:
-            step = -gradient  # the direction of steepest descent
         if not np.isfinite(step).all():
             return None
+        return self._limit_length(step)
+
+    def _limit_length(self, step: Any) -> Any:
+        """Return the step, or a shorter one of its direction, shape (d,), in scaled units."""
         # No parameter moves by more than its standard deviation. In scaled units, every
         # standard deviation equals the mean width.
         return step / max(1.0, np.abs(step).max() / self._mean_width)
 
-    def _search_along(self, step: Any, slope: float, max_trials: int) -> bool:
-        """Try a step and then shorter ones, until one decreases the value enough.
+    def _solve_for_step(self, derivatives: Any) -> Any:
+        """Return the minimum of the quadratic approximation, shape (d,), in scaled units.
 
-        Every trial is a point that is evaluated and added to the path. The current value, the
-        slope and the value of a trial determine a parabola. After a sufficient decrease, the
-        minimum of the parabola is tried, too, if its predicted value is much lower.
+        Raises:
+            LinAlgError: If the curvature is singular.
+        """
+        if self._has_constraints:
+            step, multipliers = self._merit.solve(self._curvature, self._outcome, derivatives)
+            self._merit.adapt_penalties(multipliers)
+            return step
+        gradient = derivatives[0]
+        step = -np.linalg.solve(self._curvature, gradient)
+        is_descent = step @ gradient < 0
+        # Otherwise, use the direction of steepest descent.
+        return step if is_descent else -gradient
+
+    def _search_along(self, step: Any, slope: float, derivatives: Any, max_trials: int) -> bool:
+        """Try a step and then shorter ones, until one decreases the merit enough.
+
+        Every trial is a point that is evaluated and added to the path. The current merit, its
+        slope and the merit of a trial determine a parabola. After a sufficient decrease, the
+        minimum of the parabola is tried, too, if its predicted merit is much lower.
 
         Args:
             step: The first step to try, shape (d,), in scaled units.
-            slope: The change of the value for ``step`` by the gradient, a negative number.
-            max_trials: The maximum number of trials.
+            slope: The change of the merit that the derivatives predict for ``step``.
+            derivatives: The derivatives at the current point, shape (1 + m, d).
+            max_trials: The maximum number of trials, apart from a correction.
 
         Returns:
-            Whether a trial decreased the value enough. If so, the best trial is the last point
+            Whether a trial decreased the merit enough. If so, the best trial is the last point
             of the path.
         """
+        start = self._merit(self._outcome)
         share = 1.0  # the length of the trial, relative to the first step
         for number in range(1, min(_MAX_TRIALS, max_trials) + 1):
-            value = self._try(share * step)
+            merit = self._try(share * step)
             # Let t be the length of a step relative to this trial. The parabola is
-            #     self._value + share * slope * t + excess * t^2
+            #     start + share * slope * t + excess * t^2
             # and its minimum is at t = ratio. Without a minimum, ratio is 0.
-            excess = value - self._value - share * slope
+            excess = merit - start - share * slope
             has_minimum = math.isfinite(excess) and excess > 0
             ratio = -share * slope / (2 * excess) if has_minimum else 0.0
-            limit = self._value + _SUFFICIENT_DECREASE * share * slope  # Armijo's condition
-            if value < self._value and value <= limit:
+            limit = start + _SUFFICIENT_DECREASE * share * slope  # Armijo's condition
+            if merit < start and merit <= limit:
                 ratio = min(ratio, _MAX_EXTENSION)
                 predicted_decrease = -ratio * (share * slope + ratio * excess)
-                is_worthwhile = predicted_decrease > _MIN_GAIN * (self._value - value)
+                is_worthwhile = predicted_decrease > _MIN_GAIN * (start - merit)
                 if is_worthwhile and number < max_trials:
                     self._try(ratio * share * step)
                     self._put_better_last()
+                return True
+            may_correct = number == 1 and self._has_constraints
+            if may_correct and self._try_corrected(derivatives) <= limit:
                 return True
             # The next trial is at the minimum of the parabola, within limits.
             share *= min(_MAX_SHRINK, max(_MIN_SHRINK, ratio))
         return False
 
     def _try(self, step: Any) -> float:
-        """Evaluate the point after a step, add it to the path, and return its value."""
+        """Evaluate the point after a step, add it to the path, and return its merit."""
         point = self._x + self._scale * step
-        value = float(self._evaluate(point[None])[0])
-        self.path.append((point, value))
-        return value
+        outcome = np.asarray(self._evaluate(point[None]))[0]
+        self.path.append((point, outcome))
+        return self._merit(outcome)
+
+    def _try_corrected(self, derivatives: Any) -> float:
+        """Try the step again, corrected by the errors of the constraints in the last trial.
+
+        This is the second-order correction of Nocedal and Wright, section 18.3.
+
+        Args:
+            derivatives: The derivatives at the current point, shape (1 + m, d).
+
+        Returns:
+            The merit of the corrected point, which is added to the path. It is infinite without
+            a trial, because the outcome of the last trial is not finite.
+        """
+        point, outcome = self.path[-1]
+        if not np.isfinite(outcome).all():
+            return math.inf
+        step = (point - self._x) / self._scale
+        # These linear functions of a step have the outcome at the end of the last step.
+        intercepts = outcome - derivatives @ step
+        corrected, _ = self._merit.solve(self._curvature, intercepts, derivatives)
+        return self._try(self._limit_length(corrected))
+
+    def _correct_violations(self, derivatives: Any, max_trials: int) -> None:
+        """Try points near the current one until the constraints are satisfied exactly.
+
+        Args:
+            derivatives: The derivatives at the current point, shape (1 + m, d).
+            max_trials: The maximum number of trials.
+        """
+        self.path.append((self._x, self._outcome))
+        for _ in range(min(_MAX_TRIALS, max_trials)):
+            _, outcome = self.path[-1]
+            if self._merit.is_feasible(outcome):
+                return
+            self._merit.widen_margins(outcome)
+            self._try_corrected(derivatives)
 
     def _put_better_last(self) -> None:
         """Order the last two points of the path so that the better one comes last."""
-        (_, value_before), (_, last_value) = self.path[-2:]
-        if not last_value < value_before:
+        (_, outcome_before), (_, last_outcome) = self.path[-2:]
+        if not self._merit(last_outcome) < self._merit(outcome_before):
             self.path[-2:] = reversed(self.path[-2:])
 
 

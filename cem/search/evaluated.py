@@ -58,10 +58,8 @@ class Evaluations(NamedTuple):
         Raises:
             ValueError: If every candidate violates a constraint.
         """
-        # The constraints are g <= 0, or g = 0 in the columns of ``is_equality``.
-        g, is_equality = constraints(self.candidates)
-        violation = np.where(is_equality, abs(g), g).max(axis=1, initial=0.0)
-        is_feasible = violation <= constraints.tolerance
+        violations, _ = constraints.measure_violations(*constraints(self.candidates))
+        is_feasible = violations == 0
         if not is_feasible.any():
             raise ValueError("expected evaluated points that satisfy the constraints, got none")
         return Evaluations(self.candidates, np.where(is_feasible, self.fitness, math.nan))

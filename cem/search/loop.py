@@ -112,13 +112,11 @@ def _adapt_to_folder(plan: Plan, path: Path) -> Plan:
     """
     size = plan.population_size
     saved = ranks.broadcast(
-        lambda: folder.agree(path, plan.seed, size, uses_model=plan.uses_model)
+        lambda: folder.agree(path, plan.seed, size, uses_model=plan.descends)
     )
     if plan.options["population_size"] is None:
         size = min(saved["population_size"], plan.budget)
-    return replace(
-        plan, seed=saved["seed"], population_size=size, uses_model=saved["uses_model"]
-    )
+    return replace(plan, seed=saved["seed"], population_size=size, descends=saved["uses_model"])
 
 
 def _run_searches(plan: Plan, session: Session) -> Result[Any]:

@@ -118,7 +118,8 @@ def minimize(
             * ``model``: "quadratic", for slow functions: the search begins with a descent, and
               a surrogate model then chooses the candidates to evaluate. "auto": such a model,
               if the objective evaluates one candidate per call without workers, and has at most
-              40 parameters, all numbers, and neither constraints nor noise. None: no model.
+              40 parameters, all numbers, and no noise; with constraints, the descent alone.
+              None: neither.
             * ``restarts``: the maximum number of restarts, or a policy such as
               ``cem.search.Ipop()``. None: the budget alone limits them, or 0 without evolution
               paths.

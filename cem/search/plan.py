@@ -75,7 +75,7 @@ class Plan:
         is_noisy: Whether noise was detected, and the method is one for noisy objectives.
         adapts_to_noise: Whether the method may change when noise is detected. It may not if the
             caller chose it.
-        uses_model: Whether a surrogate model chooses the candidates that are evaluated.
+        descends: Whether a descent precedes the first search.
         path: The points of the search space that are known before the first search, with their
             values to minimise.
         misses: The number of searches so far without a success; 0 after the first success.
@@ -108,8 +108,13 @@ class Plan:
     is_noisy: bool = False
     steepness: float = 1.0
     misses: int = 0
-    uses_model: bool = False
+    descends: bool = False
     path: Sequence[tuple[Any, float]] = ()
+
+    @property
+    def uses_model(self) -> bool:
+        """Whether a surrogate model chooses the candidates that are evaluated."""
+        return self.descends and self.constraints is None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -123,6 +128,7 @@ class Plan:
         """Return a new optimizer with the settings of the call.
 
         With constraints, the optimizer ranks candidates by their fitness and their violation.
+        If a descent has evaluated the start, this is the best candidate of the optimizer.
 
         Args:
             start: The first mean and standard deviation.
@@ -133,7 +139,7 @@ class Plan:
             return CrossEntropyMethod(
                 start.mean, start.std, population_size, **self.settings, seed=seed
             )
-        return Constrained(
+        optimizer = Constrained(
             start.mean,
             start.std,
             population_size,
@@ -143,6 +149,9 @@ class Plan:
             **self.settings,
             seed=seed,
         )
+        for _, value in self.path:
+            optimizer.start_from(start.mean, value)
+        return optimizer
 
     def adapted_to_noise(self, remaining: int) -> "Plan":
         """Return the plan of a search for a noisy objective.
@@ -247,20 +256,21 @@ def choose_plan(
         code=code,
         termination_options=termination_options,
         options=options,
-        uses_model=_uses_model(config, len(first), constraints, declares_noise, options),
+        descends=_descends(config, len(first), constraints, declares_noise, options),
     )
 
 
-def _uses_model(
+def _descends(
     config: CEMConfig,
     dim: int,
     constraints: Constraints | None,
     declares_noise: bool,
     options: Mapping[str, Any],
 ) -> bool:
-    """Return whether the search uses a surrogate model.
+    """Return whether a descent precedes the search.
 
-    The result depends on the option ``model``:
+    Without constraints, the search then uses a surrogate model. The result depends on the
+    option ``model``:
 
     * "quadratic": True.
     * "auto": True if the call meets all requirements of a model, has at most 40 parameters, and
@@ -289,7 +299,8 @@ def _uses_model(
     requirements = {
         "a full covariance with evolution paths": config.paths and config.covariance == "full",
         "numbers alone": not config.families,
-        "no constraints": constraints is None,
+        # With constraints, only a descent is possible.
+        "no constraints": constraints is None or model == "auto",
         "an objective that is not noisy": not declares_noise,
         "the CPU": torch.device(options["device"] or "cpu").type == "cpu",
         "no checkpoint of a function of populations": is_resumable,

@@ -386,10 +386,14 @@ def _slsqp(objective: Objective, start: Any) -> Any:
     """Minimise an objective with SciPy's SLSQP from a start, and return the best candidate."""
     import scipy.optimize
 
-    options = {"maxiter": objective.budget}
+    arguments: dict[str, Any] = {"options": {"maxiter": objective.budget}}
+    if objective.has_constraints:
+        # SciPy's constraints are at least 0.
+        slack = lambda x: -objective.constraints(x)  # noqa: E731
+        arguments["constraints"] = {"type": "ineq", "fun": slack}
     bounds = objective.box.T
     return scipy.optimize.minimize(
-        objective.evaluate_one, start, method="SLSQP", bounds=bounds, options=options
+        objective.evaluate_one, start, method="SLSQP", bounds=bounds, **arguments
     ).x
 
 
@@ -494,6 +498,7 @@ SEARCHES = {
     "bbob-constrained": {
         "cem": _CEM,
         "pycma": Search("pycma, augmented Lagrangian", _pycma_constrained, "cma"),
+        "slsqp": Search("SciPy SLSQP, restarts", _slsqp_restarts, "scipy"),
     },
     "bbob-mixint": {
         "cem": _CEM,

@@ -79,6 +79,13 @@ class TestOptimum:
         assert result.fun == sphere(result.x)
         assert set(result.history["best_fitness"]) == {math.inf}
 
+    def test_is_not_where_a_constraint_is_undefined(self):
+        undefined = lambda x: np.where(x[:, 0] < 0, np.nan, x[:, 0] - 9)  # noqa: E731
+        options = {"constraints": undefined, "budget": 200, "seed": 1}
+        result = minimize(lambda x: x.sum(1), np.ones(2), 1.0, **options)
+        assert result.success
+        assert result.x[0] >= 0
+
     def test_ends_a_search_at_the_target_by_feasible_candidates_alone(self):
         result = minimize(sphere, START, 1.0, constraints=outside, target=2.1, seed=1)
         assert result.reason == "target"
@@ -241,8 +248,9 @@ class TestForms:
             assert (type(x), x.shape) == (type(start), (3,))
             return 1 - x[:2]
 
-        known = minimize(sphere, start, 1.0, constraints=outside, budget=200, seed=1)
-        result = minimize(sphere, start, 1.0, constraints=one, budget=200, seed=1, **options)
+        shared = {"budget": 200, "seed": 1, "model": None}
+        known = minimize(sphere, start, 1.0, constraints=outside, **shared)
+        result = minimize(sphere, start, 1.0, constraints=one, **shared, **options)
         assert (result.x == known.x).all()
 
     def test_of_one_candidate_for_a_population_is_an_error(self):

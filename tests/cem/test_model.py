@@ -85,10 +85,10 @@ class TestDescent:
 
         def evaluate(points):
             evaluations.extend(points)
-            return [function(x) for x in points]
+            return [[function(x)] for x in points]
 
         start = np.array(start)
-        return Descent(evaluate, start, function(start), np.array(width)), evaluations
+        return Descent(evaluate, start, [function(start)], np.array(width)), evaluations
 
     def test_it_follows_a_valley_and_leaves_constants(self):
         descent, evaluations = self.descent(

@@ -1,0 +1,185 @@
+"""The descent with constraints: its quadratic programs, textbook problems, searches."""
+
+import math
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from cem import minimize
+from cem.search.descent import Descent
+from cem.search.quadratic_program import solve_program
+
+
+class TestProgram:
+    def test_example_16_4_of_nocedal_and_wright(self):
+        gradient = [-2.0, -5.0]
+        rows = [[-1.0, 2.0], [1.0, 2.0], [1.0, -2.0], [-1.0, 0.0], [0.0, -1.0]]
+        step, multipliers = solve_program(
+            2 * np.eye(2),
+            np.array([gradient, *rows]),
+            np.array([-2.0, -6.0, -2.0, 0.0, 0.0]),
+            np.zeros(5, dtype=bool),
+        )
+        np.testing.assert_allclose(step, [1.4, 1.7], rtol=1e-10)
+        np.testing.assert_allclose(multipliers, [0.8, 0.0, 0.0, 0.0, 0.0], atol=1e-10)
+
+    @pytest.mark.parametrize("sign", [1.0, -1.0])
+    def test_an_equality_has_a_multiplier_of_either_sign(self, sign):
+        # The point of x + y = 1 that is closest to the origin.
+        derivatives = np.array([[0.0, 0.0], [sign, sign]])
+        step, multipliers = solve_program(
+            2 * np.eye(2), derivatives, np.array([-sign]), np.array([True])
+        )
+        np.testing.assert_allclose(step, [0.5, 0.5], rtol=1e-10)
+        np.testing.assert_allclose(multipliers, [-sign], rtol=1e-10)
+
+    def test_contradictory_constraints_are_violated_equally(self):
+        # p <= -1 and p >= 1, and no gradient.
+        derivatives = np.array([[0.0], [1.0], [-1.0]])
+        step, _ = solve_program(np.eye(1), derivatives, np.ones(2), np.zeros(2, dtype=bool))
+        np.testing.assert_allclose(step, [0.0], atol=1e-6)
+
+
+class Problem(NamedTuple):
+    """A problem of a textbook: constraints are at most 0, or 0 if ``is_equality``."""
+
+    objective: Any
+    constraints: Any
+    start: Any
+    width: Any
+    best: float
+    is_equality: bool = False
+
+    def outcomes(self, points):
+        return [[self.objective(x), *self.constraints(x)] for x in points]
+
+
+def vessel(x):
+    shell, head, radius, length = x
+    return (
+        0.6224 * shell * radius * length
+        + 1.7781 * head * radius**2
+        + shell**2 * (3.1661 * length + 19.84 * radius)
+    )
+
+
+def vessel_constraints(x):
+    shell, head, radius, length = x
+    volume = math.pi * radius**2 * (length + 4 / 3 * radius)
+    limits = [length - 200, 10 - radius]
+    return [0.0193 * radius - shell, 0.00954 * radius - head, 1_296_000 - volume, *limits]
+
+
+# The numbers of W. Hock and K. Schittkowski, Test Examples for Nonlinear Programming Codes.
+PROBLEMS = {
+    "7": Problem(
+        lambda x: math.log(1 + x[0] ** 2) - x[1],
+        lambda x: [(1 + x[0] ** 2) ** 2 + x[1] ** 2 - 4],
+        [2.0, 2.0],
+        1.0,
+        -math.sqrt(3),
+        is_equality=True,
+    ),
+    "35": Problem(
+        lambda x: 9 + x @ [-8, -6, -4] + x**2 @ [2, 2, 1] + 2 * x[0] * (x[1] + x[2]),
+        lambda x: [x[0] + x[1] + 2 * x[2] - 3, *-x],
+        [0.5, 0.5, 0.5],
+        0.3,
+        1 / 9,
+    ),
+    "43": Problem(
+        lambda x: x**2 @ [1, 1, 2, 1] + x @ [-5, -5, -21, 7],
+        lambda x: [
+            x @ x + x @ [1, -1, 1, -1] - 8,
+            x**2 @ [1, 2, 1, 2] - x[0] - x[3] - 10,
+            x**2 @ [2, 1, 1, 0] + x @ [2, -1, 0, -1] - 5,
+        ],
+        [0.0, 0.0, 0.0, 0.0],
+        1.0,
+        -44.0,
+    ),
+    # A vessel under pressure of Sandgren (1990). This start is not feasible.
+    "vessel": Problem(
+        vessel, vessel_constraints, [1.0, 1.0, 30.0, 100.0], [1.5, 1.5, 47.0, 47.0], 5885.332774
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_a_descent_solves_textbook_problems(name):
+    problem = PROBLEMS[name]
+    start = np.array(problem.start)
+    [outcome] = problem.outcomes([start])
+    descent = Descent(
+        problem.outcomes,
+        start,
+        outcome,
+        np.broadcast_to(problem.width, start.shape),
+        is_equality=[problem.is_equality] * (len(outcome) - 1),
+    )
+    descent.run(150)
+    outcomes = np.array([outcome for _, outcome in descent.path])
+    g = outcomes[:, 1:]
+    violations = (abs(g) if problem.is_equality else g).max(axis=1)
+    is_feasible = violations <= (1e-8 if problem.is_equality else 0.0)
+    assert outcomes[is_feasible, 0].min() == pytest.approx(problem.best, rel=1e-6)
+    assert not descent.is_unfinished
+
+
+class Sphere:
+    """The squared distance from the origin; ``pause`` is the number of a call that is slow."""
+
+    def __init__(self, pause=None):
+        self.points = []
+        self.pause = pause
+
+    def __call__(self, x):
+        self.points.append(np.array(x))
+        if len(self.points) == self.pause:
+            time.sleep(0.3)
+        return float((x**2).sum())
+
+
+def outside(x):
+    return 1 - x[:2]
+
+
+OPTIONS: dict[str, Any] = {"constraints": outside, "vectorize": "loop", "seed": 1}
+
+
+class TestMinimize:
+    def test_a_corner_takes_a_tenth_of_the_evaluations(self):
+        start = np.full(3, 3.0)
+        options = {**OPTIONS, "target": 2 + 1e-6}
+        results = [minimize(Sphere(), start, 1.0, **options, model=m) for m in ("auto", None)]
+        assert all(result.reason == "target" for result in results)
+        assert all((result.x[:2] >= 1).all() for result in results)
+        assert 10 * results[0].evaluations < results[1].evaluations
+
+    def test_a_search_that_is_interrupted_in_the_descent_returns_its_best_point(self):
+        objective = Sphere(pause=12)
+        result = minimize(objective, np.full(3, 3.0), 1.0, **OPTIONS, time_limit_s=0.25)
+        assert result.reason == "time_limit"
+        assert len(objective.points) < 20
+        feasible = [x for x in objective.points if (outside(x) <= 0).all()]
+        assert result.violation == 0
+        assert result.fun <= min(objective(x) for x in feasible) * 1.001
+
+    def test_a_search_that_is_resumed_in_the_descent_ends_like_another(self, tmp_path):
+        options = {**OPTIONS, "budget": 120}
+        start = np.full(3, 3.0)
+        whole = minimize(Sphere(), start, 1.0, **options, checkpoint=tmp_path / "whole")
+        options["checkpoint"] = tmp_path / "parts"
+        first = Sphere(pause=12)
+        minimize(first, start, 1.0, **options, time_limit_s=0.25)
+        second = Sphere()
+        result = minimize(second, start, 1.0, **options)
+        assert (result.x == whole.x).all()
+        assert len(first.points) + len(second.points) <= whole.evaluations + 1
+
+    def test_a_start_without_a_value_has_no_descent(self):
+        inside = lambda x: float((x**2).sum()) if (outside(x) <= 0).all() else math.nan  # noqa: E731
+        result = minimize(inside, np.full(3, -3.0), 1.0, **OPTIONS, budget=3000)
+        assert result.fun == pytest.approx(2.0, abs=1e-3)
