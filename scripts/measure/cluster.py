@@ -5,18 +5,11 @@ python scripts/measure cluster --json cluster.json
 Real searches send their candidates to an engine that answers at once, and to threads that
 sleep. 10,000 workers are simulated: the driver serves one candidate after another, and each
 takes the time that was measured with the engine.
-
-"cluster.wall_time" is the time in which 16 workers minimise a function of 10 parameters down to
-a target. It is relative to the evaluations that the default, called candidate by candidate
-without workers, needs for the same target, times the mean duration of an evaluation, divided by
-16: 1 is a perfect speed-up. Durations are exponentially distributed. The figure is the median
-of three seeds.
 """
 
 import argparse
 import heapq
 import random
-import statistics
 import tempfile
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -39,14 +32,6 @@ RECORDS = 10_000
 SIMULATED_WORKERS = 10_000
 DURATIONS_S = (0.01, 0.1, 1.0, 10.0, 100.0, 3600.0)
 ROUNDS = 20  # candidates of a simulated worker
-SHORT_MEAN_S = 0.03  # the mean duration of an evaluation of a search to a target
-TARGET = 1e-3
-SEEDS = (1, 2, 3)
-WAYS: dict[str, dict[str, Any]] = {
-    "asynchronous": {"asynchronous": True},
-    "model": {"model": "quadratic"},
-}
-"""Options of searches with workers."""
 
 
 class InstantEngine(Executor):
@@ -145,33 +130,6 @@ def measure_utilisation(*, is_asynchronous: bool) -> float:
     return sum(slept_s) / (elapsed_s * WORKERS)
 
 
-def rosenbrock(x: Any) -> float:
-    """Return Rosenbrock's function of a candidate."""
-    return float((100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum())
-
-
-def measure_wall_time(way: str, seed: int) -> float:
-    """Return the time of workers to the target, relative to a perfect speed-up.
-
-    Args:
-        way: The name of the options of the search with workers.
-        seed: The seed of both searches and of the durations.
-    """
-    rng = random.Random(seed)
-
-    def sleep(x: Any) -> float:
-        time.sleep(rng.expovariate(1 / SHORT_MEAN_S))
-        return rosenbrock(x)
-
-    shared: dict[str, Any] = {"target": TARGET, "seed": seed}
-    serial = minimize(rosenbrock, np.zeros(10), 0.5, vectorize="loop", **shared)
-    start_time = time.perf_counter()
-    with ThreadPoolExecutor(WORKERS) as threads:
-        minimize(sleep, np.zeros(10), 0.5, workers=threads, **WAYS[way], **shared)
-        elapsed_s = time.perf_counter() - start_time
-    return elapsed_s * WORKERS / (serial.evaluations * SHORT_MEAN_S)
-
-
 def measure_journal(folder: Path) -> dict[str, float]:
     """Write a journal of evaluations and read it again; return its size and times.
 
@@ -243,9 +201,6 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         name = "asynchronous" if is_asynchronous else "synchronous"
         utilisation = measure_utilisation(is_asynchronous=is_asynchronous)
         figures[f"cluster.utilisation.{name}"] = utilisation
-    for way in WAYS:
-        times = [measure_wall_time(way, seed) for seed in SEEDS]
-        figures[f"cluster.wall_time.{way}"] = statistics.median(times)
     with tempfile.TemporaryDirectory() as folder:
         figures |= measure_journal(Path(folder))
     # The simulated driver takes the measured time per candidate.

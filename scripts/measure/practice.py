@@ -71,7 +71,6 @@ class Objective:
             has_penalty: Whether the values of infeasible candidates contain a penalty.
         """
         self._problem = problem
-        self._low, self._high = np.array(problem.bounds).T
         self._penalty = 10 * abs(problem.best) * has_penalty
         # The results (value, constraints) by the bytes of the candidate. A search asks for the
         # value and for the constraints of a candidate in two calls: they are one evaluation.
@@ -80,14 +79,14 @@ class Objective:
         self.evaluations = 0
         self.lowest = math.inf
         self.is_solved = False
-        self.box = np.array([[0.0], [1.0]]).repeat(len(problem.bounds), 1)
+        self.box = np.array([[0.0], [1.0]]).repeat(problem.dim, 1)
         self.start = np.random.default_rng(number).uniform(*self.box)
         self.has_constraints = problem.has_constraints
 
     def evaluate_one(self, x: Any) -> float:
         """Return the value of one candidate, shape (dim,), with the penalty if there is one."""
         value, constraints = self._evaluate(x)
-        return value + self._penalty * np.maximum(constraints, 0).sum()
+        return value + self._penalty * float(np.maximum(constraints, 0).sum())
 
     def constraints(self, x: Any) -> Any:
         """Return the constraints of one candidate, which are at most 0 if it is feasible."""
@@ -105,11 +104,10 @@ class Objective:
         if self.is_solved or self.evaluations == self.budget:
             raise Spent
         self.evaluations += 1
-        result = self._problem.function(*(self._low + x * (self._high - self._low)))
-        value, constraints = result if self.has_constraints else (result, np.zeros(1))
+        value, constraints = self._problem.evaluate(x)
         self._evaluated[key] = (value, constraints)
         if (constraints <= TOLERANCE).all():
-            self.lowest = min(self.lowest, float(value))
+            self.lowest = min(self.lowest, value)
         best = self._problem.best
         self.is_solved = self.lowest <= best + WITHIN * abs(best)
         return value, constraints

@@ -18,29 +18,56 @@ searches have found: `scripts/measure/practice.py` reports lower ones.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
 
-class Problem(NamedTuple):
-    """A problem of practice.
+class Problem:
+    """A problem of practice, as a function on the unit cube.
 
     Attributes:
         label: The name of the problem in tables.
-        function: Maps the parameters to a value, or to a value and constraints.
-        bounds: The least and the greatest value of each parameter.
         best: The best known value.
-        has_constraints: Whether the function also returns constraints.
+        dim: The number of parameters.
+        has_constraints: Whether there are constraints.
     """
 
-    label: str
-    function: Callable[..., Any]
-    bounds: Sequence[tuple[float, float]]
-    best: float
-    has_constraints: bool = False
+    def __init__(
+        self,
+        label: str,
+        function: Callable[..., Any],
+        low: str,
+        high: str,
+        best: float,
+        *,
+        has_constraints: bool = False,
+    ) -> None:
+        """Describe a problem.
+
+        Args:
+            label: The name of the problem in tables.
+            function: Maps the parameters to a value, or to a value and constraints.
+            low: The least value of each parameter, separated by spaces.
+            high: The greatest value of each parameter.
+            best: The best known value.
+            has_constraints: Whether the function returns constraints.
+        """
+        self.label = label
+        self.best = best
+        self.has_constraints = has_constraints
+        self._function = function
+        self._low = _numbers(low)
+        self._width = _numbers(high) - self._low
+        self.dim = len(self._low)
+
+    def evaluate(self, x: Any) -> tuple[float, Any]:
+        """Return the value and the constraints of a point of the unit cube, shape (dim,)."""
+        result = self._function(*(self._low + x * self._width))
+        value, constraints = result if self.has_constraints else (result, np.zeros(1))
+        return float(value), constraints
 
 
 def _numbers(text: str) -> Any:
@@ -87,24 +114,21 @@ def vessel(shell: float, head: float, radius: float, length: float) -> Any:
 
 def beam(weld: float, length: float, height: float, width: float) -> Any:
     """Return the cost of a welded beam that carries 6,000 pounds at 14 inches."""
-    load, span, young, shear = 6000, 14, 30e6, 12e6
-    bar_cost = 0.04811 * height * width * (span + length)
+    bar_cost = 0.04811 * height * width * (14 + length)
     lever = (weld + height) / 2
     radius = math.hypot(length / 2, lever)
     area = math.sqrt(2) * weld * length
-    direct = load / area
-    torsion = load * (span + length / 2) * radius / (2 * area * (length**2 / 12 + lever**2))
+    direct = 6000 / area
+    torsion = 3000 * (14 + length / 2) * radius / (area * (length**2 / 12 + lever**2))
     stress = math.sqrt(direct**2 + direct * torsion * length / radius + torsion**2)
-    buckling = 1 - height / (2 * span) * math.sqrt(young / (4 * shear))
-    buckling *= 4.013 * young * height * width**3 / (6 * span**2)
     constraints = (
         stress / 13_600,
-        6 * load * span / (width * height**2) / 30_000,
+        504_000 / (width * height**2) / 30_000,  # The bending stress.
         weld / width,
         (0.10471 * weld**2 + bar_cost) / 5,
         0.125 / weld,
-        4 * load * span**3 / (young * height**3 * width) / 0.25,
-        load / buckling,
+        2.1952 / (height**3 * width) / 0.25,  # The deflection at the end.
+        6000 / (102_372.449 * (1 - 0.0282346 * height) * height * width**3),  # Buckling.
     )
     return 1.10471 * weld**2 * length + bar_cost, np.array(constraints) - 1
 
@@ -246,34 +270,29 @@ def pendulum(*weights: float) -> float:
     return cost
 
 
+_DESIGN = partial(Problem, has_constraints=True)
+
 PROBLEMS = {
-    "boxbod": Problem("NIST BoxBOD", boxbod, [(1, 500), (0.1, 2)], 1168.0088766),
-    "mgh09": Problem("NIST MGH09", mgh09, [(0, 1)] * 4, 3.0750560385e-4),
-    "misra1a": Problem("NIST Misra1a", misra1a, [(100, 1000), (1e-5, 1e-3)], 0.12455138894),
-    "vessel": Problem(
-        "pressure vessel", vessel, [(0.0625, 6.1875)] * 2 + [(10, 200)] * 2, 5885.33277, True
+    "boxbod": Problem("NIST BoxBOD", boxbod, "1 0.1", "500 2", 1168.0088766),
+    "mgh09": Problem("NIST MGH09", mgh09, "0 0 0 0", "1 1 1 1", 3.0750560385e-4),
+    "misra1a": Problem("NIST Misra1a", misra1a, "100 1e-5", "1000 1e-3", 0.12455138894),
+    "vessel": _DESIGN(
+        "pressure vessel", vessel, "0.0625 0.0625 10 10", "6.1875 6.1875 200 200", 5885.33277
     ),
-    "beam": Problem(
-        "welded beam", beam, [(0.1, 2), (0.1, 10), (0.1, 10), (0.1, 2)], 1.7248523, True
-    ),
-    "truss": Problem("three-bar truss", truss, [(0.01, 1)] * 2, 263.8958434, True),
-    "spring": Problem(
-        "tension spring", spring, [(0.05, 2), (0.25, 1.3), (2, 15)], 0.0126652328, True
-    ),
-    "reducer": Problem(
+    "beam": _DESIGN("welded beam", beam, "0.1 0.1 0.1 0.1", "2 10 10 2", 1.7248523),
+    "truss": _DESIGN("three-bar truss", truss, "0.01 0.01", "1 1", 263.8958434),
+    "spring": _DESIGN("tension spring", spring, "0.05 0.25 2", "2 1.3 15", 0.0126652328),
+    "reducer": _DESIGN(
         "speed reducer",
         reducer,
-        [(2.6, 3.6), (0.7, 0.8), (17, 28), (7.3, 8.3), (7.3, 8.3), (2.9, 3.9), (5, 5.5)],
+        "2.6 0.7 17 7.3 7.3 2.9 5",
+        "3.6 0.8 28 8.3 8.3 3.9 5.5",
         2994.4710662,
-        True,
     ),
-    "pid": Problem("PID controller", pid, [(0, 10), (0, 5), (0, 10)], 1.3706290),
-    "kernel": Problem("kernel regression", kernel, [(-2, 1), (-2, 1), (-6, 0)], 0.081873277),
+    "pid": Problem("PID controller", pid, "0 0 0", "10 5 10", 1.3706290),
+    "kernel": Problem("kernel regression", kernel, "-2 -2 -6", "1 1 0", 0.081873277),
     "predators": Problem(
-        "prey and predators",
-        predators,
-        [(0.1, 2), (1, 5), (0.1, 2), (0.1, 2), (0.1, 2), (0.1, 2)],
-        0.016868322,
+        "prey and predators", predators, "0.1 1 0.1 0.1 0.1 0.1", "2 5 2 2 2 2", 0.016868322
     ),
-    "pendulum": Problem("swing-up, 41 weights", pendulum, [(-4, 4)] * 41, 116.2437),
+    "pendulum": Problem("swing-up by a network", pendulum, "-4 " * 41, "4 " * 41, 116.2437),
 }

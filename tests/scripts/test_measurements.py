@@ -109,7 +109,6 @@ TINY: dict[str, dict[str, Any]] = {
         **{"PUBLISHED": ["dt20"], "decisions_for": lambda *given: 640},
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
-    "cluster": {"SEEDS": (1,), "TARGET": 1000.0},
     "practice": {"STARTS": 1, "SEARCHES": {"cem": practice.SEARCHES["cem"]}},
     "peers": {"SHAPES": ((20, 2),)},
     "training": {
