@@ -61,12 +61,12 @@ class Objective:
 
     std = 0.25
 
-    def __init__(self, problem: Problem, number: int, budget: int, has_penalty: bool) -> None:
+    def __init__(self, problem: Problem, seed: int, budget: int, has_penalty: bool) -> None:
         """Draw the start of a search.
 
         Args:
             problem: The problem.
-            number: The number of the start, which is its seed.
+            seed: The seed of the start.
             budget: The maximum number of evaluations.
             has_penalty: Whether the values of infeasible candidates contain a penalty.
         """
@@ -80,7 +80,7 @@ class Objective:
         self.lowest = math.inf
         self.is_solved = False
         self.box = np.array([[0.0], [1.0]]).repeat(problem.dim, 1)
-        self.start = np.random.default_rng(number).uniform(*self.box)
+        self.start = np.random.default_rng(seed).uniform(*self.box)
         self.has_constraints = problem.has_constraints
 
     def evaluate_one(self, x: Any) -> float:
@@ -185,18 +185,18 @@ def run_search(run: tuple[str, str, int]) -> tuple[int | None, float]:
     """Run a search of a problem from a start.
 
     Args:
-        run: The name of the problem, the name of the search, and the number of the start.
+        run: The name of the problem, the name of the search, and the seed of both.
 
     Returns:
         The number of evaluations until the problem was solved, or None, and the lowest value.
     """
-    problem, name, number = run
+    problem, name, seed = run
     search = SEARCHES[name]
     has_penalty = name == "pycma_lq"
-    objective = Objective(PROBLEMS[problem], number, search.budget, has_penalty)
+    objective = Objective(PROBLEMS[problem], seed, search.budget, has_penalty)
     with contextlib.suppress(Spent), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        search.run(objective, number)
+        search.run(objective, seed)
     return objective.evaluations if objective.is_solved else None, objective.lowest
 
 
@@ -204,7 +204,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Run all searches of all problems, and return the medians of their evaluations."""
     names = [name for name, search in SEARCHES.items() if find_spec(search.module)]
     cells = [*itertools.product(arguments.problems or PROBLEMS, names)]
-    runs = [(*cell, number) for cell in cells for number in range(STARTS)]
+    # pycma does not accept 0 as a seed.
+    runs = [(*cell, seed) for cell in cells for seed in range(1, STARTS + 1)]
     ends = run_all(run_search, runs, arguments.jobs, "practice")
     figures = {}
     data: dict[str, Any] = {}
