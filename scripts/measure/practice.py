@@ -79,7 +79,7 @@ class Objective:
         self.evaluations = 0
         self.lowest = math.inf
         self.is_solved = False
-        self.box = np.array([[0.0], [1.0]]).repeat(problem.dim, 1)
+        self.box = np.array([[0.0], [1.0]]).repeat(len(problem.low.split()), 1)
         self.start = np.random.default_rng(seed).uniform(*self.box)
         self.has_constraints = problem.has_constraints
 
@@ -171,11 +171,9 @@ class Search(NamedTuple):
 
 SEARCHES = {
     "cem": Search("cem", _cem, "cem"),
-    "slsqp": Search("SciPy SLSQP, restarts", slsqp_restarts, "scipy"),
-    "pycma_lq": Search("pycma, lq-CMA-ES", partial(pycma_lq, bounds=[0, 1]), "cma"),
-    "differential_evolution": Search(
-        "SciPy differential evolution", _differential_evolution, "scipy"
-    ),
+    "slsqp": Search("SciPy SLSQP", slsqp_restarts, "scipy"),
+    "pycma_lq": Search("pycma lq", partial(pycma_lq, bounds=[0, 1]), "cma"),
+    "differential_evolution": Search("SciPy DE", _differential_evolution, "scipy"),
     "optuna_tpe": Search("Optuna TPE", partial(_optuna, sampler="TPESampler"), "optuna", 500),
     "optuna_gp": Search("Optuna GP", partial(_optuna, sampler="GPSampler"), "optuna", 150),
 }
@@ -203,16 +201,21 @@ def run_search(run: tuple[str, str, int]) -> tuple[int | None, float]:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Run all searches of all problems, and return the medians of their evaluations."""
     names = [name for name, search in SEARCHES.items() if find_spec(search.module)]
-    cells = [*itertools.product(arguments.problems or PROBLEMS, names)]
+    problems = arguments.problems or [*PROBLEMS]
     # pycma does not accept 0 as a seed.
-    runs = [(*cell, seed) for cell in cells for seed in range(1, STARTS + 1)]
-    ends = run_all(run_search, runs, arguments.jobs, "practice")
+    runs = [*itertools.product(problems, names, range(1, STARTS + 1))]
+    ends = dict(zip(runs, run_all(run_search, runs, arguments.jobs, "practice"), strict=True))
     figures = {}
-    data: dict[str, Any] = {}
-    for index, (problem, name) in enumerate(cells):
-        counts, lowest = zip(*ends[index * STARTS : (index + 1) * STARTS], strict=True)
-        median = np.median([math.inf if count is None else count for count in counts])
-        if median < math.inf:
-            figures[f"practice.{problem}.{name}.evaluations"] = float(median)
-        data.setdefault(problem, {})[name] = {"evaluations": counts, "lowest": min(lowest)}
-    return Measured(figures, {"problems": data})
+    details = {}
+    for problem in problems:
+        counts = {}
+        for name in names:
+            counts[name] = [ends[problem, name, seed][0] for seed in range(1, STARTS + 1)]
+            median = np.median([math.inf if n is None else n for n in counts[name]])
+            if median < math.inf:
+                figures[f"practice.{problem}.{name}.evaluations"] = float(median)
+        lowest = min(low for run, (_, low) in ends.items() if run[0] == problem)
+        details[problem] = {"lowest": lowest, "evaluations": counts}
+    budgets = {name: SEARCHES[name].budget for name in names}
+    labels = {name: SEARCHES[name].label for name in names}
+    return Measured(figures, {"labels": labels, "budgets": budgets, "problems": details})

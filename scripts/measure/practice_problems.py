@@ -20,52 +20,32 @@ searches have found: `scripts/measure/practice.py` reports lower ones.
 import math
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 
-class Problem:
-    """A problem of practice, as a function on the unit cube.
+class Problem(NamedTuple):
+    """A problem of practice.
 
     Attributes:
-        label: The name of the problem in tables.
+        function: Maps the parameters to a value, or to a value and constraints.
+        low: The least value of each parameter, separated by spaces.
+        high: The greatest value of each parameter.
         best: The best known value.
-        dim: The number of parameters.
-        has_constraints: Whether there are constraints.
+        has_constraints: Whether the function returns constraints.
     """
 
-    def __init__(
-        self,
-        label: str,
-        function: Callable[..., Any],
-        low: str,
-        high: str,
-        best: float,
-        *,
-        has_constraints: bool = False,
-    ) -> None:
-        """Describe a problem.
-
-        Args:
-            label: The name of the problem in tables.
-            function: Maps the parameters to a value, or to a value and constraints.
-            low: The least value of each parameter, separated by spaces.
-            high: The greatest value of each parameter.
-            best: The best known value.
-            has_constraints: Whether the function returns constraints.
-        """
-        self.label = label
-        self.best = best
-        self.has_constraints = has_constraints
-        self._function = function
-        self._low = _numbers(low)
-        self._width = _numbers(high) - self._low
-        self.dim = len(self._low)
+    function: Callable[..., Any]
+    low: str
+    high: str
+    best: float
+    has_constraints: bool = False
 
     def evaluate(self, x: Any) -> tuple[float, Any]:
         """Return the value and the constraints of a point of the unit cube, shape (dim,)."""
-        result = self._function(*(self._low + x * self._width))
+        low, high = _numbers(self.low), _numbers(self.high)
+        result = self.function(*(low + x * (high - low)))
         value, constraints = result if self.has_constraints else (result, np.zeros(1))
         return float(value), constraints
 
@@ -273,26 +253,21 @@ def pendulum(*weights: float) -> float:
 _DESIGN = partial(Problem, has_constraints=True)
 
 PROBLEMS = {
-    "boxbod": Problem("NIST BoxBOD", boxbod, "1 0.1", "500 2", 1168.0088766),
-    "mgh09": Problem("NIST MGH09", mgh09, "0 0 0 0", "1 1 1 1", 3.0750560385e-4),
-    "misra1a": Problem("NIST Misra1a", misra1a, "100 1e-5", "1000 1e-3", 0.12455138894),
-    "vessel": _DESIGN(
-        "pressure vessel", vessel, "0.0625 0.0625 10 10", "6.1875 6.1875 200 200", 5885.33277
-    ),
-    "beam": _DESIGN("welded beam", beam, "0.1 0.1 0.1 0.1", "2 10 10 2", 1.7248523),
-    "truss": _DESIGN("three-bar truss", truss, "0.01 0.01", "1 1", 263.8958434),
-    "spring": _DESIGN("tension spring", spring, "0.05 0.25 2", "2 1.3 15", 0.0126652328),
+    "boxbod": Problem(boxbod, "1 0.1", "500 2", 1168.0088766),
+    "mgh09": Problem(mgh09, "0 0 0 0", "1 1 1 1", 3.0750560385e-4),
+    "misra1a": Problem(misra1a, "100 1e-5", "1000 1e-3", 0.12455138894),
+    "vessel": _DESIGN(vessel, "0.0625 0.0625 10 10", "6.1875 6.1875 200 200", 5885.33277),
+    "beam": _DESIGN(beam, "0.1 0.1 0.1 0.1", "2 10 10 2", 1.7248523),
+    "truss": _DESIGN(truss, "0.01 0.01", "1 1", 263.8958434),
+    "spring": _DESIGN(spring, "0.05 0.25 2", "2 1.3 15", 0.0126652328),
     "reducer": _DESIGN(
-        "speed reducer",
         reducer,
         "2.6 0.7 17 7.3 7.3 2.9 5",
         "3.6 0.8 28 8.3 8.3 3.9 5.5",
         2994.4710662,
     ),
-    "pid": Problem("PID controller", pid, "0 0 0", "10 5 10", 1.3706290),
-    "kernel": Problem("kernel regression", kernel, "-2 -2 -6", "1 1 0", 0.081873277),
-    "predators": Problem(
-        "prey and predators", predators, "0.1 1 0.1 0.1 0.1 0.1", "2 5 2 2 2 2", 0.016868322
-    ),
-    "pendulum": Problem("swing-up by a network", pendulum, "-4 " * 41, "4 " * 41, 116.2437),
+    "pid": Problem(pid, "0 0 0", "10 5 10", 1.3706290),
+    "kernel": Problem(kernel, "-2 -2 -6", "1 1 0", 0.081873277),
+    "predators": Problem(predators, "0.1 1 0.1 0.1 0.1 0.1", "2 5 2 2 2 2", 0.016868322),
+    "pendulum": Problem(pendulum, "-4 " * 41, "4 " * 41, 116.2437),
 }

@@ -175,6 +175,40 @@ def _coco_block(result: Result) -> str:
     return f"{description}\n\n{table}"
 
 
+def practice() -> str:
+    """Return a table of the evaluations that searches need for problems of practice."""
+    return each_machine("practice", _practice_block)
+
+
+def _practice_block(result: Result) -> str:
+    """Return the number of problems that `cem` solves first, and a Markdown table.
+
+    A row is a problem, a column is a search. A cell is the median of the evaluations, the
+    smallest one of a row in bold. If most runs have not solved the problem, the cell is ">"
+    and the budget.
+    """
+    problems = result.data["problems"]
+    budgets = result.data["budgets"]
+    medians = {name: figures(result, f"practice.{name}.") for name in problems}
+    wins = 0
+    for counts in medians.values():
+        wins += bool(counts) and min(counts, key=counts.__getitem__) == "cem.evaluations"
+
+    def cell(problem: str, search: str) -> str:
+        counts = medians[problem]
+        count = counts.get(f"{search}.evaluations")
+        if count is None:
+            return f">{budgets[search]:,}"
+        is_smallest = count == min(counts.values())
+        return f"**{count:,.0f}**" if is_smallest else f"{count:,.0f}"
+
+    rows = {name: name for name in problems}
+    table = crossed("evaluations", result.data["labels"], rows, cell, result)
+    return f"""Evaluations until a value is within 1 % of the best known: medians of nine \
+random starts. `cem`, called candidate by candidate, needs the fewest for {wins} of \
+{len(problems)} problems.\n\n{table}"""
+
+
 def discrete() -> str:
     """Return tables of searches of discrete parameters, one for each measured machine."""
     return each_machine("discrete", _discrete_block)
