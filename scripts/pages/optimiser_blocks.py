@@ -185,10 +185,9 @@ def _practice_block(result: Result) -> str:
 
     A row is a problem, a column is a search. A cell is the median of the evaluations, the
     smallest one of a row in bold. If most runs have not solved the problem, the cell is ">"
-    and the budget.
+    and the fewest evaluations of these runs.
     """
     problems = result.data["problems"]
-    budgets = result.data["budgets"]
     medians = {name: figures(result, f"practice.{name}.") for name in problems}
     wins = 0
     for counts in medians.values():
@@ -198,7 +197,9 @@ def _practice_block(result: Result) -> str:
         counts = medians[problem]
         count = counts.get(f"{search}.evaluations")
         if count is None:
-            return f">{budgets[search]:,}"
+            runs = problems[problem][search]
+            fewest = min(run["evaluations"] for run in runs if not run["is_solved"])
+            return f">{fewest:,}"
         is_smallest = count == min(counts.values())
         return f"**{count:,.0f}**" if is_smallest else f"{count:,.0f}"
 
