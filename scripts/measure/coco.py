@@ -368,7 +368,8 @@ def _pycma_constrained(objective: Objective, seed: int) -> None:
         cma.fmin2(fitness, objective.start, objective.std, options, callback=fitness.update)
 
 
-def _scipy(objective: Objective, seed: int, *, algorithm: str, **settings: Any) -> None:
+def scipy_search(objective: Any, seed: int, *, algorithm: str, **settings: Any) -> None:
+    """Minimise an objective with a global search of `scipy.optimize`."""
     import scipy.optimize
 
     settings = {"x0": objective.start, "maxiter": objective.budget, "rng": seed, **settings}
@@ -382,22 +383,30 @@ def _cem_with_model(objective: Objective, seed: int) -> None:
     minimize(objective.evaluate_one, start, std, budget=budget, seed=seed, vectorize="loop")
 
 
-def _slsqp(objective: Objective, start: Any) -> Any:
+def scipy_constraints(objective: Any) -> Any:
+    """Return the constraints of an objective in the form of `scipy.optimize`."""
+    import scipy.optimize
+
+    if not objective.has_constraints:
+        return ()
+    return scipy.optimize.NonlinearConstraint(objective.constraints, -math.inf, 0)
+
+
+def _slsqp(objective: Any, start: Any) -> Any:
     """Minimise an objective with SciPy's SLSQP from a start, and return the best candidate."""
     import scipy.optimize
 
-    arguments: dict[str, Any] = {"options": {"maxiter": objective.budget}}
-    if objective.has_constraints:
-        # SciPy's constraints are at least 0.
-        slack = lambda x: -objective.constraints(x)  # noqa: E731
-        arguments["constraints"] = {"type": "ineq", "fun": slack}
-    bounds = objective.box.T
     return scipy.optimize.minimize(
-        objective.evaluate_one, start, method="SLSQP", bounds=bounds, **arguments
+        objective.evaluate_one,
+        start,
+        method="SLSQP",
+        bounds=objective.box.T,
+        constraints=scipy_constraints(objective),
+        options={"maxiter": objective.budget},
     ).x
 
 
-def _slsqp_restarts(objective: Objective, seed: int) -> None:
+def slsqp_restarts(objective: Any, seed: int) -> None:
     """Minimise with SLSQP, which is restarted at random points of the box without end."""
     generator = np.random.default_rng(seed)
     start = objective.start
@@ -406,10 +415,14 @@ def _slsqp_restarts(objective: Objective, seed: int) -> None:
         start = generator.uniform(*objective.box)
 
 
-def _pycma_lq(objective: Objective, seed: int, *, descends: bool = False) -> None:
+def pycma_lq(objective: Any, seed: int, *, descends: bool = False, **settings: Any) -> None:
     """Minimise with lq-CMA-ES of pycma, which is restarted at random points without end.
 
-    If ``descends``, the first start is the result of SLSQP.
+    Args:
+        objective: The objective.
+        seed: The seed of the first search. Each restart adds 1.
+        descends: Whether the first start is the result of SLSQP.
+        settings: Other options of `cma`.
     """
     import cma
 
@@ -418,7 +431,7 @@ def _pycma_lq(objective: Objective, seed: int, *, descends: bool = False) -> Non
     if descends:
         start = _slsqp(objective, start)
     for restart in itertools.count():
-        options = {"seed": seed + restart, "verbose": -9, "verb_log": 0}
+        options = {"seed": seed + restart, "verbose": -9, "verb_log": 0, **settings}
         options["maxfevals"] = objective.budget
         cma.fmin_lq_surr2(objective.evaluate_one, start, objective.std, options=options)
         start = generator.uniform(*objective.box)
@@ -463,10 +476,10 @@ SEARCHES = {
     "bbob": {
         "cem": _CEM,
         "cem_model": Search("cem, called candidate by candidate", _cem_with_model),
-        "pycma_lq": Search("pycma, lq-CMA-ES", _pycma_lq, "cma"),
-        "slsqp": Search("SciPy SLSQP, restarts", _slsqp_restarts, "scipy"),
+        "pycma_lq": Search("pycma, lq-CMA-ES", pycma_lq, "cma"),
+        "slsqp": Search("SciPy SLSQP, restarts", slsqp_restarts, "scipy"),
         "slsqp_lq": Search(
-            "SciPy SLSQP, then lq-CMA-ES", partial(_pycma_lq, descends=True), "cma"
+            "SciPy SLSQP, then lq-CMA-ES", partial(pycma_lq, descends=True), "cma"
         ),
         "evotorch_cem": Search(
             "evotorch CEM, 20 % parents",
@@ -481,11 +494,11 @@ SEARCHES = {
         "pycma": Search("pycma", _pycma, "cma"),
         "pycma_bipop": _BIPOP,
         "dual_annealing": Search(
-            "SciPy dual annealing", partial(_scipy, algorithm="dual_annealing"), "scipy"
+            "SciPy dual annealing", partial(scipy_search, algorithm="dual_annealing"), "scipy"
         ),
         "differential_evolution": Search(
             "SciPy differential evolution",
-            partial(_scipy, algorithm="differential_evolution"),
+            partial(scipy_search, algorithm="differential_evolution"),
             "scipy",
         ),
         "optuna_tpe": Search("Optuna TPE", _optuna, "optuna", 1, max_dims=3),
@@ -576,6 +589,25 @@ def summary(
     return result
 
 
+def run_all(run: Callable[[Any], Any], runs: Sequence[Any], jobs: int, name: str) -> list[Any]:
+    """Return the results of runs, which several processes share, in the order of the runs.
+
+    Args:
+        run: Returns the result of a run.
+        runs: The runs. The last ones take longest, and so come first.
+        jobs: The number of processes.
+        name: The name that the progress bar shows.
+    """
+    pool = None
+    if jobs > 1:
+        # Threads of a library do not survive a fork.
+        spawn = multiprocessing.get_context("spawn")
+        pool = spawn.Pool(jobs, torch.set_num_threads, (1,))
+    with pool or contextlib.nullcontext():
+        results = (pool.imap if pool else map)(run, runs[::-1])
+        return list(progress(results, total=len(runs), desc=name, unit=" runs"))[::-1]
+
+
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Run the searches in every dimension, and return the shares of targets that they reach."""
     suite = arguments.suite
@@ -600,15 +632,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     runs = []
     for name, dim in cells:
         runs += [Run(suite, name, checkpoints, dim, *problem) for problem in problems]
-    pool = None
-    if arguments.jobs > 1:
-        # Threads of a library do not survive a fork.
-        spawn = multiprocessing.get_context("spawn")
-        pool = spawn.Pool(arguments.jobs, torch.set_num_threads, (1,))
-    with pool or contextlib.nullcontext():
-        # The last runs take longest, and so come first.
-        results = (pool.imap if pool else map)(gaps_of, runs[::-1])
-        gaps = list(progress(results, total=len(runs), desc=suite, unit=" runs"))[::-1]
+    gaps = run_all(gaps_of, runs, arguments.jobs, suite)
     details: dict[str, Any] = {name: {"label": searches[name].label} for name in names}
     figures = {}
     for number, (name, dim) in enumerate(cells):

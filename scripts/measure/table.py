@@ -92,6 +92,7 @@ _TABLE = (
     Measurement("sz", "sz"),
     Measurement("peers", "peers", CPU),
     Measurement("plans", "plans", CPU),
+    Measurement("practice", "practice", CPU),
     *(Measurement(tool, "sanitizers", GPU, tool) for tool in TOOLS),
 )
 MEASUREMENTS = {measurement.name: measurement for measurement in _TABLE}
@@ -130,6 +131,7 @@ _LENGTH = {
 }
 _GAMES = {"--num-envs": _number(1024, "games side by side", 1 << 20), **_LENGTH}
 _CONTROLLERS = {"nargs": "*", "metavar": "CONTROLLER", "help": "by name, files or run folders"}
+_JOBS = {"--jobs": _number(1, "processes", 1024)}
 _BOARD = {"default": DEFAULT_BOARD, "metavar": "WxH", "help": "(default: %(default)s)"}
 _NUMBERS = {"type": positive_int, "nargs": "+", "metavar": "N"}
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -155,7 +157,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
             "metavar": "N",
             "help": "evaluations per dimension in place of --budget and a tenth of it",
         },
-        "--jobs": _number(1, "processes", 1024),
+        **_JOBS,
+    },
+    "practice": {
+        "--problems": {"nargs": "+", "metavar": "NAME", "help": "(default: all)"},
+        **_JOBS,
     },
     "rollout": {
         "controllers": {**_CONTROLLERS, "default": _PLAYERS},

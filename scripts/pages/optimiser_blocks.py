@@ -6,17 +6,14 @@ from functools import partial
 from pages.result_files import Result, crossed, each_machine, figures, load_all, with_provenance
 
 _SUITES = {
-    "bbob": """24 functions of {link}, the same start for all: {targets}. \
-The default was chosen on other instances; of the first two \
-[ten more](../benchmarks/results/xeon-16core/bbob-again.json) say the same.""",
+    "bbob": "24 functions of {link}, the same start for all: {targets}.",
     "bbob-few": """With few evaluations, other instances of {link}: the default, which has a \
 model if the function is called candidate by candidate (`vectorize="loop"`), beside SLSQP from \
 random starts and pycma's lq-CMA-ES, alone or after SLSQP.""",
     "bbob-noisy": """30 functions of {link}, with normal, uniform and Cauchy noise: \
 the same targets, reached by a candidate's value without the noise.""",
     "bbob-constrained": """54 functions of {link}, with 1 to 9 + 9 dim / 2 constraints: \
-the same targets, reached by feasible candidates. \
-An evaluation is that of the objective and all constraints.""",
+the same targets, reached by feasible candidates.""",
     "bbob-mixint": """24 functions of {link}, \
 with equally many parameters of 2, 4, 8, 16 and any values: {targets}.""",
 }
@@ -123,7 +120,14 @@ def coco(*suites: str) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
-_OMITTED = "d3"  # The shares with three parameters lie between those with two and with five.
+_OMITTED_DIMS = {"bbob": ("d3", "d10"), "bbob-few": ("d3",)}
+"""Numbers of parameters whose shares lie between those of their neighbours, by suite."""
+_OMITTED_SEARCHES = {
+    "bbob": ("cmaes_cma", "differential_evolution", "optuna_tpe"),
+    "bbob-few": ("cem", "dual_annealing", "pycma_bipop"),
+    "bbob-noisy": ("pycma_noise",),
+}
+"""Searches that are far behind, or that another table has, by suite."""
 
 
 def _coco_block(result: Result) -> str:
@@ -159,20 +163,59 @@ def _coco_block(result: Result) -> str:
             totals[name] += sum(values(name, dim, "solved"))
             errors += values(name, dim, "standard_error")
     best_first = sorted(searches, key=lambda name: -totals[name])
+    suite = result.name.partition("/")[2]  # The name is "machine/suite".
+    omitted = _OMITTED_SEARCHES.get(suite, ())
+    omitted_dims = _OMITTED_DIMS.get(suite, ())
     budgets = " / ".join(f"{count:,}" for count in checkpoints)
     table = crossed(
-        f"share of targets: {budgets} evaluations per parameter "
-        f"(standard error up to {max(errors):.2f})",
-        {dim: f"{dim[1:]} parameters" for dim in dims if dim != _OMITTED},
-        {name: searches[name]["label"] for name in best_first},
+        f"share of targets: {budgets} evaluations per parameter (±{max(errors):.2f})",
+        {dim: f"{dim[1:]} parameters" for dim in dims if dim not in omitted_dims},
+        {name: searches[name]["label"] for name in best_first if name not in omitted},
         solved_shares,
         result,
     )
-    suite = result.name.partition("/")[2]  # The name is "machine/suite".
     page = suite.removesuffix("-few")
     link = f"[{page}](https://numbbo.github.io/coco/testsuites/{page})"
     description = _SUITES[suite].format(link=link, targets=_TARGETS)
     return f"{description}\n\n{table}"
+
+
+def practice() -> str:
+    """Return a table of the evaluations that searches need for problems of practice."""
+    return each_machine("practice", _practice_block)
+
+
+def _practice_block(result: Result) -> str:
+    """Return the number of problems that `cem` solves first, and a Markdown table.
+
+    A row is a problem, a column is a search. A cell is the median of the evaluations, the
+    smallest one of a row in bold. If most runs have not solved the problem, the cell is ">"
+    and the fewest evaluations of these runs, which the median exceeds.
+    """
+    problems = result.data["problems"]
+    labels = result.data["labels"]
+
+    def median(problem: str, search: str) -> float | None:
+        return result.figures.get(f"practice.{problem}.{search}.evaluations")
+
+    def lower_bound(problem: str, search: str) -> float:
+        runs = problems[problem][search]
+        counts = [run["evaluations"] for run in runs if not run["is_solved"]]
+        return median(problem, search) or min(counts)
+
+    def cell(problem: str, search: str) -> str:
+        least = lower_bound(problem, search)
+        if median(problem, search) is None:
+            return f">{least:,}"
+        is_smallest = least == min(lower_bound(problem, name) for name in labels)
+        return f"**{least:,.0f}**" if is_smallest else f"{least:,.0f}"
+
+    rows = {name: name for name in problems}
+    wins = sum(cell(name, "cem").startswith("**") for name in problems)
+    table = crossed("evaluations", labels, rows, cell, result)
+    return f"""Evaluations until a value is within 1% of the best known: medians of nine \
+starts. `cem`, called candidate by candidate, needs the fewest for {wins} of \
+{len(problems)} problems.\n\n{table}"""
 
 
 def discrete() -> str:

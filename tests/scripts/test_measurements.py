@@ -20,6 +20,7 @@ from measure import (
     env,
     equality,
     operators,
+    practice,
     provenance,
     reproduce,
     rollout,
@@ -54,6 +55,7 @@ WORDS: dict[str, str] = {
     "bbob-noisy": f"{_COCO} --searches cem --dims 2",
     "bbob-constrained": f"{_COCO} --searches cem --dims 2",
     "bbob-mixint": f"{_COCO} --searches cem --dims 5",
+    "practice": "--problems truss",
     "reproduce": "published --quick",
 }
 """Arguments of measurements."""
@@ -107,6 +109,7 @@ TINY: dict[str, dict[str, Any]] = {
         **{"PUBLISHED": ["dt20"], "decisions_for": lambda *given: 640},
         **{"QUICK_SECONDS": 0.01, "SECONDS": 0.01},
     },
+    "practice": {"STARTS": 1, "SEARCHES": {"cem": practice.SEARCHES["cem"]}},
     "peers": {"SHAPES": ((20, 2),)},
     "training": {
         "SEEDS": (1,),

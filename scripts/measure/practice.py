@@ -1,0 +1,227 @@
+"""Count the evaluations that searches need to come within 1 % of the best known value.
+
+python scripts/measure practice --jobs 12 --json practice.json
+
+The problems are those of `practice_problems.py`. A problem is solved by the first feasible
+candidate whose value is at most best + 0.01 |best|, where best is the best known value.
+Constraints are feasible up to 1e-6; they are relative. An evaluation is that of the objective
+and all constraints of a candidate. Every search begins nine times, at random points of the box
+that are the same for all searches. A figure is the median of the nine numbers of evaluations;
+a start that does not solve the problem counts as infinitely many. A figure is missing if the
+median is infinite.
+
+All searches see parameters between 0 and 1, and all get these bounds. The first standard
+deviation is 0.25. Settings are otherwise defaults. `cem`, SciPy and Optuna get the constraints
+as such. lq-CMA-ES has none: it gets the value plus 10 |best| times the sum of the violations.
+SLSQP and lq-CMA-ES are restarted at random points. A search ends after 1,000 evaluations, but
+after 500 of Optuna's TPE and 100 of its Gaussian process, whose trials take longer and longer,
+or after 25 seconds, which lq-CMA-ES needs for a few hundred evaluations of 41 parameters.
+
+pip install cma gymnasium optuna scipy
+"""
+
+import argparse
+import contextlib
+import itertools
+import math
+import time
+import warnings
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cem import minimize
+from measure.coco import (
+    Spent,
+    pycma_lq,
+    run_all,
+    scipy_constraints,
+    scipy_search,
+    slsqp_restarts,
+)
+from measure.practice_problems import PROBLEMS, Problem
+from measure.provenance import Measured
+
+STARTS = 9
+WITHIN = 0.01
+TOLERANCE = 1e-6
+LIMIT_S = 25.0
+
+
+class Objective:
+    """A problem of practice on the unit cube, which counts evaluations until it is solved.
+
+    It has the attributes of an objective of COCO that searches use.
+
+    Attributes:
+        evaluations: The number of evaluations so far.
+        lowest: The lowest value of a feasible candidate.
+        is_solved: Whether ``lowest`` is within 1 % of the best known value.
+    """
+
+    std = 0.25
+
+    def __init__(self, problem: Problem, seed: int, budget: int, has_penalty: bool) -> None:
+        """Draw the start of a search.
+
+        Args:
+            problem: The problem.
+            seed: The seed of the start.
+            budget: The maximum number of evaluations.
+            has_penalty: Whether the values of infeasible candidates contain a penalty.
+        """
+        self._problem = problem
+        self._penalty = 10 * abs(problem.best) * has_penalty
+        # The results (value, constraints) by the bytes of the candidate. A search asks for the
+        # value and for the constraints of a candidate in two calls: they are one evaluation.
+        self._evaluated: dict[bytes, tuple[float, Any]] = {}
+        self.budget = budget
+        self._deadline = time.perf_counter() + LIMIT_S
+        self.evaluations = 0
+        self.lowest = math.inf
+        self.is_solved = False
+        self.box = np.array([[0.0], [1.0]]).repeat(len(problem.low.split()), 1)
+        self.start = np.random.default_rng(seed).uniform(*self.box)
+        self.has_constraints = problem.has_constraints
+
+    def evaluate_one(self, x: Any) -> float:
+        """Return the value of one candidate, shape (dim,), with the penalty if there is one."""
+        value, constraints = self._evaluate(x)
+        return value + self._penalty * float(np.maximum(constraints, 0).sum())
+
+    def constraints(self, x: Any) -> Any:
+        """Return the constraints of one candidate, which are at most 0 if it is feasible."""
+        return self._evaluate(x)[1]
+
+    def _evaluate(self, x: Any) -> tuple[float, Any]:
+        """Return the value and the constraints of a candidate, and count the evaluation.
+
+        Raises:
+            Spent: If the problem is solved, or the budget or the time is spent.
+        """
+        key = x.tobytes()
+        if self.has_constraints and key in self._evaluated:
+            return self._evaluated[key]
+        is_late = time.perf_counter() > self._deadline
+        if self.is_solved or is_late or self.evaluations == self.budget:
+            raise Spent
+        self.evaluations += 1
+        value, constraints = self._problem.evaluate(x)
+        self._evaluated[key] = (value, constraints)
+        if (constraints <= TOLERANCE).all():
+            self.lowest = min(self.lowest, value)
+        best = self._problem.best
+        self.is_solved = self.lowest <= best + WITHIN * abs(best)
+        return value, constraints
+
+
+def _cem(objective: Objective, seed: int) -> None:
+    constraints = objective.constraints if objective.has_constraints else None
+    minimize(
+        objective.evaluate_one,
+        objective.start,
+        objective.std,
+        bounds=(0, 1),
+        constraints=constraints,
+        vectorize="loop",
+        budget=objective.budget,
+        seed=seed,
+    )
+
+
+def _differential_evolution(objective: Objective, seed: int) -> None:
+    scipy_search(
+        objective,
+        seed,
+        algorithm="differential_evolution",
+        constraints=scipy_constraints(objective),
+    )
+
+
+def _optuna(objective: Objective, seed: int, *, sampler: str) -> None:
+    """Minimise an objective with a sampler of Optuna, whose first trial is the start."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    settings: dict[str, Any] = {"seed": seed}
+    if objective.has_constraints:
+        settings["constraints_func"] = lambda trial: trial.user_attrs["constraints"]
+    study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(**settings))
+    study.enqueue_trial({str(i): value for i, value in enumerate(objective.start.tolist())})
+    while True:
+        trial = study.ask()
+        x = np.array([trial.suggest_float(str(i), 0, 1) for i in range(len(objective.start))])
+        trial.set_user_attr("constraints", objective.constraints(x).tolist())
+        study.tell(trial, objective.evaluate_one(x))
+
+
+class Search(NamedTuple):
+    """A search that is compared.
+
+    Attributes:
+        label: The name of the search in tables.
+        run: Minimises an objective with a seed.
+        module: The module that the search imports.
+        budget: The maximum number of evaluations.
+    """
+
+    label: str
+    run: Callable[[Any, int], None]
+    module: str
+    budget: int = 1000
+
+
+SEARCHES = {
+    "cem": Search("cem", _cem, "cem"),
+    "slsqp": Search("SciPy SLSQP", slsqp_restarts, "scipy"),
+    "pycma_lq": Search("pycma lq", partial(pycma_lq, bounds=[0, 1]), "cma"),
+    "differential_evolution": Search("SciPy DE", _differential_evolution, "scipy"),
+    "optuna_tpe": Search("Optuna TPE", partial(_optuna, sampler="TPESampler"), "optuna", 500),
+    "optuna_gp": Search("Optuna GP", partial(_optuna, sampler="GPSampler"), "optuna", 100),
+}
+
+
+def run_search(run: tuple[str, str, int]) -> dict[str, Any]:
+    """Run a search of a problem from a start.
+
+    Args:
+        run: The name of the problem, the name of the search, and the seed of both.
+
+    Returns:
+        The number of evaluations, whether the last one is a solution, and the lowest value.
+    """
+    problem, name, seed = run
+    search = SEARCHES[name]
+    has_penalty = name == "pycma_lq"
+    objective = Objective(PROBLEMS[problem], seed, search.budget, has_penalty)
+    with contextlib.suppress(Spent), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search.run(objective, seed)
+    return {
+        "evaluations": objective.evaluations,
+        "is_solved": objective.is_solved,
+        "lowest": objective.lowest,
+    }
+
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Run all searches of all problems, and return the medians of their evaluations."""
+    names = [name for name, search in SEARCHES.items() if find_spec(search.module)]
+    cells = [*itertools.product(arguments.problems or PROBLEMS, names)]
+    # pycma does not accept 0 as a seed.
+    runs = [(*cell, seed) for cell in cells for seed in range(1, STARTS + 1)]
+    results = run_all(run_search, runs, arguments.jobs, "practice")
+    figures = {}
+    details: dict[str, Any] = {}
+    for index, (problem, name) in enumerate(cells):
+        ends = results[index * STARTS : (index + 1) * STARTS]
+        counts = [end["evaluations"] if end["is_solved"] else math.inf for end in ends]
+        median = float(np.median(counts))
+        if median < math.inf:
+            figures[f"practice.{problem}.{name}.evaluations"] = median
+        details.setdefault(problem, {})[name] = ends
+    labels = {name: SEARCHES[name].label for name in names}
+    return Measured(figures, {"labels": labels, "problems": details})
