@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from cem.core.checks import check_real
@@ -91,7 +92,7 @@ class Options:
         _check_choice("spline", self.spline, SPLINES)
         _check_choice("bound_handling", self.bound_handling, BOUND_HANDLINGS)
 
-    @property
+    @cached_property
     def elite_count(self) -> int:
         """The number of elites."""
         if self.num_elites > 1:
@@ -104,13 +105,13 @@ class Options:
         """The maximum number of elites: with equal weights half of the plans, else all."""
         return int(self.num_samples) // (2 if self.temperature is None else 1)
 
-    @property
+    @cached_property
     def num_reused(self) -> int:
         """The number of elites that are candidates again in the next iteration."""
         # An iteration also needs room for the mean and at least one drawn vector.
         return min(math.ceil(self.keep * self.elite_count), min(self.sizes) - 2)
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
         """The number of plans in each iteration."""
         sizes = [round(self.num_samples / self.shrink**i) for i in range(int(self.iterations))]

@@ -46,11 +46,11 @@ class Result(NamedTuple):
 
     Attributes:
         executed: The plan whose first action is to be executed, shape (B, horizon, A).
-        best: The best plan, shape (B, horizon, A).
-        mean: The last mean as a plan, shape (B, horizon, A).
+        best: The vector of the best plan, shape (B, d).
+        mean: The last mean, shape (B, d).
         cost: The cost of the best plan, shape (B,), float64.
-        elites: The elites of the last iteration, from the best to the worst, shape (B, K,
-            horizon, A).
+        elites: The vectors of the elites of the last iteration, from the best to the worst,
+            shape (B, K, d).
         elite_costs: The costs of the elites, shape (B, K).
     """
 
@@ -144,7 +144,7 @@ class Search:
         # The four rows of a distribution are its mean, standard deviation, averaged mean and
         # best vector. A planner averages no means.
         rows = [*mean, std, *mean, *mean]
-        distribution: Tensor = torch.cat(rows, dim=1).unflatten(1, (4, -1))
+        distribution = torch.cat(rows, dim=1).view(len(std), 4, -1)
         # A record has a column for the best cost. NaN means that there is no best cost yet. The
         # other columns, up to ``FAILED``, are not used here.
         record_shape = (len(std), FAILED + 1)
@@ -179,10 +179,11 @@ class Search:
 
         ``ranking``, shape (B, K or more), has the indices of the vectors, the best first.
         """
-        best = ranking[:, : out.shape[1]]
-        if len(vectors) == 1:  # gather takes twice as long on a GPU
-            torch.index_select(vectors[0], 0, best[0], out=out[0])
+        count = out.shape[1]
+        if vectors.shape[0] == 1:  # gather takes twice as long on a GPU
+            torch.index_select(vectors[0], 0, ranking[0, :count], out=out[0])
         else:
+            best = ranking[:, :count]
             torch.gather(vectors, 1, best.unsqueeze(-1).expand_as(out), out=out)
 
     def _finish(
@@ -217,13 +218,12 @@ class Search:
             is_usable = elite_costs[:, :1].isfinite()
             executed = torch.where(is_usable, sampled, best)
         # Plans are decoded vectors. Their cost is what a record calls the fitness.
-        decode = self.space.decode
         result = Result(
-            executed=decode(executed),
-            best=decode(best),
-            mean=decode(mean),
+            executed=self.space.decode(executed),
+            best=best,
+            mean=mean,
             cost=fit.record[:, BEST_FITNESS],
-            elites=decode(elites),
+            elites=elites,
             elite_costs=elite_costs,
         )
         reused = elites[:, : self.options.num_reused]

@@ -87,19 +87,19 @@ class Update:
             new = Fit(distribution, record, ranking)
         else:
             new = self._update_by_weights(costs, vectors, old)
-        self._limit_std(new.distribution[:, STD])
+        self._limit_std(new.distribution)
         return new
 
-    def _limit_std(self, std: Tensor) -> None:
-        """Clamp standard deviations (B, d) to their limits, in place.
+    def _limit_std(self, distribution: Tensor) -> None:
+        """Clamp the standard deviations of distributions (B, 4, d) to their limits, in place.
 
         Without ``adapt_std`` restore the initial ones.
         """
         options = self._options
         if not options.adapt_std:
-            std.copy_(self._first_std)
+            distribution[:, STD] = self._first_std
         elif options.min_std > 0.0 or options.max_std < torch.inf:
-            std.clamp_(options.min_std, options.max_std)
+            distribution[:, STD].clamp_(options.min_std, options.max_std)
 
     def weigh(self, costs: Tensor) -> Tensor:
         """Return the weights of elites, shape (B, K).
