@@ -70,6 +70,7 @@ class Options:
     spline: str = "cubic"
     bound_handling: str = "clamp"
     execute: str = "best"
+    gradient_steps: int = 0
 
     def __post_init__(self) -> None:
         """Check that each option is in its range."""
@@ -88,6 +89,10 @@ class Options:
             check_real("temperature", self.temperature, 0.0, open_low=True)
         check_real("min_std", self.min_std, 0.0, min(self.max_std, math.inf))
         check_real("beta", self.beta, 0.0)
+        check_integer("gradient_steps", self.gradient_steps, 0)
+        if self.gradient_steps > 0:
+            # Gradient steps move the elites that are candidates again.
+            check_real("keep with gradient_steps", self.keep, 0.0, 1.0, open_low=True)
         _check_choice("execute", self.execute, EXECUTE)
         _check_choice("spline", self.spline, SPLINES)
         _check_choice("bound_handling", self.bound_handling, BOUND_HANDLINGS)

@@ -156,6 +156,9 @@ class Planner:
                     evaluated in this step. ``"mean"``: the last mean, which is better if the
                     cost is noisy. ``"sample"``: an elite of the last iteration, drawn with
                     probabilities proportional to the weights. Default: ``"best"``.
+                gradient_steps: The number of gradient steps that elites take before they are
+                    candidates again, ``>= 0``; each is one more forward and backward pass of
+                    ``keep`` of the elites. The cost must be differentiable. Default: 0.
         """
         self.options = choose_options(method, options)
         self.device = check_device(device)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cem.core.state import BEST, BEST_FITNESS, FAILED, MEAN
+from cem.core.state import BEST, BEST_FITNESS, FAILED, MEAN, STD
 from cem.plan.costs import PlanCost
 from cem.plan.memory import Memory
 from cem.plan.noise import Noise, NoiseKey
@@ -21,6 +21,9 @@ from cem.plan.options import Options
 from cem.plan.spaces import BoxSpace
 from cem.plan.states import State
 from cem.plan.update import Fit, Update
+
+# The length of a gradient step. Longer ones often step over a minimum in the last iterations.
+_STRIDE = 0.1
 
 
 class Task(NamedTuple):
@@ -96,6 +99,11 @@ class Search:
         2. the proposals of the task;
         3. newly drawn vectors.
 
+        With ``gradient_steps`` the vectors of the first group then move down the gradient of
+        their costs. This is a variant of the planner of H. Bharadhwaj, K. Xie and F. Shkurti,
+        Model-Predictive Control via Cross-Entropy and Gradient-Based Optimization, L4DC 2020,
+        https://arxiv.org/abs/2004.08763, which moves all vectors.
+
         Args:
             task: The input of the step.
             memory: What the previous step has passed to this one, for the B environments.
@@ -110,13 +118,17 @@ class Search:
         proposals = self._encode_proposals(task.proposals)
         vectors = self._draw(fit, sizes[0], key, proposals)
         # The first iteration reuses the elites of the previous step, shifted in time.
-        self.space.shift_elites(memory.elites, shift, out=vectors[:, :num_reused])
+        reused = vectors[:, :num_reused]
+        self.space.shift_elites(memory.elites, shift, out=reused)
+        self._descend(task.state, fit, reused)
         for next_size in sizes[1:]:
             costs = self._evaluate(task.state, vectors)
             fit = self.update(costs, vectors, fit)
             key = key.advance()
             next_vectors = self._draw(fit, next_size, key, proposals)
-            self._copy_best(vectors, fit.ranking, out=next_vectors[:, :num_reused])
+            reused = next_vectors[:, :num_reused]
+            self._copy_best(vectors, fit.ranking, out=reused)
+            self._descend(task.state, fit, reused)
             vectors = next_vectors
         # In the last iteration the mean replaces the first newly drawn vector. With discrete
         # actions, ``as_candidate`` returns the vector of the most likely plan.
@@ -185,6 +197,34 @@ class Search:
         else:
             best = ranking[:, :count]
             torch.gather(vectors, 1, best.unsqueeze(-1).expand_as(out), out=out)
+
+    def _descend(self, state: State, fit: Fit, vectors: Tensor) -> None:
+        """Move vectors (B, K, d) down the gradient of their costs, in place.
+
+        A number of a vector is measured in its standard deviation. In this unit the root mean
+        square of a step is ``_STRIDE``. Without the option ``gradient_steps`` do nothing.
+        """
+        if self.options.gradient_steps == 0:
+            return
+        std = fit.distribution[:, STD].unsqueeze(1)
+        stride = _STRIDE if self.update.maximize else -_STRIDE
+        for _ in range(self.options.gradient_steps):
+            slope = std * self._find_gradient(state, vectors)
+            length = slope.square().mean(-1, keepdim=True).sqrt()
+            # A vector whose gradient is 0 or not finite does not move.
+            step = (std * slope / length).nan_to_num(0.0, 0.0, 0.0)
+            vectors.add_(step, alpha=stride).clamp_(*self.space.bounds)
+
+    @torch.enable_grad()
+    def _find_gradient(self, state: State, vectors: Tensor) -> Tensor:
+        """Return the gradients of the costs of vectors (B, K, d), of the same shape."""
+        points = vectors.clone().requires_grad_()
+        costs = self._evaluate(state, points)
+        if not costs.requires_grad:
+            expected = "costs that are differentiable in the plans for gradient_steps"
+            raise ValueError(f"expected {expected}, got costs without a gradient")
+        (gradient,) = torch.autograd.grad(costs.sum(), points)
+        return gradient
 
     def _finish(
         self, vectors: Tensor, costs: Tensor, fit: Fit, key: NoiseKey
