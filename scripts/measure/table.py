@@ -91,6 +91,7 @@ _TABLE = (
     Measurement("sz", "sz"),
     Measurement("peers", "peers", CPU),
     Measurement("plans", "plans", CPU),
+    Measurement("control", "control", CPU),
     *(Measurement(tool, "sanitizers", GPU, tool) for tool in TOOLS),
 )
 MEASUREMENTS = {measurement.name: measurement for measurement in _TABLE}
@@ -164,6 +165,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sz": {"controllers": {**_CONTROLLERS, "default": ()}},
     "env": _GAMES,
     "peers": _GAMES,
+    "control": {"--seeds": _number(10, "episodes of every planner", 1000)},
     "training": {"what": _choice("what", TRAININGS)},
     "sanitizers": {"tool": _choice("tool", TOOLS)},
     "reproduce": {
