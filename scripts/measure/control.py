@@ -1,25 +1,24 @@
-"""Control simulators by planning in them, with `cem.Planner` and with planners of others.
+"""Control simulators with `cem.Planner` and with the solvers of stable-worldmodel.
 
-pip install stable-worldmodel==0.1.1 pytorch-icem==0.1.0
+pip install stable-worldmodel==0.1.1
 python scripts/measure control --json control.json
 
 The model of a planner is the simulator itself, so returns depend on the planner alone. In each
-step a planner evaluates the same number of plans of 30 actions, in 3 iterations of 40 or in one
-of 120. Each planner has the default settings of its package, with a tenth of the plans as
-elites where the default depends on the number of plans. It starts from its last plan. Actions
-are scaled to [-1, 1]. A figure is the mean return of an episode over the seeds of its start.
+step a planner evaluates 120 plans of 30 actions: 40 in each of 3 iterations, or all at once. It
+has the default settings of its package; a tenth of the plans are elites. It starts from its
+last plan. A figure is the mean return of the episodes of 10 starts.
 """
 
 import argparse
 import contextlib
 import importlib.metadata
 import io
+import itertools
 import multiprocessing
 import statistics
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,163 +30,106 @@ from torch import Tensor
 
 from cem import Planner
 from kernels.support.system import usable_cores
+from measure.plans import PACKAGE
 from measure.provenance import Measured
 
 STEPS = {"half_cheetah": 100, "swimmer": 100, "pendulum": 200, "reacher": 50}
 """The number of steps of an episode, by task."""
-SEEDS = 10
-HORIZON = 30
-SAMPLES = 40
-ITERATIONS = 3
-PACKAGES = ("stable-worldmodel", "pytorch-icem")
 
-_ELITES = SAMPLES // 10
+_EPISODES = 10
+_HORIZON = 30
+_SAMPLES = 40
+_ITERATIONS = 3
 
 
-class ScaledTask:
-    """A task whose actions are scaled to [-1, 1].
-
-    Attributes:
-        task: The task.
-        action_dim: A, the number of numbers per action.
-        state: The current state of the environment.
-    """
-
-    def __init__(self, name: str, seed: int) -> None:
-        """Begin an episode from the start of a seed."""
-        options = {} if name == "pendulum" else {"threads": 1}
-        self.task = plan_control.TASKS[name](seed, **options)
-        self.action_dim: int = self.task.planner["action_dim"]
-        self._high: float = self.task.planner["bounds"][1]
-        self.state = torch.as_tensor(self.task.state())
-
-    def cost(self, plans: Tensor) -> Tensor:
-        """Return the costs of plans (N, HORIZON, A) from the current state, shape (N,)."""
-        scaled = plans.clamp(-1.0, 1.0) * self._high
-        return torch.as_tensor(self.task.cost(self.state, scaled))
-
-    def step(self, action: Tensor) -> float:
-        """Execute an action, shape (A,), and return its reward."""
-        scaled = action.clamp(-1.0, 1.0) * self._high
-        _, reward, *_ = self.task.env.step(scaled.double().numpy())
-        self.state = torch.as_tensor(self.task.state())
-        return float(reward)
+def make_planner(task: plan_control.Task, seed: int, **options: Any) -> Planner:
+    """Return `cem.Planner` for a task. ``options`` are more of its arguments."""
+    settings = {**task.planner, "num_samples": _SAMPLES, "iterations": _ITERATIONS, **options}
+    return Planner(task.cost, _HORIZON, seed=seed, **settings)
 
 
-Controller = Callable[[], Tensor]
-"""Returns the next action of a task, shape (A,)."""
+class Solver:
+    """Plans in a task by a solver of stable-worldmodel."""
 
-
-def make_planner(task: ScaledTask, seed: int, **options: Any) -> Controller:
-    """Return `cem.Planner` as a controller. ``options`` are more of its arguments."""
-    planner = Planner(
-        lambda state, plans: task.cost(plans),
-        horizon=HORIZON,
-        action_dim=task.action_dim,
-        bounds=(-1.0, 1.0),
-        seed=seed,
-        **{"num_samples": SAMPLES, "iterations": ITERATIONS, **options},
-    )
-    # The cost reads the state from the task, so the planner gets any number as a state.
-    return partial(planner.plan, 0.0)
-
-
-class WorldModelSolver:
-    """A solver of stable-worldmodel as a controller."""
-
-    def __init__(self, task: ScaledTask, seed: int, solver: str, **options: Any) -> None:
-        """Make a solver by the name of its class. ``options`` are more of its arguments."""
+    def __init__(self, task: plan_control.Task, seed: int, name: str) -> None:
+        """Make a solver by the name of its class."""
         from stable_worldmodel import solver as solvers
 
         self._task = task
-        sizes = {"num_samples": SAMPLES, "n_steps": ITERATIONS, "topk": _ELITES}
-        self._solver = getattr(solvers, solver)(self, seed=seed, **{**sizes, **options})
-        space = gymnasium.spaces.Box(-1.0, 1.0, (1, task.action_dim))
-        config = SimpleNamespace(horizon=HORIZON, action_block=1)
+        self._bounds = task.planner["bounds"]
+        solver_class = getattr(solvers, name)
+        self._solver = solver_class(
+            self, num_samples=_SAMPLES, n_steps=_ITERATIONS, topk=_SAMPLES // 10, seed=seed
+        )
+        low, high = self._bounds
+        space = gymnasium.spaces.Box(low, high, (1, task.planner["action_dim"]))
+        config = SimpleNamespace(horizon=_HORIZON, action_block=1)
         self._solver.configure(action_space=space, n_envs=1, config=config)
-        self._rest: Tensor | None = None
+        self._last_plan: Tensor | None = None
 
     def get_cost(self, info: dict[str, Tensor], plans: Tensor) -> Tensor:
-        """Return the costs of plans (1, N, HORIZON, A), shape (1, N), as the solver asks."""
-        return self._task.cost(plans[0]).unsqueeze(0)
+        """Return the costs of plans (1, N, H, A), shape (1, N). The solver calls this."""
+        costs = self._task.cost(self._state, plans[0].clamp(*self._bounds))
+        return torch.as_tensor(costs).unsqueeze(0)
 
-    def __call__(self) -> Tensor:
+    def plan(self, state: Any) -> Tensor:
         """Return the next action, shape (A,)."""
+        # The solver would round the state to float32, so it gets a number in its place.
+        self._state = torch.as_tensor(state)
+        info = {"number": torch.zeros(1, 1)}
+        rest = None if self._last_plan is None else self._last_plan[:, 1:]
         with contextlib.redirect_stdout(io.StringIO()):
-            result = self._solver.solve({"state": torch.zeros(1, 1)}, init_action=self._rest)
-        plan: Tensor = result["actions"]
-        self._rest = plan[:, 1:]
-        return plan[0, 0]
+            result = self._solver.solve(info, init_action=rest)
+        self._last_plan = result["actions"].clamp(*self._bounds)
+        return self._last_plan[0, 0]
 
 
-def make_pytorch_icem(task: ScaledTask, seed: int) -> Controller:
-    """Return the planner of pytorch-icem, which only takes actions of one number."""
-    import pytorch_icem
-
-    # Its colored noise comes from NumPy's global generator.
-    np.random.seed(seed)
-    torch.manual_seed(seed)
-    planner = pytorch_icem.iCEM(
-        dynamics=lambda state, action: state,
-        trajectory_cost=lambda states, plans: task.cost(plans),
-        nx=1,
-        nu=task.action_dim,
-        num_samples=SAMPLES,
-        horizon=HORIZON,
-        warmup_iters=ITERATIONS,
-        online_iters=ITERATIONS,
-    )
-    return partial(planner.command, torch.zeros(1))
-
-
-PLANNERS: dict[str, Callable[[ScaledTask, int], Controller]] = {
+PLANNERS: dict[str, Callable[..., Any]] = {
     "ours": make_planner,
     "ours_icem": partial(make_planner, method="icem"),
     "ours_mppi": partial(
-        make_planner, method="mppi", num_samples=SAMPLES * ITERATIONS, iterations=1
+        make_planner, method="mppi", num_samples=_SAMPLES * _ITERATIONS, iterations=1
     ),
-    "cem": partial(WorldModelSolver, solver="CEMSolver"),
-    "icem": partial(WorldModelSolver, solver="ICEMSolver"),
-    "mppi": partial(WorldModelSolver, solver="MPPISolver"),
-    "pytorch_icem": make_pytorch_icem,
+    "cem": partial(Solver, name="CEMSolver"),
+    "icem": partial(Solver, name="ICEMSolver"),
+    "mppi": partial(Solver, name="MPPISolver"),
 }
+"""What makes each planner from a task and a seed."""
 
 
-def run_episode(task_name: str, planner: str, seed: int) -> float:
+def run_episode(task_name: str, planner_name: str, seed: int) -> float:
     """Control a task by a planner, and return the sum of the rewards."""
     torch.set_num_threads(1)
-    task = ScaledTask(task_name, seed)
-    controller = PLANNERS[planner](task, seed)
-    return sum(task.step(controller()) for _ in range(STEPS[task_name]))
-
-
-def list_planners(task_name: str) -> list[str]:
-    """Return the names of the planners that can control a task, and that are installed."""
-    names = [name for name in PLANNERS if name.startswith("ours")]
-    if find_spec("stable_worldmodel") is not None:
-        names += ["cem", "icem", "mppi"]
-    if find_spec("pytorch_icem") is not None and task_name == "pendulum":
-        names.append("pytorch_icem")
-    return names
+    # Every process simulates with one thread. The equations of the pendulum are not simulated.
+    options = {} if task_name == "pendulum" else {"threads": 1}
+    task = plan_control.TASKS[task_name](seed, **options)
+    planner = PLANNERS[planner_name](task, seed)
+    total = 0.0
+    for _ in range(STEPS[task_name]):
+        action = planner.plan(task.state())
+        _, reward, *_ = task.env.step(np.asarray(action))
+        total += float(reward)
+    return total
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the mean returns of all planners in all tasks.
+    """Return the mean return of each planner in each task.
 
-    An example of a figure's name is "control.swimmer.ours.mean_return".
+    An example of a figure's name is "control.swimmer.ours.return". "returns" in the data has
+    the returns of all episodes.
     """
-    pairs = [(task, planner) for task in STEPS for planner in list_planners(task)]
-    seeds = range(arguments.seeds)
-    episodes = [(*pair, seed) for pair in pairs for seed in seeds]
+    pairs = list(itertools.product(STEPS, PLANNERS))
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(usable_cores(), context) as pool:
-        all_returns = list(pool.map(run_episode, *zip(*episodes, strict=True)))
     figures = {}
     returns = {}
-    for index, (task, planner) in enumerate(pairs):
-        values = all_returns[index * len(seeds) : (index + 1) * len(seeds)]
-        figures[f"control.{task}.{planner}.mean_return"] = statistics.fmean(values)
-        returns[f"{task}.{planner}"] = values
-    packages = [name for name in PACKAGES if find_spec(name.replace("-", "_"))]
-    versions = {name: importlib.metadata.version(name) for name in packages}
+    with ProcessPoolExecutor(usable_cores(), context) as pool:
+        episodes = [
+            [pool.submit(run_episode, *pair, seed) for seed in range(_EPISODES)]
+            for pair in pairs
+        ]
+        for (task, planner), futures in zip(pairs, episodes, strict=True):
+            values = [future.result() for future in futures]
+            returns[f"{task}.{planner}"] = values
+            figures[f"control.{task}.{planner}.return"] = statistics.fmean(values)
+    versions = {name: importlib.metadata.version(name) for name in (PACKAGE, "mujoco")}
     return Measured(figures, {"returns": returns, "versions": versions})

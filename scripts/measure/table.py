@@ -165,7 +165,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sz": {"controllers": {**_CONTROLLERS, "default": ()}},
     "env": _GAMES,
     "peers": _GAMES,
-    "control": {"--seeds": _number(10, "episodes of every planner", 1000)},
     "training": {"what": _choice("what", TRAININGS)},
     "sanitizers": {"tool": _choice("tool", TOOLS)},
     "reproduce": {
