@@ -3,14 +3,15 @@
 python scripts/plan_control.py pendulum
 python scripts/plan_control.py half_cheetah --gif cheetah.gif
 
-The cheetah needs MuJoCo: pip install -e ".[mujoco]". Where there is no display set
-MUJOCO_GL=egl for its movie; the movie of the pendulum needs pygame.
+All tasks but the pendulum need MuJoCo: pip install -e ".[mujoco]". Where there is no display
+set MUJOCO_GL=egl for their movies; the movie of the pendulum needs pygame.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,10 +43,8 @@ _STEP = 0.05  # dt
 _TORQUE = 3.0  # 3 / (m l^2)
 _GRAVITY = 15.0  # 3 g / (2 l)
 
-# HalfCheetah-v5. A state of MuJoCo has the time and then the positions; the cheetah's first one
-# is x.
-_X = 1
-_CONTROL_COST = 0.1
+# The lengths of the two links of Reacher-v5.
+_LINKS = (0.1, 0.11)
 
 
 class Task(NamedTuple):
@@ -113,29 +112,117 @@ def pendulum(seed: int, render: bool = False) -> Task:
     return Task(env, state, pendulum_cost, planner)
 
 
-def half_cheetah(seed: int, render: bool = False) -> Task:
-    """Return the task of making HalfCheetah-v5 run: its environment, and the cost of a plan.
+def sum_running_rewards(positions: Any, actions: Any, dt: float, control_cost: float) -> Any:
+    """Return the returns of N plans in HalfCheetah-v5 or Swimmer-v5, shape (N,).
 
-    A plan is a sequence of actions. To compute costs, MuJoCo simulates a batch of plans from
-    the environment's current state, on all cores.
+    The reward of a step is the forward velocity minus ``control_cost`` times the sum of the
+    squared actions.
 
     Args:
+        positions: MuJoCo's positions before the first and after each action, shape (N, H + 1,
+            P). The first position is x.
+        actions: The actions, shape (N, H, A).
+        dt: The duration of a step in seconds.
+        control_cost: The weight of the squared actions.
+    """
+    # The velocity of a step is its distance / dt, so their sum is the whole distance / dt.
+    distance = positions[:, -1, 0] - positions[:, 0, 0]
+    return distance / dt - control_cost * (actions**2).sum((1, 2))
+
+
+def sum_reaching_rewards(positions: Any, actions: Any, dt: float) -> Any:
+    """Return the returns of N plans in Reacher-v5, shape (N,).
+
+    The reward of a step is the negative distance of the fingertip to the target, minus the sum
+    of the squared actions. The arguments are those of ``sum_running_rewards``. The positions
+    are the angles of two joints, and x and y of the target.
+    """
+    import numpy as np
+
+    angles = positions[:, 1:, :2].cumsum(-1)
+    target = positions[:, 1:, 2:4]
+    fingertip = np.stack([np.cos(angles) @ _LINKS, np.sin(angles) @ _LINKS], axis=-1)
+    distances = np.linalg.norm(fingertip - target, axis=-1)
+    return -distances.sum(1) - (actions**2).sum((1, 2))
+
+
+class Simulator:
+    """A task of Gymnasium whose plans MuJoCo simulates."""
+
+    def __init__(self, env: Any, sum_rewards: Callable[..., Any], threads: int) -> None:
+        """Make a simulator.
+
+        Args:
+            env: The environment.
+            sum_rewards: Returns the returns of plans; see ``sum_running_rewards``.
+            threads: The number of threads that simulate plans.
+        """
+        import mujoco
+        from mujoco import rollout
+
+        # By default MuJoCo also writes its warnings to a file.
+        mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
+        self._env = env
+        self._sum_rewards = sum_rewards
+        self._pool = rollout.Rollout(nthread=threads)
+        self._data = [mujoco.MjData(env.model) for _ in range(threads)]
+        self._kind = mujoco.mjtState.mjSTATE_FULLPHYSICS
+        self._size = mujoco.mj_stateSize(env.model, self._kind)
+
+    def read_state(self) -> Any:
+        """Return the current state of MuJoCo, shape (size,)."""
+        import mujoco
+        import numpy as np
+
+        state = np.empty(self._size)
+        mujoco.mj_getState(self._env.model, self._env.data, state, self._kind)
+        return state
+
+    def cost(self, start: Tensor, plans: Tensor) -> Any:
+        """Simulate plans, and return their costs: the sums of their rewards, negated.
+
+        Args:
+            start: The state from which the plans begin, shape (size,).
+            plans: The actions of every plan, shape (N, H, A).
+
+        Returns:
+            The costs, shape (N,).
+        """
+        import numpy as np
+
+        env = self._env
+        actions = plans.double().numpy()
+        # The environment repeats every action for `frame_skip` steps of the simulator.
+        controls = actions.repeat(env.frame_skip, axis=1)
+        starts = np.broadcast_to(start.numpy(), (len(actions), 1, self._size))
+        states, _ = self._pool.rollout(env.model, self._data, starts[:, 0], controls)
+        after_actions = states[:, env.frame_skip - 1 :: env.frame_skip]
+        # A state of MuJoCo has the time and then the positions.
+        positions = np.concatenate([starts, after_actions], axis=1)[..., 1 : 1 + env.model.nq]
+        return -self._sum_rewards(positions, actions, env.dt)
+
+
+def make_simulated_task(
+    name: str,
+    sum_rewards: Callable[..., Any],
+    seed: int,
+    render: bool = False,
+    threads: int | None = None,
+) -> Task:
+    """Return a task of controlling an environment that MuJoCo simulates.
+
+    Args:
+        name: The name of the environment in Gymnasium.
+        sum_rewards: Returns the returns of plans; see ``sum_running_rewards``.
         seed: The seed of the start.
         render: Whether the environment renders the frames of a movie.
+        threads: The number of threads that simulate plans. None: one for every core.
 
     Raises:
         ValueError: If MuJoCo is not installed.
     """
     import gymnasium
-    import numpy as np
 
-    try:
-        import mujoco
-        from mujoco import rollout
-    except ImportError as error:
-        raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
-    # By default MuJoCo also writes its warnings to a file.
-    mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
     options: dict[str, Any] = {}
     if render:
         options = {
@@ -144,48 +231,30 @@ def half_cheetah(seed: int, render: bool = False) -> Task:
             "width": 640,
             "height": 360,
         }
-    env: Any = gymnasium.make("HalfCheetah-v5", **options).unwrapped
+    try:
+        env: Any = gymnasium.make(name, **options).unwrapped
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
     env.reset(seed=seed)
-    model = env.model
-    threads = usable_cores()
-    thread_data = [mujoco.MjData(model) for _ in range(threads)]
-    pool = rollout.Rollout(nthread=threads)
-    full_state = mujoco.mjtState.mjSTATE_FULLPHYSICS
-    size = mujoco.mj_stateSize(model, full_state)
-
-    def state() -> Any:
-        """Return the current state of MuJoCo, shape (size,)."""
-        current = np.empty(size)
-        mujoco.mj_getState(model, env.data, current, full_state)  # It writes into `current`.
-        return current
-
-    def cost(start: Tensor, plans: Tensor) -> Any:
-        """Simulate plans, and return their costs: the sums of their rewards, negated.
-
-        As in Gymnasium, the reward of a step is the forward velocity minus `_CONTROL_COST`
-        times the sum of the squared actions.
-
-        Args:
-            start: The state of the simulator from which the plans begin, shape (size,).
-            plans: The actions of every plan, shape (plans, steps, actions).
-
-        Returns:
-            The costs, shape (plans,).
-        """
-        actions = plans.double().numpy()
-        # The environment repeats every action for `frame_skip` steps of the simulator.
-        controls = actions.repeat(env.frame_skip, axis=1)
-        starts = np.broadcast_to(start.numpy(), (len(actions), size))
-        states, _ = pool.rollout(model, thread_data, starts, controls)
-        # The velocity of a step is its distance / dt, so their sum is the whole distance / dt.
-        forward = (states[:, -1, _X] - float(start[_X])) / env.dt
-        return _CONTROL_COST * np.square(actions).sum((1, 2)) - forward
-
-    planner = {"action_dim": model.nu, "bounds": (-1.0, 1.0), "num_samples": 40}
-    return Task(env, state, cost, planner)
+    simulator = Simulator(env, sum_rewards, threads or usable_cores())
+    planner = {"action_dim": env.model.nu, "bounds": (-1.0, 1.0), "num_samples": 40}
+    return Task(env, simulator.read_state, simulator.cost, planner)
 
 
-TASKS: dict[str, Callable[..., Task]] = {"pendulum": pendulum, "half_cheetah": half_cheetah}
+TASKS: dict[str, Callable[..., Task]] = {
+    "pendulum": pendulum,
+    "half_cheetah": partial(
+        make_simulated_task,
+        "HalfCheetah-v5",
+        partial(sum_running_rewards, control_cost=0.1),
+    ),
+    "swimmer": partial(
+        make_simulated_task,
+        "Swimmer-v5",
+        partial(sum_running_rewards, control_cost=1e-4),
+    ),
+    "reacher": partial(make_simulated_task, "Reacher-v5", sum_reaching_rewards),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

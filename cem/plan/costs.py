@@ -66,6 +66,8 @@ class PlanCost:
         function = partial(self._call_with_leaves, state.structure)
         result = call_with_copies(function, plans, *state.leaves)
         costs = check_shape("costs", result, tuple(plans.shape[:-2])).to(plans.device)
+        if plans.requires_grad and isinstance(result, Tensor):
+            costs = result  # ``check_shape`` has removed the gradient.
         return costs if self.has_envs else costs.unsqueeze(0)
 
     def _call_with_leaves(self, structure: Any, plans: Tensor, *leaves: Tensor) -> Any:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from cem.core.checks import check_real
@@ -69,6 +70,7 @@ class Options:
     spline: str = "cubic"
     bound_handling: str = "clamp"
     execute: str = "best"
+    gradient_steps: int = 0
 
     def __post_init__(self) -> None:
         """Check that each option is in its range."""
@@ -87,11 +89,15 @@ class Options:
             check_real("temperature", self.temperature, 0.0, open_low=True)
         check_real("min_std", self.min_std, 0.0, min(self.max_std, math.inf))
         check_real("beta", self.beta, 0.0)
+        check_integer("gradient_steps", self.gradient_steps, 0)
+        if self.gradient_steps > 0:
+            # Gradient steps move the elites that are candidates again.
+            check_real("keep with gradient_steps", self.keep, 0.0, 1.0, open_low=True)
         _check_choice("execute", self.execute, EXECUTE)
         _check_choice("spline", self.spline, SPLINES)
         _check_choice("bound_handling", self.bound_handling, BOUND_HANDLINGS)
 
-    @property
+    @cached_property
     def elite_count(self) -> int:
         """The number of elites."""
         if self.num_elites > 1:
@@ -104,13 +110,13 @@ class Options:
         """The maximum number of elites: with equal weights half of the plans, else all."""
         return int(self.num_samples) // (2 if self.temperature is None else 1)
 
-    @property
+    @cached_property
     def num_reused(self) -> int:
         """The number of elites that are candidates again in the next iteration."""
         # An iteration also needs room for the mean and at least one drawn vector.
         return min(math.ceil(self.keep * self.elite_count), min(self.sizes) - 2)
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
         """The number of plans in each iteration."""
         sizes = [round(self.num_samples / self.shrink**i) for i in range(int(self.iterations))]

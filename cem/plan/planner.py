@@ -156,6 +156,9 @@ class Planner:
                     evaluated in this step. ``"mean"``: the last mean, which is better if the
                     cost is noisy. ``"sample"``: an elite of the last iteration, drawn with
                     probabilities proportional to the weights. Default: ``"best"``.
+                gradient_steps: The number of gradient steps that elites take before they are
+                    candidates again, ``>= 0``; each is one more forward and backward pass of
+                    ``keep`` of the elites. The cost must be differentiable. Default: 0.
         """
         self.options = choose_options(method, options)
         self.device = check_device(device)
@@ -199,7 +202,7 @@ class Planner:
         B is the number of environments in that step. Before the first step this property and
         those below raise RuntimeError.
         """
-        return self._copy(self._last_result().best)
+        return self._decode(self._last_result().best)
 
     @property
     def best_cost(self) -> Tensor:
@@ -214,12 +217,12 @@ class Planner:
     @property
     def mean(self) -> Tensor:
         """A copy of the mean after the last step, shape ([B,] horizon, A)."""
-        return self._copy(self._last_result().mean)
+        return self._decode(self._last_result().mean)
 
     @property
     def elite_plans(self) -> Tensor:
         """The elites of the last iteration, the best first, shape ([B,] K, horizon, A)."""
-        return self._copy(self._last_result().elites)
+        return self._decode(self._last_result().elites)
 
     @property
     def elite_costs(self) -> Tensor:
@@ -392,6 +395,10 @@ class Planner:
         if self._result is None:
             raise RuntimeError("expected plan() before its result is read")
         return self._result
+
+    def _decode(self, vectors: Tensor) -> Tensor:
+        """Return the plans of vectors (B, ..., d), without num_envs only those of row 0."""
+        return self._copy(self.space.decode(vectors))
 
     def _copy(self, batch: Tensor) -> Tensor:
         """Return a copy of a tensor (B, ...), or without num_envs of its only row."""

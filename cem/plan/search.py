@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from cem.core.state import BEST, BEST_FITNESS, FAILED, MEAN
+from cem.core.state import BEST, BEST_FITNESS, FAILED, MEAN, STD
 from cem.plan.costs import PlanCost
 from cem.plan.memory import Memory
 from cem.plan.noise import Noise, NoiseKey
@@ -21,6 +21,9 @@ from cem.plan.options import Options
 from cem.plan.spaces import BoxSpace
 from cem.plan.states import State
 from cem.plan.update import Fit, Update
+
+# The length of a gradient step. Longer ones often step over a minimum in the last iterations.
+_STRIDE = 0.1
 
 
 class Task(NamedTuple):
@@ -46,11 +49,11 @@ class Result(NamedTuple):
 
     Attributes:
         executed: The plan whose first action is to be executed, shape (B, horizon, A).
-        best: The best plan, shape (B, horizon, A).
-        mean: The last mean as a plan, shape (B, horizon, A).
+        best: The vector of the best plan, shape (B, d).
+        mean: The last mean, shape (B, d).
         cost: The cost of the best plan, shape (B,), float64.
-        elites: The elites of the last iteration, from the best to the worst, shape (B, K,
-            horizon, A).
+        elites: The vectors of the elites of the last iteration, from the best to the worst,
+            shape (B, K, d).
         elite_costs: The costs of the elites, shape (B, K).
     """
 
@@ -96,6 +99,11 @@ class Search:
         2. the proposals of the task;
         3. newly drawn vectors.
 
+        With ``gradient_steps`` the vectors of the first group then move down the gradient of
+        their costs. This is a variant of the planner of H. Bharadhwaj, K. Xie and F. Shkurti,
+        Model-Predictive Control via Cross-Entropy and Gradient-Based Optimization, L4DC 2020,
+        https://arxiv.org/abs/2004.08763, which moves all vectors.
+
         Args:
             task: The input of the step.
             memory: What the previous step has passed to this one, for the B environments.
@@ -110,13 +118,17 @@ class Search:
         proposals = self._encode_proposals(task.proposals)
         vectors = self._draw(fit, sizes[0], key, proposals)
         # The first iteration reuses the elites of the previous step, shifted in time.
-        self.space.shift_elites(memory.elites, shift, out=vectors[:, :num_reused])
+        reused = vectors[:, :num_reused]
+        self.space.shift_elites(memory.elites, shift, out=reused)
+        self._descend(task.state, fit, reused)
         for next_size in sizes[1:]:
             costs = self._evaluate(task.state, vectors)
             fit = self.update(costs, vectors, fit)
             key = key.advance()
             next_vectors = self._draw(fit, next_size, key, proposals)
-            self._copy_best(vectors, fit.ranking, out=next_vectors[:, :num_reused])
+            reused = next_vectors[:, :num_reused]
+            self._copy_best(vectors, fit.ranking, out=reused)
+            self._descend(task.state, fit, reused)
             vectors = next_vectors
         # In the last iteration the mean replaces the first newly drawn vector. With discrete
         # actions, ``as_candidate`` returns the vector of the most likely plan.
@@ -144,7 +156,7 @@ class Search:
         # The four rows of a distribution are its mean, standard deviation, averaged mean and
         # best vector. A planner averages no means.
         rows = [*mean, std, *mean, *mean]
-        distribution: Tensor = torch.cat(rows, dim=1).unflatten(1, (4, -1))
+        distribution = torch.cat(rows, dim=1).view(len(std), 4, -1)
         # A record has a column for the best cost. NaN means that there is no best cost yet. The
         # other columns, up to ``FAILED``, are not used here.
         record_shape = (len(std), FAILED + 1)
@@ -179,11 +191,40 @@ class Search:
 
         ``ranking``, shape (B, K or more), has the indices of the vectors, the best first.
         """
-        best = ranking[:, : out.shape[1]]
-        if len(vectors) == 1:  # gather takes twice as long on a GPU
-            torch.index_select(vectors[0], 0, best[0], out=out[0])
+        count = out.shape[1]
+        if vectors.shape[0] == 1:  # gather takes twice as long on a GPU
+            torch.index_select(vectors[0], 0, ranking[0, :count], out=out[0])
         else:
+            best = ranking[:, :count]
             torch.gather(vectors, 1, best.unsqueeze(-1).expand_as(out), out=out)
+
+    def _descend(self, state: State, fit: Fit, vectors: Tensor) -> None:
+        """Move vectors (B, K, d) down the gradient of their costs, in place.
+
+        A number of a vector is measured in its standard deviation. In this unit the root mean
+        square of a step is ``_STRIDE``. Without the option ``gradient_steps`` do nothing.
+        """
+        if self.options.gradient_steps == 0:
+            return
+        std = fit.distribution[:, STD].unsqueeze(1)
+        stride = _STRIDE if self.update.maximize else -_STRIDE
+        for _ in range(self.options.gradient_steps):
+            slope = std * self._find_gradient(state, vectors)
+            length = slope.square().mean(-1, keepdim=True).sqrt()
+            # A vector whose gradient is 0 or not finite does not move.
+            step = (std * slope / length).nan_to_num(0.0, 0.0, 0.0)
+            vectors.add_(step, alpha=stride).clamp_(*self.space.bounds)
+
+    @torch.enable_grad()
+    def _find_gradient(self, state: State, vectors: Tensor) -> Tensor:
+        """Return the gradients of the costs of vectors (B, K, d), of the same shape."""
+        points = vectors.clone().requires_grad_()
+        costs = self._evaluate(state, points)
+        if not costs.requires_grad:
+            expected = "costs that are differentiable in the plans for gradient_steps"
+            raise ValueError(f"expected {expected}, got costs without a gradient")
+        (gradient,) = torch.autograd.grad(costs.sum(), points)
+        return gradient
 
     def _finish(
         self, vectors: Tensor, costs: Tensor, fit: Fit, key: NoiseKey
@@ -217,13 +258,12 @@ class Search:
             is_usable = elite_costs[:, :1].isfinite()
             executed = torch.where(is_usable, sampled, best)
         # Plans are decoded vectors. Their cost is what a record calls the fitness.
-        decode = self.space.decode
         result = Result(
-            executed=decode(executed),
-            best=decode(best),
-            mean=decode(mean),
+            executed=self.space.decode(executed),
+            best=best,
+            mean=mean,
             cost=fit.record[:, BEST_FITNESS],
-            elites=decode(elites),
+            elites=elites,
             elite_costs=elite_costs,
         )
         reused = elites[:, : self.options.num_reused]

@@ -39,20 +39,25 @@ def read_state(state: Any, num_envs: int | None, device: torch.device) -> State:
         TypeError: If a leaf cannot be converted to a tensor.
         ValueError: If the leading dimension of a leaf has another size.
     """
-    paths_and_leaves, structure = pytree.tree_flatten_with_path(state, is_leaf=_is_leaf)
-    leaves = []
-    for path, leaf in paths_and_leaves:
-        name = f"state{pytree.keystr(path)}"
-        tensor = _as_tensor(name, leaf, device)
-        if num_envs is not None and (tensor.dim() == 0 or len(tensor) != num_envs):
-            expected = f"{name} of shape ({num_envs}, ...)"
+    leaves, structure = pytree.tree_flatten(state, is_leaf=_is_leaf)
+    tensors = []
+    for index, leaf in enumerate(leaves):
+        try:
+            tensor = torch.as_tensor(as_torch_takes_it(leaf), device=device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            expected = f"a tensor or an array for {_name_leaf(state, index)}"
+            raise TypeError(f"expected {expected}, got {type(leaf).__name__}") from error
+        if num_envs is not None and (tensor.dim() == 0 or tensor.shape[0] != num_envs):
+            expected = f"{_name_leaf(state, index)} of shape ({num_envs}, ...)"
             raise ValueError(f"expected {expected}, got {tuple(tensor.shape)}")
-        leaves.append(tensor)
-    return State(leaves, structure)
+        tensors.append(tensor)
+    return State(tensors, structure)
 
 
 def is_of_numpy(state: Any) -> bool:
     """Return whether a state contains NumPy arrays, and no tensors."""
+    if isinstance(state, Tensor):
+        return False
     leaves = pytree.tree_leaves(state)
     has_arrays = any(isinstance(leaf, np.ndarray) for leaf in leaves)
     return has_arrays and not any(isinstance(leaf, Tensor) for leaf in leaves)
@@ -66,9 +71,8 @@ def _is_leaf(node: Any) -> bool:
     return has_numbers and len(node) > 0
 
 
-def _as_tensor(name: str, leaf: Any, device: torch.device) -> Tensor:
-    try:
-        return torch.as_tensor(as_torch_takes_it(leaf), device=device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        got = type(leaf).__name__
-        raise TypeError(f"expected a tensor or an array for {name}, got {got}") from error
+def _name_leaf(state: Any, index: int) -> str:
+    """Return the name of a leaf of a state for an error, such as "state['position']"."""
+    paths_and_leaves, _ = pytree.tree_flatten_with_path(state, is_leaf=_is_leaf)
+    path, _ = paths_and_leaves[index]
+    return f"state{pytree.keystr(path)}"

@@ -39,7 +39,11 @@ class Fit(NamedTuple):
 
 
 class Update:
-    """Moves a distribution towards the elites of an iteration."""
+    """Moves a distribution towards the elites of an iteration.
+
+    Attributes:
+        maximize: Whether a greater cost is better.
+    """
 
     def __init__(
         self, options: Options, first_std: Tensor, maximize: bool, backend: str
@@ -55,7 +59,7 @@ class Update:
         """
         self._options = options
         self._first_std = first_std
-        self._maximize = maximize
+        self.maximize = maximize
         # The weight of the elites' mean and std. The weight of the old ones is the momentum.
         self._smoothing = 1.0 - options.momentum
         self._update_by_equal_weights = partial(
@@ -87,19 +91,19 @@ class Update:
             new = Fit(distribution, record, ranking)
         else:
             new = self._update_by_weights(costs, vectors, old)
-        self._limit_std(new.distribution[:, STD])
+        self._limit_std(new.distribution)
         return new
 
-    def _limit_std(self, std: Tensor) -> None:
-        """Clamp standard deviations (B, d) to their limits, in place.
+    def _limit_std(self, distribution: Tensor) -> None:
+        """Clamp the standard deviations of distributions (B, 4, d) to their limits, in place.
 
         Without ``adapt_std`` restore the initial ones.
         """
         options = self._options
         if not options.adapt_std:
-            std.copy_(self._first_std)
+            distribution[:, STD] = self._first_std
         elif options.min_std > 0.0 or options.max_std < torch.inf:
-            std.clamp_(options.min_std, options.max_std)
+            distribution[:, STD].clamp_(options.min_std, options.max_std)
 
     def weigh(self, costs: Tensor) -> Tensor:
         """Return the weights of elites, shape (B, K).
@@ -124,7 +128,7 @@ class Update:
             vectors: The vectors of the iteration, shape (B, N, d).
             old: The distribution before the iteration.
         """
-        sorted_costs, order = rank_candidates(costs, self._maximize)
+        sorted_costs, order = rank_candidates(costs, self.maximize)
         num_elites = self._options.elite_count
         ranking = order[:, :num_elites]
         elites = select_rows(vectors, ranking)
@@ -156,7 +160,7 @@ class Update:
             old: The distribution before the iteration.
         """
         old_cost = old.record[:, BEST_FITNESS]
-        better_of = torch.fmax if self._maximize else torch.fmin
+        better_of = torch.fmax if self.maximize else torch.fmin
         # If one of the two costs is NaN, ``better_of`` returns the other.
         new_cost = better_of(old_cost, torch.where(cost.isinf(), torch.nan, cost))
         has_improved = (new_cost == cost) & (new_cost != old_cost)

@@ -93,6 +93,7 @@ _TABLE = (
     Measurement("peers", "peers", CPU),
     Measurement("plans", "plans", CPU),
     Measurement("practice", "practice", CPU),
+    Measurement("control", "control", CPU),
     *(Measurement(tool, "sanitizers", GPU, tool) for tool in TOOLS),
 )
 MEASUREMENTS = {measurement.name: measurement for measurement in _TABLE}

@@ -70,6 +70,36 @@ def plans_in_models() -> str:
     return crossed("model, samples x iterations", _SOLVERS, rows, cell, result)
 
 
+_CONTROLLERS = {
+    "ours": "`Planner`",
+    "ours_icem": '`Planner(method="icem")`',
+    "ours_mppi": '`Planner(method="mppi")`',
+    "cem": "CEM",
+    "icem": "iCEM",
+    "mppi": "MPPI",
+}
+_SIMULATORS = {
+    "pendulum": "Pendulum-v1",
+    "reacher": "Reacher-v5",
+    "half_cheetah": "HalfCheetah-v5",
+    "swimmer": "Swimmer-v5",
+}
+
+
+def returns_in_simulators() -> str:
+    """Return a Markdown table of the mean returns of planners that know the simulator.
+
+    A row is a planner, a column is a task.
+    """
+    result = load_all("control")[0]  # One machine has measured it.
+    returns = figures(result, "control.")
+
+    def cell(planner: str, task: str) -> str:
+        return f"{returns[f'{task}.{planner}.return']:.3g}"
+
+    return crossed("mean return", _SIMULATORS, _CONTROLLERS, cell, result)
+
+
 def optimiser_claim() -> str:
     """Return README's paragraph that compares our optimiser with others.
 

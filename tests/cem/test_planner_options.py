@@ -276,7 +276,51 @@ def test_tdmpc2_has_64_elites_among_its_512_plans() -> None:
     assert choose_options("tdmpc2", {}).elite_count == 64
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "tdmpc2"}, {"knots": 3, "beta": 1.0}])
+def waves(state: Tensor, plans: Tensor) -> Tensor:
+    """The squared distance of a point to its goal, after a walk through a smooth field."""
+    point, goal = state.unsqueeze(1).unbind(-2)
+    for action in plans.unbind(2):
+        point = point + action + 0.3 * torch.sin(3.0 * point)
+    return (point - goal).square().sum(-1)
+
+
+@pytest.mark.parametrize("options", [{}, {"knots": 3, "maximize": True}])
+def test_gradient_steps_lower_the_cost_at_equal_samples(options: dict[str, Any]) -> None:
+    # With 30 seeds the ratio of the costs was 0.13 to 0.74.
+    sign = -1.0 if options else 1.0
+    state = torch.randn(50, 2, 2, generator=torch.Generator().manual_seed(1))
+    costs = []
+    for steps in (0, 3):
+        planner = make(
+            lambda state, plans: sign * waves(state, plans),
+            num_envs=50,
+            iterations=3,
+            gradient_steps=steps,
+            **options,
+        )
+        planner.plan(state)
+        costs.append(sign * planner.best_cost.median())
+    assert costs[1] < 0.9 * costs[0]
+
+
+@pytest.mark.parametrize(
+    ("cost", "options", "message"),
+    [
+        (torch.no_grad()(distance), {}, "costs that are differentiable in the plans"),
+        (distance, {"keep": 0.0}, "expected keep with gradient_steps finite and > 0"),
+    ],
+)
+def test_gradient_steps_need_a_gradient_and_elites(
+    cost: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(cost, gradient_steps=1, **options).plan(STATE)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"method": "tdmpc2"}, {"knots": 3, "beta": 1.0}, {"gradient_steps": 2}],
+)
 class TestGraph:
     pytestmark = ON_A_GPU
 

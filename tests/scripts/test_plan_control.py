@@ -52,11 +52,18 @@ def test_bad_input_is_one_line_and_status_2(
     assert len(ended.err.splitlines()) == 1
 
 
-def test_the_cost_of_a_plan_is_what_the_pendulum_charges_for_it() -> None:
+@pytest.mark.parametrize("name", ["pendulum", "half_cheetah", "swimmer", "reacher"])
+def test_the_cost_of_a_plan_is_what_the_environment_charges_for_it(name: str) -> None:
     import plan_control
 
-    task = plan_control.pendulum(seed=2)
-    torques = torch.tensor([1.5, -2.0, 0.5, 2.0, 0.0])
-    cost = task.cost(task.state(), torques.reshape(1, 5, 1))
-    rewards = [float(task.env.step(torque.numpy())[1]) for torque in torques.unsqueeze(1)]
+    if name != "pendulum":
+        pytest.importorskip("mujoco")
+    task = plan_control.TASKS[name](seed=2)
+    low, high = task.planner["bounds"]
+    generator = torch.Generator().manual_seed(1)
+    actions = torch.empty(8, task.planner["action_dim"]).uniform_(
+        low, high, generator=generator
+    )
+    cost = task.cost(torch.as_tensor(task.state()), actions.unsqueeze(0))
+    rewards = [float(task.env.step(action.double().numpy())[1]) for action in actions]
     assert cost.tolist() == pytest.approx([-sum(rewards)], rel=1e-5)

@@ -1,0 +1,135 @@
+"""Control simulators with `cem.Planner` and with the solvers of stable-worldmodel.
+
+pip install stable-worldmodel==0.1.1
+python scripts/measure control --json control.json
+
+The model of a planner is the simulator itself, so returns depend on the planner alone. In each
+step a planner evaluates 120 plans of 30 actions: 40 in each of 3 iterations, or all at once. It
+has the default settings of its package; a tenth of the plans are elites. It starts from its
+last plan. A figure is the mean return of the episodes of 6 starts.
+"""
+
+import argparse
+import contextlib
+import importlib.metadata
+import io
+import itertools
+import multiprocessing
+import statistics
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import plan_control
+import torch
+from torch import Tensor
+
+from cem import Planner
+from kernels.support.system import usable_cores
+from measure.plans import PACKAGE
+from measure.provenance import Measured
+
+STEPS = {"half_cheetah": 100, "swimmer": 100, "pendulum": 200, "reacher": 50}
+"""The number of steps of an episode, by task."""
+
+_EPISODES = 6
+_HORIZON = 30
+_SAMPLES = 40
+_ITERATIONS = 3
+
+
+def make_planner(task: plan_control.Task, seed: int, **options: Any) -> Planner:
+    """Return `cem.Planner` for a task. ``options`` are more of its arguments."""
+    settings = {**task.planner, "num_samples": _SAMPLES, "iterations": _ITERATIONS, **options}
+    return Planner(task.cost, _HORIZON, seed=seed, **settings)
+
+
+class Solver:
+    """Plans in a task by a solver of stable-worldmodel."""
+
+    def __init__(self, task: plan_control.Task, seed: int, name: str) -> None:
+        """Make a solver by the name of its class."""
+        from stable_worldmodel import solver as solvers
+
+        self._task = task
+        self._bounds = task.planner["bounds"]
+        solver_class = getattr(solvers, name)
+        self._solver = solver_class(
+            self, num_samples=_SAMPLES, n_steps=_ITERATIONS, topk=_SAMPLES // 10, seed=seed
+        )
+        low, high = self._bounds
+        space = gymnasium.spaces.Box(low, high, (1, task.planner["action_dim"]))
+        config = SimpleNamespace(horizon=_HORIZON, action_block=1)
+        self._solver.configure(action_space=space, n_envs=1, config=config)
+        self._last_plan: Tensor | None = None
+
+    def get_cost(self, info: dict[str, Tensor], plans: Tensor) -> Tensor:
+        """Return the costs of plans (1, N, H, A), shape (1, N). The solver calls this."""
+        costs = self._task.cost(self._state, plans[0].clamp(*self._bounds))
+        return torch.as_tensor(costs).unsqueeze(0)
+
+    def plan(self, state: Any) -> Tensor:
+        """Return the next action, shape (A,)."""
+        # The solver would round the state to float32, so it gets a number in its place.
+        self._state = torch.as_tensor(state)
+        info = {"number": torch.zeros(1, 1)}
+        rest = None if self._last_plan is None else self._last_plan[:, 1:]
+        with contextlib.redirect_stdout(io.StringIO()):
+            result = self._solver.solve(info, init_action=rest)
+        self._last_plan = result["actions"].clamp(*self._bounds)
+        return self._last_plan[0, 0]
+
+
+PLANNERS: dict[str, Callable[..., Any]] = {
+    "ours": make_planner,
+    "ours_icem": partial(make_planner, method="icem"),
+    "ours_mppi": partial(
+        make_planner, method="mppi", num_samples=_SAMPLES * _ITERATIONS, iterations=1
+    ),
+    "cem": partial(Solver, name="CEMSolver"),
+    "icem": partial(Solver, name="ICEMSolver"),
+    "mppi": partial(Solver, name="MPPISolver"),
+}
+"""What makes each planner from a task and a seed."""
+
+
+def run_episode(task_name: str, planner_name: str, seed: int) -> float:
+    """Control a task by a planner, and return the sum of the rewards."""
+    torch.set_num_threads(1)
+    # Every process simulates with one thread. The equations of the pendulum are not simulated.
+    options = {} if task_name == "pendulum" else {"threads": 1}
+    task = plan_control.TASKS[task_name](seed, **options)
+    planner = PLANNERS[planner_name](task, seed)
+    total = 0.0
+    for _ in range(STEPS[task_name]):
+        action = planner.plan(task.state())
+        _, reward, *_ = task.env.step(np.asarray(action))
+        total += float(reward)
+    return total
+
+
+def measure(arguments: argparse.Namespace, device: str) -> Measured:
+    """Return the mean return of each planner in each task.
+
+    An example of a figure's name is "control.swimmer.ours.return". "returns" in the data has
+    the returns of all episodes.
+    """
+    pairs = list(itertools.product(STEPS, PLANNERS))
+    context = multiprocessing.get_context("spawn")
+    figures = {}
+    returns = {}
+    with ProcessPoolExecutor(usable_cores(), context) as pool:
+        episodes = [
+            [pool.submit(run_episode, *pair, seed) for seed in range(_EPISODES)]
+            for pair in pairs
+        ]
+        for (task, planner), futures in zip(pairs, episodes, strict=True):
+            values = [future.result() for future in futures]
+            returns[f"{task}.{planner}"] = values
+            figures[f"control.{task}.{planner}.return"] = statistics.fmean(values)
+    versions = {name: importlib.metadata.version(name) for name in (PACKAGE, "mujoco")}
+    return Measured(figures, {"returns": returns, "versions": versions})
