@@ -44,6 +44,7 @@ import torch
 from cem import minimize
 from kernels.support.names import unknown_name
 from kernels.support.progress import progress
+from measure.cluster import InstantEngine
 from measure.provenance import Measured
 from tetris.commands.command_line import one_line_errors
 
@@ -382,6 +383,18 @@ def _cem_with_model(objective: Objective, seed: int) -> None:
     minimize(objective.evaluate_one, start, std, budget=budget, seed=seed, vectorize="loop")
 
 
+def _cem_asynchronous(objective: Objective, seed: int, *, workers: int) -> None:
+    """Minimise an objective with workers that evaluate candidates for random times.
+
+    Candidates that are running when the budget is spent count as evaluated.
+    """
+    # Until the objective is spent, there is always budget for a candidate per worker.
+    budget = objective.budget + workers
+    start, std = objective.start, objective.std
+    options: dict[str, Any] = {"workers": InstantEngine(workers), "asynchronous": True}
+    minimize(objective.evaluate_one, start, std, budget=budget, seed=seed, **options)
+
+
 def _slsqp(objective: Objective, start: Any) -> Any:
     """Minimise an objective with SciPy's SLSQP from a start, and return the best candidate."""
     import scipy.optimize
@@ -459,6 +472,12 @@ SEARCHES = {
     "bbob": {
         "cem": _CEM,
         "cem_model": Search("cem, called candidate by candidate", _cem_with_model),
+        "cem_asynchronous_8": Search(
+            "cem, asynchronous, 8 workers", partial(_cem_asynchronous, workers=8)
+        ),
+        "cem_asynchronous_16": Search(
+            "cem, asynchronous, 16 workers", partial(_cem_asynchronous, workers=16)
+        ),
         "pycma_lq": Search("pycma, lq-CMA-ES", _pycma_lq, "cma"),
         "slsqp": Search("SciPy SLSQP, restarts", _slsqp_restarts, "scipy"),
         "slsqp_lq": Search(
