@@ -84,25 +84,51 @@ class TestLostWorkers:
     @pytest.mark.parametrize("error", [WorkerDiedError, BrokenExecutor])
     def test_a_candidate_that_ends_its_workers_costs_itself_alone(self, error):
         engine = FakeEngine(4, poison=2.0, error=error)
-        with evaluator(sphere, workers=engine, catch=Exception) as evaluate:
+        last_line = (
+            "candidate 2 of generation 0 was lost with its worker, attempt 2 of 2: it has"
+        )
+        with (
+            evaluator(sphere, workers=engine, catch=Exception) as evaluate,
+            pytest.warns(RuntimeWarning, match=last_line),
+        ):
             fitness = evaluate(POPULATION, 0).fitness
-            assert fitness.tolist()[:2] + fitness.tolist()[3:] == [0.0, 1.0, 9.0]
-            assert math.isnan(fitness[2])
-            assert (evaluate.evaluations, evaluate.failures) == (4, 1)
+        assert fitness.tolist()[:2] + fitness.tolist()[3:] == [0.0, 1.0, 9.0]
+        assert math.isnan(fitness[2])
+        assert (evaluate.evaluations, evaluate.failures) == (4, 1)
+        assert list(evaluate.failed) == [(0, 2, "lost", f"{error.__name__}: a worker died")]
 
     def test_a_candidate_whose_worker_died_is_evaluated_again(self):
-        with evaluator(sphere, workers=FakeEngine(poison=2.0, deaths=1)) as evaluate:
+        with (
+            evaluator(sphere, workers=FakeEngine(poison=2.0, deaths=1)) as evaluate,
+            pytest.warns(RuntimeWarning, match="attempt 1 of 2: it is evaluated again"),
+        ):
             assert evaluate(POPULATION, 0).fitness.tolist() == [0.0, 1.0, 4.0, 9.0]
+        assert not evaluate.failed
         engine = FakeEngine(poison=2.0, deaths=1)
-        with evaluator(sphere, workers=engine, retries=0, catch=WorkerDiedError) as evaluate:
+        with (
+            evaluator(sphere, workers=engine, retries=0, catch=WorkerDiedError) as evaluate,
+            pytest.warns(RuntimeWarning, match="attempt 1 of 1: it has failed"),
+        ):
             evaluate(POPULATION, 0)
-            assert evaluate.failures == 1
+        assert evaluate.failures == 1
+
+    def test_an_engine_that_cannot_send_the_function_ends_the_search_at_once(self):
+        engine = FakeEngine(poison=2.0, error=pickle.PicklingError, deaths=9)
+        with (
+            evaluator(sphere, workers=engine, catch=Exception) as evaluate,
+            pytest.raises(pickle.PicklingError),
+        ):
+            evaluate(POPULATION, 0)
+        assert engine.deaths == 8
 
     def test_what_arrived_is_on_the_disk_before_an_error_is_raised(self, tmp_path):
         path = tmp_path / "evaluations.journal"
         with evaluator(sphere, workers=FakeEngine(4, poison=0.0)) as evaluate:
             evaluate.open_journal(path, SEARCH)
-            with pytest.raises(WorkerDiedError):
+            with (
+                pytest.warns(RuntimeWarning, match="attempt 1 of 2"),
+                pytest.raises(WorkerDiedError),
+            ):
                 evaluate(POPULATION, 0)
         journal = Journal(path, SEARCH, 0)
         journal.close()
@@ -116,6 +142,23 @@ class TestLostWorkers:
         options = {"workers": Broken(), "catch": Exception, "budget": 40, "seed": 1}
         with pytest.raises(BrokenExecutor):
             minimize(sphere, np.ones(2), 1.0, **options)
+
+
+def test_the_result_lists_the_candidates_that_failed():
+    def sphere_of_positive(x):
+        if x[0] <= 0:
+            raise ArithmeticError("x[0] is not positive")
+        return sphere(x)
+
+    options = {"vectorize": "loop", "model": None, "catch": ArithmeticError, "seed": 1}
+    result = minimize(sphere_of_positive, np.ones(2), 1.0, budget=60, restarts=0, **options)
+    assert len(result.failed) == result.failures > 0
+    (generation, number, *reason) = result.failed[0]
+    assert reason == ["failed", "ArithmeticError: x[0] is not positive"]
+    points, values = result.evaluated
+    index = generation * result.settings["population_size"] + number
+    assert points[index][0] <= 0
+    assert math.isnan(values[index])
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -134,6 +177,7 @@ def refusing(future):
     return future
 
 
+@pytest.mark.filterwarnings("ignore:candidate .* was lost")
 def test_the_result_is_that_of_one_process_whatever_the_engine_does():
     options = {"population_size": 4, "budget": 40, "restarts": 0, "seed": 1}
     expected = minimize(sphere, np.ones(2), 1.0, workers=map, **options)
@@ -394,6 +438,7 @@ def test_an_engine_runs_the_program_of_the_page(number, engine):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:candidate .* was lost")
 def test_dask_goes_on_without_the_candidate_that_ends_its_workers():
     distributed = pytest.importorskip("distributed")
 
