@@ -101,7 +101,8 @@ class Evaluator:
             running: The number of candidates that run in parallel. None: the engine's number.
             budget: The maximum number of candidates that an asynchronous search evaluates.
             retries: How many times a candidate is evaluated again after its worker has died.
-            drain_s: The longest time that ``drain`` waits, in seconds.
+            drain_s: How many seconds to wait at the end, or after a stop request, for the
+                candidates that still run.
             timeout_s: A candidate fails after this time, in seconds; only with processes.
             catch: The exceptions that mean that a candidate failed.
             stop: A stop request. None: nothing will stop the evaluation.
@@ -141,6 +142,7 @@ class Evaluator:
             self.workers = check_integer("running", running, 1)
         self._budget = budget
         self._drain_s = drain_s
+        self._stopped_at: float | None = None  # the time at which a stop was noticed
         self.is_spent = False
         # Populations of these types are evaluated one candidate at a time.
         self._looped_types: tuple[type, ...] = ()
@@ -363,13 +365,13 @@ class Evaluator:
     def drain(self) -> None:
         """Wait at most ``drain_s`` for the candidates that still run, and record all of them.
 
-        A stop that is due ends the wait. Candidates that still run after it are abandoned.
+        Candidates that still run after it are abandoned.
         """
         pool = self._pool
         if pool is None:
             return
         deadline = time.monotonic() + self._drain_s
-        while pool.count and time.monotonic() < deadline and not self._stop.own_reason[0]:
+        while pool.count and time.monotonic() < deadline:
             self._record(pool.take_settled(pool.count))
         self._record(pool.abandon())
 
@@ -551,10 +553,19 @@ class Evaluator:
                 num_unsettled -= len(settled)
                 yield settled
                 if num_unsettled:
-                    self._stop.check()
+                    self._check_stop()
         finally:
             if num_unsettled:
                 pool.close()
+
+    def _check_stop(self) -> None:
+        """Raise Interrupted if a stop has been due for ``drain_s`` seconds."""
+        if not self._stop.own_reason[0]:
+            return
+        if self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+        if time.monotonic() - self._stopped_at >= self._drain_s:
+            self._stop.check()
 
 
 def _row_like(population: Any, values: Sequence[float]) -> Any:

@@ -4,6 +4,7 @@ import math
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from cem import CheckpointError, CrossEntropyMethod, Float, Interrupted, StopReq
 from cem.run import remote
 from cem.run.engines import connect
 from cem.run.evaluator import Evaluator
-from cem.run.journal import Journal
+from cem.run.journal import Journal, read_evaluations
 from cem.run.workers import make_task
 from kernels.support import ranks
 
@@ -142,6 +143,33 @@ class TestLostWorkers:
         options = {"workers": Broken(), "catch": Exception, "budget": 40, "seed": 1}
         with pytest.raises(BrokenExecutor):
             minimize(sphere, np.ones(2), 1.0, **options)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_candidates_that_run_at_a_stop_are_recorded_within_drain_s(tmp_path, asynchronous):
+    calls = []
+
+    def stop_at_third(x):
+        calls.append(x)
+        number = len(calls)
+        time.sleep(0.1)
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        return sphere(x)
+
+    options = {"budget": 40, "population_size": 4, "seed": 1, "checkpoint": tmp_path}
+    with ThreadPoolExecutor(4) as threads:
+        result = minimize(
+            stop_at_third, np.ones(2), 1.0, workers=threads, drain_s=20.0,
+            asynchronous=asynchronous, **options,
+        )  # fmt: skip
+    assert result.reason == "signal"
+    _, values = result.evaluated
+    assert len(values) == len(calls) == 4
+    (path,) = tmp_path.glob("*/evaluations.journal")
+    _, _, fitness = read_evaluations(path)
+    assert sorted(fitness) == sorted(values)
 
 
 def test_the_result_lists_the_candidates_that_failed():
@@ -415,24 +443,32 @@ def copy_of(state):
     return pickle.loads(pickle.dumps(state))
 
 
-def run_program(number, **names):
-    """Run a program of docs/cluster.md; return its result."""
+def program(number):
+    """Return a program of docs/cluster.md."""
     text = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
-    names |= {"np": np, "minimize": minimize, "__name__": "__main__"}
-    exec(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[number], names)
-    if "client" in names:
-        names["client"].shutdown()
-    return names["result"]
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[number]
 
 
 @pytest.mark.parametrize(
-    ("number", "engine"),
-    [(0, "distributed"), (1, "loky"), pytest.param(2, "ray", marks=pytest.mark.slow)],
+    ("engine", "workers"),
+    [
+        ("distributed", "client"),
+        ("loky", "'loky'"),
+        pytest.param("ray", "'ray'", marks=pytest.mark.slow),
+    ],
 )
-def test_an_engine_runs_the_program_of_the_page(number, engine):
+def test_an_engine_runs_the_program_of_the_page(engine, workers, tmp_path, monkeypatch):
     pytest.importorskip(engine)
+    monkeypatch.chdir(tmp_path)
     torch.manual_seed(1)  # draws the seed that the program leaves open
-    result = run_program(number, design=lambda x: float(((x - 3.0) ** 2).sum()))
+    text = program(0)
+    if workers != "client":
+        text = re.sub(".*Client.*", "", text).replace("workers=client", f"workers={workers}")
+    names = {"__name__": "__main__"}
+    exec(text, names)
+    if "client" in names:
+        names["client"].shutdown()
+    result = names["result"]
     assert (result.evaluations, result.failures) == (400, 0)
     assert result.fun < 1e-2
 
@@ -466,8 +502,9 @@ def test_dask_goes_on_without_the_candidate_that_ends_its_workers():
 
 def test_a_search_of_one_rank_is_distributed():
     names = {"objective": lambda x: (x - 3.0).square().sum(-1), "mean": torch.zeros(2)}
-    result = run_program(3, std=1.0, **names)
-    assert torch.allclose(result.x, torch.full((2,), 3.0), atol=1e-3)
+    names |= {"std": 1.0, "minimize": minimize}
+    exec(program(1), names)
+    assert torch.allclose(names["result"].x, torch.full((2,), 3.0), atol=1e-3)
 
 
 class TestLaunchers:
