@@ -214,11 +214,11 @@ def _best_candidate(problem: Any) -> Any:
         return np.loadtxt(os.path.join(folder, "._bbob_problem_best_parameter.txt"))
 
 
-def _cem(objective: Objective, seed: int) -> None:
+def _cem(objective: Objective, seed: int, **settings: Any) -> None:
     """Minimise an objective by `cem.minimize`, until the objective raises `Spent`."""
     function: Any = objective
     # The objective ends the search, so the search itself never reaches its budget.
-    options: dict[str, Any] = {"budget": objective.budget + 1, "seed": seed}
+    options: dict[str, Any] = {"budget": objective.budget + 1, "seed": seed, **settings}
     if objective.has_constraints:
         function = objective.evaluate_one
         options |= {"constraints": objective.constraints, "vectorize": "loop"}
@@ -472,6 +472,9 @@ SEARCHES = {
     "bbob": {
         "cem": _CEM,
         "cem_model": Search("cem, called candidate by candidate", _cem_with_model),
+        "cem_population_16": Search(
+            "cem, populations of 16", partial(_cem, population_size=16)
+        ),
         "cem_asynchronous_8": Search(
             "cem, asynchronous, 8 workers", partial(_cem_asynchronous, workers=8)
         ),

@@ -66,8 +66,8 @@ SUITES = {
 """The arguments of the measurements of COCO's suites, by suite."""
 
 ASYNCHRONOUS = (
-    "--searches cem cem_asynchronous_8 cem_asynchronous_16 --dims 5 10 --instances 71-73 "
-    "--checkpoints 200 1000"
+    "--searches cem cem_population_16 cem_asynchronous_8 cem_asynchronous_16 --dims 5 10 "
+    "--instances 71-73 --checkpoints 200 1000"
 )
 """The arguments of the comparison of asynchronous with synchronous searches."""
 

@@ -74,7 +74,6 @@ _DRIVER = {
     "simulated_utilisation.{}.0.01s": "10,000 workers busy, simulated: 10 ms",
     "simulated_utilisation.{}.0.1s": "100 ms",
     "simulated_utilisation.{}.1s": "1 s",
-    "simulated_utilisation.{}.10s": "10 s",
 }
 """Headings of columns, by the name of the figure for a number of parameters."""
 
