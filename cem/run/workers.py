@@ -392,8 +392,9 @@ def _serve_candidates(connection: Any, pickled: bytes) -> None:
     leave_stop_signals()
     torch.set_num_threads(1)
     task = pickle.loads(pickled)
-    connection.send(None)
-    # ``LocalProcesses.close`` ends this loop by closing the connection.
+    # This ends when the connection is closed, by ``LocalProcesses.close`` or the death of its
+    # process.
     with suppress(EOFError, OSError):
+        connection.send(None)
         while True:
             connection.send(task(connection.recv()))
