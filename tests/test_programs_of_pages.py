@@ -206,21 +206,62 @@ def test_a_function_in_numpy_is_minimised() -> None:
     assert result.x.tolist() == pytest.approx([2.0, 0.5, 4.0], abs=1e-2)
 
 
+def run_script(text: str, folder: Path, processes: int = 1) -> list[str]:
+    """Run a program in a folder, in several processes at once; return what each prints."""
+    script = folder / "script.py"
+    script.write_text(text, encoding="utf-8")
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    options: dict[str, Any] = {"cwd": folder, "env": {**os.environ, "PYTHONPATH": path}}
+    running = [
+        subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, **options)
+        for _ in range(processes)
+    ]
+    outputs = [process.communicate()[0] for process in running]
+    assert [process.returncode for process in running] == [0] * processes
+    return outputs
+
+
+def shortened(page: str, old: str, new: str) -> str:
+    """Return a program of docs in which a number is smaller."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert old in text
+    return text.replace(old, new)
+
+
+@pytest.mark.slow  # each job is a process
+def test_jobs_of_submitit_evaluate_the_candidates(tmp_path: Path) -> None:
+    pytest.importorskip("submitit")
+    program = shortened("cluster_submitit.py", "budget=400", "budget=8, population_size=4")
+    (output,) = run_script(program, tmp_path)
+    assert 0.0 < float(output) < 45.0  # the first candidate has 45
+    assert (tmp_path / "runs/submitit/restart-000/evaluations.journal").exists()
+
+
+@pytest.mark.slow  # processes import torch
+def test_two_processes_share_a_study(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    program = (DOCS / "cluster_optuna.py").read_text(encoding="utf-8")
+    outputs = run_script(program, tmp_path, processes=2)
+    count, value = max(output.split() for output in outputs)
+    assert int(count) == 200
+    assert float(value) < 1.0
+
+
+@pytest.mark.slow  # each trial is a process
+def test_ray_tune_takes_the_sampler(tmp_path: Path) -> None:
+    pytest.importorskip("ray.tune")
+    program = shortened("cluster_ray_tune.py", "num_samples=100", "num_samples=6")
+    (output,) = run_script(program, tmp_path)
+    assert 0.0 < float(output.split()[-1]) < 5 * 13.0**2
+
+
 @pytest.mark.slow  # processes import torch
 def test_a_slow_function_is_minimised_by_processes(tmp_path: Path) -> None:
     text = (DOCS / "examples.md").read_text(encoding="utf-8")
     number = text.partition("## A slow function, on all cores\n")[0].count("```python\n")
-    script = tmp_path / "slow.py"
-    script.write_text(programs(DOCS / "examples.md")[number], encoding="utf-8")
-    path = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-    }
-    done = subprocess.run(
-        [sys.executable, script], env=path, capture_output=True, text=True, check=False
-    )
-    (fun,) = re.findall(r"^fun: (\S+)$", done.stdout, re.MULTILINE)
-    assert float(fun) < 1e-6, done.stderr
+    (output,) = run_script(programs(DOCS / "examples.md")[number], tmp_path)
+    (fun,) = re.findall(r"^fun: (\S+)$", output, re.MULTILINE)
+    assert float(fun) < 1e-6
     (journal,) = tmp_path.glob("designs/restart-000/evaluations.journal")
     assert journal.stat().st_size > 300 * 8
 

@@ -3,12 +3,15 @@
 import math
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from textwrap import shorten
+from typing import Any, NamedTuple
 
 import torch
 
 from cem.run.remote import add_note
 from cem.run.stopping import Interrupted
+
+_WIDTH = 200  # the longest description of an exception, in characters
 
 
 class Fate(IntEnum):
@@ -19,6 +22,22 @@ class Fate(IntEnum):
     LOST = 2  # The worker that evaluated the candidate died, also in all retries.
     TIMED_OUT = 3
     ABANDONED = 4  # The search ended without waiting for the candidate.
+
+
+class Failure(NamedTuple):
+    """Why a candidate that was evaluated on its own has no fitness.
+
+    Attributes:
+        generation: The generation in which it was drawn.
+        number: Its number, see ``Candidate``.
+        fate: "failed", "lost" or "timed_out", see ``Fate``.
+        message: The exception of the function or of the engine, in one line.
+    """
+
+    generation: int
+    number: int
+    fate: str
+    message: str
 
 
 @dataclass(eq=False, slots=True)
@@ -37,6 +56,7 @@ class Candidate:
         fitness: Its fitness; NaN if there is none.
         error: The exception that ends the search. None: the search continues.
         losses: How many times the worker that evaluated it died.
+        message: Why it has no fitness, in one line.
     """
 
     number: int
@@ -49,6 +69,7 @@ class Candidate:
     fitness: float = math.nan
     error: BaseException | None = None
     losses: int = 0
+    message: str = ""
 
     @property
     def item(self) -> tuple[int, torch.device | None, int, Any]:
@@ -71,7 +92,13 @@ class Candidate:
         elif word == "DONE":
             self.settle(Fate.DONE, value)
         else:
+            self.message = describe_error(value)
             self.settle(Fate[word])
+
+    def describe_failure(self, number: int) -> Failure:
+        """Return why it has no fitness; ``number`` is its number in the whole population."""
+        assert self.fate is not None, "it is not evaluated"
+        return Failure(self.generation, number, self.fate.name.lower(), self.message)
 
     def settle(
         self, fate: Fate, fitness: float = math.nan, error: BaseException | None = None
@@ -80,3 +107,8 @@ class Candidate:
         self.fate = fate
         self.fitness = fitness
         self.error = error
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the type and the message of an exception in one line."""
+    return shorten(f"{type(error).__name__}: {error}", _WIDTH)

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
 from cem.run import remote
-from cem.run.candidate import Candidate, Fate
+from cem.run.candidate import Candidate, Failure, Fate
 from cem.run.engines import Engine, connect
 from cem.run.journal import Journal
 from cem.run.remote import add_note
@@ -31,6 +32,7 @@ a function like ``map``; see ``cem.run.engines``."""
 _OUTSIDE = -1  # in the journal, the generation of candidates from before a restart
 _FEW = 100  # up to this many values Python adds up faster than torch
 _MOST_NUMBERS = 10_000_000  # the limit of ``remembered``, in numbers of 8 bytes
+_MOST_FAILED = 1_000  # the limit of ``failed``
 _HINT = "a function of one candidate needs vectorize=True or vectorize='loop'"
 
 
@@ -60,6 +62,8 @@ class Evaluator:
         failures: The number of candidates that failed: by an exception, a timeout, a worker
             that died, NaN, or the infinity on the bad side. The values of a population on a GPU
             are not counted, because nothing waits for the GPU.
+        failed: The last of the candidates that were evaluated one by one, and for which an
+            exception was caught, a worker died, or time ran out.
         evaluations: The number of candidates evaluated. Failed and abandoned candidates and
             those of an interrupted generation are included.
         is_spent: Whether an asynchronous search has ended because the budget is spent.
@@ -102,7 +106,8 @@ class Evaluator:
             running: The number of candidates that run in parallel. None: the engine's number.
             budget: The maximum number of candidates that an asynchronous search evaluates.
             retries: How many times a candidate is evaluated again after its worker has died.
-            drain_s: The longest time that ``drain`` waits, in seconds.
+            drain_s: How many seconds to wait at the end, or after a stop request, for the
+                candidates that still run.
             timeout_s: A candidate fails after this time, in seconds; only with processes.
             catch: The exceptions that mean that a candidate failed.
             stop: A stop request. None: nothing will stop the evaluation.
@@ -114,6 +119,7 @@ class Evaluator:
                 "expected a number of workers for timeout_s: only a process can be killed"
             )
         self.failures = 0
+        self.failed: deque[Failure] = deque(maxlen=_MOST_FAILED)
         self.evaluations = 0
         self.best: tuple[Any, float] | None = None
         self.remembered: list[tuple[Any, float]] | None = []
@@ -142,6 +148,7 @@ class Evaluator:
             self.workers = check_integer("running", running, 1)
         self._budget = budget
         self._drain_s = drain_s
+        self._stopped_at: float | None = None  # the time at which a stop was noticed
         self.is_spent = False
         # Populations of these types are evaluated one candidate at a time.
         self._looped_types: tuple[type, ...] = ()
@@ -372,13 +379,13 @@ class Evaluator:
     def drain(self) -> None:
         """Wait at most ``drain_s`` for the candidates that still run, and record all of them.
 
-        A stop that is due ends the wait. Candidates that still run after it are abandoned.
+        Candidates that still run after it are abandoned.
         """
         pool = self._pool
         if pool is None:
             return
         deadline = time.monotonic() + self._drain_s
-        while pool.count and time.monotonic() < deadline and not self._stop.own_reason[0]:
+        while pool.count and time.monotonic() < deadline:
             self._record(pool.take_settled(pool.count))
         self._record(pool.abandon())
 
@@ -471,19 +478,21 @@ class Evaluator:
         for candidate in settled:
             if candidate.error is not None:
                 continue
+            number = first_index + candidate.number
             if self._journal is not None:
                 journal_generation = candidate.generation if generation is None else generation
                 if candidate.owner is not self._owner:
                     # The candidate was drawn before a restart, so it belongs to no generation
                     # of the present search.
                     journal_generation = _OUTSIDE
-                index = first_index + candidate.number
-                self._journal.write(journal_generation, index, candidate)
+                self._journal.write(journal_generation, number, candidate)
             if candidate.fate is Fate.ABANDONED:
                 # An abandoned candidate has no fitness, but it counts against the budget.
                 self.evaluations += 1
-            else:
-                self._count(candidate.x, candidate.row, candidate.fitness)
+                continue
+            self._count(candidate.x, candidate.row, candidate.fitness)
+            if candidate.fate is not Fate.DONE:
+                self.failed.append(candidate.describe_failure(number))
         for candidate in settled:
             if candidate.error is not None:
                 raise candidate.error
@@ -558,10 +567,19 @@ class Evaluator:
                 num_unsettled -= len(settled)
                 yield settled
                 if num_unsettled:
-                    self._stop.check()
+                    self._check_stop()
         finally:
             if num_unsettled:
                 pool.close()
+
+    def _check_stop(self) -> None:
+        """Raise Interrupted if a stop has been due for ``drain_s`` seconds."""
+        if not self._stop.own_reason[0]:
+            return
+        if self._stopped_at is None:
+            self._stopped_at = time.monotonic()
+        if time.monotonic() - self._stopped_at >= self._drain_s:
+            self._stop.check()
 
 
 def _row_like(population: Any, values: Sequence[float]) -> Any:

@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Future, ThreadPoolExecutor
@@ -16,8 +17,9 @@ from uuid import uuid4
 
 import torch
 
+from cem.core.checks import outside
 from cem.run import remote
-from cem.run.candidate import Candidate, Fate
+from cem.run.candidate import Candidate, Fate, describe_error
 from cem.run.engines import Engine
 from cem.run.remote import Task, add_note
 from kernels.support.system import leave_stop_signals, start_resource_tracker
@@ -30,11 +32,15 @@ _SOURCE = Path(remote.__file__).read_text(encoding="utf-8")
 _UNSENDABLE = (pickle.PicklingError, AttributeError, ImportError, TypeError)
 _BROKEN = (
     "The engine takes no more candidates. Others go on without the candidate that ends a "
-    "process: a number of workers, 'loky', 'dask', 'ray'."
+    "process: a number of workers, 'loky', 'dask', 'ray', 'parsl'."
 )
 _LOST = (
     "The engine lost candidate {0.number} of generation {0.generation} {0.losses} times: "
     "catch=Exception goes on without it."
+)
+_WARNING = (
+    "candidate {0.number} of generation {0.generation} was lost with its worker, attempt "
+    "{0.losses} of {1}: {2} ({0.message})"
 )
 
 
@@ -196,24 +202,42 @@ class Pool:
         """Queue a lost candidate again or, after its last retry, settle it as lost.
 
         A candidate is lost if the engine, not the objective, raises an exception, ``error``.
-        After the last retry the exception ends the search, unless it is a WorkerLostError or is
-        in ``catch``, the exceptions that mean that a candidate failed.
         """
         candidate.losses += 1
-        if candidate.losses > self._retries:
-            is_caught = isinstance(error, (WorkerLostError, *self._catch))
-            # If the engine cannot send the objective, no candidate can ever be evaluated.
-            is_caught = is_caught and not isinstance(error, _UNSENDABLE)
-            if not is_caught:
-                add_note(error, _LOST.format(candidate))
-            candidate.settle(Fate.LOST, error=None if is_caught else error)
+        candidate.message = describe_error(error)
+        if isinstance(error, _UNSENDABLE):
+            # The engine cannot send the objective, so no candidate can ever be evaluated.
+            candidate.settle(Fate.LOST, error=error)
             self._settled.append(candidate)
+        elif candidate.losses > self._retries:
+            self._give_up(candidate, error)
         elif self._engine.runs_again or isinstance(error, BrokenExecutor):
             # Another candidate may have killed the worker. Suspects run one at a time, so that
             # the one that kills its worker is found.
             self._suspects.append(candidate)
+            self._warn(candidate, "it is evaluated again, alone")
         else:
             self._waiting.append(candidate)
+            self._warn(candidate, "it is evaluated again")
+
+    def _give_up(self, candidate: Candidate, error: BaseException) -> None:
+        """Settle a candidate as lost after its last retry.
+
+        The exception ends the search, unless it is a WorkerLostError or is in ``catch``, the
+        exceptions that mean that a candidate failed.
+        """
+        self._settled.append(candidate)
+        if isinstance(error, (WorkerLostError, *self._catch)):
+            candidate.settle(Fate.LOST)
+            self._warn(candidate, "it has failed")
+        else:
+            add_note(error, _LOST.format(candidate))
+            candidate.settle(Fate.LOST, error=error)
+
+    def _warn(self, candidate: Candidate, consequence: str) -> None:
+        """Warn that a candidate was lost, and of the consequence."""
+        message = _WARNING.format(candidate, self._retries + 1, consequence)
+        warnings.warn(message, RuntimeWarning, stacklevel=outside())
 
     def _start_waiting(self) -> None:
         """Start one suspect alone or, if there are no suspects, all waiting candidates."""
@@ -313,11 +337,12 @@ class LocalProcesses:
             has_answered = worker.connection.poll(self._timeout_s)
             if not has_answered:
                 self._remove(worker)
-                return Fate.TIMED_OUT.name, None
+                return Fate.TIMED_OUT.name, TimeoutError(f"more than {self._timeout_s:g} s")
             answer = worker.connection.recv()
         except (EOFError, OSError) as error:
             self._remove(worker)
-            raise WorkerLostError("a worker process ended") from error
+            code = worker.process.exitcode
+            raise WorkerLostError(f"a worker process ended with exit code {code}") from error
         worker.is_busy = False
         return answer
 
@@ -367,8 +392,9 @@ def _serve_candidates(connection: Any, pickled: bytes) -> None:
     leave_stop_signals()
     torch.set_num_threads(1)
     task = pickle.loads(pickled)
-    connection.send(None)
-    # ``LocalProcesses.close`` ends this loop by closing the connection.
+    # This ends when the connection is closed, by ``LocalProcesses.close`` or the death of its
+    # process.
     with suppress(EOFError, OSError):
+        connection.send(None)
         while True:
             connection.send(task(connection.recv()))

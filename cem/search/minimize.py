@@ -152,8 +152,9 @@ def minimize(
               workers, so that fewer are outdated.
             * ``running``: the number of candidates evaluated in parallel. None: the number of
               workers.
-            * ``drain_s``: how many seconds to wait at the end for running candidates;
-              unfinished ones count as evaluated.
+            * ``drain_s``: how many seconds to wait for running candidates at the end, also
+              after a time limit or a Ctrl-C; a second Ctrl-C ends at once. With
+              ``asynchronous``, unfinished ones count as evaluated.
             * ``timeout_s``: the time limit of a candidate in seconds; needs processes.
             * ``catch``: the exceptions of the objective that mean that the candidate failed.
               Others end the call.

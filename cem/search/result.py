@@ -15,6 +15,7 @@ from cem.core.checks import outside
 from cem.core.reasons import Reason
 from cem.core.state import with_integers
 from cem.run import ranks
+from cem.run.candidate import Failure
 from cem.run.evaluator import Evaluator
 from cem.search.evaluated import Evaluations
 from cem.search.plan import Plan
@@ -62,6 +63,9 @@ class Result(Generic[_Vector]):
         failures: The number of candidates that failed: by an exception, a timeout, a worker
             that died, NaN, or the infinity on the bad side. A resumed search includes earlier
             failures only if candidates were evaluated one by one.
+        failed: The last 1,000 candidates of this call that were evaluated one by one and
+            failed, except those whose fitness is not finite: a list of tuples (generation,
+            number, fate, message), see ``cem.run.candidate.Failure``.
         settings: The arguments of the call, with the values chosen for those that were None:
             ``config``, ``population_size`` of the first search, ``restarts`` (the maximum;
             None: the budget alone limits them), ``budget``, ``model``, and ``noise``, which
@@ -81,6 +85,7 @@ class Result(Generic[_Vector]):
     generations: int
     restarts: int
     failures: int
+    failed: list[Failure]
     settings: dict[str, Any]
     history: dict[str, list[float]]
     _evaluations: Evaluations | None = None
@@ -278,6 +283,7 @@ def build_result(
         generations=history.generations,
         restarts=max(0, num_successes - 1),
         failures=evaluator.failures,
+        failed=list(evaluator.failed),
         settings={
             "config": plan.config,
             "population_size": plan.population_size,

@@ -9,6 +9,7 @@ takes the time that was measured with the engine.
 
 import argparse
 import heapq
+import math
 import random
 import tempfile
 import time
@@ -35,32 +36,38 @@ ROUNDS = 20  # candidates of a simulated worker
 
 
 class InstantEngine(Executor):
-    """Completes a random candidate at once whenever ``OUTSTANDING`` candidates wait."""
+    """Simulates workers whose evaluations take random times, without waiting for them.
 
-    def __init__(self, total: int) -> None:
-        """Expect ``total`` candidates; the last one completes all that still wait."""
-        self._max_workers = OUTSTANDING
+    The durations are exponentially distributed. Such durations have no memory: while all
+    workers are busy, each of them is equally likely to be the next one that ends. So the engine
+    completes a random candidate whenever all workers are busy.
+    """
+
+    def __init__(self, workers: int, total: float = math.inf) -> None:
+        """Expect ``total`` candidates; the last one completes all that are still running."""
+        self._max_workers = workers
         self._left = total
-        self._waiting: list[Any] = []
+        self._running: list[tuple[Future[Any], Any]] = []  # Futures and their results.
         self._random = random.Random(1)
 
     def submit(self, task: Any, /, *arguments: Any, **_: Any) -> Future[Any]:
-        """Add a task to those that wait, and return its future."""
+        """Evaluate a candidate, and return a future that has the result later."""
         future: Future[Any] = Future()
-        self._waiting.append((future, task, arguments))
+        self._running.append((future, task(*arguments)))
         self._left -= 1
-        if len(self._waiting) == OUTSTANDING:
+        if len(self._running) == self._max_workers:
             self._complete()
-        while self._left == 0 and self._waiting:
+        while self._left == 0 and self._running:
             self._complete()
         return future
 
     def _complete(self) -> None:
-        index = self._random.randrange(len(self._waiting))
-        self._waiting[index], self._waiting[-1] = self._waiting[-1], self._waiting[index]
-        future, task, arguments = self._waiting.pop()
+        """Give a random running candidate its result, unless it was cancelled."""
+        index = self._random.randrange(len(self._running))
+        self._running[index], self._running[-1] = self._running[-1], self._running[index]
+        future, result = self._running.pop()
         if future.set_running_or_notify_cancel():
-            future.set_result(task(*arguments))
+            future.set_result(result)
 
 
 def first_coordinate(x: Any) -> float:
@@ -84,7 +91,7 @@ def measure_feeding(dim: int, total: int) -> float:
         np.ones(dim),
         1.0,
         budget=total,
-        workers=InstantEngine(total),
+        workers=InstantEngine(OUTSTANDING, total),
         asynchronous=True,
         restarts=0,
         seed=1,

@@ -44,6 +44,7 @@ import torch
 from cem import minimize
 from kernels.support.names import unknown_name
 from kernels.support.progress import progress
+from measure.cluster import InstantEngine
 from measure.provenance import Measured
 from tetris.commands.command_line import one_line_errors
 
@@ -213,11 +214,11 @@ def _best_candidate(problem: Any) -> Any:
         return np.loadtxt(os.path.join(folder, "._bbob_problem_best_parameter.txt"))
 
 
-def _cem(objective: Objective, seed: int) -> None:
+def _cem(objective: Objective, seed: int, **settings: Any) -> None:
     """Minimise an objective by `cem.minimize`, until the objective raises `Spent`."""
     function: Any = objective
     # The objective ends the search, so the search itself never reaches its budget.
-    options: dict[str, Any] = {"budget": objective.budget + 1, "seed": seed}
+    options: dict[str, Any] = {"budget": objective.budget + 1, "seed": seed, **settings}
     if objective.has_constraints:
         function = objective.evaluate_one
         options |= {"constraints": objective.constraints, "vectorize": "loop"}
@@ -392,6 +393,18 @@ def scipy_constraints(objective: Any) -> Any:
     return scipy.optimize.NonlinearConstraint(objective.constraints, -math.inf, 0)
 
 
+def _cem_asynchronous(objective: Objective, seed: int, *, workers: int) -> None:
+    """Minimise an objective with workers that evaluate candidates for random times.
+
+    Candidates that are running when the budget is spent count as evaluated.
+    """
+    # Until the objective is spent, there is always budget for a candidate per worker.
+    budget = objective.budget + workers
+    start, std = objective.start, objective.std
+    options: dict[str, Any] = {"workers": InstantEngine(workers), "asynchronous": True}
+    minimize(objective.evaluate_one, start, std, budget=budget, seed=seed, **options)
+
+
 def _slsqp(objective: Any, start: Any) -> Any:
     """Minimise an objective with SciPy's SLSQP from a start, and return the best candidate."""
     import scipy.optimize
@@ -476,6 +489,15 @@ SEARCHES = {
     "bbob": {
         "cem": _CEM,
         "cem_model": Search("cem, called candidate by candidate", _cem_with_model),
+        "cem_population_16": Search(
+            "cem, populations of 16", partial(_cem, population_size=16)
+        ),
+        "cem_asynchronous_8": Search(
+            "cem, asynchronous, 8 workers", partial(_cem_asynchronous, workers=8)
+        ),
+        "cem_asynchronous_16": Search(
+            "cem, asynchronous, 16 workers", partial(_cem_asynchronous, workers=16)
+        ),
         "pycma_lq": Search("pycma, lq-CMA-ES", pycma_lq, "cma"),
         "slsqp": Search("SciPy SLSQP, restarts", slsqp_restarts, "scipy"),
         "slsqp_lq": Search(

@@ -65,6 +65,12 @@ SUITES = {
 }
 """The arguments of the measurements of COCO's suites, by suite."""
 
+ASYNCHRONOUS = (
+    "--searches cem cem_population_16 cem_asynchronous_8 cem_asynchronous_16 --dims 5 10 "
+    "--instances 71-73 --checkpoints 200 1000"
+)
+"""The arguments of the comparison of asynchronous with synchronous searches."""
+
 _PLAYERS = ("dt20", "best", "bcts", "bdu", "bertsekas")
 TRAININGS = ("training", "first_run", "record", "record_10x10")
 TOOLS = ("memcheck", "racecheck", "initcheck")
@@ -77,6 +83,7 @@ _TABLE = (
         Measurement(suite, "coco", CPU, f"--suite {suite} {words}")
         for suite, words in SUITES.items()
     ),
+    Measurement("asynchronous", "coco", CPU, ASYNCHRONOUS),
     Measurement("operators", "operators"),
     Measurement("discrete", "discrete"),
     Measurement("rollout", "rollout", ALL),

@@ -1,5 +1,6 @@
 """Blocks of README and docs/optimiser.md: how well and how fast the optimiser searches."""
 
+import statistics
 from collections.abc import Sequence
 from functools import partial
 
@@ -246,6 +247,28 @@ def _practice_block(result: Result) -> str:
     return f"""Evaluations until a value is within 1% of the best known: medians of nine \
 starts. `cem`, called candidate by candidate, needs the fewest for {wins} of \
 {len(problems)} problems.\n\n{table}"""
+
+
+def asynchronous() -> str:
+    """Return a sentence for each machine on the quality of asynchronous searches."""
+    return each_machine("asynchronous", _asynchronous_block)
+
+
+def _asynchronous_block(result: Result) -> str:
+    """Return the shares of targets that searches reach, means over numbers of parameters."""
+    checkpoints = result.data["evaluations_per_dimension"]
+
+    def shares(search: str) -> str:
+        details = result.data["searches"][search].items()
+        cells = [cell for name, cell in details if name != "label"]
+        means = [statistics.mean(cell[str(n)]["solved"] for cell in cells) for n in checkpoints]
+        return " / ".join(f"{mean:.2f}" for mean in means)
+
+    words = f"""Targets of bbob reached in {" / ".join(map(str, checkpoints))} evaluations per \
+parameter: synchronous {shares("cem")} ({shares("cem_population_16")} in populations of 16), \
+asynchronous {shares("cem_asynchronous_8")} with 8 workers, {shares("cem_asynchronous_16")} \
+with 16."""
+    return with_provenance(words, result)
 
 
 def discrete() -> str:

@@ -69,6 +69,14 @@ _SEARCHES = {
     "cmaes_full.generation.eager": "cmaes, CMA",
     "cma_full.generation.eager": "pycma",
 }
+_DRIVER = {
+    "fed_per_s.{}": "candidates per second",
+    "simulated_utilisation.{}.0.01s": "10,000 workers busy, simulated: 10 ms",
+    "simulated_utilisation.{}.0.1s": "100 ms",
+    "simulated_utilisation.{}.1s": "1 s",
+}
+"""Headings of columns, by the name of the figure for a number of parameters."""
+
 _PEERS = {
     "Jumanji, 1,024 games of 10x10": ("ours.1024", r"jumanji\.\w+\.1024"),
     "Tetris-Gymnasium, one game, hard drops on 10x10": ("ours.1", r"tetris_gymnasium\.1"),
@@ -265,6 +273,24 @@ def equality() -> str:
 streams. Differences in lines, games or boards: {compared["differences"]}. Under \
 compute-sanitizer's {", ".join(TOOLS)} the GPU tests find {errors:.0f} errors in our kernels."""
     return with_provenance(words, result, *tool_results)
+
+
+def cluster() -> str:
+    """Return sentences on workers and on the journal, and a table on the driver of a search."""
+    result = load("xeon-16core/cluster")
+    measured = figures(result, "cluster.")
+    words = f"""Random durations, exponentially distributed, keep {result.data["workers"]} \
+workers busy {measured["utilisation.synchronous"]:.0%} of the time, with `asynchronous=True` \
+{measured["utilisation.asynchronous"]:.0%}. A checkpoint of 1,000 parameters grows by \
+{measured["journal.bytes"] / 1e3:.1f} KB per candidate, written in \
+{measured["journal.write_us"]:.0f} us, read in {measured["journal.read_us"]:.0f}."""
+
+    def cell(dim: int, name: str) -> str:
+        value = measured[name.format(dim)]
+        return f"{value:,.0f}" if value > 1 else f"{value:.0%}"
+
+    dims = {10: "10", 1000: "1,000"}
+    return f"{words}\n\n{crossed('parameters', _DRIVER, dims, cell, result)}"
 
 
 def environments() -> str:

@@ -4,6 +4,7 @@ import math
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from cem import CheckpointError, CrossEntropyMethod, Float, Interrupted, StopReq
 from cem.run import remote
 from cem.run.engines import connect
 from cem.run.evaluator import Evaluator
-from cem.run.journal import Journal
+from cem.run.journal import Journal, read_evaluations
 from cem.run.workers import make_task
 from kernels.support import ranks
 
@@ -84,25 +85,51 @@ class TestLostWorkers:
     @pytest.mark.parametrize("error", [WorkerDiedError, BrokenExecutor])
     def test_a_candidate_that_ends_its_workers_costs_itself_alone(self, error):
         engine = FakeEngine(4, poison=2.0, error=error)
-        with evaluator(sphere, workers=engine, catch=Exception) as evaluate:
+        last_line = (
+            "candidate 2 of generation 0 was lost with its worker, attempt 2 of 2: it has"
+        )
+        with (
+            evaluator(sphere, workers=engine, catch=Exception) as evaluate,
+            pytest.warns(RuntimeWarning, match=last_line),
+        ):
             fitness = evaluate(POPULATION, 0).fitness
-            assert fitness.tolist()[:2] + fitness.tolist()[3:] == [0.0, 1.0, 9.0]
-            assert math.isnan(fitness[2])
-            assert (evaluate.evaluations, evaluate.failures) == (4, 1)
+        assert fitness.tolist()[:2] + fitness.tolist()[3:] == [0.0, 1.0, 9.0]
+        assert math.isnan(fitness[2])
+        assert (evaluate.evaluations, evaluate.failures) == (4, 1)
+        assert list(evaluate.failed) == [(0, 2, "lost", f"{error.__name__}: a worker died")]
 
     def test_a_candidate_whose_worker_died_is_evaluated_again(self):
-        with evaluator(sphere, workers=FakeEngine(poison=2.0, deaths=1)) as evaluate:
+        with (
+            evaluator(sphere, workers=FakeEngine(poison=2.0, deaths=1)) as evaluate,
+            pytest.warns(RuntimeWarning, match="attempt 1 of 2: it is evaluated again"),
+        ):
             assert evaluate(POPULATION, 0).fitness.tolist() == [0.0, 1.0, 4.0, 9.0]
+        assert not evaluate.failed
         engine = FakeEngine(poison=2.0, deaths=1)
-        with evaluator(sphere, workers=engine, retries=0, catch=WorkerDiedError) as evaluate:
+        with (
+            evaluator(sphere, workers=engine, retries=0, catch=WorkerDiedError) as evaluate,
+            pytest.warns(RuntimeWarning, match="attempt 1 of 1: it has failed"),
+        ):
             evaluate(POPULATION, 0)
-            assert evaluate.failures == 1
+        assert evaluate.failures == 1
+
+    def test_an_engine_that_cannot_send_the_function_ends_the_search_at_once(self):
+        engine = FakeEngine(poison=2.0, error=pickle.PicklingError, deaths=9)
+        with (
+            evaluator(sphere, workers=engine, catch=Exception) as evaluate,
+            pytest.raises(pickle.PicklingError),
+        ):
+            evaluate(POPULATION, 0)
+        assert engine.deaths == 8
 
     def test_what_arrived_is_on_the_disk_before_an_error_is_raised(self, tmp_path):
         path = tmp_path / "evaluations.journal"
         with evaluator(sphere, workers=FakeEngine(4, poison=0.0)) as evaluate:
             evaluate.open_journal(path, SEARCH)
-            with pytest.raises(WorkerDiedError):
+            with (
+                pytest.warns(RuntimeWarning, match="attempt 1 of 2"),
+                pytest.raises(WorkerDiedError),
+            ):
                 evaluate(POPULATION, 0)
         journal = Journal(path, SEARCH, 0)
         journal.close()
@@ -116,6 +143,50 @@ class TestLostWorkers:
         options = {"workers": Broken(), "catch": Exception, "budget": 40, "seed": 1}
         with pytest.raises(BrokenExecutor):
             minimize(sphere, np.ones(2), 1.0, **options)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_candidates_that_run_at_a_stop_are_recorded_within_drain_s(tmp_path, asynchronous):
+    calls = []
+
+    def stop_at_third(x):
+        calls.append(x)
+        number = len(calls)
+        time.sleep(0.1)
+        if number == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+        return sphere(x)
+
+    options = {"budget": 40, "population_size": 4, "seed": 1, "checkpoint": tmp_path}
+    with ThreadPoolExecutor(4) as threads:
+        result = minimize(
+            stop_at_third, np.ones(2), 1.0, workers=threads, drain_s=20.0,
+            asynchronous=asynchronous, **options,
+        )  # fmt: skip
+    assert result.reason == "signal"
+    _, values = result.evaluated
+    assert len(values) == len(calls) == 4
+    (path,) = tmp_path.glob("*/evaluations.journal")
+    _, _, fitness = read_evaluations(path)
+    assert sorted(fitness) == sorted(values)
+
+
+def test_the_result_lists_the_candidates_that_failed():
+    def sphere_of_positive(x):
+        if x[0] <= 0:
+            raise ArithmeticError("x[0] is not positive")
+        return sphere(x)
+
+    options = {"vectorize": "loop", "model": None, "catch": ArithmeticError, "seed": 1}
+    result = minimize(sphere_of_positive, np.ones(2), 1.0, budget=60, restarts=0, **options)
+    assert len(result.failed) == result.failures > 0
+    (generation, number, *reason) = result.failed[0]
+    assert reason == ["failed", "ArithmeticError: x[0] is not positive"]
+    points, values = result.evaluated
+    index = generation * result.settings["population_size"] + number
+    assert points[index][0] <= 0
+    assert math.isnan(values[index])
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -134,6 +205,7 @@ def refusing(future):
     return future
 
 
+@pytest.mark.filterwarnings("ignore:candidate .* was lost")
 def test_the_result_is_that_of_one_process_whatever_the_engine_does():
     options = {"population_size": 4, "budget": 40, "restarts": 0, "seed": 1}
     expected = minimize(sphere, np.ones(2), 1.0, workers=map, **options)
@@ -371,29 +443,38 @@ def copy_of(state):
     return pickle.loads(pickle.dumps(state))
 
 
-def run_program(number, **names):
-    """Run a program of docs/cluster.md; return its result."""
+def program(number):
+    """Return a program of docs/cluster.md."""
     text = (Path(__file__).parents[2] / "docs" / "cluster.md").read_text()
-    names |= {"np": np, "minimize": minimize, "__name__": "__main__"}
-    exec(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[number], names)
-    if "client" in names:
-        names["client"].shutdown()
-    return names["result"]
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[number]
 
 
 @pytest.mark.parametrize(
-    ("number", "engine"),
-    [(0, "distributed"), (1, "loky"), pytest.param(2, "ray", marks=pytest.mark.slow)],
+    ("engine", "workers"),
+    [
+        ("distributed", "client"),
+        ("loky", "'loky'"),
+        pytest.param("ray", "'ray'", marks=pytest.mark.slow),
+    ],
 )
-def test_an_engine_runs_the_program_of_the_page(number, engine):
+def test_an_engine_runs_the_program_of_the_page(engine, workers, tmp_path, monkeypatch):
     pytest.importorskip(engine)
+    monkeypatch.chdir(tmp_path)
     torch.manual_seed(1)  # draws the seed that the program leaves open
-    result = run_program(number, design=lambda x: float(((x - 3.0) ** 2).sum()))
+    text = program(0)
+    if workers != "client":
+        text = re.sub(".*Client.*", "", text).replace("workers=client", f"workers={workers}")
+    names = {"__name__": "__main__"}
+    exec(text, names)
+    if "client" in names:
+        names["client"].shutdown()
+    result = names["result"]
     assert (result.evaluations, result.failures) == (400, 0)
     assert result.fun < 1e-2
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:candidate .* was lost")
 def test_dask_goes_on_without_the_candidate_that_ends_its_workers():
     distributed = pytest.importorskip("distributed")
 
@@ -421,8 +502,9 @@ def test_dask_goes_on_without_the_candidate_that_ends_its_workers():
 
 def test_a_search_of_one_rank_is_distributed():
     names = {"objective": lambda x: (x - 3.0).square().sum(-1), "mean": torch.zeros(2)}
-    result = run_program(3, std=1.0, **names)
-    assert torch.allclose(result.x, torch.full((2,), 3.0), atol=1e-3)
+    names |= {"std": 1.0, "minimize": minimize}
+    exec(program(1), names)
+    assert torch.allclose(names["result"].x, torch.full((2,), 3.0), atol=1e-3)
 
 
 class TestLaunchers:

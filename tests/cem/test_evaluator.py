@@ -256,7 +256,16 @@ class TestAsynchronous:
 def test_processes_that_end_hang_or_raise_cost_their_candidate():
     population = torch.tensor([[1.0], [5.0], [6.0], [3.0], [2.0], [7.0]])
     with evaluator(misbehave, workers=2, timeout_s=1.0, catch=KeyError) as evaluate:
-        fitness = evaluate(population, 0).fitness
+        with pytest.warns(
+            RuntimeWarning, match="attempt 1 of 2: it is evaluated again"
+        ) as lines:
+            fitness = evaluate(population, 0).fitness
+        assert len(lines) == 2
+        assert sorted(evaluate.failed) == [
+            (0, 0, "lost", "WorkerLostError: a worker process ended with exit code 1"),
+            (0, 3, "failed", "KeyError: 'three'"),
+            (0, 4, "timed_out", "TimeoutError: more than 1 s"),
+        ]
         assert fitness.nan_to_num(-1.0).tolist() == [-1, 51, 61, -1, -1, 71]
         assert (evaluate.failures, evaluate.evaluations, evaluate.best[1]) == (3, 6, 51)
         with pytest.raises(RuntimeError, match="number 0 of generation 1" if NOTES else "four"):

@@ -51,6 +51,7 @@ WORDS: dict[str, str] = {
     "env": f"--num-envs 2 {_LITTLE}",
     "peers": f"--num-envs 2 {_LITTLE}",
     "coco": f"{_COCO} --searches cem --dims 2 3",
+    "asynchronous": f"{_COCO} --searches cem cem_asynchronous_8 --dims 2 --checkpoints 20",
     "bbob": f"{_COCO} --searches cem --dims 2 --jobs 2",
     "bbob-noisy": f"{_COCO} --searches cem --dims 2",
     "bbob-constrained": f"{_COCO} --searches cem --dims 2",
@@ -88,6 +89,11 @@ TINY: dict[str, dict[str, Any]] = {
             "ELITES": 3,
             "PLAN": _ONCE,
         },
+    },
+    "cluster": {
+        **{"OUTSTANDING": 20, "FED": {2: 100}, "RECORDS": 20},
+        **{"WORKERS": 4, "MEAN_S": 0.001, "CANDIDATES": 40},
+        **{"SIMULATED_WORKERS": 20, "ROUNDS": 3},
     },
     "operators": {
         **{"ELEMENTS": {"cpu": 64, "cuda": 64}, "ROUNDS": 1, "DTYPES": (torch.float32,)},
