@@ -68,6 +68,7 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
         verdict=_verdict(first_run),
         comparison=_comparison(runs, names) if len(runs) > 1 else None,
         badge=_badge(first_run) if running else None,
+        notes=[(name, _note(run)) for name, run in zip(names, runs, strict=True)],
         tiles=_tiles(first_run),
         bars=data.weight_bars(first_run),
         **_score_values(runs, names),
@@ -90,8 +91,16 @@ def runs_page(folder: Path) -> str:
     return _template("runs.html").render(folder=folder, rows=rows)
 
 
+def _note(run: RunRecord) -> Markup:
+    """Return the note of a run as HTML, with its tags in bold letters."""
+    words = []
+    for word in printable(run.note).split():
+        words.append(Markup("<b>{}</b>" if word.startswith("#") else "{}").format(word))
+    return Markup(" ").join(words)
+
+
 def _list_row(path: Path) -> list[str]:
-    """Return the seven cells of a row in the list of training runs, for the run in a folder.
+    """Return the eight cells of a row in the list of training runs, for the run in a folder.
 
     The cells are:
 
@@ -102,6 +111,7 @@ def _list_row(path: Path) -> list[str]:
     5. the progress in generations
     6. the training time
     7. the date of the first start
+    8. the user's note
 
     If the run cannot be read, the second cell is the error, and the cells after it are empty.
     """
@@ -111,7 +121,7 @@ def _list_row(path: Path) -> list[str]:
         running = "running" if RunFolder(path).in_use() else ""
         run = load_run(path)
     except (OSError, ValueError) as error:
-        return [running, str(error), "", "", "", "", ""]
+        return [running, str(error), "", "", "", "", "", ""]
     # A run plays games for its scores after the training, unless it has no decisions for them.
     without_scores = "not scored yet" if run.recipe.score_decisions else "not scored"
     return [
@@ -122,6 +132,7 @@ def _list_row(path: Path) -> list[str]:
         f"{run.generations:,} of {run.recipe.total_generations:,}",
         str(timedelta(seconds=round(run.seconds))),
         run.starts[0].get("date", "") if run.starts else "",
+        _note(run),
     ]
 
 

@@ -125,6 +125,13 @@ def test_settings_and_versions_are_shown(run: RunRecord) -> None:
     assert settings["version of torch"] == run.controller.provenance["versions"]["torch"]
 
 
+def test_a_note_is_shown_with_its_tags(run: RunRecord) -> None:
+    noted = replace(run, note="<i>wide</i> lanes #keep")
+    shown = "&lt;i&gt;wide&lt;/i&gt; lanes <b>#keep</b></p>"
+    assert f'<p class="note">{shown}' in report_page([noted])
+    assert f'<p class="note">mine (2): {shown}' in report_page([run, noted])
+
+
 def test_a_run_without_scores_says_so(tmp_path: Path) -> None:
     run = load_run(make_run(tmp_path / "bare", scored=False))
     assert "Not scored, as --score-decisions 0 asks." in report_page([run])
