@@ -26,7 +26,7 @@ from tetris.record.score import ESTIMATOR
 from tetris.report import data
 from tetris.report.learning_curve import first_axis
 from tetris.training.run_folder import RunFolder, RunRecord, load_run
-from tetris.view.replay_page import json_script, player_assets, player_fragment
+from tetris.view.replay_page import json_script, player_assets, player_fragment, project_link
 
 _FOLDER = Path(__file__).parent
 
@@ -80,6 +80,7 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
         starts=data.start_table(runs, names),
         charts=Markup(json_script(charts, ' id="report-data"')),
         player_assets=Markup(player_assets()),
+        project_link=Markup(project_link()),
     )
 
 
