@@ -27,8 +27,10 @@ CLOCK = """(() => {
 })()"""
 # The turns and steps of the person's piece to where the agent would place it.
 PLAN = """(({ columns, piece, next, now, engine }) => {
-  const { shape, column } = engine.choose(columns, piece, next), shapes = engine.shapes[piece];
-  const turns = (shapes.indexOf(now.shape) - shapes.indexOf(shape) + shapes.length) % shapes.length;
+  const { shape, column } = engine.choose(columns, piece, next);
+  const shapes = engine.shapes[piece];
+  const count = shapes.length;
+  const turns = (shapes.indexOf(now.shape) - shapes.indexOf(shape) + count) % count;
   for (let turn = 0; turn < turns; turn += 1) race.you.turn(1);
   const steps = column - race.you.now.column;
   for (let turn = 0; turn < turns; turn += 1) race.you.turn(3);
@@ -73,10 +75,12 @@ def test_a_game_of_two_minutes_ends_with_the_result_card(
     page.open(PAGE, "globalThis.race")
 
     def touch(action: str) -> None:
-        page.touch(page.evaluate(f"""(() => {{
+        page.touch(
+            page.evaluate(f"""(() => {{
           const box = document.querySelector("[data-act={action}]").getBoundingClientRect();
           return [box.x + box.width / 2, box.y + box.height / 2];
-        }})()"""))
+        }})()""")
+        )
 
     play_a_game(page, touch if by_touch else lambda action: page.press(KEYS[action]))
     shown = ".you .board, .rival .board" + (", .pad button" if by_touch else "")
