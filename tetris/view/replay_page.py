@@ -177,7 +177,9 @@ body {{ background: #16181d; }}
 </style>
 </head>
 <body data-page-keys>
-{player_fragment(replay, title, speed, lookahead)}{project_link()}</body>
+<main>
+{player_fragment(replay, title, speed, lookahead)}{project_link()}</main>
+</body>
 </html>
 """
 
