@@ -1,7 +1,7 @@
 """A table of all placements of a piece on a board, with the controller's value of each."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -176,23 +176,26 @@ class PlacementTable:
             f"column {self.best.column}"
         )
         header = "orientation  column  lines     value    margin  what decides"
+        titles = [title]
+        boards = [self.best]
         ranking = self.ranking.tolist()
-        best_lines = [self._line(index) for index in ranking[:most]]
-        if own is None:
-            height = max(len(self.rows), _top(self.best))
-            return [*self._board_lines(self.best, height), title, header, *best_lines]
-        other = self.placements[own]
-        height = max(len(self.rows), _top(self.best), _top(other))
-        boards = zip(
-            self._board_lines(self.best, height), self._board_lines(other, height), strict=True
-        )
-        own_title = (
-            f"yours, on the right: orientation {other.orientation}, column {other.column}, "
-            f"number {ranking.index(own) + 1} of {len(ranking)}"
-        )
-        own_lines = [] if own in ranking[:most] else [self._line(own)]
-        both_boards = map("   ".join, boards)
-        return [*both_boards, title, own_title, header, *best_lines, *own_lines]
+        rows = ranking[:most]
+        if own is not None:
+            other = self.placements[own]
+            boards.append(other)
+            titles.append(
+                f"yours, on the right: orientation {other.orientation}, column {other.column}, "
+                f"number {ranking.index(own) + 1} of {len(ranking)}"
+            )
+            if own not in rows:
+                rows.append(own)
+        return [*self._lines_of_boards(boards), *titles, header, *map(self._line, rows)]
+
+    def _lines_of_boards(self, placements: Sequence[AfterState]) -> list[str]:
+        """Return a board for each placement as lines of text, side by side."""
+        height = max(len(self.rows), *map(_top, placements))
+        boards = [self._board_lines(after, height) for after in placements]
+        return ["   ".join(lines) for lines in zip(*boards, strict=True)]
 
     def _board_lines(self, after: AfterState, height: int) -> list[str]:
         """Return ``height`` rows of the board with a placement as text, the top row first.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from kernels.support.files import check_own, write_text
 from kernels.support.printable import counted, printable
@@ -96,7 +96,8 @@ def _note(run: RunRecord) -> Markup:
     """Return the note of a run as HTML, with its tags in bold letters."""
     words = []
     for word in printable(run.note).split():
-        words.append(Markup("<b>{}</b>" if word.startswith("#") else "{}").format(word))
+        is_tag = word.startswith("#")
+        words.append(Markup("<b>{}</b>").format(word) if is_tag else escape(word))
     return Markup(" ").join(words)
 
 
