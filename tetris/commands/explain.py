@@ -5,11 +5,10 @@ holds a fumen, which can also be the argument itself. In the output # is the pie
 
 python -m tetris explain --board board.txt --piece T
 python -m tetris explain dt20 --board board.txt --piece T --next S
-python -m tetris explain --board board.txt --piece T --place 2,3  # yours beside the best
+python -m tetris explain --board board.txt --piece T --place 2 3  # yours beside the best
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,18 +53,11 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_setting(position, "rule")
     add_feature_header(position)
     text = "a placement of your own, as in the first two columns of the table"
-    add_option(parser, "--place", "ORIENTATION,COLUMN", text, read=read_place)
+    names = ("ORIENTATION", "COLUMN")
+    parser.add_argument("--place", nargs=2, type=int, metavar=names, help=text)
     text = "how many placements to print"
     add_option(parser, "--top", "N", text, read=positive_int, default=5)
     return parser.parse_args(argv)
-
-
-def read_place(text: str) -> tuple[int, int]:
-    """Return an orientation and a column from text such as ``2,3``."""
-    match = re.fullmatch(r"(\d+),(\d+)", text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"expected ORIENTATION,COLUMN, got {text!r}")
-    return int(match[1]), int(match[2])
 
 
 def read_table(arguments: argparse.Namespace) -> PlacementTable:

@@ -51,6 +51,7 @@ def play_a_game(page: Page | DrivenPage, act: Callable[[str], None]) -> None:
     page.wait_for("globalThis.race")
     page.evaluate(CLOCK)
     page.wait_for("waiting.length")  # The last frame by the browser's clock is over.
+    page.evaluate("document.querySelector('#sounds').value = 1")
     page.evaluate("document.querySelector('#play').click()")
     page.wait_for("race.phase === 'play'")
     for _ in range(SECONDS):
