@@ -1,9 +1,10 @@
-"""Builds wheels in a temporary folder.
+"""Builds wheels in a temporary folder, with the project's address.
 
 A folder beside this file would lend deleted files to the next wheel. All else is in
 pyproject.toml.
 """
 
+import runpy
 import tempfile
 
 from setuptools import setup
@@ -21,4 +22,10 @@ class FreshBuild(build):
         self.build_base = FOLDER.name
 
 
-setup(cmdclass={"build": FreshBuild})
+def project_urls() -> dict[str, str]:
+    """Return the addresses of the project for its metadata; none if it has no public one."""
+    repository = runpy.run_path("kernels/version.py")["REPOSITORY"]
+    return {"Repository": repository} if repository else {}
+
+
+setup(cmdclass={"build": FreshBuild}, project_urls=project_urls())

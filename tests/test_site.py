@@ -34,6 +34,7 @@ def test_the_site_is_built_without_warnings(tmp_path: Path) -> None:
     assert '<meta name="description" content="Optimise what has no gradient: ' in home
     assert '<meta property="og:image" content="card.png">' in home
     assert "autofocus" not in home
+    assert 'role="dialog" aria-label="Search"' in home
     for package, name in (("cem", "minimize"), ("tetris.report", "plot_learning_curve")):
         assert f'id="{package}.{name}"' in (tmp_path / "api" / f"{package}.html").read_text()
     quoting = [

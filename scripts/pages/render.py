@@ -26,6 +26,7 @@ with one_line_interrupts():
 
     from kernels.support.files import write_text
     from pages import (
+        address_blocks,
         api_blocks,
         literature_blocks,
         optimiser_blocks,
@@ -41,7 +42,14 @@ with one_line_interrupts():
 DOCS = ROOT / "docs"
 NOTEBOOK = DOCS / "tetris.ipynb"
 WIDTH = 100  # characters of a line of a notebook's outputs
-BLOCKS = (api_blocks, literature_blocks, optimiser_blocks, score_blocks, speed_blocks)
+BLOCKS = (
+    address_blocks,
+    api_blocks,
+    literature_blocks,
+    optimiser_blocks,
+    score_blocks,
+    speed_blocks,
+)
 
 
 def render(page: Path) -> str:
@@ -63,11 +71,13 @@ def page_texts() -> dict[Path, str]:
 
 
 def with_short_lines(notebook: str) -> str:
-    """Return the text of a notebook with its outputs split into short lines.
+    """Return the text of a notebook with its badge, and its outputs split into short lines.
 
     Without this, a picture would be a single line, and grep would print pages of base64.
     """
     content = json.loads(notebook)
+    # The badge is the second line of the first cell, below the title.
+    content["cells"][0]["source"][1] = f"{address_blocks.badge()}\n"
     for cell in content["cells"]:
         for output in cell.get("outputs", ()):
             for kind, lines in output.get("data", {}).items():

@@ -16,6 +16,8 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
+from kernels.version import REPOSITORY
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
     "README.md": "start.md",  # to mkdocs a README is a folder's index
@@ -30,6 +32,16 @@ COPIES = "repository"
 _LINK = re.compile(r"(!?\[[^\[\]]*\]\()([^)\s#]+)([^)\s]*\))")
 _FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^<!-- .*? -->\n", re.MULTILINE)
+
+
+def on_config(config: Any) -> None:
+    """Set the address of the repository, to which the header of every page links.
+
+    mkdocs calls this hook before all others.
+    """
+    if REPOSITORY:
+        config.repo_url = REPOSITORY
+        config.repo_name = "Repository"
 
 
 def on_files(files: Any, config: Any) -> Any:

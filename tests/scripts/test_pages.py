@@ -10,7 +10,7 @@ import pytest
 from pages.wording import count, digits, in_words, score, span
 
 pytest.importorskip("cogapp", reason='needs cog: pip install -e ".[test]"')
-from pages import render
+from pages import address_blocks, render
 from pages.pictures import PICTURES
 from pages.score_blocks import median_run
 
@@ -26,6 +26,14 @@ def test_the_notebook_has_no_line_that_fills_a_screen() -> None:
     text = render.NOTEBOOK.read_text()
     assert render.with_short_lines(text) == text, "run python scripts/pages/render.py"
     assert max(map(len, text.splitlines())) < 300
+
+
+def test_pages_name_a_public_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (address_blocks.clone(), address_blocks.badge()) == ("", "")
+    monkeypatch.setattr(address_blocks, "REPOSITORY", "https://github.com/us/cem")
+    assert "https://github.com/us/cem/issues" in address_blocks.clone()
+    notebook = render.with_short_lines(render.NOTEBOOK.read_text())
+    assert "google.com/github/us/cem/blob/main/docs/tetris.ipynb)\\n" in notebook
 
 
 @pytest.mark.parametrize(

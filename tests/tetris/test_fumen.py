@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tetris import Rules, play_game
-from tetris.game.fumen import FumenPage, after_page, read_fumen, write_fumen
+from tetris.game.fumen import FumenPage, after_page, is_fumen, read_fumen, write_fumen
 from tetris.game.pieces import placements_on
 from tetris.record.replay import Replay
 
@@ -55,6 +55,12 @@ def test_a_game_that_ends_above_the_field_has_a_last_page_without_the_piece() ->
 def test_another_or_a_damaged_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a"):
         read_fumen(text)
+
+
+def test_an_older_version_is_named() -> None:
+    assert is_fumen("http://fumen.zui.jp/?v110@7eEEEYFA")
+    with pytest.raises(ValueError, match="expected a fumen of version v115, got v110"):
+        read_fumen("http://fumen.zui.jp/?v110@7eEEEYFA")
 
 
 def test_a_game_is_written_as_other_programs_write_it() -> None:

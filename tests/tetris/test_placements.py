@@ -73,5 +73,16 @@ def test_the_command_draws_the_board_and_the_best_placements(
         "I on 10x5: orientation 1, column 6",
     ]
     assert len(lines) == 3 + 2 + 2
+    assert explain.main([*arguments, "--place", "0", "9"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == ".........." + "   " + ".........#"
+    assert lines[5:7] == [
+        "I on 10x5: orientation 1, column 6",
+        "yours, on the right: orientation 0, column 9, number 4 of 17",
+    ]
+    assert [line.split()[:2] for line in lines[8:]][-1] == ["0", "9"]
+    with pytest.raises(SystemExit, match="2"):
+        explain.main([*arguments, "--place", "1", "9"])
+    assert "placement of I on 10x5, got orientation 1, column 9" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):
         explain.main(["--board", str(tmp_path / "none.txt"), "--piece", "I"])

@@ -1,10 +1,11 @@
 """Explain what a controller plays on a board: the board with the piece, the best placements.
 
 The file holds the board as text, top row first, with . for empty and X for full cells; or it
-holds a fumen string. In the output # is the piece.
+holds a fumen, which can also be the argument itself. In the output # is the piece.
 
 python -m tetris explain --board board.txt --piece T
 python -m tetris explain dt20 --board board.txt --piece T --next S
+python -m tetris explain --board board.txt --piece T --place 2 3  # yours beside the best
 """
 
 import argparse
@@ -22,6 +23,7 @@ from tetris.commands.arguments import (
     controller_for,
 )
 from tetris.commands.command_line import Parser, one_line_errors, positive_int, up_to
+from tetris.game.fumen import is_fumen
 from tetris.game.positions import read_cells
 from tetris.game.rules import MAX_HEIGHT, MIN_HEIGHT
 from tetris.record.placements import PlacementTable, best_placement
@@ -37,7 +39,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(description=__doc__, usage=usage)
     add_controller(parser)
     position = parser.add_argument_group("position")
-    add_option(position, "--board", "FILE", "the board; - reads stdin", required=True)
+    text = "the board: a file, or a fumen; - reads stdin"
+    add_option(position, "--board", "FILE", text, required=True)
     add_option(position, "--piece", "LETTER", "the piece to place", required=True)
     # The next piece is either known, or all pieces that may come next are considered.
     lookahead = position.add_mutually_exclusive_group()
@@ -49,6 +52,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_option(position, "--height", "ROWS", text, read=height, default=20)
     add_setting(position, "rule")
     add_feature_header(position)
+    text = "a placement of your own, as in the first two columns of the table"
+    names = ("ORIENTATION", "COLUMN")
+    parser.add_argument("--place", nargs=2, type=int, metavar=names, help=text)
     text = "how many placements to print"
     add_option(parser, "--top", "N", text, read=positive_int, default=5)
     return parser.parse_args(argv)
@@ -61,7 +67,9 @@ def read_table(arguments: argparse.Namespace) -> PlacementTable:
         OSError: If a file cannot be read.
         ValueError: If the board, a piece or the controller is not valid.
     """
-    if arguments.board == "-":
+    if is_fumen(arguments.board):
+        board = arguments.board
+    elif arguments.board == "-":
         board = sys.stdin.read()
     else:
         board = read_bytes(Path(arguments.board)).decode("utf-8-sig", errors="replace")
@@ -77,11 +85,14 @@ def read_table(arguments: argparse.Namespace) -> PlacementTable:
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the board with the chosen placement, and the table of the best placements.
 
+    With ``--place``, also show a placement of the user's own.
+
     Returns:
         The exit status.
     """
     arguments = parse_arguments(argv)
     with one_line_errors():
         table = read_table(arguments)
-    print("\n".join(table.text_lines(arguments.top)))
+        own = None if arguments.place is None else table.index_at(*arguments.place)
+    print("\n".join(table.text_lines(arguments.top, own)))
     return 0

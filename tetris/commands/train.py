@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from kernels.support import ranks
+from kernels.support.files import write_text
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
 from tetris import LinearController
@@ -38,7 +39,7 @@ from tetris.training.settings import SETTINGS
 from tetris.training.training import Training, choose_recipe, prepare_engine, tensorboard_writer
 
 _INSTEAD_OF_GPU = "--device cpu in a new run"  # What an error recommends without a GPU.
-_ALLOWED_WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header")
+_ALLOWED_WITH_RESUME = ("resume", "time_limit", "tensorboard", "feature_header", "note")
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -69,6 +70,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_option(folder, "--resume", "FOLDER", text, read=Path)
     text = "train for at most S seconds, then measure"
     add_option(run, "--time-limit", "S", text, read=positive_seconds)
+    text = "a note for the report and the list of runs; words with # are tags"
+    add_option(run, "--note", "TEXT", text)
     text = "write curves for TensorBoard (extra tensorboard)"
     run.add_argument("--tensorboard", action="store_true", help=text)
     options = parser.parse_args(argv)
@@ -132,6 +135,8 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
         # Lock the folder. The folder of a new run is created, and the recipe is written to it.
         new_recipe = recipe if is_new else None
         stack.enter_context(folder.claimed(new_recipe))
+        if "note" in options:
+            write_text(folder.note, options.note + "\n")
     if not is_new:
         if ranks.broadcast(lambda: is_finished(folder, recipe)):
             total = recipe.total_generations

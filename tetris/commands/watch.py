@@ -35,6 +35,7 @@ from tetris.commands.command_line import (
 )
 from tetris.game.decisions import play
 from tetris.game.features import AfterState
+from tetris.game.fumen import is_fumen
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Player
 from tetris.play.devices import choose_device
@@ -52,6 +53,7 @@ DEFAULT_DECISIONS = 500
 
 EXPORTS = {
     "replay": (".json", "a replay"),
+    "fumen": (".txt", "a fumen, for editors of boards"),
     "html": (".html", "a page with a player"),
     "gif": (".gif", "an animation"),
     "mp4": (".mp4", "a video"),
@@ -68,7 +70,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(
         description=__doc__, usage="%(prog)s [option ...] [CONTROLLER | replay.json]"
     )
-    add_controller(parser, ", or a replay")
+    add_controller(parser, ", a replay or a fumen")
     add_game(parser)
     length = parser.add_argument_group("length (games or decisions) and speed")
     limit = length.add_mutually_exclusive_group()
@@ -142,14 +144,14 @@ def read_show(arguments: argparse.Namespace) -> Show:
         ValueError: If a file or an argument is not valid.
     """
     source = arguments.source
-    if source is not None and _is_replay(Path(source)):
+    replay = None if source is None else read_replay(source)
+    if replay is not None:
         # A replay has its own rules and pieces. So the options that describe the game must have
         # their defaults, which are in GAME.
         for name, default in GAME.items():
             if getattr(arguments, name) != default:
                 flag = name.replace("_", "-")
                 raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
-        replay = Replay.load(source)
         if not replay.placements:
             raise ValueError(f"{source}: expected a replay of at least one placement, got none")
         label = "a person"  # Who played, if it was no controller.
@@ -162,10 +164,21 @@ def read_show(arguments: argparse.Namespace) -> Show:
     return Show(rules, controller, arguments.seed, label, lookahead=lookahead)
 
 
-def _is_replay(path: Path) -> bool:
-    return (
-        path.suffix == ".json" and path.is_file() and f'"{FORMAT}"'.encode() in read_bytes(path)
-    )
+def read_replay(source: str) -> Replay | None:
+    """Return the replay of a file or of a fumen; None if the text names a controller.
+
+    The text is the path of a replay, the path of a text file with a fumen, or a fumen.
+    """
+    path = Path(source)
+    text = source
+    if path.suffix == ".txt" and path.is_file():
+        text = read_bytes(path).decode(errors="replace")
+    if is_fumen(text):
+        return Replay.from_fumen(text)
+    is_json_file = path.suffix == ".json" and path.is_file()
+    if is_json_file and f'"{FORMAT}"'.encode() in read_bytes(path):
+        return Replay.load(path)
+    return None
 
 
 def limit(
@@ -224,6 +237,8 @@ def export_files(
         with one_line_errors():
             if kind == "replay":
                 replay.save(path)
+            elif kind == "fumen":
+                write_text(path, replay.to_fumen() + "\n")
             elif kind == "html":
                 page = player_page(replay, show.label, arguments.speed, show.lookahead)
                 write_text(path, page)

@@ -39,6 +39,7 @@ Cells = npt.NDArray[np.int64]
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _BASE = len(_DIGITS)
 _PREFIX = "v115@"
+_VERSION = re.compile(r"(\d{3})@")
 _NO_DIFFERENCE = 8
 _CELLS = WIDTH * (HEIGHT + 1)  # With the row of garbage.
 _COLORS = " ILOZTJS"  # The index of a piece's letter is its number in the format.
@@ -96,8 +97,8 @@ class FumenPage:
 
 
 def is_fumen(text: str) -> bool:
-    """Return whether a text, such as the address of an editor, has a fumen of this version."""
-    return "115@" in text
+    """Return whether a text, such as the address of an editor, has a fumen of any version."""
+    return _VERSION.search(text) is not None
 
 
 def color_of(piece: int) -> int:
@@ -141,6 +142,11 @@ def read_fumen(text: str) -> list[FumenPage]:
     Raises:
         ValueError: If the text is damaged or of another version.
     """
+    version = _VERSION.search(text)
+    if version is not None and version[1] != "115":
+        raise ValueError(
+            f"expected a fumen of version v115, got v{version[1]}: an editor saves it as v115"
+        )
     data = re.sub(r"[?\s]", "", text.partition("115@")[2])
     if not data or set(data) - set(_DIGITS):
         raise ValueError(f"expected a fumen that begins with {_PREFIX}, got {text[:20]!r}")

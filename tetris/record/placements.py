@@ -1,7 +1,7 @@
 """A table of all placements of a piece on a board, with the controller's value of each."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -121,6 +121,16 @@ class PlacementTable:
         keys = [(placement.shape, placement.column) for placement in self.placements]
         return keys.index(key)
 
+    def index_at(self, orientation: int, column: int) -> int:
+        """Return the index of a placement; ValueError if there is none."""
+        indices = np.flatnonzero((self.orientations == orientation) & (self.columns == column))
+        if not indices.size:
+            raise ValueError(
+                f"expected a placement of {PIECE_LETTERS[self.best.piece]} on "
+                f"{self.rules.board}, got orientation {orientation}, column {column}"
+            )
+        return int(indices[0])
+
     def leads(self, index: int) -> Floats:
         """Return what each feature adds to the margin of a placement.
 
@@ -147,14 +157,15 @@ class PlacementTable:
         """Return the board and the best placements as text; see `text_lines`."""
         return "\n".join(self.text_lines())
 
-    def text_lines(self, most: int = _SHOWN_ROWS) -> list[str]:
+    def text_lines(self, most: int = _SHOWN_ROWS, own: int | None = None) -> list[str]:
         """Return lines of text: the board with the chosen placement, and a table of the best.
 
         In the board ``X`` is a cell of the stack, and ``#`` is a cell of the piece. The last
         column of the table names the features with the largest leads, positive or negative.
 
         Args:
-            most: The maximum number of placements in the table.
+            most: The maximum number of the best placements in the table.
+            own: The index of another placement to show beside the chosen one; None: no other.
         """
         piece = PIECE_LETTERS[self.best.piece]
         known = "" if self.next_piece is None else f", next {PIECE_LETTERS[self.next_piece]}"
@@ -165,21 +176,37 @@ class PlacementTable:
             f"column {self.best.column}"
         )
         header = "orientation  column  lines     value    margin  what decides"
-        return [*self._board_lines(), title, header, *map(self._line, self.ranking[:most])]
+        titles = [title]
+        boards = [self.best]
+        ranking = self.ranking.tolist()
+        rows = ranking[:most]
+        if own is not None:
+            other = self.placements[own]
+            boards.append(other)
+            titles.append(
+                f"yours, on the right: orientation {other.orientation}, column {other.column}, "
+                f"number {ranking.index(own) + 1} of {len(ranking)}"
+            )
+            if own not in rows:
+                rows.append(own)
+        return [*self._lines_of_boards(boards), *titles, header, *map(self._line, rows)]
 
-    def _board_lines(self) -> list[str]:
-        """Return the board with the chosen placement as lines of text, the top row first.
+    def _lines_of_boards(self, placements: Sequence[AfterState]) -> list[str]:
+        """Return a board for each placement as lines of text, side by side."""
+        height = max(len(self.rows), *map(_top, placements))
+        boards = [self._board_lines(after, height) for after in placements]
+        return ["   ".join(lines) for lines in zip(*boards, strict=True)]
+
+    def _board_lines(self, after: AfterState, height: int) -> list[str]:
+        """Return ``height`` rows of the board with a placement as text, the top row first.
 
         ``X`` is a cell of the stack, ``#`` a cell of the piece, and ``.`` an empty cell.
         """
-        after = self.best  # The chosen placement.
-        top_of_piece = after.landing_row + after.shape.height
-        height = max(len(self.rows), top_of_piece)
         # A row is an integer: bit x is column x.
         stack = np.zeros(height, dtype=np.int64)
         stack[: len(self.rows)] = self.rows
         piece = np.zeros_like(stack)
-        piece[after.landing_row : top_of_piece] = np.left_shift(after.shape.rows, after.column)
+        piece[after.landing_row : _top(after)] = np.left_shift(after.shape.rows, after.column)
         lines = []
         for stack_row, piece_row in zip(stack[::-1], piece[::-1], strict=True):
             line = ""
@@ -202,6 +229,11 @@ class PlacementTable:
         decisive = np.argsort(-np.abs(leads), kind="stable")[:_SHOWN_FEATURES]
         reasons = ", ".join(f"{self.names[i]} {leads[i]:+.2f}" for i in decisive if leads[i])
         return f"{place}{self.values[index]:>10.2f}{self.margins[index]:>+10.2f}  {reasons}"
+
+
+def _top(after: AfterState) -> int:
+    """Return the row above the piece of a placement."""
+    return after.landing_row + after.shape.height
 
 
 def placement_table(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from kernels.support.files import check_own, write_text
 from kernels.support.printable import counted, printable
@@ -26,7 +26,7 @@ from tetris.record.score import ESTIMATOR
 from tetris.report import data
 from tetris.report.learning_curve import first_axis
 from tetris.training.run_folder import RunFolder, RunRecord, load_run
-from tetris.view.replay_page import json_script, player_assets, player_fragment
+from tetris.view.replay_page import json_script, player_assets, player_fragment, project_link
 
 _FOLDER = Path(__file__).parent
 
@@ -68,6 +68,7 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
         verdict=_verdict(first_run),
         comparison=_comparison(runs, names) if len(runs) > 1 else None,
         badge=_badge(first_run) if running else None,
+        notes=[(name, _note(run)) for name, run in zip(names, runs, strict=True)],
         tiles=_tiles(first_run),
         bars=data.weight_bars(first_run),
         **_score_values(runs, names),
@@ -79,6 +80,7 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
         starts=data.start_table(runs, names),
         charts=Markup(json_script(charts, ' id="report-data"')),
         player_assets=Markup(player_assets()),
+        project_link=Markup(project_link()),
     )
 
 
@@ -90,8 +92,17 @@ def runs_page(folder: Path) -> str:
     return _template("runs.html").render(folder=folder, rows=rows)
 
 
+def _note(run: RunRecord) -> Markup:
+    """Return the note of a run as HTML, with its tags in bold letters."""
+    words = []
+    for word in printable(run.note).split():
+        is_tag = word.startswith("#")
+        words.append(Markup("<b>{}</b>").format(word) if is_tag else escape(word))
+    return Markup(" ").join(words)
+
+
 def _list_row(path: Path) -> list[str]:
-    """Return the seven cells of a row in the list of training runs, for the run in a folder.
+    """Return the eight cells of a row in the list of training runs, for the run in a folder.
 
     The cells are:
 
@@ -102,6 +113,7 @@ def _list_row(path: Path) -> list[str]:
     5. the progress in generations
     6. the training time
     7. the date of the first start
+    8. the user's note
 
     If the run cannot be read, the second cell is the error, and the cells after it are empty.
     """
@@ -111,7 +123,7 @@ def _list_row(path: Path) -> list[str]:
         running = "running" if RunFolder(path).in_use() else ""
         run = load_run(path)
     except (OSError, ValueError) as error:
-        return [running, str(error), "", "", "", "", ""]
+        return [running, str(error), "", "", "", "", "", ""]
     # A run plays games for its scores after the training, unless it has no decisions for them.
     without_scores = "not scored yet" if run.recipe.score_decisions else "not scored"
     return [
@@ -122,6 +134,7 @@ def _list_row(path: Path) -> list[str]:
         f"{run.generations:,} of {run.recipe.total_generations:,}",
         str(timedelta(seconds=round(run.seconds))),
         run.starts[0].get("date", "") if run.starts else "",
+        _note(run),
     ]
 
 

@@ -79,7 +79,7 @@ def _version(runs: Sequence[Path]) -> str:
     in_use = [(str(run.path), run.in_use()) for run in folders]
     stats = []
     for run in folders:
-        for file in (run.config, run.metrics, run.controller, run.starts):
+        for file in (run.config, run.metrics, run.controller, run.starts, run.note):
             stat = file.stat() if file.exists() else None
             stats.append(stat and (stat.st_mtime_ns, stat.st_size))
     return hashlib.sha256(repr((in_use, stats)).encode()).hexdigest()[:16]

@@ -46,6 +46,8 @@ class RunFolder:
         self.checkpoints = path / "checkpoints"
         # One JSON object per start of the run: date, hardware, commit, command.
         self.starts = path / "starts.jsonl"
+        # The user's note on the run. Words with "#" are its tags. Most runs have none.
+        self.note = path / "note.txt"
         self.learning_curve = path / "learning_curve.png"
         # If imageio-ffmpeg is installed, the folder also has an .mp4 file of this name.
         self.evolution = path / "evolution.gif"
@@ -247,6 +249,7 @@ class RunRecord:
         metrics: One record per generation; at least one.
         controller: The learned controller, with its provenance.
         starts: The date, command, commit and hardware of each start of the run.
+        note: The user's note on the run, on one line; empty if there is none.
     """
 
     name: str
@@ -254,6 +257,7 @@ class RunRecord:
     metrics: list[dict[str, Any]]
     controller: LinearController
     starts: list[dict[str, Any]] = field(default_factory=list)
+    note: str = ""
 
     @property
     def scores(self) -> list[dict[str, Any]]:
@@ -327,7 +331,10 @@ def load_run(path: str | os.PathLike[str]) -> RunRecord:
     controller = folder.learned()
     check_generations(metrics, len(controller.weights), folder.metrics)
     starts = read_records(folder.starts)
-    return RunRecord(folder.path.resolve().name, recipe, metrics, controller, starts)
+    note = ""
+    if folder.note.exists():
+        note = " ".join(read_bytes(folder.note).decode(errors="replace").split())
+    return RunRecord(folder.path.resolve().name, recipe, metrics, controller, starts, note)
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

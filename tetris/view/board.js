@@ -11,6 +11,9 @@ async function unpack(text) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
+/** Writes a text into an element; the browser lays out nothing where it is there already. */
+const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
+
 /** Fills an element with cells and returns them, the bottom row first; what a cell shows is its class. */
 function fill(element, count) {
   const cells = Array.from({ length: count }, () => document.createElement("i"));

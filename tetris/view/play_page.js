@@ -6,7 +6,6 @@ const find = (selector) => document.querySelector(selector);
 const number = (value) => value.toLocaleString("en");
 const counted = (value, what) => `${number(value)} ${what}${value === 1 ? "" : "s"}`;
 const randomSeed = () => String(crypto.getRandomValues(new Uint32Array(1))[0]);
-const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 
 /** Opens a dialog with the focus on one of its elements. The attribute autofocus would take the focus from a page around this one. */
 function showDialog(dialog, element) {

@@ -9,7 +9,7 @@ from tetris.game.policy import Lookahead
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, known_names, published
 from tetris.play.own_features import BUILT_IN
-from tetris.view.replay_page import asset, engine_parts, json_script
+from tetris.view.replay_page import asset, engine_parts, json_script, project_link
 
 _PROGRAMS = ("board.js", "engine.js", "play_sides.js", "result_card.js", "play_page.js")
 
@@ -57,6 +57,7 @@ def play_page(
     }
     # Replace the comments in the template of the page by the style, the data and the programs.
     page = asset("play_page.html").replace("/* board.css */\n", asset("board.css"))
+    page = page.replace("<!-- project -->\n", project_link())
     data = json_script(parts, ' id="parts"')
     programs = "\n".join(map(asset, _PROGRAMS))
     return page.replace(

@@ -3,6 +3,7 @@
 // from one state to another tries the differences of their offsets, the first one that fits.
 
 const SLICE = 7, FLASH = 160; // milliseconds of a frame in which the agent plays; for which full rows are lit
+const TONE = 160; // hertz, as a piece lands; an octave higher with each line
 const REASONS = 7; // features that a hint names
 const POINTS = [0, 100, 300, 500, 800]; // of the Tetris guideline, by lines at once, times the level
 const LINES_PER_LEVEL = 10, FASTER = 0.85; // share of the time between falls that is left on the next level
@@ -17,6 +18,14 @@ const RIGHT = [[0, 0], [1, 0], [1, -1], [0, 2], [1, 2]], LEFT = RIGHT.map(([x, y
 const OF_I = [STILL, [[0, 0], [2, 0], [-1, 0], [2, 1], [-1, -2]], [[0, 0], [3, 0], [-3, 0], [3, -1], [-3, -1]],
   [[0, 0], [1, 0], [-2, 0], [1, -2], [-2, 1]]];
 const OFFSETS = [OF_I, Array(4).fill(STILL), ...Array(5).fill([STILL, RIGHT, STILL, LEFT])];
+
+/** Plays a short, soft tone of a frequency in hertz. */
+function playTone(frequency) {
+  const audio = playTone.audio ??= new AudioContext(), tone = new OscillatorNode(audio, { frequency, type: "triangle" });
+  tone.connect(new GainNode(audio, { gain: 0.1 })).connect(audio.destination);
+  tone.start();
+  tone.stop(audio.currentTime + 0.08);
+}
 
 /** The shape in which a piece appears; undefined for no piece. */
 const firstShape = (engine, piece) => engine.shapes[piece]?.[FIRST_TURNS[piece]];
@@ -186,7 +195,8 @@ class Person extends Side {
   }
 
   drop() {
-    const over = this.land(this.ghost);
+    const { lines } = this, over = this.land(this.ghost);
+    if (this.race.setting("sounds")) playTone(TONE * 2 ** (this.lines - lines));
     if (this.race.speed === 0) this.race.other.step();
     if (over) this.race.end();
     else this.take();

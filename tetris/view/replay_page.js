@@ -241,7 +241,9 @@ class TetrisPlayer extends HTMLElement {
     const pieces = [[`piece-${now.shape.piece}`, now, row]];
     showBoard(this.board, games.state.cells, this.replay, pieces, down === 1 ? now.full : []);
     this.showCounts(now);
-    if (this.find(".why").open) this.find(".why pre").textContent = this.reasons(now);
+    if (!this.find(".why").open || this.explained === now) return;
+    this.explained = now; // the reasons of a placement are worked out once, not in every frame
+    write(this.find(".why pre"), this.reasons(now));
   }
 
   showCounts(now) {
@@ -253,7 +255,7 @@ class TetrisPlayer extends HTMLElement {
       games: state.games + now.over,
     };
     for (const [name, count] of Object.entries(counts)) {
-      this.find(`.${name}`).textContent = count.toLocaleString();
+      write(this.find(`.${name}`), count.toLocaleString());
     }
     this.find(".position").value = state.index + 1;
     showPiece(this.next, this.engine.shapes[next]?.[0]);

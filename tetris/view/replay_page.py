@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from kernels.support.printable import printable
+from kernels.version import REPOSITORY
 from tetris.game.feature_sets import feature_sets
 from tetris.game.features import DENOMINATORS
 from tetris.game.pieces import PIECES
@@ -73,6 +74,13 @@ def engine_parts() -> dict[str, object]:
         "sets": sets,
         "shapes": shapes,
     }
+
+
+def project_link() -> str:
+    """Return a paragraph of HTML that links to the project; empty without a public address."""
+    if not REPOSITORY:
+        return ""
+    return f'<p class="project"><a href="{html.escape(REPOSITORY)}">cem-tetris</a></p>\n'
 
 
 def _pack(content: bytes) -> str:
@@ -160,11 +168,18 @@ def player_page(
 <style>
 body {{ margin: 0; padding: 1rem; background: #ffffff; }}
 tetris-player {{ margin: 0 auto; }}
-@media (prefers-color-scheme: dark) {{ body {{ background: #16181d; }} }}
+.project {{ text-align: center; font: 13px/1.4 system-ui, sans-serif; }}
+.project a {{ color: #2f6fd0; }}
+@media (prefers-color-scheme: dark) {{
+body {{ background: #16181d; }}
+.project a {{ color: #6aa2f5; }}
+}}
 </style>
 </head>
 <body data-page-keys>
-{player_fragment(replay, title, speed, lookahead)}</body>
+<main>
+{player_fragment(replay, title, speed, lookahead)}{project_link()}</main>
+</body>
 </html>
 """
 

@@ -147,6 +147,9 @@ def test_finished_run_says_so(script: Script, tmp_path: Path, decisions: int) ->
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.startswith(f"{tmp_path / 'a'} is finished: all 5 generations")
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
+    noted = script("train_tetris", "--resume", tmp_path / "a", "--note", "wide #keep")
+    assert noted.status == 0
+    assert (tmp_path / "a" / "note.txt").read_text() == "wide #keep\n"
 
 
 def test_time_limit_ends_a_run_that_can_be_resumed(

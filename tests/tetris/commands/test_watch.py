@@ -165,6 +165,16 @@ def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> No
     assert len(Replay.load(file).placements) == 20
 
 
+def test_a_fumen_is_written_and_watched(script: Script, tmp_path: Path) -> None:
+    file = tmp_path / "game.txt"
+    assert script("watch_tetris", "dt20", "--decisions", 9, "--fumen", file).status == 0
+    fumen = file.read_text().strip()
+    for source in (file, f"https://fumen.zui.jp/?{fumen}"):
+        placements = Replay.load(recorded(script, tmp_path, source)).placements
+        assert Replay.from_fumen(fumen).placements == placements
+    assert len(placements) == 9
+
+
 def test_a_replay_keeps_its_own_rules(script: Script, tmp_path: Path) -> None:
     ended = script(
         "watch_tetris", recorded(script, tmp_path, *SMALL, "--decisions", 3), "--board", "10x10"

@@ -14,9 +14,12 @@ import pytest
 from elements import Elements
 from sample_runs import make_run
 
-from tetris.report.data import weight_bars
+from tetris.report.data import recorded_game, weight_bars
 from tetris.report.page import report_page
 from tetris.training.run_folder import RunRecord, load_run
+from tetris.view import replay_page
+from tetris.view.play_page import play_page
+from tetris.view.replay_page import player_page
 
 
 def chart_data(page: str) -> dict[str, Any]:
@@ -54,6 +57,16 @@ def test_pages_are_whole_and_ask_nothing_of_a_network(run: RunRecord) -> None:
         without_banner = page.replace("/*! https://github.com/leeoniya/uPlot", "", 1)
         assert not re.search(r"https?:|fetch\(|import\s|@import|url\(", without_banner)
         assert "prefers-color-scheme: dark" in page
+
+
+def test_pages_link_to_the_project_once_it_has_an_address(
+    run: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert replay_page.project_link() == ""
+    monkeypatch.setattr(replay_page, "REPOSITORY", "https://example.com/cem")
+    replay, play = player_page(recorded_game(run)), play_page(run.controller, run.recipe.rules)
+    for page in (report_page([run]), replay, play):
+        assert page.count('<a href="https://example.com/cem">cem-tetris</a>') == 1
 
 
 def test_charts_hold_the_metrics(run: RunRecord) -> None:
@@ -123,6 +136,13 @@ def test_settings_and_versions_are_shown(run: RunRecord) -> None:
     settings = dict(rows(page, "Settings and versions")[1:])
     assert (settings["population"], settings["curriculum"]) == ("4", "5x6:2:20, 5x7:1:30")
     assert settings["version of torch"] == run.controller.provenance["versions"]["torch"]
+
+
+def test_a_note_is_shown_with_its_tags(run: RunRecord) -> None:
+    noted = replace(run, note="<i>wide</i> lanes #keep")
+    shown = "&lt;i&gt;wide&lt;/i&gt; lanes <b>#keep</b></p>"
+    assert f'<p class="note">{shown}' in report_page([noted])
+    assert f'<p class="note">mine (2): {shown}' in report_page([run, noted])
 
 
 def test_a_run_without_scores_says_so(tmp_path: Path) -> None:

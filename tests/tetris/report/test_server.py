@@ -132,8 +132,10 @@ def test_the_runs_of_a_folder_are_listed_and_those_that_are_named_shown(run: Pat
     (run.parent / "damaged" / "config.json").write_text("{}")
     with ReportServer([run.parent]) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        RunFolder(run).note.write_text("the first\n#keep")
         status, version, page = ask(server)
         assert (status, version) == (200, None)
+        assert '<td data-name="note">the first <b>#keep</b></td>' in page
         assert [f'href="?run={name}"' in page for name in ("mine", "other", "damaged")] == [
             True
         ] * 3

@@ -1,0 +1,23 @@
+"""What README and the notebook say once the project has a public address."""
+
+from kernels.version import REPOSITORY
+
+
+def clone() -> str:
+    """Return README's sentence on where the project is; empty without a public address."""
+    if not REPOSITORY:
+        return ""
+    return f"The project is at {REPOSITORY}; ask there: {REPOSITORY}/issues."
+
+
+def badge() -> str:
+    """Return a badge that opens the notebook in Colab; empty if the project is not on GitHub.
+
+    Colab opens notebooks of public repositories on GitHub.
+    """
+    _, _, repository = REPOSITORY.partition("https://github.com/")
+    if not repository:
+        return ""
+    colab = "https://colab.research.google.com"
+    notebook = f"{colab}/github/{repository}/blob/main/docs/tetris.ipynb"
+    return f"[![Open in Colab]({colab}/assets/colab-badge.svg)]({notebook})"
