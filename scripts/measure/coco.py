@@ -533,7 +533,7 @@ SEARCHES = {
     "bbob-constrained": {
         "cem": _CEM,
         "pycma": Search("pycma, augmented Lagrangian", _pycma_constrained, "cma"),
-        "slsqp": Search("SciPy SLSQP, restarts", _slsqp_restarts, "scipy"),
+        "slsqp": Search("SciPy SLSQP, restarts", slsqp_restarts, "scipy"),
     },
     "bbob-mixint": {
         "cem": _CEM,
