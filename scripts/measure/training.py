@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -107,7 +107,7 @@ def record(folder: Path, device: str, name: str = "record") -> Measured:
     return Measured(figures, run)
 
 
-_OF_ONE_SEED = {
+_OF_ONE_SEED: dict[str, Callable[[Path, str], Measured]] = {
     "first_run": first_run,
     **{name: partial(record, name=name) for name in RECORDS},
 }

@@ -9,8 +9,8 @@ from pages.result_files import Result, crossed, each_machine, figures, load_all,
 _SUITES = {
     "bbob": "24 functions of {link}, the same start for all: {targets}.",
     "bbob-few": """With few evaluations, other instances of {link}: the default, which has a \
-model if the function is called candidate by candidate (`vectorize="loop"`), beside SLSQP from \
-random starts and pycma's lq-CMA-ES, alone or after SLSQP.""",
+model if the function takes one candidate, beside SLSQP from random starts and pycma's \
+lq-CMA-ES, alone or after SLSQP.""",
     "bbob-noisy": """30 functions of {link}, with normal, uniform and Cauchy noise: \
 the same targets, reached by a candidate's value without the noise.""",
     "bbob-constrained": """54 functions of {link}, with 1 to 9 + 9 dim / 2 constraints: \
