@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 _MAX_MULTIPLIER = 1e6  # the largest multiplier, relative to a typical one
-# A multiplier changes only if the derivative by it exceeds this share of a typical one. The same
-# number, added to the diagonal, makes the solution unique if constraints are equal.
+# A multiplier changes only if the derivative by it exceeds this share of a typical one. Added
+# to the diagonal, the same number makes the solution unique if constraints are equal.
 _PRECISION = 1e-13
 
 
