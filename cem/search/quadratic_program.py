@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
-_MOST = 1e6  # the largest multiplier, relative to the typical one
+_MAX_MULTIPLIER = 1e6  # the largest multiplier, relative to a typical one
+# A multiplier changes only if the derivative by it exceeds this share of a typical one. Added
+# to the diagonal, the same number makes the solution unique if constraints are equal.
 _PRECISION = 1e-13
 
 
@@ -40,7 +42,7 @@ def solve_program(
     lengths[lengths == 0] = np.inf
     columns = np.transpose(rows) / lengths
     goals = values / lengths
-    limit = _MOST * (np.linalg.norm(right) + np.abs(goals).max())
+    limit = _MAX_MULTIPLIER * (np.linalg.norm(right) + np.abs(goals).max())
     low = np.where(is_equality, -limit, 0.0)
     hessian = columns.T @ columns + _PRECISION * np.eye(len(goals))
     scaled = _minimize_in_box(hessian, goals - columns.T @ right, low, limit)
@@ -56,12 +58,12 @@ def _minimize_in_box(hessian: Any, slopes: Any, low: Any, high: float) -> Any:
     """
     x = np.zeros(len(slopes))
     is_free = low < 0
-    precision = _PRECISION * high / _MOST
+    precision = _PRECISION * high / _MAX_MULTIPLIER
     for _ in range(5 * len(x)):
         _minimize_free(hessian, slopes, low, high, x, is_free)
-        descent = slopes - hessian @ x
+        slope = slopes - hessian @ x
         # A variable at its upper bound can only decrease.
-        gain = np.where(x >= high, -descent, descent)
+        gain = np.where(x >= high, -slope, slope)
         gain[is_free] = -np.inf
         best = np.argmax(gain)
         if gain[best] <= precision:
