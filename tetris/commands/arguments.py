@@ -205,7 +205,7 @@ def add_feature_header(group: Group) -> None:
 
     The parser reads the header at once, so that later arguments can name its features.
     """
-    text = "your own features in C++; FILE.py has the same in Python (docs/features.md)"
+    text = "own features in C++ and FILE.py (docs/features.md)"
     add_option(group, "--feature-header", "FILE.h", text, _read_header)
 
 

@@ -70,7 +70,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add_option(folder, "--resume", "FOLDER", text, read=Path)
     text = "train for at most S seconds, then measure"
     add_option(run, "--time-limit", "S", text, read=positive_seconds)
-    text = "a note for the report and the list of runs; words with # are tags"
+    text = "a note for reports; words with # are tags"
     add_option(run, "--note", "TEXT", text)
     text = "write curves for TensorBoard (extra tensorboard)"
     run.add_argument("--tensorboard", action="store_true", help=text)
