@@ -403,7 +403,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         width = _descent_width(optimizer)
         descent = Descent(walk, mean, outcome, width, precision, walk.is_equality)
         with np.errstate(over="ignore", invalid="ignore"):
-            descent.run(min(plan.budget // 2, _DESCENT_PER_DIM * len(mean)))
+            descent.run(min(plan.budget - walk.evaluations, _DESCENT_PER_DIM * len(mean)))
     stop_reason, _ = stop.due  # 0 if no stop was requested
     if stop_reason:
         # A resumed call will continue the descent, and start its search at a better point. The
