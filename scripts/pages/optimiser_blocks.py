@@ -219,9 +219,9 @@ def practice() -> str:
 def _practice_block(result: Result) -> str:
     """Return the number of problems that `cem` solves first, and a Markdown table.
 
-    A row is a problem, a column is a search. A cell is the median of the evaluations, the
-    smallest one of a row in bold. If most runs have not solved the problem, the cell is ">"
-    and the fewest evaluations of these runs, which the median exceeds.
+    A row is a problem, a column is a search. A cell is the median of the evaluations. If most
+    runs have not solved the problem, the cell is ">" and the fewest evaluations of these runs,
+    which the median exceeds. A median is bold if no number of the row is smaller.
     """
     problems = result.data["problems"]
     labels = result.data["labels"]
