@@ -39,7 +39,10 @@ def test_a_movie_is_a_gif_of_all_frames(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("cartpole",), "expected a task among pendulum, half_cheetah; got 'cartpole'"),
+        (
+            ("cartpole",),
+            "expected a task among pendulum, half_cheetah, swimmer, reacher; got 'cartpole'",
+        ),
         (("pendulum", "--num-samples", "3"), "num_samples"),
     ],
 )
