@@ -403,7 +403,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         width = _descent_width(optimizer)
         descent = Descent(walk, mean, outcome, width, precision, walk.is_equality)
         with np.errstate(over="ignore", invalid="ignore"):
-            descent.run(min(plan.budget - walk.evaluations, _DESCENT_PER_DIM * len(mean)))
+            descent.run(min(_budget_of_descent(plan) - 2, _DESCENT_PER_DIM * len(mean)))
     stop_reason, _ = stop.due  # 0 if no stop was requested
     if stop_reason:
         # A resumed call will continue the descent, and start its search at a better point. The
@@ -422,6 +422,15 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         plan = replace(plan, path=visited)
         plan = replace(plan, start=_start_after(descent, plan, problem))
     return plan, walk.evaluations
+
+
+def _budget_of_descent(plan: Plan) -> int:
+    """Return the maximum number of evaluations of a descent, its start included."""
+    if plan.constraints is None:
+        return plan.budget
+    # A descent with constraints may make one more evaluation. The search after it evaluates at
+    # least one whole population.
+    return plan.budget - plan.population_size - 1
 
 
 def _find_fittest(path: Visits, walk: Walk, constraints: Constraints) -> Any:

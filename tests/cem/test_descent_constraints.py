@@ -183,3 +183,22 @@ class TestMinimize:
         inside = lambda x: float((x**2).sum()) if (outside(x) <= 0).all() else math.nan  # noqa: E731
         result = minimize(inside, np.full(3, -3.0), 1.0, **OPTIONS, budget=3000)
         assert result.fun == pytest.approx(2.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("has_constraint", [False, True])
+@pytest.mark.parametrize(("dim", "budget"), [(2, 12), (4, 30), (11, 20)])
+def test_a_small_budget_is_not_exceeded(dim: int, budget: int, has_constraint: bool) -> None:
+    calls = []
+
+    def function(x: Any) -> float:
+        calls.append(x)
+        return float(np.square(x - 1.0) @ np.arange(1.0, dim + 1.0))
+
+    def constraint(x: Any) -> float:
+        return float(x[0] + x[1] - 1.0)
+
+    options: dict[str, Any] = {"constraints": constraint} if has_constraint else {}
+    result = minimize(
+        function, np.zeros(dim), 1.0, budget=budget, vectorize="loop", seed=1, **options
+    )
+    assert len(calls) == result.evaluations <= budget
