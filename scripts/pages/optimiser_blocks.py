@@ -264,10 +264,10 @@ def _asynchronous_block(result: Result) -> str:
         means = [statistics.mean(cell[str(n)]["solved"] for cell in cells) for n in checkpoints]
         return " / ".join(f"{mean:.2f}" for mean in means)
 
-    words = f"""Targets of bbob reached in {" / ".join(f"{n:,}" for n in checkpoints)} evaluations per \
-parameter: synchronous {shares("cem")} ({shares("cem_population_16")} in populations of 16), \
-asynchronous {shares("cem_asynchronous_8")} with 8 workers, {shares("cem_asynchronous_16")} \
-with 16."""
+    budgets = " / ".join(f"{n:,}" for n in checkpoints)
+    words = f"""Targets of bbob reached in {budgets} evaluations per parameter: synchronous \
+{shares("cem")} ({shares("cem_population_16")} in populations of 16), asynchronous \
+{shares("cem_asynchronous_8")} with 8 workers, {shares("cem_asynchronous_16")} with 16."""
     return with_provenance(words, result)
 
 
