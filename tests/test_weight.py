@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 53_800,
-    ("tetris", PYTHON): 47_700,
-    ("tetris", NATIVE): 54_950,
+    ("cem", PYTHON): 55_800,
+    ("tetris", PYTHON): 48_150,
+    ("tetris", NATIVE): 55_050,
     ("kernels", PYTHON): 19_200,
-    ("kernels", NATIVE): 45_600,
-    ("scripts", PYTHON): 26_450,
-    ("tests", PYTHON + NATIVE): 133_300,
+    ("kernels", NATIVE): 45_800,
+    ("scripts", PYTHON): 30_300,
+    ("tests", PYTHON + NATIVE): 136_900,
 }
 WORDS = 22_000  # of README and docs
 
