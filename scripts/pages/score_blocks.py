@@ -60,6 +60,7 @@ def results() -> str:
     best, dt20 = load(f"{_GPU}/record_score").data["score"]
     pairs_training = load(f"{_GPU}/record")
     (pairs,) = pairs_training.data["estimates"]
+    looking_ahead = load(f"{_GPU}/lookahead").data["scores"]["pairs"]
     tetr_ai = "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, score by its author"
     rows = [
         _score_row("dt20", dt20, dt20),
@@ -68,7 +69,7 @@ def results() -> str:
         _score_row(f"`pairs` (included): {_training_time(pairs_training)}", pairs, dt20),
         [tetr_ai, in_words(TETR_AI), f"{TETR_AI / dt20['lines_per_game']:.2g}"],
         # dt20 does not look ahead, so there is nothing to divide this score by.
-        _score_row("`best` with `--lookahead`", _best_with_lookahead(board), None),
+        _score_row("`pairs` with `--lookahead`", looking_ahead, None),
     ]
     header = ["controller", "lines per game on 10x20 (95 % interval)", "times dt20"]
     return markdown(header, rows)
@@ -92,15 +93,6 @@ def _training_time(training: Result) -> str:
     """Return how long a training with the preset ``record`` took, and on which machine."""
     seconds = training.figures["record.training_seconds"]
     return f"{seconds / 60:.0f} minutes on one {training.hardware}"
-
-
-def _best_with_lookahead(board: str) -> Mapping[str, Any]:
-    """Return the estimated score of the controller best with lookahead."""
-    for score in load("h100/next_piece").data["estimates"]:
-        is_best = score["controller"] == "best" and score["board"] == board
-        if is_best and score["lookahead"]:
-            return dict(score)
-    raise ValueError(f"expected an estimate of best with lookahead on {board}, found none")
 
 
 def training() -> str:
