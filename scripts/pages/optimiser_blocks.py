@@ -1,10 +1,9 @@
 """Blocks of README and docs/optimiser.md: how well and how fast the optimiser searches."""
 
 import statistics
-from collections.abc import Sequence
-from functools import partial
 
 from pages.result_files import Result, crossed, each_machine, figures, load_all, with_provenance
+from pages.wording import markdown
 
 _SUITES = {
     "bbob": "24 functions of {link}, the same start for all: {targets}.",
@@ -102,47 +101,42 @@ def returns_in_simulators() -> str:
 
 
 def optimiser_claim() -> str:
-    """Return README's paragraph that compares our optimiser with others.
+    """Return README's table of the shares of targets that our optimiser and others reach.
 
-    It compares the shares of BBOB's targets that they reach, and the times of a generation. The
-    numbers come from the result files of "bbob", "bbob-few" and "generation".
+    It begins with functions that are called one candidate at a time, with few evaluations. The
+    numbers come from the result files of "bbob-few", "bbob-constrained" and "bbob".
     """
     # `load_all` returns the results of all machines. Number 0 was measured without a GPU.
-    bbob = load_all("bbob")[0]
-    bbob_few = load_all("bbob-few")[0]
-    generation = load_all("generation")[0]
-    # Functions of a search's name. They return texts such as "91%, 60% and 57%".
-    solved = partial(_solved_shares, bbob, dims=(2, 20, 40), evaluations=2000)
-    solved_early = partial(_solved_shares, bbob_few, dims=(5, 10, 20), evaluations=200)
-    # Microseconds per generation of 12 candidates with 20 parameters and a full covariance: of
-    # our search, of the package cmaes, and of pycma, whose module is called cma.
-    cem_us, cmaes_us, pycma_us = (
-        generation.us(f"{name}.generation.eager", "12x20")
-        for name in ("cem_cma", "cmaes_full", "cma_full")
+    few, constrained, bbob = (
+        load_all(name)[0] for name in ("bbob-few", "bbob-constrained", "bbob")
     )
-    words = f"""On the 24 BBOB functions with 2, 20 and 40 parameters it reaches \
-{solved("cem")} of the targets in 2,000 evaluations per parameter; pycma with BIPOP restarts \
-{solved("pycma_bipop")}, cmaes {solved("cmaes_cma")}, SciPy's dual annealing \
-{solved("dual_annealing")}. Given a tenth of the evaluations and at least 5 parameters, dual \
-annealing leads. With its model and 200 evaluations per parameter `cem` reaches \
-{solved_early("cem_model")} for 5, 10 and 20 parameters; SciPy's SLSQP \
-{solved_early("slsqp")}, pycma's lq-CMA-ES after SLSQP {solved_early("slsqp_lq")}. A \
-generation of 12 candidates with 20 parameters takes {cem_us} us on {generation.hardware}, \
-cmaes {cmaes_us} us, pycma {pycma_us} us: [more](docs/optimiser.md#beside-its-peers)."""
-    return with_provenance(words, bbob, bbob_few, generation)
 
+    def shares(result: Result, size: str, *searches: str) -> list[str]:
+        suite = "bbob-constrained" if result is constrained else "bbob"
+        keys = [f"{suite}.{search}.{size}.solved" for search in searches]
+        return [f"{result.figures[key]:.0%}" for key in keys]
 
-def _solved_shares(result: Result, search: str, dims: Sequence[int], evaluations: int) -> str:
-    """Return the shares of BBOB's targets that a search reaches, such as "99%, 80% and 75%".
+    candidate_by_candidate = ("cem_model", "slsqp", "slsqp_lq")
+    any_population = ("cem", "dual_annealing", "pycma_bipop")
+    with_constraints = ("cem", "slsqp", "pycma")
+    rows = [
+        ["100, 5 parameters", *shares(few, "d5.20", *candidate_by_candidate)],
+        ["1,000, 5 parameters", *shares(few, "d5.200", *candidate_by_candidate)],
+        ["4,000, 20 parameters", *shares(few, "d20.200", *candidate_by_candidate)],
+        [
+            "1,000, 5, with constraints",
+            *shares(constrained, "d5.200", *with_constraints),
+        ],
+        ["10,000, 5 parameters", *shares(bbob, "d5.2000", *any_population)],
+        ["40,000, 20 parameters", *shares(bbob, "d20.2000", *any_population)],
+    ]
+    header = ["targets reached, by evaluations", "`cem`", "SciPy", "pycma"]
+    words = f"""{markdown(header, rows)}
 
-    Args:
-        result: The result file.
-        search: The name of the search.
-        dims: Three numbers of parameters, one for each share.
-        evaluations: The number of evaluations per parameter.
-    """
-    shares = [result.figures[f"bbob.{search}.d{dim}.{evaluations}.solved"] for dim in dims]
-    return "{:.0%}, {:.0%} and {:.0%}".format(*shares)
+Targets of BBOB: 51 values per function, from 100 down to 1e-8 above the optimum. SciPy is \
+SLSQP, then dual annealing; pycma is lq-CMA-ES after SLSQP, an augmented Lagrangian, then \
+BIPOP: [more](docs/optimiser.md#beside-its-peers)."""
+    return with_provenance(words, few, constrained, bbob)
 
 
 def coco(*suites: str) -> str:
