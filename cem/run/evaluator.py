@@ -261,17 +261,19 @@ class Evaluator:
         if isinstance(candidates, self._looped_types):
             return self._evaluate_one_by_one(candidates, int(generation), first_index)
         arguments = (candidates, generation)[: self._arity]
+        # If ``vectorize`` is None, the first call decides whether populations are taken.
+        is_deciding = self._may_take_one and self.evaluations == 0
         try:
             evaluation = as_evaluation(self._population_function(*arguments))
         except Interrupted:
             # A stop of the run is not a failure, even if ``catch`` includes Interrupted.
             raise
         except self._catch:
-            # This is N times NaN, with the dtype and device of the candidates.
+            # Multiplying a column by NaN returns N numbers NaN of its dtype, on its device.
             evaluation = Evaluation(candidates[:, 0] * math.nan)
         except Exception as error:
             self._add_hint(error, candidates)
-            if self._may_take_one and not self.evaluations:
+            if is_deciding:
                 raise PopulationError(*error.args) from error
             raise
         fitness = evaluation.fitness
@@ -281,7 +283,7 @@ class Evaluator:
             hint = "one number for each candidate" if self._uses_vmap else _HINT
             message = f"expected fitness of shape ({size},), got {tuple(shape)}: {hint}"
             has_rows = tuple(shape[:1]) == (size,)
-            if self._may_take_one and not self.evaluations and not has_rows:
+            if is_deciding and not has_rows:
                 raise PopulationError(message)
             raise ValueError(message)
         self.evaluations += size

@@ -170,6 +170,20 @@ class TestState:
         assert bits(search) == before
 
 
+@pytest.mark.parametrize("missing", ["settings", "told_fitness"])
+def test_a_search_without_a_seed_refuses_an_incomplete_state(missing):
+    search = CrossEntropyMethod(torch.zeros(3), 1.0, 6, maximize=False)
+    candidates = search.ask(2)
+    search.tell(candidates, candidates.square().sum(-1))
+    state = search.state_dict()
+    del state[missing]
+    resumed = CrossEntropyMethod(torch.zeros(3), 1.0, 6, maximize=False)
+    before = resumed.seed
+    with pytest.raises(ValueError, match=f"expected .*{missing}"):
+        resumed.load_state_dict(state)
+    assert resumed.seed == before
+
+
 def test_candidates_asked_one_by_one_begin_with_the_first_of_each_generation():
     options = {"maximize": False, "backend": "cpu", "seed": 1}
     search = CrossEntropyMethod(torch.zeros(3), 1.0, 6, **options)
