@@ -41,6 +41,8 @@ from tetris import Lookahead, Rollout, Rules, Streams, published
 Script = Callable[..., Any]
 KEYS = ["commit", "dirty", "date", "command", "machine", "versions", "figures", "data"]
 BY_HAND = ("first_run", *table.TOOLS)  # it compiles all anew; they run pytest
+NEEDED = {"coco": "cocoex", "control": "mujoco"}
+"""The packages of measurements that not every installation has."""
 NEEDS_COCO = pytest.mark.skipif(find_spec("cocoex") is None, reason="needs coco-experiment")
 
 _ONCE, _LITTLE = Plan(1, 1, 0), "--repeats 1 --seconds 0.001"
@@ -184,7 +186,7 @@ def check(script: Script, folder: Path, name: str, device: str) -> None:
 def test_a_measurement_runs_and_writes_its_result(
     script: Script, tmp_path: Path, name: str
 ) -> None:
-    pytest.importorskip("cocoex" if MEASUREMENTS[name].module == "coco" else "numpy")
+    pytest.importorskip(NEEDED.get(MEASUREMENTS[name].module, "numpy"))
     check(script, tmp_path, name, "cpu")
 
 
