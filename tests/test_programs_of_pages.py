@@ -87,14 +87,14 @@ def test_what_a_page_imports_of_this_project_exists() -> None:
 )
 def test_a_function_is_minimised(page: str, precision: float) -> None:
     result = run(page, 0)["result"]
-    assert torch.allclose(result.x, torch.full((5,), 3.0), atol=precision)
+    assert torch.allclose(torch.as_tensor(result.x).float(), torch.tensor(3.0), atol=precision)
     if page == "docs/optimiser.md":
         assert f'`"{result.reason}"`' in (ROOT / page).read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("compiler")
 def test_the_published_controller_plays() -> None:
-    result = run("README.md", 1)["result"]
+    result = run("docs/scores.md", 0)["result"]
     assert 3000 < float(result.lines / result.games) < 6000
 
 
