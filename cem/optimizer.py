@@ -622,13 +622,6 @@ class CrossEntropyMethod:
         settings = dict(self._settings)
         if self._takes_any_seed and "seed" in state.get("settings", {}):
             settings["seed"] = state["settings"]["seed"]
-        # A state that was saved within a generation also has the candidates told so far.
-        has_part = "told_candidates" in state
-        if has_part and not {"told_fitness", "asked"} <= state.keys():
-            raise ValueError(
-                "expected told_fitness and asked beside told_candidates in an optimizer state, "
-                f"got {sorted(state)}"
-            )
         generation, loaded = load_state(state, settings, self._state)
         if settings["seed"] != self._settings["seed"]:
             # The setting is one seed, or a list with one seed per problem.
@@ -637,7 +630,7 @@ class CrossEntropyMethod:
             self._seeds = tuple(seeds.reshape(-1).tolist())
             self._settings = settings
         self._adopt(generation, loaded)
-        if has_part:
+        if "told_candidates" in state:
             told = state["told_candidates"].to(self.device, copy=True)
             self._parts = [(told, state["told_fitness"].to(self.device, copy=True))]
             self._num_told = len(told)

@@ -341,7 +341,9 @@ def load_state(
         ValueError: If something is missing, or does not fit the search.
     """
     tensors: Any = tensors_of(current, _SAVED)
-    names = ("settings", "generation", *tensors)
+    names = ["settings", "generation", *tensors]
+    if "told_candidates" in saved:
+        names += ["told_fitness", "asked"]
     missing = [name for name in names if name not in saved]
     if missing:
         listed = ", ".join(missing)

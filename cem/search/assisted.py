@@ -403,7 +403,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         width = _descent_width(optimizer)
         descent = Descent(walk, mean, outcome, width, precision, walk.is_equality)
         with np.errstate(over="ignore", invalid="ignore"):
-            descent.run(min(_budget_of_descent(plan) - 2, _DESCENT_PER_DIM * len(mean)))
+            descent.run(_budget_of_descent(plan, walk.evaluations, len(mean)))
     stop_reason, _ = stop.due  # 0 if no stop was requested
     if stop_reason:
         # A resumed call will continue the descent, and start its search at a better point. The
@@ -424,13 +424,20 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     return plan, walk.evaluations
 
 
-def _budget_of_descent(plan: Plan) -> int:
-    """Return the maximum number of evaluations of a descent, its start included."""
-    if plan.constraints is None:
-        return plan.budget
-    # A descent with constraints may make one more evaluation. The search after it evaluates at
-    # least one whole population.
-    return plan.budget - plan.population_size - 1
+def _budget_of_descent(plan: Plan, evaluations: int, dim: int) -> int:
+    """Return the maximum number of evaluations of a descent.
+
+    Args:
+        plan: The plan of the call.
+        evaluations: The number of evaluations before the descent.
+        dim: The number of parameters.
+    """
+    left = plan.budget - evaluations
+    if plan.constraints is not None:
+        # The search after the descent evaluates at least a population, because it has no model.
+        # A descent with constraints may make one evaluation more than its budget.
+        left -= plan.population_size + 1
+    return min(left, _DESCENT_PER_DIM * dim)
 
 
 def _find_fittest(path: Visits, walk: Walk, constraints: Constraints) -> Any:

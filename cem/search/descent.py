@@ -110,24 +110,27 @@ class Descent:
                 self.is_unfinished = False  # This is a minimum, or a number is not finite.
                 return
             slope = self._merit.slope(self._outcome, derivatives, step)
-            negligible = _NEGLIGIBLE * max(1.0, abs(self._outcome[0]))
-            is_minimum = self._has_constraints and abs(slope) <= negligible
+            if self._has_constraints and self._is_negligible(slope):
+                self.is_unfinished = False  # This is a minimum.
+                self._correct_violations(derivatives, remaining)
+                return
             length_before = len(self.path)
-            is_better = not is_minimum and self._search_along(
-                step, slope, derivatives, max_trials=remaining
-            )
+            is_better = self._search_along(step, slope, derivatives, max_trials=remaining)
             # The line search has added all of its trials to the path.
             num_trials = len(self.path) - length_before
             remaining -= num_trials
             if not is_better:
                 # No trial was better. If the budget is used up, a shorter step might have been.
                 # With constraints, a different step might have been.
-                is_stuck = self._has_constraints and not is_minimum
-                self.is_unfinished = remaining <= 0 or is_stuck
+                self.is_unfinished = remaining <= 0 or self._has_constraints
                 if self._has_constraints:
                     self._correct_violations(derivatives, remaining)
                 return
             self._move_to_last_trial(derivatives)
+
+    def _is_negligible(self, change: float) -> bool:
+        """Return whether a change of the merit is 0 beside the value of the current point."""
+        return bool(abs(change) <= _NEGLIGIBLE * max(1.0, abs(self._outcome[0])))
 
     def _move_to_last_trial(self, derivatives: Any) -> None:
         """Move to the last point of the path, which is the best trial of the line search.

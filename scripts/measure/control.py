@@ -14,10 +14,8 @@ import contextlib
 import importlib.metadata
 import io
 import itertools
-import multiprocessing
 import statistics
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +28,7 @@ from torch import Tensor
 
 from cem import Planner
 from kernels.support.system import usable_cores
+from measure.coco import run_all
 from measure.plans import PACKAGE
 from measure.provenance import Measured
 
@@ -97,9 +96,13 @@ PLANNERS: dict[str, Callable[..., Any]] = {
 """What makes each planner from a task and a seed."""
 
 
-def run_episode(task_name: str, planner_name: str, seed: int) -> float:
-    """Control a task by a planner, and return the sum of the rewards."""
-    torch.set_num_threads(1)
+def run_episode(run: tuple[str, str, int]) -> float:
+    """Control a task by a planner, and return the sum of the rewards.
+
+    Args:
+        run: The name of the task, the name of the planner, and the seed of both.
+    """
+    task_name, planner_name, seed = run
     # Every process simulates with one thread. The equations of the pendulum are not simulated.
     options = {} if task_name == "pendulum" else {"threads": 1}
     task = plan_control.TASKS[task_name](seed, **options)
@@ -118,18 +121,14 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     An example of a figure's name is "control.swimmer.ours.return". "returns" in the data has
     the returns of all episodes.
     """
-    pairs = list(itertools.product(STEPS, PLANNERS))
-    context = multiprocessing.get_context("spawn")
+    pairs = [*itertools.product(STEPS, PLANNERS)]
+    runs = [(*pair, seed) for pair in pairs for seed in range(_EPISODES)]
+    results = run_all(run_episode, runs, usable_cores(), "control")
     figures = {}
     returns = {}
-    with ProcessPoolExecutor(usable_cores(), context) as pool:
-        episodes = [
-            [pool.submit(run_episode, *pair, seed) for seed in range(_EPISODES)]
-            for pair in pairs
-        ]
-        for (task, planner), futures in zip(pairs, episodes, strict=True):
-            values = [future.result() for future in futures]
-            returns[f"{task}.{planner}"] = values
-            figures[f"control.{task}.{planner}.return"] = statistics.fmean(values)
+    for index, (task, planner) in enumerate(pairs):
+        values = results[index * _EPISODES : (index + 1) * _EPISODES]
+        returns[f"{task}.{planner}"] = values
+        figures[f"control.{task}.{planner}.return"] = statistics.fmean(values)
     versions = {name: importlib.metadata.version(name) for name in (PACKAGE, "mujoco")}
     return Measured(figures, {"returns": returns, "versions": versions})

@@ -4,8 +4,9 @@ python scripts/measure lookahead --json lookahead.json
 """
 
 import argparse
+from typing import Any
 
-from measure.provenance import Measured
+from measure.provenance import Measured, measured_scores
 from tetris import Lookahead, Rules, resolve
 from tetris.evaluation.estimates import Estimate, estimate
 from tetris.evaluation.measurement import Trial
@@ -19,19 +20,14 @@ def is_enough(so_far: Estimate) -> bool:
     return so_far.seconds >= SECONDS
 
 
+def estimate_controller(name: str, device: str) -> dict[str, Any]:
+    """Return the estimated score of a controller."""
+    controller = resolve(name)
+    trial = Trial(name, controller, Rules(10, 20), device, lookahead=Lookahead.EXPECTIMAX)
+    return estimate(trial, is_enough).to_dict()
+
+
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Estimate every controller. The figures are lines per game, the ranges 95 % intervals."""
-    figures = {}
-    ranges = {}
-    scores = {}
-    for name in CONTROLLERS:
-        trial = Trial(
-            name, resolve(name), Rules(10, 20), device, lookahead=Lookahead.EXPECTIMAX
-        )
-        score = estimate(trial, is_enough).to_dict()
-        del score["weights"]  # The file of the controller has them.
-        figure = f"lookahead.{name}.lines_per_game"
-        figures[figure] = score["lines_per_game"]
-        ranges[figure] = score["ci95"]
-        scores[name] = score
-    return Measured(figures, {"ranges": ranges, "scores": scores})
+    scores = {name: estimate_controller(name, device) for name in CONTROLLERS}
+    return measured_scores("lookahead", scores)

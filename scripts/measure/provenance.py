@@ -51,6 +51,24 @@ class Measured(NamedTuple):
     series: Mapping[str, Iterable[Mapping[str, Any]]] = {}
 
 
+def measured_scores(kind: str, scores: Mapping[str, Mapping[str, Any]]) -> Measured:
+    """Return scores of controllers as a result, without the weights of the controllers.
+
+    Args:
+        kind: The first part of the figures' names, such as "sz.best.lines_per_game".
+        scores: For each controller the lines per game, their 95 % interval ("ci95"), and more.
+    """
+    names = {name: f"{kind}.{name}.lines_per_game" for name in scores}
+    figures = {names[name]: score["lines_per_game"] for name, score in scores.items()}
+    ranges = {names[name]: score["ci95"] for name, score in scores.items()}
+    # The files of the controllers have the weights.
+    details = {
+        name: {key: value for key, value in score.items() if key != "weights"}
+        for name, score in scores.items()
+    }
+    return Measured(figures, {"ranges": ranges, "scores": details})
+
+
 def write_result(
     path: Path, measured: Measured, device: str, commit: tuple[str | None, bool]
 ) -> None:

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from measure.provenance import Measured
+from measure.provenance import Measured, measured_scores
 from tetris import Rollout, Streams, resolve
 from tetris.evaluation.measurement import Limit, Trial
 from tetris.evaluation.measurement import measure as measure_score
@@ -49,7 +49,6 @@ def score_controller(source: str, device: str) -> dict[str, Any]:
     """Return the score of a controller, and the shares of its lanes that are ready."""
     trial = Trial(Path(source).stem, resolve(source), RULES, device, SEED)
     score = measure_score(trial, Limit(games=CONTROLLER_GAMES)).to_dict()
-    del score["weights"]  # The file of the controller has them.
     return score | {"lanes": lane_shares(trial)}
 
 
@@ -58,9 +57,4 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     scores = {"hand_made": score_hand_made(device)}
     for source in arguments.controllers:
         scores[Path(source).stem] = score_controller(source, device)
-    figures = {}
-    ranges = {}
-    for name, score in scores.items():
-        figures[f"sz.{name}.lines_per_game"] = score["lines_per_game"]
-        ranges[f"sz.{name}.lines_per_game"] = score["ci95"]
-    return Measured(figures, {"ranges": ranges, "scores": scores})
+    return measured_scores("sz", scores)

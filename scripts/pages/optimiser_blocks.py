@@ -123,10 +123,7 @@ def optimiser_claim() -> str:
         ["100, 5 parameters", *shares(few, "d5.20", *candidate_by_candidate)],
         ["1,000, 5 parameters", *shares(few, "d5.200", *candidate_by_candidate)],
         ["4,000, 20 parameters", *shares(few, "d20.200", *candidate_by_candidate)],
-        [
-            "1,000, 5, with constraints",
-            *shares(constrained, "d5.200", *with_constraints),
-        ],
+        ["1,000, 5, with constraints", *shares(constrained, "d5.200", *with_constraints)],
         ["10,000, 5 parameters", *shares(bbob, "d5.2000", *any_population)],
         ["40,000, 20 parameters", *shares(bbob, "d20.2000", *any_population)],
     ]
