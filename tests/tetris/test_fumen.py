@@ -59,6 +59,7 @@ def test_another_or_a_damaged_text_is_refused(text: str) -> None:
 
 def test_an_older_version_is_named() -> None:
     assert is_fumen("http://fumen.zui.jp/?v110@7eEEEYFA")
+    assert not is_fumen("runs/exp110@host")  # a folder
     with pytest.raises(ValueError, match="expected a fumen of version v115, got v110"):
         read_fumen("http://fumen.zui.jp/?v110@7eEEEYFA")
 

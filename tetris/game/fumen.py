@@ -39,7 +39,7 @@ Cells = npt.NDArray[np.int64]
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _BASE = len(_DIGITS)
 _PREFIX = "v115@"
-_VERSION = re.compile(r"(\d{3})@")
+_VERSION = re.compile(r"\b[dmv](\d{3})@")  # The letters are of three modes of the editor.
 _NO_DIFFERENCE = 8
 _CELLS = WIDTH * (HEIGHT + 1)  # With the row of garbage.
 _COLORS = " ILOZTJS"  # The index of a piece's letter is its number in the format.
@@ -143,11 +143,15 @@ def read_fumen(text: str) -> list[FumenPage]:
         ValueError: If the text is damaged or of another version.
     """
     version = _VERSION.search(text)
-    if version is not None and version[1] != "115":
-        raise ValueError(
-            f"expected a fumen of version v115, got v{version[1]}: an editor saves it as v115"
-        )
-    data = re.sub(r"[?\s]", "", text.partition("115@")[2])
+    data = ""
+    if version is not None:
+        if version[1] != "115":
+            raise ValueError(
+                f"expected a fumen of version v115, got v{version[1]}: an editor saves it as "
+                "v115"
+            )
+        # Fumens have "?" for line breaks.
+        data = re.sub(r"[?\s]", "", text[version.end() :])
     if not data or set(data) - set(_DIGITS):
         raise ValueError(f"expected a fumen that begins with {_PREFIX}, got {text[:20]!r}")
     try:
