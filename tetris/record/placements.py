@@ -167,29 +167,29 @@ class PlacementTable:
             most: The maximum number of the best placements in the table.
             own: The index of another placement to show beside the chosen one; None: no other.
         """
-        piece = PIECE_LETTERS[self.best.piece]
-        known = "" if self.next_piece is None else f", next {PIECE_LETTERS[self.next_piece]}"
-        if self.player.lookahead is Lookahead.EXPECTIMAX:
-            known = ", the best two compared by what may follow"
-        title = (
-            f"{piece} on {self.rules.board}{known}: orientation {self.best.orientation}, "
-            f"column {self.best.column}"
-        )
-        header = "orientation  column  lines     value    margin  what decides"
-        titles = [title]
-        boards = [self.best]
         ranking = self.ranking.tolist()
+        titles = [f"{self._describe_position()}: {_describe_place(self.best)}"]
+        boards = [self.best]
         rows = ranking[:most]
         if own is not None:
             other = self.placements[own]
-            boards.append(other)
+            number = ranking.index(own) + 1
             titles.append(
-                f"yours, on the right: orientation {other.orientation}, column {other.column}, "
-                f"number {ranking.index(own) + 1} of {len(ranking)}"
+                f"yours, on the right: {_describe_place(other)}, number {number} of "
+                f"{len(ranking)}"
             )
+            boards.append(other)
             if own not in rows:
                 rows.append(own)
+        header = "orientation  column  lines     value    margin  what decides"
         return [*self._lines_of_boards(boards), *titles, header, *map(self._line, rows)]
+
+    def _describe_position(self) -> str:
+        """Return the piece and the board, and what is known of the next piece."""
+        known = "" if self.next_piece is None else f", next {PIECE_LETTERS[self.next_piece]}"
+        if self.player.lookahead is Lookahead.EXPECTIMAX:
+            known = ", the best two compared by what may follow"
+        return f"{PIECE_LETTERS[self.best.piece]} on {self.rules.board}{known}"
 
     def _lines_of_boards(self, placements: Sequence[AfterState]) -> list[str]:
         """Return a board for each placement as lines of text, side by side."""
@@ -229,6 +229,11 @@ class PlacementTable:
         decisive = np.argsort(-np.abs(leads), kind="stable")[:_SHOWN_FEATURES]
         reasons = ", ".join(f"{self.names[i]} {leads[i]:+.2f}" for i in decisive if leads[i])
         return f"{place}{self.values[index]:>10.2f}{self.margins[index]:>+10.2f}  {reasons}"
+
+
+def _describe_place(after: AfterState) -> str:
+    """Return the orientation and the column of a placement in words."""
+    return f"orientation {after.orientation}, column {after.column}"
 
 
 def _top(after: AfterState) -> int:
