@@ -24,6 +24,7 @@ RUN_ELSEWHERE = {
     "planner.md": "test_programs_of_pages.py",
     "policies.md": "test_programs_of_pages.py",
     "rare_events.md": "test_programs_of_pages.py",
+    "scores.md": "test_programs_of_pages.py",
     "spaces.md": "test_programs_of_pages.py",
     "world_models.md": "test_programs_of_pages.py",
     "writing_a_kernel.md": "kernels/test_writing_a_kernel.py",
