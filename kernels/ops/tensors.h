@@ -135,7 +135,7 @@ inline Tensor empty_as(const Tensor& like) {
 // Returns the tensor, or a contiguous copy if it is not contiguous. The check saves a call of
 // torch::stable::contiguous, which costs a microsecond.
 inline Tensor dense(const Tensor& tensor) {
-  return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+  return tensor.is_contiguous() ? tensor : contiguous(tensor);
 }
 
 template <typename T>

@@ -9,7 +9,7 @@
 namespace tetris {
 
 using torch::headeronly::ScalarType;
-using torch::stable::Tensor;
+using namespace torch::stable;
 
 // Raises an error unless a tensor has this type and this number of elements, is contiguous, and
 // is on the device of `like`.

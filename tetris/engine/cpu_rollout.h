@@ -168,67 +168,75 @@ class StreamRollout {
   }
 
  private:
-  // Removes the buried rows of a stack that is too high for the fast lanes L, plays as long as
-  // these rows are out of reach, and then puts them back. Returns true if it has played, and
-  // false if the stack has too few buried rows.
+  // Plays on a stack that is too high for the fast lanes L: removes its buried rows, plays as
+  // long as these rows are out of reach, and then puts them back. Returns false, and changes
+  // nothing, if the stack is low enough for L or has too few buried rows, or if the library has
+  // a lookahead or a user's own features.
   //
   // A row is buried if it is so far below the top of the lowest column that neither a piece nor
-  // a feature can reach it. Rows 0 to `removed` are replaced by one floor row, so the stack
-  // becomes `removed` rows lower. The floor row has a cell in the columns that have a cell in
-  // all of the replaced rows.
+  // a feature can reach it. Rows 0 to `top_buried` are replaced by one floor row, so the rows
+  // above them become `top_buried` rows lower.
   //
-  // A column is a word in which row r is bit 31 - r, so the floor is the most significant bit.
-  // A shift to the left removes rows at the bottom, and `column | -column` fills a column from
-  // its topmost cell down to the floor.
+  // A column is a word in which row r is bit 31 - r, so `column << n` moves it down by n rows.
+  // `column | -column` fills a column from its topmost cell down to the floor.
   bool play_upper(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
-    // Here the lanes may hold one row more than usual. The usual limit makes sure that no well
-    // has 16 rows. Here no well can, because no column is empty.
+    // The lanes can hold one more row than MAX_STACK. MAX_STACK leaves it free, so that no well
+    // has 16 rows. Here a well is lower, because every column has a cell.
     constexpr int MOST_ROWS = L::MAX_STACK + 1;
-    constexpr uint32_t FLOOR = 1u << 31;  // row 0
 #if defined(TETRIS_FEATURE_HEADER)
     return false;  // A user's own feature may look at any row.
 #endif
     if constexpr (LOOKAHEAD != Lookahead::none) return false;
     // Measure the stack.
     uint32_t rows_with_cells = 0;
-    uint32_t below_lowest_top = ~0u;  // the rows below the top of the lowest column
+    uint32_t below_lowest_top = ~0u;  // the rows up to the top of the lowest column
     for (int c = 0; c < rules_.width; ++c) {
       uint32_t filled = board.columns[c] | (0u - board.columns[c]);
       rows_with_cells |= board.columns[c];
       below_lowest_top &= filled;
     }
     int stack = 32 - lowest_bit(rows_with_cells);  // the height of the highest column
-    int removed = stack - MOST_ROWS;
-    if (removed < 0) return false;
-    // Make `upper`, the board without its buried rows, which is `removed` rows lower.
+    int top_buried = stack - MOST_ROWS;
+    if (top_buried < 0) return false;
     StoredBoard upper{};
-    for (int c = 0; c < rules_.width; ++c) {
-      uint32_t column = board.columns[c];
-      // Rows 0 to removed + 2 are out of reach if every column has a cell at row removed + 3 or
-      // higher that lies below the top of the lowest column.
-      uint32_t rows_above_buried = ~0u >> (removed + 3);  // the rows from removed + 3 upwards
-      bool stays_buried = (column & below_lowest_top & rows_above_buried) != 0;
-      if (!stays_buried) return false;
-      bool is_full_below = ~column >> (31 - removed) == 0;  // full in rows 0 to `removed`
-      uint32_t floor_cell = is_full_below ? FLOOR : 0;
-      upper.columns[c] = (column << removed & ~FLOOR) | floor_cell;
-    }
-
+    if (!remove_buried_rows(board, top_buried, below_lowest_top, upper)) return false;
     // Play on `upper`. If a column becomes lower than the lowest one is now, the buried rows
     // may come within reach, so `play` stops.
     int64_t games_before = totals.games;
-    int least_height = popcount(below_lowest_top) - removed;
-    get(low_[removed], removed)
+    int least_height = popcount(below_lowest_top) - top_buried;
+    get(low_[top_buried], top_buried)
         .play(
             upper, pieces, goal, MOST_ROWS, /*plays_high_stacks=*/false, totals, least_height);
-    // Put rows 0 to `removed` back. If the game has ended, a new one has begun on an empty
+    // Put rows 0 to `top_buried` back. If the game has ended, a new one has begun on an empty
     // board, and the rows no longer exist.
-    uint32_t buried_rows = ~(~FLOOR >> removed);
+    uint32_t buried_rows = ~(~FLOOR >> top_buried);
     bool has_ended = totals.games != games_before;
     uint32_t restored_rows = has_ended ? 0 : buried_rows;
     for (int c = 0; c < rules_.width; ++c) {
-      uint32_t rows_above = (upper.columns[c] & ~FLOOR) >> removed;
+      uint32_t rows_above = (upper.columns[c] & ~FLOOR) >> top_buried;
       board.columns[c] = (board.columns[c] & restored_rows) | rows_above;
+    }
+    return true;
+  }
+
+  static constexpr uint32_t FLOOR = 1u << 31;  // row 0 of a column
+
+  // Sets `upper` to the board in which rows 0 to `top_buried` are replaced by one floor row. In
+  // each column, the floor row has a cell if all of the replaced rows have one.
+  //
+  // Returns false if these rows are not buried. They are if each column has a cell at row
+  // top_buried + 3 or higher that lies below the top of the lowest column. The comment on this
+  // class explains the 3. below_lowest_top is the set of the rows up to that top.
+  bool remove_buried_rows(const StoredBoard& board, int top_buried, uint32_t below_lowest_top,
+      StoredBoard& upper) const {
+    for (int c = 0; c < rules_.width; ++c) {
+      uint32_t column = board.columns[c];
+      uint32_t rows_above_buried = ~0u >> (top_buried + 3);
+      bool stays_buried = (column & below_lowest_top & rows_above_buried) != 0;
+      if (!stays_buried) return false;
+      bool is_full_below = ~column >> (31 - top_buried) == 0;
+      uint32_t floor_cell = is_full_below ? FLOOR : 0;
+      upper.columns[c] = (column << top_buried & ~FLOOR) | floor_cell;
     }
     return true;
   }

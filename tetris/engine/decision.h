@@ -536,19 +536,22 @@ struct Chooser {
   }
 
   // Scores the placements of a group that lie inside the board and complete no row, and records
-  // their scores in search.best. The scores are computed from the changes that the drop makes.
-  // A lane is one placement of the group; comparisons and sums work on all lanes at once.
+  // their scores in search.best. Returns the lanes that the caller has to score one by one, as
+  // a bit mask. A lane is one placement of the group; comparisons and sums work on all lanes at
+  // once. What happens to a lane depends on the top of its piece and on the completed rows:
   //
-  // Returns the lanes that the caller has to score one by one, as a bit mask. These are the
-  // placements that complete a row and after which the game may go on. The other lanes have
-  // been scored here, or end the game, or hold no placement.
+  //     top                               no row completed    rows completed
+  //     below fitting_limit               scored here         returned
+  //     below survival_limit              ends the game       returned
+  //     at survival_limit or higher       ends the game       ends the game
   //
-  // If some feature of the list cannot be computed from the changes of a drop
-  // (computable_from_drops is false), no lane is scored here. All placements after which the
-  // game may go on are returned.
+  // The scores are computed from the changes that the drop makes. If some feature of the list
+  // cannot be computed in this way (computable_from_drops is false), no lane is scored here,
+  // and all lanes below survival_limit are returned.
   //
-  // A piece whose top is below fitting_limit lies inside the board. A piece whose top is not
-  // below survival_limit ends the game.
+  // A score is the sum of up to four parts: the features that are computed one by one, and
+  // those that are looked up in tables of weights, by column, by step, and by pair of steps. If
+  // `bounds` is true, a bound replaces each feature that is slow to compute.
   template <int WIDTH>
   TETRIS_FUNCTION unsigned score_drops(Search& search, const Group<L, WIDTH>& group) const {
     Drop<L, WIDTH> drop(search.ground, group.shapes);
@@ -560,6 +563,7 @@ struct Chooser {
     if constexpr (List::computable_from_drops) {
       auto completes_no_row = completed_rows == L::bits(0);
       auto is_scored = completes_no_row & (top < fitting_limit);
+      // Scalar lanes skip a placement that is not scored. Vector lanes always compute scores.
       if (L::is_worth_scoring(is_scored)) {
         typename L::Scores scores =
             List::values(lane_weights, search.prepared, drop, MAY_BOUND && bounds);
@@ -568,8 +572,6 @@ struct Chooser {
         if constexpr (HAS_TABLE<2>) scores = search.step_pairs.after(scores, drop);
         L::record_scores(search.best, scores, is_scored, group);
       }
-      // A piece that completes no row ends the game if it reaches above the top, so it needs no
-      // score.
       auto is_unscored = L::without(may_survive, completes_no_row);
       return L::lanes(is_unscored);
     } else {

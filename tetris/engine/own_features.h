@@ -46,14 +46,15 @@ struct PlainBoard {
         lines(board.lines) {
     using Word = typename L::Word;
     TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-      // The columns may be in a vector register, which cannot be indexed. So the mask sets all
-      // columns except c to 0, and the bitwise OR of all columns is then column c.
+      // The columns may be in a vector register, which cannot be indexed. So a mask clears all
+      // columns except c, and the bitwise OR of all columns is then column c. `inside` clears
+      // column c, too, if it is beyond the board, where the side wall is.
       Word only_column_c[MOST_SLOTS] = {};
       only_column_c[FIRST_COLUMN + c] = Word(~Word(0));
       auto mask = board.geometry.inside & L::load(only_column_c);
       uint32_t column = L::or_columns(board.cells & mask);
-      uint32_t row_0_highest = column << (31 - L::TOP);  // row r is now bit 31 - r
-      columns_[c] = reversed_bits(row_0_highest);
+      uint32_t aligned_to_top = column << (31 - L::TOP);  // row r is now bit 31 - r
+      columns_[c] = reversed_bits(aligned_to_top);        // row r is now bit r
     }
   }
 

@@ -55,7 +55,7 @@ struct Cpu {
       }
     };
     // Run play_streams once on every thread.
-    torch::stable::parallel_for(0, torch::stable::get_num_threads(), 1, play_streams);
+    parallel_for(0, get_num_threads(), 1, play_streams);
   }
 
   // Plays stream i, a sequence of games on one board, until it has made all decisions or has
@@ -87,7 +87,7 @@ struct Cpu {
   // candidates.
   static void launch(const Tensor&, const Resampling& job, unsigned population) {
     int64_t grain = 1 + 4096 / job.streams;
-    torch::stable::parallel_for(0, population, grain, [&](int64_t begin, int64_t end) {
+    parallel_for(0, population, grain, [&](int64_t begin, int64_t end) {
       for (int64_t candidate = begin; candidate < end; ++candidate) {
         resample_candidate(job.of_candidate(candidate));
       }

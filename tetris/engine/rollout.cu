@@ -30,7 +30,7 @@ struct Cuda {
     cem_tetris::Gpu gpu{cem_tetris::Device(boards)};
     if (play_few(all, gpu)) return;
     // Memory for the states of the streams between decisions.
-    Tensor states = torch::stable::new_empty(boards, {all.all_streams, STATE_WORDS});
+    Tensor states = new_empty(boards, {all.all_streams, STATE_WORDS});
     void* memory = states.mutable_data_ptr();
     if (all.rules.width == MAX_WIDTH) play_side_by_side<MAX_WIDTH>(all, memory, gpu);
     else play_side_by_side<0>(all, memory, gpu);

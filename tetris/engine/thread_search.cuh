@@ -76,12 +76,15 @@ struct ThreadSearch {
 
  private:
   // Scores the placements of one orientation of a piece, which is WIDTH columns wide, and
-  // records the scores in search.best. Placements that complete a row are not scored here.
+  // records the scores in search.best. Returns, as a bit mask of placement numbers, the
+  // placements that are left for score_together: those that complete a row and after which the
+  // game may go on.
   //
-  // Returns the placements that are left for score_together, as a bit mask of placement
-  // numbers. These placements complete a row, and the game may go on after them. score_drops
-  // scores a group of placements, which is one placement here. It returns a nonzero number if
-  // the placement is left.
+  // score_drops scores a group of placements, and returns the set of those that it has not
+  // scored. In these lanes a group is a single placement, in one column after the other.
+  // BOARD_WIDTH is the width of the board, or 0 if it is known only at run time; score_drops
+  // then finds that a piece in a column beyond the board hits the wall. The placements of an
+  // orientation have consecutive numbers, one per column.
   template <int WIDTH>
   __device__ __forceinline__ uint64_t score_orientation(
       const Decision& decision, typename Decision::Search& search, int piece, int orientation) {

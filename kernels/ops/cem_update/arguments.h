@@ -31,14 +31,17 @@ inline Tensor ranked_fitness(const Tensor& fitness) {
     case ScalarType::Double:
     case ScalarType::Long: return dense(fitness);
     case ScalarType::Half:
-    case ScalarType::BFloat16: return dense(torch::stable::to(fitness, ScalarType::Float));
+    case ScalarType::BFloat16: return dense(to(fitness, ScalarType::Float));
+    case ScalarType::Bool:
+    case ScalarType::Byte:
+    case ScalarType::Char:
+    case ScalarType::Short:
+    case ScalarType::Int: return dense(to(fitness, ScalarType::Long));
     default:
-      STD_TORCH_CHECK(type == ScalarType::Bool || type == ScalarType::Byte ||
-                          type == ScalarType::Char || type == ScalarType::Short ||
-                          type == ScalarType::Int,
+      STD_TORCH_CHECK(false,
           "expected fitness of type Bool, integer to Long, Half to Double or BFloat16, got ",
           toString(type));
-      return dense(torch::stable::to(fitness, ScalarType::Long));
+      return fitness;  // not reached
   }
 }
 

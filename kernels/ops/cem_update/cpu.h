@@ -253,7 +253,7 @@ struct Tile {
       const double* weight, int64_t valid_elites, int64_t best) {
     for (int j = 0; j < width; ++j) base[j] = rows[best * stride + j];
     // How many residues mod kResidues the chunks' numbers 0, 1, ... have.
-    int chunk_residues = residues_of((valid_elites + kChunk - 1) / kChunk);
+    int chunk_residues = residues_of(divide_up(valid_elites, kChunk));
     for (auto& sums : chunks) {
       for (int r = 0; r < chunk_residues; ++r) std::fill(sums[r], sums[r] + width, 0.0);
     }
@@ -314,6 +314,20 @@ struct Tile {
   }
 };
 
+// Sets the weight of every valid elite of a problem in job.weight, and the sums of the weights
+// in its selection. job.weights holds the weights by rank, and rank[p] is the rank of the elite
+// at place p of the list of elites.
+void set_weights(Work& job, int64_t problem, const int64_t* rank) {
+  Selection& selection = job.selection[problem];
+  int64_t valid_elites = selection.valid_elites;
+  const double* w = job.weights;
+  double* weight = job.weight.data() + problem * job.places();
+  for (int64_t p = 0; p < valid_elites; ++p) weight[p] = w[rank[p]];
+  double total = ordered_sum(valid_elites, [&](int64_t p) { return w[p]; });
+  double squares = ordered_sum(valid_elites, [&](int64_t p) { return w[p] * w[p]; });
+  selection.weight = make_weight(job.settings, total, squares);
+}
+
 // Selects the elites of a problem (batch entry), and writes two results of the operator:
 //
 // - job.elites, the indices of the elites, ordered by rank if settings.ranked is true (the best
@@ -342,15 +356,7 @@ void select_elites(Work& job, int64_t problem, Selector<typename Type::Key>& sel
   selection.best = selector.best;
   selection.weight = make_weight(settings, double(valid_elites), double(valid_elites));
   if (settings.ranked || job.weights) selector.set_ranks(index);
-  if (job.weights) {
-    // job.weights has the weights by rank. A place gets the weight of its rank.
-    double* weight = job.weight.data() + problem * job.places();
-    for (int64_t p = 0; p < valid_elites; ++p) weight[p] = job.weights[selector.rank[p]];
-    const double* w = job.weights;
-    double total = ordered_sum(valid_elites, [&](int64_t p) { return w[p]; });
-    double squares = ordered_sum(valid_elites, [&](int64_t p) { return w[p] * w[p]; });
-    selection.weight = make_weight(settings, total, squares);
-  }
+  if (job.weights) set_weights(job, problem, selector.rank.data());
   int64_t* elites = job.elites + problem * settings.elites;
   for (int64_t p = 0; p < settings.elites; ++p) {
     int64_t position = settings.ranked ? selector.rank[p] : p;

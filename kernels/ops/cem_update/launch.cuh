@@ -42,21 +42,31 @@ void launch_ranks(
   }
 }
 
-// Launches the sums over the chunks of elites, then the marginals and the records that follow
-// from them. The lists of elites in `work` are complete.
+// Launches the two kernels that compute the new distributions and records from the lists of
+// elites in `work`. sums_kernel adds up each chunk of a list, and finish_kernel adds up the
+// chunks of each problem and writes the results.
+//
+// In sums_kernel a warp has a tile of dimensions: a lane loads one pack of 16 bytes of each
+// candidate, which is kPack dimensions. If not all packs are aligned, or if the dimensions do
+// not fill a tile of packs, a lane loads one dimension instead.
 template <typename T, typename Gpu>
 void launch_sums(const Gpu& device, const Job& job, const Workspace& work) {
   int64_t problems = job.settings.problems;
   int64_t dimensions = job.settings.dimensions;
   constexpr int kPack = 16 / sizeof(T);
   bool is_aligned = reinterpret_cast<uintptr_t>(job.candidates) % 16 == 0;
-  // A thread loads a pack of 16 bytes if all rows are aligned and a warp has a full tile.
-  bool packs = is_aligned && dimensions >= kPack * kWarp && dimensions % kPack == 0;
-  int64_t tiles = divide_up(dimensions, packs ? kPack * kWarp : kWarp);
+  bool has_aligned_rows = is_aligned && dimensions % kPack == 0;
+  bool loads_packs = has_aligned_rows && dimensions >= kPack * kWarp;
+  auto* kernel = loads_packs ? sums_kernel<T, kPack> : sums_kernel<T, 1>;
+  int64_t tiles = divide_up(dimensions, loads_packs ? kPack * kWarp : kWarp);
+  // A chunk has one block for each tile, and one more for the sums of the fitness and of the
+  // weights.
   int64_t sum_blocks = problems * work.chunks * (tiles + 1);
+  // If a multiprocessor gets several blocks, they have kSumThreads = 256 threads, so that four
+  // of them run at the same time. Otherwise its only block has kThreads = 1024.
   int threads = sum_blocks > device.multiprocessors ? kSumThreads : kThreads;
-  device.launch(packs ? sums_kernel<T, kPack> : sums_kernel<T, 1>, sum_blocks, threads, 0, job,
-      work, int32_t(tiles));
+  device.launch(kernel, sum_blocks, threads, 0, job, work, int32_t(tiles));
+  // A block of finish_kernel has 32 dimensions. Without dimensions, one block writes the record.
   int64_t finish_blocks = std::max<int64_t>(1, divide_up(dimensions, kWarp));
   device.launch(finish_kernel<T>, problems * finish_blocks, kThreads, 0, job, work,
       int32_t(finish_blocks));

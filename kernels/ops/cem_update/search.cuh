@@ -148,7 +148,9 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
 //
 // The first pass also adds three results of the slice to those of the problem: the smallest key
 // of all candidates, the largest key of a candidate that did not fail, and the number of these
-// candidates. All threads of a block call the function. `sums` is scratch memory.
+// candidates. The smallest key is stored as its complement, whose maximum can begin at 0, as
+// all fields of `search` do. All threads of a block call the function. `sums` is scratch
+// memory.
 CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& work,
     Search& search, int64_t problem, int shift, int bits, uint32_t (&bins)[kBins],
     int (&sums)[kMaxWarps]) {

@@ -163,6 +163,13 @@ CEM_TETRIS_DEVICE_FUNCTION int hidden(int x) {
   return x;
 }
 
+// Returns the sum of the four numbers of a quad. x[u] is the number of residue class r + 8 u.
+// They are added in the order of the tree: r += r + 16, then r += r + 8. The sum of a class with
+// several elites begins at 0, which turns -0 into +0. Therefore 0.0 is added here, too.
+CEM_TETRIS_DEVICE_FUNCTION double quad_sum(const double (&x)[kResidues / kQuads]) {
+  return ((0.0 + x[0]) + (0.0 + x[2])) + ((0.0 + x[1]) + (0.0 + x[3]));
+}
+
 // Returns the sums of w x and w x^2 over every 32nd elite (kResidues = 32), in one dimension.
 // One thread computes them. x is the candidate's coordinate minus `best`, the coordinate of the
 // best candidate; w is its weight. The sums go over the places `first`, `first` + 32, and so
@@ -173,7 +180,8 @@ CEM_TETRIS_DEVICE_FUNCTION int hidden(int x) {
 //     index: the candidate at each place.
 //     weight: the weight at each place; null means that all weights are 1.
 //     by_quads: whether the list has at most 32 places. The sums then go over a quad instead:
-//         the places `first`, `first` + 8, `first` + 16 and `first` + 24.
+//         the places `first`, `first` + 8, `first` + 16 and `first` + 24. The loop below runs
+//         only once then.
 //
 // All devices add up the elites in the same order, and so get the same bits: first the places
 // of each residue mod 32, then the 32 residues as a binary tree (r += r + 16, then r += r + 8,
@@ -202,16 +210,7 @@ CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T 
       weighted[u] = weight ? weight[min(place, end - 1)] * x : x;
       square[u] = weighted[u] * x;
     }
-    // A quad has one elite in each of the residue classes r, r + 8, r + 16 and r + 24. They are
-    // added in the order of the tree: r += r + 16, then r += r + 8. The sum of a longer residue
-    // class begins at 0, which turns -0 into +0. Therefore 0.0 is added here, too.
-    if (by_quads) {
-      double first_moment = ((0.0 + weighted[0]) + (0.0 + weighted[2])) +
-                            ((0.0 + weighted[1]) + (0.0 + weighted[3]));
-      double second_moment =
-          ((0.0 + square[0]) + (0.0 + square[2])) + ((0.0 + square[1]) + (0.0 + square[3]));
-      return {first_moment, second_moment};
-    }
+    if (by_quads) return {quad_sum(weighted), quad_sum(square)};
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
       sums.first += weighted[u];
@@ -452,12 +451,7 @@ struct SingleBlock {
     do {
       Key range = limit - low;
       shift = max(0, bit_length(range) - grid.log_bins);
-      CEM_TETRIS_UNROLL
-      for (int item = 0; item < kItems; ++item) {
-        Key above_low = key[item] - low;  // a key below `low` wraps around to a large number
-        bool is_in_range = above_low <= range && exists(item);
-        if (is_in_range) atomicAdd(&arrays.count[above_low >> shift], 1u);
-      }
+      count_keys(low, range, shift);
       __syncthreads();  // All threads have counted their keys.
       // This thread's bin holds `within` candidates, and the lower bins hold `below`. Exactly
       // one thread has the bin of the worst elite, and shares its numbers with the others.
@@ -474,10 +468,26 @@ struct SingleBlock {
       limit = low + min(Key(limit - low), bin_range);
       needed -= shared.below;
     } while (shared.within != needed && shift != 0);
-    if (shared.within == needed) return;
-    // The range is a single key, which more candidates have than are needed (ties). Those with
-    // the smallest indices are elites. The bound is the index of the first tie that is not an
-    // elite. One thread has this tie, and shares its index; shared.bin is free for this.
+    bool has_ties = shared.within != needed;
+    if (has_ties) find_bound(needed);
+  }
+
+  // Counts this thread's keys in the range from `low` to `low` + `range` in the bins of
+  // find_limit(), each of which is 2^shift keys wide.
+  CEM_TETRIS_DEVICE_FUNCTION void count_keys(Key low, Key range, int shift) {
+    CEM_TETRIS_UNROLL
+    for (int item = 0; item < kItems; ++item) {
+      Key above_low = key[item] - low;  // a key below `low` wraps around to a large number
+      bool is_in_range = above_low <= range && exists(item);
+      if (is_in_range) atomicAdd(&arrays.count[above_low >> shift], 1u);
+    }
+  }
+
+  // Sets `bound`, the index of the first candidate that has the key `limit` but is not an
+  // elite. More than `needed` candidates have this key (ties), and the first `needed` of them
+  // are elites. visit_in_index_order() numbers the ties from 0, so the bound is the index of
+  // tie number `needed`. One thread has this tie, and shares its index in shared.bin.
+  CEM_TETRIS_DEVICE_FUNCTION void find_bound(int needed) {
     auto is_tie = [&](int item) { return exists(item) && key[item] == limit; };
     auto share_bound = [&](int item, int ordinal) {
       if (ordinal == needed) shared.bin = candidate(item);
@@ -550,16 +560,7 @@ struct SingleBlock {
 #pragma unroll 1
     for (int place = thread; place < valid_elites; place += threads) {
       Key own_key = arrays.list_key[place];
-      int bin = bin_of(own_key);
-      // The list of the bin is in no particular order. The loop counts the elites in it that
-      // come before this one.
-      int rank = int(arrays.count[bin]);
-#pragma unroll 1
-      for (uint32_t other = arrays.head[bin]; other != kNone; other = arrays.next[other]) {
-        bool comes_before = arrays.list_key[other] < own_key ||
-                            (arrays.list_key[other] == own_key && other < place);
-        rank += comes_before ? 1 : 0;
-      }
+      int rank = rank_of(place, own_key, bin_of(own_key));
       if (has_weights) {
         arrays.weight[place] =
             rank < kFirstWeights ? arrays.first_weights[rank] : job.weights[rank];
@@ -568,6 +569,20 @@ struct SingleBlock {
         job.elites[problem * wanted + rank] = arrays.index[place];
     }
     __syncthreads();  // The sums of the tiles will overwrite the bins and the lists.
+  }
+
+  // Returns the rank of the elite at a place of the list, whose key is in `bin`. The elites in
+  // lower bins come before it; arrays.count[bin] is their number. The linked list of its own
+  // bin is in no particular order, so the loop compares the elite with all others in the bin.
+  CEM_TETRIS_DEVICE_FUNCTION int rank_of(int place, Key own_key, int bin) const {
+    int rank = int(arrays.count[bin]);
+#pragma unroll 1
+    for (uint32_t other = arrays.head[bin]; other != kNone; other = arrays.next[other]) {
+      bool comes_before = arrays.list_key[other] < own_key ||
+                          (arrays.list_key[other] == own_key && other < place);
+      rank += comes_before ? 1 : 0;
+    }
+    return rank;
   }
 
   // Writes the indices of the elites to job.elites in ascending order. If settings.ranked is
@@ -596,22 +611,15 @@ struct SingleBlock {
   // the worst fitness of the generation's elites. All threads of the block call the function;
   // lane 0 of warp 1 writes the record.
   //
-  // The list of elites is split into chunks of kChunk places, `chunks` in number. One warp adds
-  // up a chunk: a lane adds the places of one residue mod 32, and warp_fold() adds the 32 sums
-  // as a binary tree. Lane 0 gets the result. Warp 1 has chunk 0, warp 2 chunk 1, and so on;
-  // warp 0 comes last, because it also writes the marginals. If there is only one chunk, warp 1
+  // The list of elites is split into `chunks` chunks of kChunk places. One warp adds up a
+  // chunk, and its lane 0 gets the result. Warp 1 has chunk 0, warp 2 chunk 1, and so on; warp
+  // 0 comes last, because it also writes the marginals. If there is only one chunk, warp 1
   // therefore has the result, and no barrier is needed.
   CEM_TETRIS_DEVICE_FUNCTION void write_record_of_problem(int chunks) {
     double sum = 0.0;
     int first_chunk = warp == 0 ? warps - 1 : warp - 1;
     for (int chunk = first_chunk; chunk < chunks; chunk += warps) {
-      int end = min(valid_elites, (chunk + 1) * kChunk);
-      sum = 0.0;
-#pragma unroll 1
-      for (int place = chunk * kChunk + lane; place < end; place += kWarp) {
-        sum += fitness_at<Key>(job, first_candidate + arrays.index[place]);
-      }
-      sum = warp_fold(sum);
+      sum = fitness_sum(chunk);
       if (lane == 0) shared.fitness[chunk] = sum;
     }
     if (chunks > 1) __syncthreads();
@@ -627,6 +635,18 @@ struct SingleBlock {
       }
       write_record(job, problem, valid_elites, best_fitness, sum, worst_fitness, generation);
     }
+  }
+
+  // Returns the sum of the fitness of the elites of a chunk in lane 0 of this warp. A lane adds
+  // the places of one residue mod 32, and warp_fold() adds the 32 sums as a binary tree.
+  CEM_TETRIS_DEVICE_FUNCTION double fitness_sum(int chunk) const {
+    int end = min(valid_elites, (chunk + 1) * kChunk);
+    double sum = 0.0;
+#pragma unroll 1
+    for (int place = chunk * kChunk + lane; place < end; place += kWarp) {
+      sum += fitness_at<Key>(job, first_candidate + arrays.index[place]);
+    }
+    return warp_fold(sum);
   }
 
   // Computes `total`, the sum of the elites' weights, and `squares`, the sum of the squared
@@ -910,10 +930,12 @@ inline void set_layout(
   };
   layout.moment_stride = int(std::max(threads, rows * width));
   layout.bytes = needs_ranks ? int(listed * key_bytes) : 0;
+  // The factors 2, 4 and 8 are the bytes of an element: uint16_t, uint32_t or double. The keys
+  // of the list come first, at 0.
   append(layout.next, needs_ranks ? listed * 4 : 0);
   append(layout.head, needs_ranks ? grid.bins * 4 : 0);
   append(layout.count, grid.bins * 4);
-  // The sums of a tile use the same memory as the arrays so far.
+  // The sums of a tile (two moments) use the same memory as the arrays so far.
   layout.bytes = std::max(layout.bytes, 2 * layout.moment_stride * 8);
   append(layout.chunk_sum, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
   append(layout.weight, needs_ranks ? listed * 8 : 0);
@@ -921,49 +943,58 @@ inline void set_layout(
   append(layout.index, listed * 2);
 }
 
-// Chooses the grid and the layout of the shared memory, and launches single_kernel. Every block
-// finds all elites of its problem, so a problem gets few blocks: one for each tile as long as
-// the device is not full, and one more for the record if there is room. If there are many
-// elites, the tiles are narrow, which spreads the work of adding them up over more blocks.
+// Returns the grid of single_kernel, without its bins and its layout. `full` is the number of
+// blocks that fill the device.
+//
+// Every block finds all elites of its problem, so a problem gets few blocks: one for each tile
+// as long as the device is not full, and one more for the record if there is room. If there
+// are many elites, the tiles are narrow, which spreads the work of adding them up over more
+// blocks.
+inline Grid make_grid(const Settings& settings, int64_t full) {
+  int64_t problems = settings.problems;
+  int64_t chunks = divide_up(settings.elites, kChunk);
+  int64_t narrow_tiles = divide_up(settings.dimensions, kMinWidth);
+  bool is_narrow = chunks > 1 && problems * narrow_tiles <= full;
+  int64_t tiles = is_narrow ? narrow_tiles : divide_up(settings.dimensions, kMaxWidth);
+  int64_t tile_blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
+  bool has_record_block = problems * (tile_blocks + 1) <= full;
+  Grid grid{};
+  grid.tiles = int(tiles);
+  grid.log_width = is_narrow ? 3 : 5;  // of kMinWidth and kMaxWidth
+  grid.blocks = int(tile_blocks + (has_record_block ? 1 : 0));
+  grid.record_block = int(has_record_block ? tile_blocks : 0);
+  grid.chunks = int(chunks);
+  return grid;
+}
+
+// Chooses the grid, the number of threads and the kernel, and launches it. The kernel has a
+// version for 1, 4 and 16 candidates per thread.
 template <typename Key, typename T, typename Launcher>
 void launch_single(const Launcher& device, const Job& job) {
   const Settings& settings = job.settings;
-  int64_t problems = settings.problems;
-  int64_t population = settings.population;
-  int64_t elites = settings.elites;
-  int64_t dimensions = settings.dimensions;
-  STD_TORCH_CHECK(dimensions < int64_t{1} << 30, "cem_update: expected fewer dimensions");
-
+  STD_TORCH_CHECK(
+      settings.dimensions < int64_t{1} << 30, "cem_update: expected fewer dimensions");
   int64_t full = 2 * device.multiprocessors;  // blocks that fill the device
-  bool is_narrow = elites > kChunk && problems * divide_up(dimensions, kMinWidth) <= full;
-  int64_t tiles = divide_up(dimensions, is_narrow ? kMinWidth : kMaxWidth);
-  int64_t tile_blocks = std::max<int64_t>(1, std::min(tiles, full / problems));
-  bool has_record_block =
-      problems * (tile_blocks + 1) <= full;  // the record then costs no time
-  bool needs_ranks = settings.ranked || job.weights;
+  Grid grid = make_grid(settings, full);
+  int64_t blocks = settings.problems * grid.blocks;
 
   auto* kernel = single_kernel<Key, T, 16>;
   int64_t threads = kThreads;
+  int64_t population = settings.population;
   if (population <= 4 * kThreads) {
     int items = population <= kThreads ? 1 : 4;
     kernel = items == 1 ? single_kernel<Key, T, 1> : single_kernel<Key, T, 4>;
-    int64_t least = problems * tile_blocks <= full ? 256 : 128;
+    int64_t least = blocks <= full ? 256 : 128;
     threads = std::max(least, divide_up(population, items * kWarp) * kWarp);
   }
 
-  Grid grid{};
-  grid.tiles = int(tiles);
-  grid.log_width = is_narrow ? 3 : 5;
-  grid.blocks = int(tile_blocks + (has_record_block ? 1 : 0));
-  grid.record_block = int(has_record_block ? tile_blocks : 0);
-  grid.chunks = int(divide_up(elites, kChunk));
+  // There are as many bins as threads, rounded down to a power of two, but at most kMaxBins.
   grid.log_bins = 5;
   while (2 << grid.log_bins <= std::min<int64_t>(threads, kMaxBins)) ++grid.log_bins;
   grid.bins = 1 << grid.log_bins;
-
-  set_layout(grid, elites, threads, needs_ranks, sizeof(Key));
-  device.launch_early(
-      kernel, problems * grid.blocks, int(threads), grid.layout.bytes, job, grid);
+  bool needs_ranks = settings.ranked || job.weights;
+  set_layout(grid, settings.elites, threads, needs_ranks, sizeof(Key));
+  device.launch_early(kernel, blocks, int(threads), grid.layout.bytes, job, grid);
 }
 
 }  // namespace cem_tetris::update

@@ -27,7 +27,7 @@
 
 namespace cem_tetris::cma {
 
-using update::Job;
+using namespace update;  // CMA-ES extends the update of the cross-entropy method
 
 constexpr int kMostDimensions = 64;    // the covariance of more does not fit into shared memory
 constexpr int kMostCandidates = 2048;  // one block sorts all of them in shared memory
@@ -72,7 +72,7 @@ struct Plan {
   // whichever is smaller, rounded up to a multiple of 8 (kMostSlices).
   Plan(int64_t d, int64_t population, int64_t most_candidates = 128)
       : dimensions(int(d)),
-        padded((dimensions + kSide - 1) / kSide * kSide),
+        padded(int(divide_up(d, kSide) * kSide)),
         stride(padded + 2),
         columns(padded + 4) {
     constexpr int kLeastRows = 8;  // a slice adds up at least this many rows
@@ -81,8 +81,8 @@ struct Plan {
     int64_t rows = population + d;
     slices = kMostSlices;
     while (slices > 1 && (slices * tiles > kSums || slices * kLeastRows > rows)) slices /= 2;
-    int64_t candidates = population < most_candidates ? population : most_candidates;
-    chunk = int((candidates + kMostSlices - 1) / kMostSlices * kMostSlices);
+    int64_t candidates = std::min(population, most_candidates);
+    chunk = int(divide_up(candidates, kMostSlices) * kMostSlices);
   }
   // Returns how many doubles the arrays of struct Arrays have together.
   int64_t doubles() const {
@@ -98,14 +98,17 @@ struct Arrays {
   double* lower;  // padded x stride: L's columns; then the covariance, and its factor
   // chunk x stride: candidates minus the old mean, then ExtraColumn
   double* rows = lower + plan.padded * plan.stride;
-  // columns: the mean's step, then ExtraColumn; later the standard deviations
+  // columns: the mean's step, then ExtraColumn
   double* step = rows + plan.chunk * plan.stride;
-  // columns: L^-1 step, and three numbers; then the products of pivots
+  double* std = step;  // the new standard deviations, which replace the step
+  // columns: L^-1 step, then three numbers
   double* white = step + plan.columns;
+  double* products = white;                     // see eliminate(); they replace L^-1 step
   double* path = white + plan.columns;          // columns: p
   double* long_path = path + plan.columns;      // columns: q
   double* variance = long_path + plan.columns;  // columns: the diagonal of the covariance
   double* inverse_diagonal = variance + plan.columns;  // columns: 1 / L_ii
+  double* column_scale = inverse_diagonal;  // see set_column_scales(); it replaces 1 / L_ii
   // slices x columns: sums of the elites' weighted rows
   double* moments = inverse_diagonal + plan.columns;
   double* weight = moments + plan.slices * plan.columns;  // chunk: of a candidate
@@ -169,20 +172,25 @@ CEM_TETRIS_FUNCTION Quad quad_at(const double* memory) {
   return *reinterpret_cast<const Quad*>(memory);
 }
 
-// Solves L white = y for `white` by forward substitution. Returns |white|^2, the squared
-// Mahalanobis length of y under the covariance L L^T. One thread computes the whole solution.
+// Solves L white = y for `white` by forward substitution, row by row:
 //
-// L is lower triangular with plan.padded rows and columns, a multiple of 4 (kSide). Entry (i,
-// j) of L is lower[j * plan.stride + i], and inverse_diagonal[i] is 1 / L_ii.
+//     white[i] = (y[i] - the sum over j < i of L(i, j) white[j]) / L(i, i).
 //
-// Four rows of the solution are computed at a time. First the products of the columns to the
-// left with the known part of `white` are subtracted from these four rows of y. Then the 4 x 4
-// triangle on the diagonal is solved.
+// Returns |white|^2, the squared Mahalanobis length of y under the covariance L L^T. One thread
+// computes the whole solution.
+//
+// L is lower triangular with plan.padded rows and columns, a multiple of 4 (kSide); y and
+// `white` have plan.padded numbers. L(i, j) is lower[j * plan.stride + i], and 1 / L(i, i) is
+// inverse_diagonal[i].
+//
+// Four rows of the solution are computed at a time. `rest` is what remains of these rows of y.
+// First the products of the columns to the left with the known part of `white` are subtracted.
+// Then the 4 x 4 triangle on the diagonal is solved.
 CEM_TETRIS_FUNCTION double whiten(const Plan& plan, const double* lower,
     const double* inverse_diagonal, const double* y, double* white) {
   double squared_length = 0.0;
   for (int first = 0; first < plan.padded; first += kSide) {
-    Quad rest = quad_at(y + first);  // y minus the products of the columns so far
+    Quad rest = quad_at(y + first);
     CEM_TETRIS_UNROLL_4
     for (int j = 0; j < first; ++j) {
       Quad column = quad_at(lower + j * plan.stride + first);
@@ -194,6 +202,7 @@ CEM_TETRIS_FUNCTION double whiten(const Plan& plan, const double* lower,
       double x = rest.value[c] * inverse_diagonal[i];
       white[i] = x;
       squared_length += x * x;
+      // Subtract L(first + below, i) x from the rows below, which are not solved yet.
       CEM_TETRIS_UNROLL
       for (int below = c + 1; below < kSide; ++below)
         rest.value[below] -= x * lower[i * plan.stride + first + below];
@@ -248,7 +257,7 @@ struct Adaptation {
   const int valid_candidates;  // how many candidates did not fail
   const Arrays arrays;
 
-  const update::Settings& settings = call.job.settings;
+  const Settings& settings = call.job.settings;
   const Learning& learning = call.learning;
   const Plan& plan = call.plan;
   int d = plan.dimensions;
@@ -264,14 +273,14 @@ struct Adaptation {
       valid_candidates < elites ? valid_candidates : elites;  // how many elites did not fail
   int64_t generation = *call.job.generation;
 
-  // The rows of a distribution are those of update::Row. Row i of L begins at factor + i * d.
+  // The rows of a distribution are those of enum Row. Row i of L begins at factor + i * d.
   // `paths` holds the path p of the step size, then the path q of the covariance.
-  const T* old_rows = of_problem(call.job.distribution, update::kRows* d);
-  const T* old_mean = old_rows + update::kMean * d;
+  const T* old_rows = of_problem(call.job.distribution, kRows* d);
+  const T* old_mean = old_rows + kMean * d;
   const T* factor = of_problem(call.factor, d* d);
   const T* paths = of_problem(call.paths, 2 * d);
   const T* candidates = of_problem(call.job.candidates, settings.population* d);
-  T* new_rows = static_cast<T*>(call.job.new_distribution) + problem * update::kRows * d;
+  T* new_rows = static_cast<T*>(call.job.new_distribution) + problem * kRows * d;
   T* new_factor = static_cast<T*>(call.new_factor) + problem * d * d;
   T* new_paths = static_cast<T*>(call.new_paths) + problem * 2 * d;
 
@@ -364,6 +373,7 @@ struct Adaptation {
         // The loop ends at the last elite of the chunk. Only the sum of all weights includes
         // the other candidates, too.
         int end = is_weight_sum || elites_left > count ? count : elites_left;
+        // In row r, the number to add is column[r * row_stride].
         const double* column = is_weight_sum ? arrays.weight : arrays.rows + k;
         int row_stride = is_weight_sum ? 1 : stride;
         double& moment = arrays.moments[slice * plan.columns + k];
@@ -399,7 +409,7 @@ struct Adaptation {
       }
       double mean_step = sum * (1.0 / total);
       double mean = double(old_mean[i < d ? i : 0]) + mean_step;
-      bool moves = i < d && update::is_finite(mean);
+      bool moves = i < d && is_finite(mean);
       double smoothed_step = moves ? settings.smoothing * mean_step : 0.0;
       bool is_plain_sum = i > padded + kOne;
       arrays.step[i] = is_plain_sum ? sum : smoothed_step;
@@ -407,11 +417,15 @@ struct Adaptation {
     team.sync();  // One thread will read the whole step in set_shares().
   }
 
-  // Sets arrays.share[r] = c_mu w for the `count` candidates of a chunk. A candidate's share is
-  // the factor of y y^T in the new covariance, equation (47) of Hansen's CMA-ES tutorial; y is
-  // row r of arrays.rows, the candidate minus the old mean, and w is its weight. By equation
-  // (46), a negative weight is first multiplied by d / |L^-1 y|^2, so that a candidate far from
-  // the mean cannot make the covariance indefinite. L is the old Cholesky factor.
+  // Sets arrays.share[r], the factor of y y^T in the new covariance, for the `count` candidates
+  // of a chunk. y is row r of arrays.rows, the candidate minus the old mean, and w is its
+  // weight. By equations (46) and (47) of Hansen's CMA-ES tutorial,
+  //
+  //     share[r] = c_mu w                     if w >= 0,
+  //     share[r] = c_mu w d / |L^-1 y|^2      if w < 0,
+  //
+  // so that a candidate far from the mean cannot make the covariance indefinite. L is the old
+  // Cholesky factor, and d the number of dimensions.
   //
   // If `with_step` is true, the function also sets arrays.white = L^-1 step, the whitened step
   // of the mean.
@@ -424,7 +438,7 @@ struct Adaptation {
     for (int item = first_item + thread; item <= count; item += threads) {
       bool is_step = item == 0;
       int r = count - item;
-      // A negative weight makes the code below whiten the step, too.
+      // The step gets a negative weight only because it has to be whitened, too.
       double w = is_step ? -1.0 : arrays.weight[r];
       double white[kMostDimensions];
       if (w < 0.0) {
@@ -453,29 +467,39 @@ struct Adaptation {
   CEM_TETRIS_DEVICE_FUNCTION void add_products(int first, int count) const {
     bool is_first_chunk = first == 0;
     int slices = plan.slices + is_first_chunk;
-    for (int item = thread; item < slices * plan.tiles; item += threads) {
-      int slice = item / plan.tiles;
-      TileCorner corner(item - slice * plan.tiles);
-      bool is_factor = slice == plan.slices;
-      const double* rows = is_factor ? arrays.lower : arrays.rows;
-      int tile_end = corner.across + kSide < d ? corner.across + kSide : d;
-      int end = is_factor ? tile_end : count;
-      int row_step = is_factor ? 1 : plan.slices;
-      double* tile = arrays.sums + item * kTileStride;
-      double sum[kCells];
+    for (int item = thread; item < slices * plan.tiles; item += threads)
+      add_tile(item, first, count);
+  }
+
+  // Adds the products of one slice to one 4 x 4 tile: item / plan.tiles is the number of the
+  // slice, and item % plan.tiles the number of the tile. One thread does this. Cell c of the
+  // tile is in row c / 4 and column c % 4, and its sum is
+  //
+  //     sum over the rows r of the slice: w y[corner.down + c / 4] y[corner.across + c % 4].
+  //
+  // In the slice for the old covariance (is_factor), y is column r of L, and w is 1.
+  CEM_TETRIS_DEVICE_FUNCTION void add_tile(int item, int first, int count) const {
+    int slice = item / plan.tiles;
+    TileCorner corner(item - slice * plan.tiles);
+    bool is_factor = slice == plan.slices;
+    const double* rows = is_factor ? arrays.lower : arrays.rows;
+    int tile_end = corner.across + kSide < d ? corner.across + kSide : d;
+    int end = is_factor ? tile_end : count;
+    int row_step = is_factor ? 1 : plan.slices;
+    double* tile = arrays.sums + item * kTileStride;
+    double sum[kCells];
+    CEM_TETRIS_UNROLL
+    for (int c = 0; c < kCells; ++c) sum[c] = first > 0 ? tile[c] : 0.0;
+    for (int r = is_factor ? 0 : slice; r < end; r += row_step) {
+      double w = is_factor ? 1.0 : arrays.share[r];
+      Quad down = quad_at(rows + r * stride + corner.down);
+      Quad across = quad_at(rows + r * stride + corner.across);
       CEM_TETRIS_UNROLL
-      for (int c = 0; c < kCells; ++c) sum[c] = first > 0 ? tile[c] : 0.0;
-      for (int r = is_factor ? 0 : slice; r < end; r += row_step) {
-        double w = is_factor ? 1.0 : arrays.share[r];
-        Quad down = quad_at(rows + r * stride + corner.down);
-        Quad across = quad_at(rows + r * stride + corner.across);
-        CEM_TETRIS_UNROLL
-        for (int c = 0; c < kCells; ++c)
-          sum[c] += w * down.value[c / kSide] * across.value[c % kSide];
-      }
-      CEM_TETRIS_UNROLL
-      for (int c = 0; c < kCells; ++c) tile[c] = sum[c];
+      for (int c = 0; c < kCells; ++c)
+        sum[c] += w * down.value[c / kSide] * across.value[c % kSide];
     }
+    CEM_TETRIS_UNROLL
+    for (int c = 0; c < kCells; ++c) tile[c] = sum[c];
   }
 
   // Updates the two evolution paths of CMA-ES by equations (43) to (45) of Hansen's tutorial.
@@ -515,8 +539,7 @@ struct Adaptation {
 
   // Writes the results that need no covariance:
   //
-  // - the new mean, its average over the generations, and the best candidate so far, which are
-  //   rows of the new distribution, d numbers long;
+  // - the new mean, its average over the generations, and the best candidate so far;
   // - the indices of the elites by rank;
   // - the record of the problem.
   //
@@ -527,58 +550,61 @@ struct Adaptation {
   // the first threads are busy with move_paths().
   CEM_TETRIS_DEVICE_FUNCTION void write_means_and_elites() const {
     double best_fitness = valid_candidates > 0 ? value[0] : 0.0;
-    double best_known = call.job.record[problem * update::kFigures + update::kBestFitness];
-    // Adding 0 turns -0 into 0. write_record() does so, too, and both have to agree on whether
-    // there is a new best candidate.
-    bool is_new_best = valid_candidates > 0 &&
-                       update::is_better(best_fitness + 0.0, best_known, settings.maximize);
-    // The weight of the new mean in the averaged mean; 1 means no averaging.
-    double mean_share = update::newest_share(settings, generation);
-    for (int i = thread_from_last; i < d; i += threads) {
-      T stored_average = old_rows[update::kAveragedMean * d + i];
-      double old_average = double(stored_average);
-      double mean = double(old_mean[i]) + arrays.step[i];
-      bool is_updated = valid_candidates > 0 && update::is_finite(mean);
-      double average =
-          mean_share == 1.0 ? mean : old_average + (mean - old_average) * mean_share;
-      new_rows[update::kMean * d + i] = is_updated ? update::rounded<T>(mean) : old_mean[i];
-      new_rows[update::kAveragedMean * d + i] =
-          is_updated ? update::rounded<T>(average) : stored_average;
-      new_rows[update::kBest * d + i] =
-          is_new_best ? candidates[order[0] * d + i] : old_rows[update::kBest * d + i];
-    }
+    write_means(best_fitness);
     for (int rank = thread_from_last; rank < elites; rank += threads) {
       call.job.elites[problem * elites + rank] = order[rank];
     }
     if (thread_from_last == 0) {
       double worst_fitness = valid_candidates > 0 ? value[valid_elites - 1] : 0.0;
       double fitness_sum = arrays.step[padded + kFitness];  // set_step() has copied it there
-      update::write_record(call.job, problem, valid_elites, best_fitness, fitness_sum,
-          worst_fitness, generation);
+      write_record(call.job, problem, valid_elites, best_fitness, fitness_sum, worst_fitness,
+          generation);
     }
     // set_covariance() reads the results of move_paths(), which only group 0 has computed.
     team.sync();
   }
 
+  // Writes three rows of the new distribution, d numbers each: the new mean, its average over
+  // the generations, and the best candidate so far. best_fitness is the fitness of this
+  // generation's best candidate.
+  CEM_TETRIS_DEVICE_FUNCTION void write_means(double best_fitness) const {
+    double best_known = call.job.record[problem * kFigures + kBestFitness];
+    // Adding 0 turns -0 into 0. write_record() does so, too, and both have to agree on whether
+    // there is a new best candidate.
+    bool is_new_best =
+        valid_candidates > 0 && is_better(best_fitness + 0.0, best_known, settings.maximize);
+    // The weight of the new mean in the averaged mean; 1 means no averaging.
+    double mean_share = newest_share(settings, generation);
+    for (int i = thread_from_last; i < d; i += threads) {
+      T stored_average = old_rows[kAveragedMean * d + i];
+      double old_average = double(stored_average);
+      double mean = double(old_mean[i]) + arrays.step[i];
+      bool is_updated = valid_candidates > 0 && is_finite(mean);
+      double average =
+          mean_share == 1.0 ? mean : old_average + (mean - old_average) * mean_share;
+      new_rows[kMean * d + i] = is_updated ? rounded<T>(mean) : old_mean[i];
+      new_rows[kAveragedMean * d + i] = is_updated ? rounded<T>(average) : stored_average;
+      new_rows[kBest * d + i] =
+          is_new_best ? candidates[order[0] * d + i] : old_rows[kBest * d + i];
+    }
+  }
+
   // Writes the new covariance, equation (47) of Hansen's CMA-ES tutorial, to arrays.lower, on
   // and below the diagonal. It replaces the old factor L. Also writes the new evolution paths.
+  // With the path q in arrays.long_path, the new covariance is
   //
-  // An entry of the covariance is a weighted sum, multiplied by the square of step_ratio:
-  //
-  // - the partial sums of the candidates' products in arrays.sums, one per slice;
-  // - factor_share times the old L L^T, which is one more slice of arrays.sums;
-  // - c_1 times the product of the path arrays.long_path with itself.
+  //     step_ratio^2 (factor_share L L^T + sum of c_mu w y y^T over the candidates + c_1 q q^T).
   //
   // The generation's extra variance is then added to the diagonal. If a standard deviation
   // would be below its floor, as much is added as it takes to reach the floor.
   //
-  // All threads of the team call the function. An item of the first loop is one cell of one 4 x
-  // 4 tile, and a thread computes one item at a time.
+  // All threads of the team call the function. An item of the loop is one cell of one 4 x 4
+  // tile, and a thread computes one item at a time. Entry (i, k) is lower[k * stride + i].
   CEM_TETRIS_DEVICE_FUNCTION void set_covariance() const {
     const T* floors =
         call.job.floors ? of_problem(call.job.floors, settings.floor_stride) : nullptr;
     double scale = step_ratio * step_ratio;
-    double extra = update::extra_variance_of(call.job, generation);
+    double extra = extra_variance_of(call.job, generation);
     for (int item = thread; valid_candidates > 0 && item < plan.tiles * kCells;
         item += threads) {
       int tile = item / kCells;
@@ -587,12 +613,7 @@ struct Adaptation {
       int i = corner.down + cell / kSide;
       int k = corner.across + cell % kSide;
       if (i >= d || k > i) continue;  // beyond the matrix, or above the diagonal
-      auto cell_sum = [&](int slice) {
-        return arrays.sums[(slice * plan.tiles + tile) * kTileStride + cell];
-      };
-      double entry = 0.0;
-      for (int slice = 0; slice < plan.slices; ++slice) entry += cell_sum(slice);
-      entry += factor_share * cell_sum(plan.slices);
+      double entry = sum_of_products(tile, cell);
       entry = (entry + learning.c_1 * arrays.long_path[i] * arrays.long_path[k]) * scale;
       if (i == k) {
         double least_std = floors ? double(floors[i]) : 0.0;
@@ -604,61 +625,95 @@ struct Adaptation {
       }
       arrays.lower[k * stride + i] = entry;
     }
-    // Write the new paths: p is at 0 to d - 1, and q at d to 2 d - 1. q contains the step size
-    // as a factor, and so is multiplied by step_ratio. If all candidates failed, or a number is
-    // not finite, the old number is written.
-    for (int i = thread_from_last; i < 2 * d; i += threads) {
-      double x = i < d ? arrays.path[i] : step_ratio * arrays.long_path[i - d];
-      new_paths[i] =
-          valid_candidates > 0 && update::is_finite(x) ? update::rounded<T>(x) : paths[i];
-    }
+    write_paths();
     team.sync();  // factorise() reads the entries that all threads have written.
   }
 
-  // Factorises the new covariance in arrays.lower in place, and sets arrays.step to the
-  // standard deviations. Returns whether the covariance is positive definite, which means that
-  // every pivot of the elimination is positive and finite. All threads of a team call the
-  // function, and all get the same answer. Without valid candidates the answer is false.
-  //
-  // If the answer is true, column k of the new Cholesky factor is column k of arrays.lower
-  // times arrays.inverse_diagonal[k]. team.eliminate() leaves column k of L D multiplied by
-  // arrays.white[k], and so its pivot, too. The number under the root is therefore D_kk times
-  // the square of arrays.white[k].
-  CEM_TETRIS_DEVICE_FUNCTION bool factorise() const {
-    if (valid_candidates > 0) team.eliminate(plan, arrays.lower, arrays.white);
-    bool is_positive = valid_candidates > 0;
-    for (int i = thread; i < d && valid_candidates > 0; i += threads) {
-      double pivot = arrays.lower[i * stride + i];
-      is_positive = is_positive && pivot > 0.0 && update::is_finite(pivot);
-      arrays.inverse_diagonal[i] = 1.0 / sqrt(pivot * arrays.white[i]);
+  // Returns the sum of the products of the candidates in one cell of a tile, plus factor_share
+  // times the old covariance L L^T. arrays.sums holds a partial sum for each slice of the
+  // candidates, and then L L^T as one more slice.
+  CEM_TETRIS_DEVICE_FUNCTION double sum_of_products(int tile, int cell) const {
+    auto cell_sum = [&](int slice) {
+      return arrays.sums[(slice * plan.tiles + tile) * kTileStride + cell];
+    };
+    double sum = 0.0;
+    for (int slice = 0; slice < plan.slices; ++slice) sum += cell_sum(slice);
+    return sum + factor_share * cell_sum(plan.slices);
+  }
+
+  // Writes the new evolution paths: p to new_paths[0] to new_paths[d - 1], and q after it. q
+  // contains the step size as a factor, and so is multiplied by step_ratio. If all candidates
+  // failed, or a number is not finite, the old number is written.
+  CEM_TETRIS_DEVICE_FUNCTION void write_paths() const {
+    for (int i = thread_from_last; i < 2 * d; i += threads) {
+      double x = i < d ? arrays.path[i] : step_ratio * arrays.long_path[i - d];
+      new_paths[i] = valid_candidates > 0 && is_finite(x) ? rounded<T>(x) : paths[i];
     }
+  }
+
+  // Factorises the new covariance in arrays.lower in place, and computes the new standard
+  // deviations. Returns whether the covariance is positive definite. If all candidates failed,
+  // there is no new covariance, and the function returns false.
+  //
+  // All threads of the team call the function and get the same result. If it is true, column k
+  // of the new Cholesky factor is column k of arrays.lower times arrays.column_scale[k].
+  CEM_TETRIS_DEVICE_FUNCTION bool factorise() const {
+    if (valid_candidates > 0) team.eliminate(plan, arrays.lower, arrays.products);
+    bool is_positive = set_column_scales();
+    set_stds();
+    return team.all(is_positive);
+  }
+
+  // Sets arrays.column_scale, the factors that turn the columns of arrays.lower into those of
+  // the new Cholesky factor. Returns whether the pivots of this thread's columns are positive
+  // and finite.
+  //
+  // The covariance is L D L^T. eliminate() has left L D in arrays.lower, but has multiplied
+  // column k by products[k]. The diagonal of L is 1, so the diagonal of arrays.lower holds
+  //
+  //     pivot_k = products[k] D_kk.
+  //
+  // The Cholesky factor is L sqrt(D). Its column k is column k of arrays.lower times
+  //
+  //     column_scale[k] = sqrt(D_kk) / (products[k] D_kk) = 1 / sqrt(pivot_k products[k]).
+  CEM_TETRIS_DEVICE_FUNCTION bool set_column_scales() const {
+    bool is_positive = valid_candidates > 0;
+    for (int k = thread; k < d && valid_candidates > 0; k += threads) {
+      double pivot = arrays.lower[k * stride + k];
+      is_positive = is_positive && pivot > 0.0 && is_finite(pivot);
+      arrays.column_scale[k] = 1.0 / sqrt(pivot * arrays.products[k]);
+    }
+    return is_positive;
+  }
+
+  // Sets arrays.std, the new standard deviations. The last threads of the team compute them,
+  // because set_column_scales() keeps the first threads busy.
+  CEM_TETRIS_DEVICE_FUNCTION void set_stds() const {
     for (int i = thread_from_last; i < d && valid_candidates > 0; i += threads) {
       double variance = arrays.variance[i];
-      arrays.step[i] = variance > 0.0 ? sqrt(inflated(variance)) : 0.0;
+      arrays.std[i] = variance > 0.0 ? sqrt(inflated(variance)) : 0.0;
     }
-    return team.all(is_positive);
   }
 
   // Writes the new standard deviations and the new Cholesky factor, row by row and with zeros
   // above the diagonal. If `is_factorised` is false, the covariance could not be factorised;
   // the function then writes the old standard deviations and the old factor.
   //
-  // Column k of the new factor is column k of arrays.lower times arrays.inverse_diagonal[k]. A
+  // Column k of the new factor is column k of arrays.lower times arrays.column_scale[k]. A
   // dimension without variance gets a row of zeros.
   //
   // All threads of the team call the function and share the entries. team.copy_matrix<4>()
   // calls store(i, k, load(i, k)) for every entry (i, k). Only the old factor is loaded.
   CEM_TETRIS_DEVICE_FUNCTION void write_factor(bool is_factorised) const {
     for (int i = thread; i < d; i += threads) {
-      new_rows[update::kStd * d + i] =
-          is_factorised ? update::rounded<T>(arrays.step[i]) : old_rows[update::kStd * d + i];
+      new_rows[kStd * d + i] =
+          is_factorised ? rounded<T>(arrays.std[i]) : old_rows[kStd * d + i];
     }
     auto load = [&](int i, int k) { return is_factorised ? T{0} : factor[i * d + k]; };
     auto store = [&](int i, int k, T old_entry) {
       bool is_nonzero = is_factorised && k <= i && arrays.variance[i] > 0.0;
-      double entry =
-          is_nonzero ? arrays.lower[k * stride + i] * arrays.inverse_diagonal[k] : 0.0;
-      new_factor[i * d + k] = is_factorised ? update::rounded<T>(entry) : old_entry;
+      double entry = is_nonzero ? arrays.lower[k * stride + i] * arrays.column_scale[k] : 0.0;
+      new_factor[i * d + k] = is_factorised ? rounded<T>(entry) : old_entry;
     };
     team.template copy_matrix<4>(d, d, load, store);
   }

@@ -26,7 +26,7 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
     double mean_averaging, double mu_eff, double c_s, double d_s, double c_c, double c_1,
     double c_mu, double chi) {
   std::optional<Tensor> new_factor, new_paths;
-  // Runs the update of CMA-ES. update::with_job() below calls it with the checked arguments of
+  // Runs the update of CMA-ES. with_job() below calls it with the checked arguments of
   // the mean's update (job) and the batch of problems. It checks the factor and the paths,
   // allocates the new ones, and computes the constants of the tutorial's equations (43) to (47)
   // from the learning rates. Tensors on the meta device have no data, so run() is not called
@@ -54,13 +54,14 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
     learning.c_mu = c_mu;
     learning.stalled = c_1 * c_c * (2.0 - c_c);
     learning.longest = (2.0 + 4.0 / (double(d) + 1.0)) * double(d);
-    run({job, learning, Plan(d, population), const_data<void>(factor), const_data<void>(paths),
-            mutable_data<void>(*new_factor), mutable_data<void>(*new_paths)},
+    run(Call{job, learning, Plan(d, population), const_data<void>(factor),
+            const_data<void>(paths), mutable_data<void>(*new_factor),
+            mutable_data<void>(*new_paths)},
         problems.device);
   };
-  auto [new_distribution, new_record, new_generation, elites] = update::with_job(fitness,
-      candidates, distribution, record, generation, std::move(extra_variance), weights,
-      std::move(std_floor), num_elites, maximize, update::kOldMean, smoothing,
+  auto [new_distribution, new_record, new_generation, elites] = with_job(fitness, candidates,
+      distribution, record, generation, std::move(extra_variance), weights,
+      std::move(std_floor), num_elites, maximize, kOldMean, smoothing,
       /*std_smoothing=*/1.0, mean_averaging, /*ranked=*/true, /*has_all_weights=*/true, adapt);
   return {std::move(new_distribution), std::move(new_record), std::move(new_generation),
       std::move(*new_factor), std::move(*new_paths), std::move(elites)};
@@ -83,8 +84,7 @@ Tensor draw_correlated(const Tensor& any_distribution, const Tensor& any_factor,
       "expected 1 to ", kMostDimensions, " dimensions and 0 to 2^31 - 1 candidates, got ", d,
       " and ", samples);
   ScalarType type = real_type(any_distribution, "distribution");
-  Tensor distribution =
-      problems.check(any_distribution, "distribution", type, {update::kRows, d});
+  Tensor distribution = problems.check(any_distribution, "distribution", type, {kRows, d});
   Tensor factor = problems.check(any_factor, "factor", type, {d, d});
   Tensor seed = problems.check(any_seed, "seed", ScalarType::Long, {});
   problems.check(generation, "generation", ScalarType::Long, {}, /*has_batch=*/false);
@@ -95,10 +95,24 @@ Tensor draw_correlated(const Tensor& any_distribution, const Tensor& any_factor,
   int64_t groups = divide_up(samples, kGroup);
   STD_TORCH_CHECK(count * groups < int64_t{1} << 31, "expected fewer candidates");
   if (count * groups == 0 || problems.device.is_meta()) return out;
-  run({type, count, samples, groups, int(d), int(divide_up(d, kSide) * kSide),
-          const_data<void>(distribution), const_data<void>(factor), const_data<void>(low),
-          const_data<void>(high), low_stride, high_stride, const_data<int64_t>(seed),
-          const_data<int64_t>(generation), mutable_data<void>(out)},
+  run(
+      Draw{
+          type,
+          /*problems=*/count,
+          samples,
+          groups,
+          /*dimensions=*/int(d),
+          /*padded=*/int(divide_up(d, kSide) * kSide),
+          const_data<void>(distribution),
+          const_data<void>(factor),
+          const_data<void>(low),
+          const_data<void>(high),
+          low_stride,
+          high_stride,
+          const_data<int64_t>(seed),
+          const_data<int64_t>(generation),
+          mutable_data<void>(out),
+      },
       problems.device);
   return out;
 }

@@ -73,11 +73,11 @@ void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& or
   // Write the candidates' indices and fitness by rank, and count those that did not fail.
   // visit_fitness() calls the function with a value of the class that describes the type of the
   // fitness: float, double or integer. ranking() returns pairs of key and index, best first.
-  update::visit_fitness(call.job.fitness_type, [&](auto kind) {
+  visit_fitness(call.job.fitness_type, [&](auto kind) {
     using Type = decltype(kind);
-    const auto* fitness = update::fitness_of<Type>(call.job, problem);
+    const auto* fitness = fitness_of<Type>(call.job, problem);
     int rank = 0;
-    for (const auto& [key, i] : update::ranking<Type>(call.job, problem)) {
+    for (const auto& [key, i] : ranking<Type>(call.job, problem)) {
       bool has_failed = Type::kCanFail && key == Type::kFailed;
       if (!has_failed) ++valid_candidates;
       order[rank] = uint16_t(i);
@@ -85,7 +85,7 @@ void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& or
       ++rank;
     }
   });
-  bool is_float = call.job.type == update::Number::Float;
+  bool is_float = call.job.type == Number::Float;
   auto* adapt_as = is_float ? adapt<float, OneThread> : adapt<double, OneThread>;
   adapt_as(OneThread{}, call, problem, order.data(), value.data(), valid_candidates, memory);
 }
@@ -93,11 +93,11 @@ void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& or
 // Updates the distributions of all problems (batch entries). The CPU threads share the
 // problems. If there are none, only the generation advances.
 void run(const Call& call, Device) {
-  const update::Settings& settings = call.job.settings;
+  const Settings& settings = call.job.settings;
   if (settings.problems == 0) *call.job.new_generation = *call.job.generation + 1;
   int64_t rows = settings.population + settings.dimensions;
   int64_t problem_cost = rows * settings.dimensions * settings.dimensions;  // multiplications
-  update::split_work(settings.problems, problem_cost, [&](int64_t begin, int64_t end) {
+  split_work(settings.problems, problem_cost, [&](int64_t begin, int64_t end) {
     const std::unique_ptr<double[]> memory(new double[call.plan.doubles()]);
     std::vector<uint16_t> order(settings.population);
     std::vector<double> value(settings.population);
@@ -113,7 +113,7 @@ void run(const Draw& call, Device) {
       call.type == ScalarType::Float ? draw<float, OneThread> : draw<double, OneThread>;
   constexpr int64_t kNoiseCost = 16;  // multiplications that take as long as one random number
   int64_t group_cost = int64_t{kGroup} * call.dimensions * (call.dimensions + kNoiseCost);
-  update::split_work(call.problems * call.groups, group_cost, [&](int64_t begin, int64_t end) {
+  split_work(call.problems * call.groups, group_cost, [&](int64_t begin, int64_t end) {
     const std::unique_ptr<double[]> memory(new double[call.doubles()]);
     for (int64_t item = begin; item < end; ++item)
       draw_as(OneThread{}, call, item, memory.get());

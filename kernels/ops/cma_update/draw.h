@@ -78,7 +78,7 @@ CEM_TETRIS_DEVICE_FUNCTION void draw(
   int padded = call.padded;
   int stride = call.stride();
   int count = int(call.samples - first < kGroup ? call.samples - first : kGroup);
-  const T* mean = static_cast<const T*>(call.distribution) + problem * update::kRows * d;
+  const T* mean = static_cast<const T*>(call.distribution) + problem * kRows * d;
   const T* factor = static_cast<const T*>(call.factor) + problem * d * d;
   const T* low = static_cast<const T*>(call.low) + problem * call.low_stride;
   const T* high = static_cast<const T*>(call.high) + problem * call.high_stride;

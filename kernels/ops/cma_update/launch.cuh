@@ -25,7 +25,7 @@ constexpr int kCounted = 512;
 // kOwned is kFew or kMany, the number of entries of a triangle that a thread owns at most.
 template <int kOwned>
 struct Block {
-  static constexpr int lanes = update::kWarp;
+  static constexpr int lanes = kWarp;
   int thread = int(threadIdx.x);
   int threads = int(blockDim.x);
   int lane = thread % lanes;
@@ -188,14 +188,13 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
   // valid candidates.
   auto write_rank = [&](int rank, int i, uint64_t key) {
     order[rank] = uint16_t(i);
-    value[rank] = update::wide_fitness(job, first + i);
-    if (!update::has_failed(job, key)) atomicMax(&valid_candidates, rank + 1);
+    value[rank] = wide_fitness(job, first + i);
+    if (!has_failed(job, key)) atomicMax(&valid_candidates, rank + 1);
   };
   if (thread == 0) valid_candidates = 0;
   if (population <= kCounted) {
     auto* keys = reinterpret_cast<uint64_t*>(memory);
-    for (int i = thread; i < population; i += threads)
-      keys[i] = update::wide_key(job, first + i);
+    for (int i = thread; i < population; i += threads) keys[i] = wide_key(job, first + i);
     __syncthreads();  // Every thread reads all keys.
     for (int i = thread; i < population; i += threads) {
       // The rank is the number of better candidates: smaller keys, and equal ones before i.
@@ -209,15 +208,15 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
       write_rank(rank, i, key);
     }
   } else {
-    auto* entry = reinterpret_cast<update::Entry<uint64_t>*>(memory);
+    auto* entry = reinterpret_cast<Entry<uint64_t>*>(memory);
     int count = int(sort_entries(population));
     for (int i = thread; i < count; i += threads) {
       // Entries beyond the population have the largest key, and so are sorted to the end.
-      uint64_t key = i < population ? update::wide_key(job, first + i) : ~0ull;
+      uint64_t key = i < population ? wide_key(job, first + i) : ~0ull;
       entry[i] = {key, uint64_t(i)};
     }
     __syncthreads();
-    update::sort(entry, count);
+    sort(entry, count);
     __syncthreads();
     for (int i = thread; i < population; i += threads)
       write_rank(i, int(entry[i].place), entry[i].key);
@@ -236,7 +235,7 @@ __global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
   wait_for_kernel_before();
   let_kernel_after_begin();
   int64_t population = call.job.settings.population;
-  double* value = update::dynamic_shared();
+  double* value = dynamic_shared();
   auto* order = reinterpret_cast<uint16_t*>(value + population);
   double* memory = value + list_doubles(population);
   int valid_candidates = rank_candidates(call.job, blockIdx.x, order, value, memory);
@@ -247,7 +246,7 @@ __global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
 template <typename T>
 __global__ void __launch_bounds__(kDrawThreads) draw_kernel(const __grid_constant__ Draw call) {
   wait_for_kernel_before();
-  draw<T>(Block<kFew>(), call, blockIdx.x, update::dynamic_shared());
+  draw<T>(Block<kFew>(), call, blockIdx.x, dynamic_shared());
 }
 
 // Launches the update of all problems (batch entries), with one block per problem. A thread of
@@ -258,13 +257,13 @@ template <typename Gpu>
 void launch(const Gpu& device, Call call, Device) {
   int64_t problems = call.job.settings.problems;
   int64_t population = call.job.settings.population;
-  if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call.job);
+  if (problems == 0) return device.launch(count_kernel, 1, 1, 0, call.job);
   int d = call.plan.dimensions;
   int entries = (d + 1) / 2 * (d + 1);  // of the triangle, see Block::eliminate()
   bool is_small = entries <= kFewThreads;
   int threads = is_small ? kFewThreads : kManyThreads;
   auto* kernel = is_small ? adapt_kernel<double, kFew> : adapt_kernel<double, kMany>;
-  if (call.job.type == update::Number::Float) {
+  if (call.job.type == Number::Float) {
     kernel = is_small ? adapt_kernel<float, kFew> : adapt_kernel<float, kMany>;
   }
   // Reduce the number of candidates in memory at once until the GPU grants the memory.

@@ -20,9 +20,10 @@ constexpr int kBlock = 16;  // items whose weights are added up at once
 // these blocks with vector instructions.
 void draw_categories(const Call& call) {
   int64_t groups = divide_up(call.samples, 2 * kPairs);  // groups of one problem
-  // Draw the groups `begin` to `end` - 1, which are numbered within a problem, then by problem.
-  // For one variable, noise.set() writes the random words of a pair of candidates, and
-  // draw_category() converts the words of the whole group to categories.
+  // Draw the groups `begin` to `end` - 1. Item i is group i % groups of problem i / groups. For
+  // one variable, noise.set() writes the random words of a pair of candidates, and
+  // draw_category() converts the words of the whole group to categories. kAtOnce is the number
+  // of probabilities that it loads together, which only matters on a GPU.
   parallel_for(0, call.problems * groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       int64_t problem = i / groups;
@@ -91,10 +92,12 @@ void draw_permutations(const Call& call) {
   int n = int(call.values);
   int64_t permutations = call.problems * call.samples;
   int64_t grain = std::max(1, kGrainWeights / n / n);
-  // Draw the permutations `begin` to `end` - 1, which are numbered by candidate, then by
-  // problem. The weights of the free items divide the range from 0 to their sum into one
-  // interval per item. A random number in this range falls into the interval of the next item.
-  // free_mask[k] has all bits set while item k is free, and no bit set once it is taken.
+  // Draw the permutations `begin` to `end` - 1. Permutation i belongs to candidate i % samples
+  // of problem i / samples. In a problem's table, row 0 is for the first item, and row 1 + k
+  // for the item after item k. The weights of the free items divide the range from 0 to their
+  // sum into one interval per item. A random number in this range falls into the interval of
+  // the next item. free_mask[k] has all bits set while item k is free, and no bit set once it is
+  // taken.
   parallel_for(0, permutations, grain, [&](int64_t begin, int64_t end) {
     std::vector<uint64_t> free_mask(n);
     std::vector<uint64_t> weights(divide_up(n, kBlock) * kBlock);
@@ -130,12 +133,12 @@ constexpr int64_t kColumns = 64;  // variables whose sums one thread computes
 // Candidates of equal fitness share their ranks: all of them get the mean weight of these
 // ranks.
 //
-// `Type` is the type of the fitness. update::ranking() returns pairs of key and index, the best
+// `Type` is the type of the fitness. ranking() returns pairs of key and index, the best
 // candidate first; a key is an integer that ranks the fitness.
 template <typename Type>
 void rank(const Move& call, int64_t problem) {
   int64_t samples = call.settings.population;
-  const auto ranked = update::ranking<Type>(call, problem);
+  const auto ranked = ranking<Type>(call, problem);
   call.best[problem] = ranked[0].second;
   int64_t first = 0;
   while (first < samples) {
@@ -151,9 +154,23 @@ void rank(const Move& call, int64_t problem) {
   }
 }
 
+// Computes a row of the new table, which has family.values probabilities, from the row `before`
+// of the old table. increase() adds the sum of the weights for a value, times the learning
+// rate, to its probability. The result is at least the family's floor, the lowest positive
+// probability. Then the row is divided by its sum.
+void move_row(
+    const Family& family, const double* before, const int64_t* row_sums, double* after) {
+  double total = 0.0;
+  for (int64_t k = 0; k < family.values; ++k) {
+    after[k] = increase(family, before[k], row_sums[k]);
+    total += after[k];
+  }
+  for (int64_t k = 0; k < family.values; ++k) after[k] = normalise(after[k], total);
+}
+
 // Moves the probabilities of one problem towards its elites, in the columns `first` to `end` -
 // 1 of the candidates. For every candidate it adds the candidate's weight to the cells of the
-// table that hold the probabilities of its values. Then it normalises each row.
+// table that hold the probabilities of its values. Then move_row() computes each row.
 //
 // A family is a group of discrete variables with equally many values. A variable is a column of
 // the candidates, and its row of the table has a probability for each value. value_of() returns
@@ -162,6 +179,8 @@ void rank(const Move& call, int64_t problem) {
 // In a permutation (has_transitions), the row depends on the item in the previous column: it is
 // 1 + that item, or row 0 for the first column. All columns of a permutation are therefore
 // moved together.
+//
+// sums[r * family.values + k] is the sum of the weights for value k in row `first_row` + r.
 template <typename T>
 void move(const Move& call, const Family& family, int64_t problem, int64_t first, int64_t end) {
   bool has_transitions = family.has_transitions();
@@ -172,24 +191,15 @@ void move(const Move& call, const Family& family, int64_t problem, int64_t first
     const T* x = call.columns_of<T>(problem, i, family.first_column);
     int64_t weight = call.weights[problem * call.settings.population + i];
     for (int64_t column = first; column < end; ++column) {
-      int64_t row = column - first;
-      if (has_transitions && column > 0) row = 1 + value_of(family, x[column - 1]);
-      sums[row * family.values + value_of(family, x[column])] += weight;
+      int64_t r = column - first;
+      if (has_transitions && column > 0) r = 1 + value_of(family, x[column - 1]);
+      sums[r * family.values + value_of(family, x[column])] += weight;
     }
   }
-  // increase() adds the sum of the weights to a probability. The result is at least the
-  // family's floor, the lowest positive probability.
-  int64_t offset = problem * call.width + family.first_cell;
   for (int64_t row = first_row; row < end_row; ++row) {
-    const double* before = call.before + offset + row * family.values;
-    double* next = call.after + offset + row * family.values;
     const int64_t* row_sums = sums.data() + (row - first_row) * family.values;
-    double total = 0.0;
-    for (int64_t k = 0; k < family.values; ++k) {
-      next[k] = increase(family, before[k], row_sums[k]);
-      total += next[k];
-    }
-    for (int64_t k = 0; k < family.values; ++k) next[k] = normalise(next[k], total);
+    int64_t cell = problem * call.width + family.first_cell + row * family.values;
+    move_row(family, call.before + cell, row_sums, call.after + cell);
   }
 }
 
@@ -199,7 +209,7 @@ void move(const Move& call, const Family& family, int64_t problem, int64_t first
 // The new record must have been written before.
 template <typename T>
 void write_best(const Move& call, int64_t problem) {
-  int64_t figure = problem * update::kFigures + update::kBestFitness;
+  int64_t figure = problem * kFigures + kBestFitness;
   int64_t offset = problem * call.width;
   double best = call.new_record[figure];
   const T* x = call.columns_of<T>(problem, call.best[problem], /*first_column=*/0);
@@ -220,12 +230,12 @@ void run(const Move& call, Device device) {
   int64_t samples = call.settings.population;
   // Calls f(i) for all items. The CPU threads share the items if there is enough work.
   auto for_each = [&](int64_t items, int64_t item_cost, const auto& f) {
-    update::split_work(items, item_cost, [&](int64_t begin, int64_t end) {
+    split_work(items, item_cost, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) f(i);
     });
   };
-  bool is_double = call.type == update::Number::Double;
-  update::visit_fitness(call.fitness_type, [&](auto kind) {
+  bool is_double = call.type == Number::Double;
+  visit_fitness(call.fitness_type, [&](auto kind) {
     for_each(problems, 8 * samples, [&](int64_t problem) {
       rank<decltype(kind)>(call, problem);
       auto* write = is_double ? write_best<double> : write_best<float>;

@@ -24,6 +24,8 @@
 
 namespace cem_tetris::discrete {
 
+using namespace update;
+
 constexpr uint64_t kDomain = 0x6469736372657465ull;  // "discrete" in ASCII
 constexpr int kMost = 32767;                         // a row has at most this many values
 
@@ -151,7 +153,7 @@ struct Family {
 //
 //   | table of family 0 | table of family 1 | ... | best candidate |
 //   0                                             cells            width
-struct Move : update::Job {
+struct Move : Job {
   int64_t cells, width;
   const double* before;                 // P x width
   const int64_t* sums;                  // N + 1: sum n is over the weights of the ranks below n
@@ -233,9 +235,18 @@ Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& a
       type == ScalarType::Long || type == ScalarType::Float || type == ScalarType::Double,
       "expected a result of type Long, Float or Double, got ", toString(type));
   Tensor out = problems.empty(type, {samples, width});
-  Call call{problems.count(), samples, rows, values, is_permutation, const_data<double>(table),
-      const_data<int64_t>(seed), const_data<int64_t>(generation), mutable_data<void>(out),
-      type};
+  Call call{
+      /*problems=*/problems.count(),
+      samples,
+      rows,
+      values,
+      is_permutation,
+      const_data<double>(table),
+      const_data<int64_t>(seed),
+      const_data<int64_t>(generation),
+      mutable_data<void>(out),
+      type,
+  };
   bool is_empty = call.problems * samples * width == 0;
   if (!is_empty && !problems.device.is_meta()) run(call, problems.device);
   return out;
@@ -273,10 +284,10 @@ std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& any_fitness,
   }
   STD_TORCH_CHECK(!families.empty(), "expected a family");
   ScalarType type = real_type(any_candidates, "candidates");
-  Tensor fitness = update::ranked_fitness(any_fitness);
+  Tensor fitness = ranked_fitness(any_fitness);
   Tensor candidates = problems.check(any_candidates, "candidates", type, {samples, width});
   Tensor tables = problems.check(any_tables, "tables", ScalarType::Double, {cells + width});
-  Tensor record = problems.check(any_record, "record", ScalarType::Double, {update::kFigures});
+  Tensor record = problems.check(any_record, "record", ScalarType::Double, {kFigures});
   Tensor generation =
       problems.check(any_generation, "generation", ScalarType::Long, {}, /*has_batch=*/false);
   Tensor sums =
@@ -291,9 +302,8 @@ std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& any_fitness,
   int64_t* weights = mutable_data<int64_t>(scratch);
   int64_t* best = weights + count * samples;
   int64_t* places = best + count;
-  update::Settings settings{
-      count, samples, 0, elites, 0, 0, 1.0, 1.0, 0.0, update::kNewMean, maximize, false};
-  update::Job job{settings, update::number_of(type), update::number_of(fitness.scalar_type()),
+  Settings settings{count, samples, 0, elites, 0, 0, 1.0, 1.0, 0.0, kNewMean, maximize, false};
+  Job job{settings, number_of(type), number_of(fitness.scalar_type()),
       const_data<void>(fitness), const_data<void>(candidates), nullptr, nullptr,
       const_data<double>(record), nullptr, nullptr, const_data<int64_t>(generation), nullptr,
       mutable_data<double>(new_record), mutable_data<int64_t>(next), places};

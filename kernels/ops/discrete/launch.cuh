@@ -7,9 +7,6 @@
 
 namespace cem_tetris::discrete {
 
-using update::kAll;
-using update::kWarp;
-
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kGroup = 2 * kWarp;  // candidates of a warp; two per lane share a Philox block
@@ -47,15 +44,17 @@ __global__ void __launch_bounds__(kThreads) categorical_kernel(
   int64_t row = problem * call.rows + min(first_variable + warp, call.rows - 1);
   Noise noise(call, problem);
   // The two samples of a lane share a Philox block: one word of 64 random bits per sample.
+  int64_t samples_block = first_sample / 2 + lane;
   auto set_words = [&](uint64_t* words) {
-    noise.set(first_sample / 2 + lane, first_variable + warp, words);
+    noise.set(samples_block, first_variable + warp, words);
   };
   int categories[2];
   constexpr int kLoads = 4;  // probabilities that a lane loads at once
-  draw_category<kLoads>(
-      call.table + row * call.values, int(call.values), set_words, categories);
+  const double* probabilities = call.table + row * call.values;
+  draw_category<kLoads>(probabilities, int(call.values), set_words, categories);
   for (int h = 0; h < 2; ++h) drawn[2 * lane + h][warp] = categories[h];
   __syncthreads();  // A thread writes results that other warps have drawn.
+  // Result i of the group is that of sample i / kWarps and variable i % kWarps.
 #pragma unroll 1
   for (int i = thread; i < kGroup * kWarps; i += kThreads) {
     int64_t sample = first_sample + i / kWarps;
@@ -88,7 +87,7 @@ __global__ void __launch_bounds__(kThreads)
   int64_t problem = i / call.samples;
   int64_t candidate = i - problem * call.samples;
   if (problem >= call.problems) return;
-  auto* free_bits = reinterpret_cast<uint32_t*>(update::dynamic_shared()) + threadIdx.x;
+  auto* free_bits = reinterpret_cast<uint32_t*>(dynamic_shared()) + threadIdx.x;
   for (int j = 0; j < lane_items; j += kBits) free_bits[j / kBits * kThreads] = kAll;
   const double* table = call.table + problem * call.rows * n + first;
   const double* row = table;
@@ -119,7 +118,7 @@ __global__ void __launch_bounds__(kThreads)
       sum = 0;
 #pragma unroll 4
       for (int j = 0; j < count; ++j) sum += weight_of(j);
-      sum_to_lane = update::warp_scan(sum, lane);
+      sum_to_lane = warp_scan(sum, lane);
       total = __shfl_sync(kAll, sum_to_lane, kWarp - 1);
     } while (total == 0);
     uint64_t target = multiply_high(word, total);
@@ -197,7 +196,7 @@ __global__ void __launch_bounds__(kThreads)
   int i = int(blockIdx.x - problem * blocks) * kWarps + thread / kWarp;  // the candidate
   // Loads the fitness of candidate k; beyond the last candidate, that one is loaded again.
   auto load_fitness = [&](int k) {
-    return update::load<Type>(call.fitness, first + min(k, samples - 1));
+    return load<Type>(call.fitness, first + min(k, samples - 1));
   };
   const auto fitness = load_fitness(i);
   const auto own_key = Type::key(fitness, maximize);
@@ -224,9 +223,9 @@ __global__ void __launch_bounds__(kThreads)
     }
     __syncthreads();  // The next tile overwrites the keys.
   }
-  better = update::warp_sum(better);
-  equal = update::warp_sum(equal);
-  before = update::warp_sum(before);
+  better = warp_sum(better);
+  equal = warp_sum(equal);
+  before = warp_sum(before);
   if (lane != 0 || i >= samples) return;
   int rank = better + before;
   bool failed = Type::kCanFail && own_key == Type::kFailed;
@@ -241,7 +240,7 @@ constexpr int kMoveWarps = kMoveThreads / kWarp;
 constexpr int kRowsOfBlock = 8;
 constexpr int kParts = kMoveThreads / kRowsOfBlock;  // threads that share a row's candidates
 constexpr int kLoads = 16;                           // candidates that a thread loads at once
-constexpr int kPlaces = 2 * update::kChunk;          // elites that finish() keeps at once
+constexpr int kPlaces = 2 * kChunk;                  // elites that finish() keeps at once
 
 using Sum = unsigned long long;  // the 64-bit type of atomicAdd
 
@@ -254,8 +253,8 @@ using Sum = unsigned long long;  // the 64-bit type of atomicAdd
 // is complete.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
-  double* ring = update::dynamic_shared();
-  __shared__ int warp_counts[update::kMaxWarps];
+  double* ring = dynamic_shared();
+  __shared__ int warp_counts[kMaxWarps];
   int thread = int(threadIdx.x);
   int lane = thread % kWarp;
   int samples = int(call.settings.population);
@@ -266,7 +265,7 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   int64_t best = call.best[problem];
   int64_t offset = problem * call.width + call.cells;  // where the best candidate is stored
   double fittest = values[best];
-  double known = call.record[problem * update::kFigures + update::kBestFitness];
+  double known = call.record[problem * kFigures + kBestFitness];
   double worst = kNaN;
   double sum = 0.0;  // lane l has the sum of chunk l
   int places = 0;    // how many elites have been appended
@@ -277,15 +276,15 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
     bool is_elite = x == x;
     // A thread has one candidate, item 0. `ordinal` numbers the elites of this round.
     auto append = [&](int, int ordinal) { ring[(places + ordinal) % kPlaces] = x; };
-    update::visit_in_index_order<1>(warp_counts, [&](int) { return is_elite; }, append);
+    visit_in_index_order<1>(warp_counts, [&](int) { return is_elite; }, append);
     places += __syncthreads_count(is_elite);
     if (thread >= kWarp) continue;
     bool is_last = first + kMoveThreads >= samples;
-    int least = is_last ? 1 : update::kChunk;  // only the last chunk may be incomplete
-    for (; places - chunk * update::kChunk >= least; ++chunk) {
-      int begin = chunk * update::kChunk;
-      int end = min(places, begin + update::kChunk);
-      double folded = update::warp_folded(begin, end, [&](int64_t p) {
+    int least = is_last ? 1 : kChunk;  // only the last chunk may be incomplete
+    for (; places - chunk * kChunk >= least; ++chunk) {
+      int begin = chunk * kChunk;
+      int end = min(places, begin + kChunk);
+      double folded = warp_folded(begin, end, [&](int64_t p) {
         worst = worse(worst, ring[p % kPlaces]);
         return ring[p % kPlaces];
       });
@@ -294,19 +293,19 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
     }
   }
   double top = places > 0 ? fittest : 0.0;
-  bool is_new_best = places > 0 && update::is_better(top, known, maximize);
+  bool is_new_best = places > 0 && is_better(top, known, maximize);
 #pragma unroll 1
   for (int c = thread; c < call.width - call.cells; c += kMoveThreads) {
     call.after[offset + c] =
         is_new_best ? double(call.columns_of<T>(problem, best, c)[0]) : call.before[offset + c];
   }
   if (thread >= kWarp) return;
-  sum = update::warp_fold(sum);
+  sum = warp_fold(sum);
 #pragma unroll 1
   for (int step = kWarp / 2; step > 0; step /= 2) {
     worst = worse(worst, __shfl_xor_sync(kAll, worst, step));
   }
-  if (lane == 0) update::write_record(call, problem, places, top, sum, worst, *call.generation);
+  if (lane == 0) write_record(call, problem, places, top, sum, worst, *call.generation);
 }
 
 // Kernel: adds up the weights of the candidates by the cells of a family's table that hold the
@@ -338,33 +337,34 @@ __global__ void __launch_bounds__(kThreads) count_kernel(
   }
 }
 
-// Adds up the weights of a problem's candidates by their values, for `rows` discrete variables
-// of a family from variable `first` on, at most kRowsOfBlock = 8. All threads of a block call
-// the function together.
+// Adds up the weights of a problem's candidates by their values, for up to kRowsOfBlock = 8
+// neighbouring variables of a family. `first` is the first variable, and `variables` is their
+// number. All threads of a block call the function together.
 //
-// Thread t has one variable, t % kRowsOfBlock, and every kParts-th candidate, from t /
-// kRowsOfBlock on. It adds the weight of a candidate to sums[value * kMoveThreads + t] in
-// shared memory. No other thread uses these sums, so the additions need not be atomic.
-// move_kernel adds up the sums of all threads. Threads without a variable repeat the last one,
-// and their sums are not used.
+// Thread t has the variable `first` + t % 8, and every kParts-th candidate, beginning with
+// candidate t / 8. It adds the weight of a candidate to sums[value * kMoveThreads + t] in shared
+// memory. No other thread uses these sums, so the additions need not be atomic. move_kernel adds
+// up the sums of all threads. If there are fewer than 8 variables, threads without one repeat
+// the last one, and their sums are not used.
 //
 // A thread loads kLoads candidates before it uses the first one.
 template <typename T>
-CEM_TETRIS_DEVICE_FUNCTION void count_values(
-    const Move& call, const Family& family, uint32_t problem, int first, int rows, Sum* sums) {
+CEM_TETRIS_DEVICE_FUNCTION void count_values(const Move& call, const Family& family,
+    uint32_t problem, int first, int variables, Sum* sums) {
   int thread = int(threadIdx.x);
   int samples = int(call.settings.population);
   int part = thread / kRowsOfBlock;
-  int64_t stride = call.width - call.cells;
-  int column = first + min(thread % kWarp % kRowsOfBlock, rows - 1);
-  const T* x = call.columns_of<T>(problem, part, family.first_column + column);
+  int64_t candidate_size = call.width - call.cells;  // from one candidate to the next
+  // kRowsOfBlock divides kWarp, so the first % has no effect on the value.
+  int variable = first + min(thread % kWarp % kRowsOfBlock, variables - 1);
+  const T* x = call.columns_of<T>(problem, part, family.first_column + variable);
   const int64_t* weights = call.weights + int64_t{problem} * samples;
 #pragma unroll 1
   for (int begin = part; begin < samples; begin += kLoads * kParts) {
     T number[kLoads];
     int64_t weight[kLoads];
     CEM_TETRIS_UNROLL
-    for (int u = 0; u < kLoads; ++u, x += kParts * stride) {
+    for (int u = 0; u < kLoads; ++u, x += kParts * candidate_size) {
       int i = begin + u * kParts;
       number[u] = i < samples ? *x : T(0);
       weight[u] = i < samples ? weights[i] : 0;
@@ -392,7 +392,7 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
   int values = int(family.values);
   int rows = min(kRowsOfBlock, int(family.rows) - first);
   bool must_count = !counted;
-  Sum* sums = must_count ? reinterpret_cast<Sum*>(update::dynamic_shared())
+  Sum* sums = must_count ? reinterpret_cast<Sum*>(dynamic_shared())
                          : counted + (problem * family.rows + first) * values;
   int value_stride = must_count ? kMoveThreads : 1;
   int row_stride = must_count ? 1 : values;
@@ -479,11 +479,11 @@ void launch(const Gpu& device, const Move& call, Device where) {
   int64_t problems = call.settings.problems;
   if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call);
   int64_t blocks = divide_up(call.settings.population, kWarps);
-  update::visit_fitness(call.fitness_type, [&](auto kind) {
+  visit_fitness(call.fitness_type, [&](auto kind) {
     device.launch_early(
         rank_kernel<decltype(kind)>, problems * blocks, kThreads, 0, call, uint32_t(blocks));
   });
-  bool is_double = call.type == update::Number::Double;
+  bool is_double = call.type == Number::Double;
   auto* move_family = is_double ? move<double, Gpu> : move<float, Gpu>;
   for (const Family& family : *call.families) move_family(device, call, family, where);
 }

@@ -84,7 +84,7 @@ bool same_layout(const Tensor& a, const Tensor& b) {
 // function avoids empty_like where it can, because that goes through the dispatcher, which
 // takes as long as a small kernel.
 Tensor empty_in_layout_of(const Tensor& x) {
-  return x.is_contiguous() ? empty_as(x) : torch::stable::empty_like(x);
+  return x.is_contiguous() ? empty_as(x) : empty_like(x);
 }
 
 // Returns x if it has the layout of `output`, which has no gaps; otherwise a copy of x with
@@ -92,38 +92,40 @@ Tensor empty_in_layout_of(const Tensor& x) {
 Tensor in_layout_of(const Tensor& output, const Tensor& x) {
   if (same_layout(output, x)) return x;
   Tensor copy = empty_in_layout_of(output);
-  torch::stable::copy_(copy, x);
+  copy_(copy, x);
   return copy;
 }
 
-// Returns the kOut results of an elementwise operator: applies the function object F<T> to
-// every element of kIn tensors of the same shape, type T and device. The results have the shape
-// of the inputs, and the memory layout of input number kLike. Inputs with another layout are
-// copied first. On the meta device nothing is computed.
+// Applies the function object F<T> to each element of kIn tensors of type T, and returns its
+// kOut results. T is a floating-point type, or any number type if kTakesIntegers. `name` is the
+// name of the operator in error messages.
 //
-// kIntegers says whether integer types are allowed. `name` is the name of the operator in error
-// messages. Errors call every input after the first one "b".
-template <template <typename> class F, bool kIntegers, int kIn, int kOut = 1, int kLike = 0>
+// The inputs must have the same shape, type and device; the error message calls an input that
+// differs from the first one "b". The results have the memory layout of input number
+// kLayoutInput, and inputs with another layout are copied first.
+template <template <typename> class F, bool kTakesIntegers, int kIn, int kOut = 1,
+    int kLayoutInput = 0>
 std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
-  Problems like{Device(inputs[0]), inputs[0].sizes()};
-  for (int i = 1; i < kIn; ++i) like.require(inputs[i], "b", inputs[0].scalar_type(), {});
+  ScalarType type = inputs[0].scalar_type();
+  Device device(inputs[0]);
+  Problems expected{device, inputs[0].sizes()};  // checks the shape and the device of tensors
+  for (int i = 1; i < kIn; ++i) expected.require(inputs[i], "b", type, /*more=*/{});
   std::array<Tensor, kOut> outputs;
-  for (Tensor& output : outputs) output = empty_in_layout_of(inputs[kLike]);
+  for (Tensor& output : outputs) output = empty_in_layout_of(inputs[kLayoutInput]);
   for (Tensor& input : inputs) input = in_layout_of(outputs[0], input);
-  auto run = [&](auto type) {
-    if (like.device.is_meta()) return;
-    using T = decltype(type);
+  // visit_number() and visit_floating() call this function with a zero of type T, or raise an
+  // error if T is not allowed. Tensors on the meta device have a type, but no elements.
+  auto compute = [&](auto zero) {
+    if (device.is_meta()) return;
+    using T = decltype(zero);
     Elements<T, kIn, kOut> tensors;
     for (int i = 0; i < kIn; ++i) tensors.in[i] = const_data<T>(inputs[i]);
     for (int i = 0; i < kOut; ++i) tensors.out[i] = mutable_data<T>(outputs[i]);
     tensors.size = outputs[0].numel();
-    for_each_element(tensors, F<T>{}, like.device);
+    for_each_element(tensors, F<T>{}, device);
   };
-  if constexpr (kIntegers) {
-    visit_number(name, inputs[0].scalar_type(), run);
-  } else {
-    visit_floating(name, inputs[0].scalar_type(), run);
-  }
+  if constexpr (kTakesIntegers) visit_number(name, type, compute);
+  else visit_floating(name, type, compute);
   return outputs;
 }
 
@@ -133,7 +135,7 @@ std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
 Tensor sigmoid(const Tensor& x) { return map<Sigmoid, false, 1>("sigmoid", {x})[0]; }
 
 Tensor sigmoid_backward(const Tensor& grad, const Tensor& y) {
-  return map<SigmoidBackward, /*kIntegers=*/false, 2, 1, /*kLike=*/1>(
+  return map<SigmoidBackward, /*kTakesIntegers=*/false, 2, 1, /*kLayoutInput=*/1>(
       "sigmoid_backward", {grad, y})[0];
 }
 

@@ -64,7 +64,7 @@ struct Matrix {
 // the fewer threads take part.
 template <int kWide, class F>
 void for_each_vector(const CellSizes& sizes, const F& f) {
-  int64_t row_vectors = (sizes.states + kWide - 1) / kWide;
+  int64_t row_vectors = divide_up(sizes.states, kWide);
   auto work = [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       int64_t column = i % row_vectors * kWide;
@@ -165,10 +165,18 @@ template <typename T>
 void forward_small(const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
     Tensor joined = join<T>(sizes, pass.input, pass.old_h);
-    const SmallCell<T> cell{sizes.batch, sizes.columns(), sizes.states, const_data<T>(joined),
-        const_data<T>(pass.weights), const_data<T>(pass.bias), const_data<T>(pass.old_cell),
-        mutable_data<T>(pass.new_h), mutable_data<T>(pass.new_cell),
-        mutable_data<T>(pass.gates)};
+    const SmallCell<T> cell{
+        sizes.batch,
+        sizes.columns(),
+        sizes.states,
+        /*joined=*/const_data<T>(joined),
+        /*weights=*/const_data<T>(pass.weights),
+        /*bias=*/const_data<T>(pass.bias),
+        /*old_cell=*/const_data<T>(pass.old_cell),
+        /*new_h=*/mutable_data<T>(pass.new_h),
+        /*new_cell=*/mutable_data<T>(pass.new_cell),
+        /*gates=*/mutable_data<T>(pass.gates),
+    };
     int64_t blocks = divide_up(sizes.states, kLanes<T>);
     split_work(blocks, sizes.multiply_adds() / blocks,
         [&](int64_t first, int64_t last) { cell.forward_blocks(first, last); });
@@ -181,10 +189,10 @@ void forward_small(const CellSizes& sizes, const Forward& pass) {
 // enter the gates, batch x gates. The weights are gates x columns, and X = [old_h, input] is
 // batch x columns.
 //
-// Product{rows, columns, depth, left, left_row_stride, left_depth_stride, right,
-// right_row_stride, result, result_row_stride} describes the product result = left * right. The
-// CPU threads share its rows. Small cells have float32 or float64 numbers, so the function is
-// never called for the 16-bit types.
+// A Product describes the matrix product result = left * right, and the CPU threads share its
+// rows. `left` is rows x depth; in memory it may be transposed, because both of its strides are
+// given. `right` is depth x columns. Small cells have float32 or float64 numbers, so the
+// function is never called for the 16-bit types.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   backward_elements<T>(sizes, pass);
@@ -203,8 +211,9 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
       Tensor joined = join<T>(sizes, pass.input, pass.old_h);
       T* d_weights = mutable_data<T>(pass.d_weights);
       T* d_bias = mutable_data<T>(pass.d_bias);
-      multiply({gates, columns, rows, /*left=*/d, 1, gates, /*right=*/const_data<T>(joined),
-          columns, /*result=*/d_weights, columns});
+      multiply({/*rows=*/gates, columns, /*depth=*/rows, /*left=*/d, /*left_row_stride=*/1,
+          /*left_depth_stride=*/gates, /*right=*/const_data<T>(joined),
+          /*right_row_stride=*/columns, /*result=*/d_weights, /*result_row_stride=*/columns});
       std::fill_n(d_bias, gates, T(0));
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t gate = 0; gate < gates; ++gate) d_bias[gate] += d[row * gates + gate];
@@ -213,8 +222,10 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
     // Writes d times the columns `first` to `first` + `count` - 1 of the weights. The first
     // `states` columns belong to old_h, the others to the input.
     auto multiply_columns = [&](const Tensor& result, int64_t first, int64_t count) {
-      multiply({rows, count, gates, /*left=*/d, gates, 1, /*right=*/weights + first, columns,
-          /*result=*/mutable_data<T>(result), count});
+      multiply({rows, /*columns=*/count, /*depth=*/gates, /*left=*/d,
+          /*left_row_stride=*/gates, /*left_depth_stride=*/1, /*right=*/weights + first,
+          /*right_row_stride=*/columns, /*result=*/mutable_data<T>(result),
+          /*result_row_stride=*/count});
     };
     if (pass.wants_old_h) multiply_columns(pass.d_old_h, 0, sizes.states);
     if (pass.wants_input) multiply_columns(pass.d_input, sizes.states, sizes.inputs);

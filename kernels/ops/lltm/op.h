@@ -46,16 +46,15 @@ void multiply_gradients(const Backward& pass) {
   int64_t states = pass.old_h.size(1);
   int64_t batch_dimension = 0;
   if (pass.wants_parameters) {
-    call_into(pass.d_weights, "aten::mm", torch::stable::transpose(pass.d_gates, 0, 1),
+    call_into(pass.d_weights, "aten::mm", transpose(pass.d_gates, 0, 1),
         concatenate(pass.old_h, pass.input));
-    torch::stable::sum_out(
-        const_cast<Tensor&>(pass.d_bias), pass.d_gates, Sizes(&batch_dimension, 1));
+    sum_out(const_cast<Tensor&>(pass.d_bias), pass.d_gates, Sizes(&batch_dimension, 1));
   }
   // Multiplies d_gates with result.size(1) columns of the weights, from column `first` on.
   // There are two products, because the results of a single one would share their memory.
   auto multiply_columns = [&](const Tensor& result, int64_t first) {
-    Tensor columns = torch::stable::narrow(
-        const_cast<Tensor&>(pass.weights), /*dim=*/1, first, result.size(1));
+    Tensor columns =
+        narrow(const_cast<Tensor&>(pass.weights), /*dim=*/1, first, result.size(1));
     call_into(result, "aten::mm", pass.d_gates, columns);
   };
   if (pass.wants_old_h) multiply_columns(pass.d_old_h, /*first=*/0);
@@ -81,8 +80,9 @@ std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tenso
   unbatched.require(bias, "bias", type, {sizes.gates()});
   batched.require(old_h, "old_h", type, {states});
   batched.require(old_cell, "old_cell", type, {states});
-  Forward pass{input, weights, bias, old_h, dense(old_cell), empty(input, {batch, states}),
-      empty(input, {batch, states}), empty(input, {batch, sizes.gates()})};
+  Forward pass{input, weights, bias, old_h, dense(old_cell),
+      /*new_h=*/empty(input, {batch, states}), /*new_cell=*/empty(input, {batch, states}),
+      /*gates=*/empty(input, {batch, sizes.gates()})};
   if (batched.device.is_meta()) return {pass.new_h, pass.new_cell, pass.gates};
   bool cell_is_small = is_small(sizes, type);
   if (cell_is_small) {
@@ -133,11 +133,24 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> backward_pass(
   auto allocate = [&](bool is_wanted, const Tensor& like) {
     return is_wanted ? empty_as(like) : empty(like, {0});
   };
-  const Backward pass{wants_input, wants_parameters, wants_old_h, grad_h, grad_cell,
-      readable(input), readable(weights), readable(old_h), dense(new_cell), dense(gates),
-      empty_as(gates), allocate(wants_input, input), allocate(wants_parameters, weights),
-      empty(input, {wants_parameters ? sizes.gates() : 0}), allocate(wants_old_h, old_h),
-      empty_as(new_cell)};
+  const Backward pass{
+      wants_input,
+      wants_parameters,
+      wants_old_h,
+      grad_h,
+      grad_cell,
+      /*input=*/readable(input),
+      /*weights=*/readable(weights),
+      /*old_h=*/readable(old_h),
+      /*new_cell=*/dense(new_cell),
+      /*gates=*/dense(gates),
+      /*d_gates=*/empty_as(gates),
+      /*d_input=*/allocate(wants_input, input),
+      /*d_weights=*/allocate(wants_parameters, weights),
+      /*d_bias=*/empty(input, {wants_parameters ? sizes.gates() : 0}),
+      /*d_old_h=*/allocate(wants_old_h, old_h),
+      /*d_old_cell=*/empty_as(new_cell),
+  };
   if (batched.device.is_meta())
     return {pass.d_input, pass.d_weights, pass.d_bias, pass.d_old_h, pass.d_old_cell};
   visit_floating("lltm", type, [&](auto zero) {

@@ -34,47 +34,52 @@ struct SmallCell {
   }
 
  private:
-  // Computes the gates, the new h and the new cell of the LLTM cell for kWide states from
-  // `state` on, in kCount batch rows from `row` on. The states are the lanes of a vector; the
-  // last vector may have fewer states.
+  // Computes the forward pass for a block of kWide neighbouring states in kCount batch rows.
+  // The first state is `state`, and the first row is `row`. At the end of a row the block has
+  // fewer states. A vector holds one number for each state of the block.
   //
-  // A gate is the product of a weight row with a row of X = [old_h, input], plus the bias;
-  // `gates` is batch x (3 * states). partial[gate][row][lane] is a vector of partial sums of
-  // one product. lane_sums() adds up the numbers of each of these vectors, and returns the sums
-  // as one vector.
+  // The sum that enters gate g of state s in a batch row is a column of `gates`, batch x (3 *
+  // states). With X = [old_h, input], batch x columns, it is
+  //
+  //     gates[row][g * states + s] = bias[g * states + s]
+  //         + the sum over k of weights[g * states + s][k] * X[row][k].
+  //
+  // add_products() leaves the sum over k as kWide partial sums, the vector partial[g][b][i] for
+  // row `row` + b and state `state` + i. lane_sums() adds up the partial sums of each state.
+  // The other matrices, old_cell, new_h and new_cell, are batch x states.
   template <int kCount>
   void forward_tile(int64_t state, int64_t row) const {
-    int lanes = int(std::min<int64_t>(kWide, states - state));
+    int block_states = int(std::min<int64_t>(kWide, states - state));
     Vector<A> partial[kGates][kCount][kWide] = {};
-    for (int lane = 0; lane < lanes; ++lane)
-      add_products<kCount>(state + lane, row, lane, partial);
+    for (int i = 0; i < block_states; ++i) add_products<kCount>(state + i, row, i, partial);
     for (int b = 0; b < kCount; ++b) {
-      int64_t element = (row + b) * states + state;
       A* row_gates = gates + (row + b) * kGates * states;
       Vector<A> gate[kGates];
       for (int g = 0; g < kGates; ++g) {
-        int64_t gate_column = g * states + state;
-        gate[g] = lane_sums<A>(partial[g][b]) + load_lanes(bias + gate_column, lanes);
-        store_lanes(gate[g], row_gates + gate_column, lanes);
+        int64_t column = g * states + state;
+        gate[g] = lane_sums<A>(partial[g][b]) + load_lanes(bias + column, block_states);
+        store_lanes(gate[g], row_gates + column, block_states);
       }
-      const auto next = forward<VectorMath<A>>(
-          gate[kInput], gate[kOutput], gate[kCandidate], load_lanes(old_cell + element, lanes));
-      store_lanes(next.h, new_h + element, lanes);
-      store_lanes(next.cell, new_cell + element, lanes);
+      int64_t element = (row + b) * states + state;
+      const auto next = forward<VectorMath<A>>(gate[kInput], gate[kOutput], gate[kCandidate],
+          load_lanes(old_cell + element, block_states));
+      store_lanes(next.h, new_h + element, block_states);
+      store_lanes(next.cell, new_cell + element, block_states);
     }
   }
 
-  // Multiplies the weights of one state with kCount rows of X = [old_h, input] (`joined`), from
-  // row `row` on. A state has three rows of the weights, one for each gate, which are states *
-  // columns numbers apart. `lane` is the position of the state in its block of kWide states.
+  // Multiplies the weights of one state with kCount rows of X = [old_h, input] (`joined`). The
+  // first row is `row`. A state has three rows of the weights, one for each gate, which are
+  // states * columns numbers apart.
   //
-  // partial[gate][row][lane] becomes a vector of partial sums: its number l is the sum over the
+  // partial[g][b][i] becomes a vector of partial sums of the product for gate g and row `row` +
+  // b; i is the position of the state in its block. Number l of the vector is the sum over the
   // columns l, l + kWide, l + 2 kWide, and so on.
   //
   // The function is not inlined, so that only the sums compete for the registers.
   template <int kCount>
   __attribute__((noinline)) void add_products(
-      int64_t state, int64_t row, int lane, Vector<A> (&partial)[kGates][kCount][kWide]) const {
+      int64_t state, int64_t row, int i, Vector<A> (&partial)[kGates][kCount][kWide]) const {
     const A* weight = weights + state * columns;
     const A* rows = joined + row * columns;
     int64_t gate_stride = states * columns;
@@ -94,13 +99,13 @@ struct SmallCell {
 #pragma GCC unroll 4
     for (int g = 0; g < kGates; ++g) {
 #pragma GCC unroll 4
-      for (int b = 0; b < kCount; ++b) partial[g][b][lane] = sums[g][b];
+      for (int b = 0; b < kCount; ++b) partial[g][b][i] = sums[g][b];
     }
     // The last columns, which do not fill a vector, are added to number 0.
     for (int64_t k = vector_end; k < columns; ++k) {
       for (int g = 0; g < kGates; ++g) {
         for (int b = 0; b < kCount; ++b) {
-          partial[g][b][lane][0] += weight[g * gate_stride + k] * rows[b * columns + k];
+          partial[g][b][i][0] += weight[g * gate_stride + k] * rows[b * columns + k];
         }
       }
     }
@@ -148,10 +153,13 @@ struct Product {
     }
   }
 
-  // Computes a tile of the matrix product result = left * right. The tile has kCount rows from
-  // `row` on, and kAcross * kWide columns from `column` on, which are kAcross vectors. Its sums
-  // stay in registers while k runs over the depth. `left` may have any strides. The rows of
-  // `right` and `result` are contiguous; a stride is the distance from one row to the next.
+  // Computes a tile of the matrix product result[i][j] = the sum over k of left[i][k] *
+  // right[k][j]. The tile has kCount rows, and kAcross vectors of kWide columns; its first row
+  // is `row`, and its first column `column`. Its sums stay in registers while k runs over the
+  // depth.
+  //
+  // `left` may have any strides. The rows of `right` and `result` are contiguous; a row stride
+  // is the distance from one row to the next.
   template <int kCount, int kAcross>
   void compute_tile(int64_t row, int64_t column) const {
     Vector<A> sums[kCount][kAcross] = {};

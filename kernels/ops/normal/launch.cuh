@@ -65,12 +65,14 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   int64_t blocks = divide_up(noise.samples, kTile);
   bool has_whole_blocks = noise.samples % kTile == 0;
   if (kDimFirst && !has_whole_blocks) return false;
+  // A problem has blocks * dimensions threads if a thread draws one dimension.
   if (dimensions > limit || blocks > limit / dimensions) return false;
   // In the layout (..., N, d) this kernel is also faster for calls with many small problems.
   int64_t most = kDimFirst ? limit : std::max(limit, int64_t{1} << 30);
   if (noise.problems > most / (blocks * dimensions)) return false;
 
-  // In the layout (..., N, d) a thread's dimensions must not cross the end of a row.
+  // In the layout (..., d, N) a thread must not have more dimensions than there are. In the
+  // layout (..., N, d) its dimensions must not cross the end of a row.
   int rows = rows_of(noise.problems * blocks * dimensions / device_threads);
   while (kDimFirst ? rows > dimensions : dimensions % rows != 0) rows /= 2;
   int64_t across = divide_up(dimensions, rows);  // threads for the dimensions of one block
@@ -80,9 +82,11 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   bool has_whole_lines = dimensions * int64_t{sizeof(T)} % kLine == 0;
   bool is_staged =
       !kDimFirst && rows == kTile && across <= kThreads && has_whole_blocks && !has_whole_lines;
+  // A thread block that goes through shared memory has the threads of complete rows.
   int64_t block_threads = is_staged ? kThreads / across * across : kThreads;
-  Small job{make_divider(uint32_t(blocks * across)),
-      make_divider(uint32_t(kDimFirst ? blocks : across)), uint32_t(threads), is_staged, call};
+  Small job{/*by_problem_threads=*/make_divider(uint32_t(blocks * across)),
+      /*by_row_threads=*/make_divider(uint32_t(kDimFirst ? blocks : across)),
+      /*threads=*/uint32_t(threads), is_staged, call};
   auto* kernel = small_kernel<T, kTile, kDimFirst>;
   if (rows == 1) kernel = small_kernel<T, 1, kDimFirst>;
   if (rows == 2) kernel = small_kernel<T, 2, kDimFirst>;

@@ -164,19 +164,45 @@ struct ResamplingBlock {
   // source), and writes the source, its board and the new weight. All threads of the block call
   // this function.
   //
+  // A new weight is first divided by the average number of new streams that continue its
+  // source, then scaled so that the sum of all weights is about ALL_WEIGHT. Weights are
+  // multiples of `unit`. The unit is 1 until a weight is below 1, and 2^-40 from then on.
+  //
+  // `sum` adds up the numbers of all threads, and contains barriers.
+  __device__ void choose_sources() {
+    double unit = *data.unit;
+    int64_t weights_below_one = draw_sources();
+    if (sum(weights_below_one) > 0) unit = 1 / FRACTION_SCALE;
+    if (thread == 0) *data.unit = unit;
+    // Round the new weights down to multiples of the unit.
+    int64_t all_weight = 0;
+    for (int i = thread; i < data.streams; i += threads) {
+      data.new_weight[i] = floor(data.new_weight[i] / unit) * unit;
+      all_weight += int64_t(data.new_weight[i]);
+    }
+    double scale = ALL_WEIGHT / double(sum(all_weight));
+    copy_boards();
+    // Scale the weights, and round them down to multiples of the unit. A weight is at least one
+    // unit.
+    for (int i = thread; i < data.streams; i += threads) {
+      double weight = floor(data.new_weight[i] * scale / unit) * unit;
+      data.weight[i] = weight > unit ? weight : unit;
+    }
+  }
+
+  // Writes the source of every new stream and its weight, which is not scaled or rounded yet.
+  // Returns how many of this thread's weights are below 1.
+  //
   // Imagine the copies of all streams on a line, in the order of `copies_up_to`. As many copies
   // as there are streams are chosen. The first one is random, and the distances between them
   // are equal. So a stream with `copies` copies is chosen copies / total_copies * streams times
-  // on average, and divided_weight divides its weight by this number. At the end, all weights
-  // are scaled so that their sum is about ALL_WEIGHT.
+  // on average, and divided_weight divides its weight by this number.
   //
   // Positions on the line are multiplied by the number of streams, so that they are integers.
-  __device__ void choose_sources() {
-    // Choose the source of every new stream. k is the index in `order` of the stream whose
-    // copies cover the position.
+  // k is the index in `order` of the stream whose copies cover a position.
+  __device__ __forceinline__ int64_t draw_sources() {
     int64_t total_copies = data.copies_up_to[data.streams - 1];
     int64_t first_position = data.first_position(total_copies);
-    double unit = *data.unit;
     int64_t weights_below_one = 0;
     for (int i = thread; i < data.streams; i += threads) {
       int k = stream_at(i * total_copies + first_position);
@@ -188,30 +214,16 @@ struct ResamplingBlock {
       data.new_weight[i] = weight;
       weights_below_one += weight < 1 ? 1 : 0;
     }
-    // Weights are multiples of `unit`. The unit is 1 until a weight is below 1, and 2^-40 from
-    // then on.
-    if (sum(weights_below_one) > 0) unit = 1 / FRACTION_SCALE;
-    if (thread == 0) *data.unit = unit;
-    // Round the new weights down to multiples of the unit.
-    int64_t all_weight = 0;
-    for (int i = thread; i < data.streams; i += threads) {
-      data.new_weight[i] = floor(data.new_weight[i] / unit) * unit;
-      all_weight += int64_t(data.new_weight[i]);
-    }
-    // `sum` contains barriers. After them, a thread can read the sources that other threads
-    // have written.
-    double scale = ALL_WEIGHT / double(sum(all_weight));
-    // Copy the boards of the sources, one column per thread.
+    return weights_below_one;
+  }
+
+  // Copies the boards of the sources to the new streams, one column per thread. Other threads
+  // have written the sources, and barriers have followed.
+  __device__ __forceinline__ void copy_boards() {
     for (int k = thread; k < data.streams * data.width; k += threads) {
       int stream = k / data.width;
       int column = k % data.width;
       data.boards[k] = data.columns[data.source[stream] * data.width + column];
-    }
-    // Scale the weights, and round them down to multiples of the unit. A weight is at least one
-    // unit.
-    for (int i = thread; i < data.streams; i += threads) {
-      double weight = floor(data.new_weight[i] * scale / unit) * unit;
-      data.weight[i] = weight > unit ? weight : unit;
     }
   }
 

@@ -47,10 +47,10 @@ std::tuple<Tensor, Tensor> resample(const Tensor& columns, const Tensor& games, 
   check_tensor(ended, ScalarType::Double, population, weight, "ended");
   STD_TORCH_CHECK(
       count > 0 && bits >= 0 && offset >= 0, "expected a count from 1, bits and offset from 0");
-  Tensor source = torch::stable::new_empty(games, {population, streams});
-  Tensor boards = torch::stable::new_empty(columns, columns.sizes());
-  Tensor scratch = torch::stable::new_empty(games, {3, population, streams});
-  Tensor after = torch::stable::new_empty(weight, {population, streams});
+  Tensor source = new_empty(games, {population, streams});
+  Tensor boards = new_empty(columns, columns.sizes());
+  Tensor scratch = new_empty(games, {3, population, streams});
+  Tensor after = new_empty(weight, {population, streams});
   if (population == 0) return {source, boards};
 
   int64_t* scratch_data = scratch.mutable_data_ptr<int64_t>();

@@ -48,7 +48,7 @@ class Writer {
     std::fill_n(features_, actions() * List::COUNT, 0.0f);
     uint64_t mask = all.is_over(i) ? 0 : mask_bits(piece_, rules_.width);
     for (int action = 0; action < actions(); ++action) {
-      ends_game_[action] = int8_t(mask >> action & 1u);
+      ends_game_[action] = int8_t((mask >> action) & 1u);
     }
   }
 
@@ -146,7 +146,7 @@ class Writer {
 struct Cpu {
   template <class List>
   static void write(const Tensor&, const FeatureTensors& all) {
-    torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
+    parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
       Geometry<L> geometry(all.rules);
       for (int64_t i = begin; i < end; ++i) {
         Writer<List> writer(all, geometry, i);

@@ -163,18 +163,19 @@ struct Cpu {
   template <int WIDTH>
   static void step_on(const Environments& all, const StepTensors& tensors, const Task& task) {
     View<WIDTH> view(all, task.rules.width, task.rules.height);
-    // The work of one thread: steps of the environments `begin` to `end - 1`. observed.cells is
-    // the board to observe. If a step has ended an episode and begun the next one,
-    // observed.final_cells is the last board of the old episode, which is written to
-    // `final_board`.
-    torch::stable::parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
+    // Make the steps of the environments `begin` to `end - 1`. A thread calls this function for
+    // one such range after another. observed.cells is the board to observe. If the user wants
+    // final boards, a step that ends an episode also begins the next one. observed.final_cells
+    // is then the last board of the old episode. Without an end, write_final writes a copy of
+    // the observed board.
+    parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
       Geometry<L> geometry(task.rules);
       bool only_observes = tensors.actions == nullptr;
       for (int64_t i = begin; i < end; ++i) {
         Observed<L> observed = only_observes ? observe_one(all, task, geometry, i)
                                              : step_one(all, tensors, task, geometry, i);
         view.write(i, observed.cells, observed.piece);
-        if (tensors.final_board == nullptr) continue;  // no step begins the next episode
+        if (tensors.final_board == nullptr) continue;  // no final boards are wanted
         bool has_ended = tensors.terminated[i] || tensors.truncated[i];
         view.write_final(i, observed.final_cells, has_ended, tensors.final_board);
       }

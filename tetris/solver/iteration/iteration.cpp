@@ -13,7 +13,7 @@ using namespace tetris;
 struct Cpu {
   template <class Function>
   static void each(const Tensor&, int64_t count, const Function& function) {
-    torch::stable::parallel_for(0, count, 256, [&](int64_t begin, int64_t end) {
+    parallel_for(0, count, 256, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) function(i);
     });
   }

@@ -137,15 +137,15 @@ struct SmallLanding {
   bool over;
 
   // Drops a piece on the board `before` and removes full rows. Sets `board` (the board after
-  // this), `lines` (the number of removed rows) and `over` (whether the game has ended).
+  // the placement), `lines` (the number of removed rows) and `over` (whether the game has
+  // ended).
   //
-  // A board is a number in which cell (row r, column c) is bit r * width + c. In 64 bits it
-  // also has the rows above the top. `heights` packs the heights of the columns of `before`,
-  // four bits per column.
+  // A board is a number in which cell (row r, column c) is bit r * width + c. `heights` packs
+  // the heights of the columns of `before`, four bits per column.
   //
-  // A piece that reaches above the top ends the game, and `board` is then 0. The rule
-  // clear_on_overflow is different: full rows are removed first, and the game ends only if a
-  // cell is left above the top.
+  // A piece that reaches above the top ends the game, and `board` is then 0. Under the rule
+  // clear_on_overflow, full rows are removed first instead, and the game ends only if a cell is
+  // left above the top.
   TETRIS_FUNCTION SmallLanding(const Problem& problem, uint32_t before, uint64_t heights,
       const SmallPlacement& placement)
       : board(0), lines(0) {
@@ -155,6 +155,7 @@ struct SmallLanding {
     bool exceeds = row + placement.height > height;
     over = exceeds;
     if (exceeds && !problem.rules.clear_on_overflow) return;
+    // 64 bits have room for the rows above the top, too.
     uint64_t cells = before | uint64_t(placement.cells) << (row * width);
     uint64_t full_row = (uint64_t{1} << width) - 1;
     // Only the rows of the piece can be full now. Remove the topmost one first, so that the
@@ -163,7 +164,7 @@ struct SmallLanding {
       int first_bit = r * width;
       if ((cells >> first_bit & full_row) != full_row) continue;
       uint64_t rows_below = (uint64_t{1} << first_bit) - 1;
-      uint64_t moved_down = cells >> width & ~rows_below;
+      uint64_t moved_down = (cells >> width) & ~rows_below;
       cells = (cells & rows_below) | moved_down;
       ++lines;
     }
