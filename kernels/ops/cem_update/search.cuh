@@ -160,10 +160,10 @@ CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& wo
   bool is_first = shift + bits == 64;
   for (int bin = thread; bin < kBins; bin += kSearchThreads) bins[bin] = 0;
   __syncthreads();
-  WideKey known = is_first ? 0 : search.limit >> (shift + bits);
+  WideKey higher_digits = is_first ? 0 : search.limit >> (shift + bits);
   uint32_t mask = (1u << bits) - 1;
   WideKey least_complement = 0;
-  WideKey most = 0;
+  WideKey greatest = 0;
   int valid_candidates = 0;
   int64_t end = min(population, (block + 1) * work.slice);
   for (int64_t i = block * work.slice + thread; i < end; i += kSearchThreads) {
@@ -171,18 +171,19 @@ CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& wo
     if (is_first) {
       bool is_valid = !has_failed(job, key);
       least_complement = max(least_complement, ~key);
-      most = max(most, is_valid ? key : 0ull);
+      greatest = max(greatest, is_valid ? key : 0ull);
       valid_candidates += is_valid;
     }
-    if (is_first || key >> (shift + bits) == known) atomicAdd(&bins[key >> shift & mask], 1u);
+    if (is_first || key >> (shift + bits) == higher_digits)
+      atomicAdd(&bins[key >> shift & mask], 1u);
   }
   if (is_first) {
     least_complement = warp_max(uint64_t(least_complement));
-    most = warp_max(uint64_t(most));
+    greatest = warp_max(uint64_t(greatest));
     valid_candidates = block_sum(valid_candidates, sums);
     if (thread % kWarp == 0) {
       atomicMax(&search.least_complement, least_complement);
-      atomicMax(&search.most, most);
+      atomicMax(&search.most, greatest);
     }
     if (thread == 0) atomicAdd(&search.valid_candidates, uint32_t(valid_candidates));
   }
@@ -382,7 +383,7 @@ __global__ void __launch_bounds__(kTile)
   slots.place[slot] = first_place + int(entry[thread].place);
 }
 
-// Returns how many keys in the sorted tiles `first` to `last` - 1 are smaller than `bound`. The
+// Returns how many keys in the sorted tiles `begin` to `end` - 1 are smaller than `bound`. The
 // tiles lie one after the other in `keys`. A tile has `size` keys, a power of two.
 //
 // One thread searches all of these tiles with a binary search per tile. It searches kAtOnce
@@ -390,16 +391,16 @@ __global__ void __launch_bounds__(kTile)
 // it searches the last tile several times, but counts it only once.
 template <typename Key>
 CEM_TETRIS_DEVICE_FUNCTION int count_below(
-    const Key* keys, int size, int first, int last, Key bound) {
+    const Key* keys, int size, int begin, int end, Key bound) {
   constexpr int kAtOnce = 4;  // tiles that are searched at the same time
   int sum = 0;
 #pragma unroll 1
-  for (int from = first; from < last; from += kAtOnce) {
+  for (int from = begin; from < end; from += kAtOnce) {
     // slot[u] is the last slot of a tile whose key is known to be below the bound. At first it
     // is the slot before the tile.
     int slot[kAtOnce];
     CEM_TETRIS_UNROLL
-    for (int u = 0; u < kAtOnce; ++u) slot[u] = min(from + u, last - 1) * size - 1;
+    for (int u = 0; u < kAtOnce; ++u) slot[u] = min(from + u, end - 1) * size - 1;
     // Moves every slot on by `step` if the key there is also below the bound.
     auto advance = [&](int step) {
       Key key[kAtOnce];
@@ -414,7 +415,7 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
       int first_slot = (from + u) * size;
-      sum += from + u < last ? slot[u] + 1 - first_slot : 0;
+      sum += from + u < end ? slot[u] + 1 - first_slot : 0;
     }
   }
   return sum;
@@ -437,11 +438,11 @@ __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int6
   int slot = blockIdx.x * kRankThreads + threadIdx.x;
   int tile = slot / size;
   int problem = slot / from.count;
-  int tiles = from.count / size;  // tiles of a problem
+  int tiles = from.count / size;  // tiles of a problem, before this merge
   int first_of_problem = problem * tiles;
-  // The tiles `first` to `last` - 1 are merged with this one.
-  int first = tile - (tile - first_of_problem) % kMerged;
-  int last = min(first + kMerged, first_of_problem + tiles);
+  // The tiles `begin` to `end` - 1 are merged into one; this tile is among them.
+  int begin = tile - (tile - first_of_problem) % kMerged;
+  int end = min(begin + kMerged, first_of_problem + tiles);
   Key key = from.key[slot];
   int place = from.place[slot];
   bool is_final = tiles <= kMerged;
@@ -456,14 +457,14 @@ __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int6
   // In earlier tiles, smaller and equal keys come before this one. These are the keys below key
   // + 1. If key + 1 would overflow, they are all keys of these tiles.
   bool is_largest = key == ~Key{0};
-  int before = is_largest ? (tile - first) * size
-                          : count_below<Key>(from.key, size, first, tile, key + 1);
+  int before = is_largest ? (tile - begin) * size
+                          : count_below<Key>(from.key, size, begin, tile, key + 1);
   // In later tiles, only smaller keys come before this one.
-  int before_in_later_tiles = count_below<Key>(from.key, size, tile + 1, last, key);
+  int before_in_later_tiles = count_below<Key>(from.key, size, tile + 1, end, key);
   int rank = before + slot % size + before_in_later_tiles;
   if (!is_final) {
-    to.key[first * size + rank] = key;
-    to.place[first * size + rank] = place;
+    to.key[begin * size + rank] = key;
+    to.place[begin * size + rank] = place;
     return;
   }
   int64_t list = problem * job.settings.elites;  // where the problem's list begins

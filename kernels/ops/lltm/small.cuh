@@ -206,41 +206,46 @@ constexpr int kResultColumns = 16;
 // before `first` are not computed. The pointer of a result that is not wanted is null.
 //
 // Grid: a block has kResultColumns columns (x) and kTileRows batch rows (y). A thread computes
-// one number of the product. The sum goes over the rows of the weights, kDepth at a time: the
-// block loads a tile of each operand into shared memory, with zeros beyond the matrices, and
-// multiplies the tiles. The latency of the loads limits the speed of the kernel.
+// one number of the product, the sum over the gates g of
+//
+//   d_gates[row][g] * weights[g][column].
+//
+// The sum goes over kDepth gates at a time: the block loads a tile of each operand into shared
+// memory, with zeros beyond the matrices, and multiplies the tiles. Gate k of a tile is gate
+// first_gate + k. The latency of the loads limits the speed of the kernel.
 template <typename T>
 __global__ void __launch_bounds__(kTileRows* kResultColumns)
     small_inputs(const T* d_gates, const T* weights, int64_t batch, int64_t inputs,
         int64_t states, int64_t first, T* d_old_h, T* d_input) {
   using A = compute_t<T>;
   constexpr int kDepth = sizeof(A) == 8 ? 64 : 128;
-  __shared__ A d[kTileRows][kDepth + 1];  // rows begin in different banks
-  __shared__ A w[kDepth][kResultColumns];
+  __shared__ A d_tile[kTileRows][kDepth + 1];  // rows begin in different banks
+  __shared__ A w_tile[kDepth][kResultColumns];
 
-  int64_t rows = kGates * states;  // rows of the weights
+  int64_t gates = kGates * states;  // columns of d_gates, and rows of the weights
   int64_t columns = inputs + states;
   int own_column = threadIdx.x % kResultColumns;
   int own_row = threadIdx.x / kResultColumns;
   int64_t column = first + blockIdx.x * int64_t(kResultColumns) + own_column;
   int64_t row = blockIdx.y * int64_t(kTileRows) + own_row;
   A sum = 0;
-  for (int64_t start = 0; start < rows; start += kDepth) {
+  for (int64_t first_gate = 0; first_gate < gates; first_gate += kDepth) {
     CEM_TETRIS_UNROLL
     for (int r = 0; r < kDepth / kTileRows; ++r) {
       int k = r * kTileRows + own_row;
-      bool is_inside = start + k < rows && column < columns;
-      w[k][own_column] = is_inside ? A(weights[(start + k) * columns + column]) : A(0);
+      bool is_inside = first_gate + k < gates && column < columns;
+      w_tile[k][own_column] =
+          is_inside ? A(weights[(first_gate + k) * columns + column]) : A(0);
     }
     CEM_TETRIS_UNROLL
     for (int k = own_column; k < kDepth; k += kResultColumns) {
-      bool is_inside = row < batch && start + k < rows;
-      d[own_row][k] = is_inside ? A(d_gates[row * rows + start + k]) : A(0);
+      bool is_inside = row < batch && first_gate + k < gates;
+      d_tile[own_row][k] = is_inside ? A(d_gates[row * gates + first_gate + k]) : A(0);
     }
     __syncthreads();
 #pragma unroll 16
-    for (int k = 0; k < kDepth; ++k) sum = fma(d[own_row][k], w[k][own_column], sum);
-    __syncthreads();  // The next rows overwrite the tiles.
+    for (int k = 0; k < kDepth; ++k) sum = fma(d_tile[own_row][k], w_tile[k][own_column], sum);
+    __syncthreads();  // The next gates overwrite the tiles.
   }
   if (row >= batch || column >= columns) return;
   if (column < states) {
