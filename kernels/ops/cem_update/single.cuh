@@ -573,7 +573,7 @@ struct SingleBlock {
 
   // Returns the rank of the elite at a place of the list, whose key is in `bin`. The elites in
   // lower bins come before it; arrays.count[bin] is their number. The linked list of its own
-  // bin is in no particular order, so the loop compares the elite with all others in the bin.
+  // bin is in no particular order, so the loop counts the elites in it that come before.
   CEM_TETRIS_DEVICE_FUNCTION int rank_of(int place, Key own_key, int bin) const {
     int rank = int(arrays.count[bin]);
 #pragma unroll 1
@@ -947,9 +947,9 @@ inline void set_layout(
 // blocks that fill the device.
 //
 // Every block finds all elites of its problem, so a problem gets few blocks: one for each tile
-// as long as the device is not full, and one more for the record if there is room. If there
-// are many elites, the tiles are narrow, which spreads the work of adding them up over more
-// blocks.
+// as long as the device is not full, and one more for the record if there is room, because it
+// then costs no time. If there are many elites, the tiles are narrow, which spreads the work
+// of adding them up over more blocks.
 inline Grid make_grid(const Settings& settings, int64_t full) {
   int64_t problems = settings.problems;
   int64_t chunks = divide_up(settings.elites, kChunk);

@@ -655,8 +655,8 @@ struct Adaptation {
   // deviations. Returns whether the covariance is positive definite. If all candidates failed,
   // there is no new covariance, and the function returns false.
   //
-  // All threads of the team call the function and get the same result. If it is true, column k
-  // of the new Cholesky factor is column k of arrays.lower times arrays.column_scale[k].
+  // All threads of the team call the function and get the same result. If the result is true,
+  // column k of the new Cholesky factor is column k of arrays.lower times column_scale[k].
   CEM_TETRIS_DEVICE_FUNCTION bool factorise() const {
     if (valid_candidates > 0) team.eliminate(plan, arrays.lower, arrays.products);
     bool is_positive = set_column_scales();
