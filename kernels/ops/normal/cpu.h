@@ -274,10 +274,12 @@ void draw_as(const Call& call, T* out) {
   int64_t columns = across ? tiles : blocks;
   int64_t rows = across ? blocks : tiles;
   int64_t row_chunks = divide_up(columns, kLanes);
-  // Draw the chunks `begin` to `end` - 1. The tiles of a problem are a matrix, and a chunk is
-  // up to kLanes neighbouring tiles of a row. If `across`, a row is a block of samples, and a
-  // column is four dimensions. Otherwise a row is four dimensions, and a column is a block of
-  // samples. Chunks are numbered along a row, then by row, then by problem.
+  // Draw the chunks `begin` to `end` - 1. A tile is four dimensions of a block of four samples.
+  // The tiles of a problem form a matrix of rows * columns tiles, and a chunk is up to kLanes
+  // neighbouring tiles of a row. If `across`, a row has the tiles of one block of samples, and
+  // a column those of four dimensions. Otherwise a row has the tiles of four dimensions, and a
+  // column those of one block. A row has row_chunks chunks. They are numbered along a row, then
+  // by row, then by problem.
   parallel_for(0, noise.problems * rows * row_chunks, 16, [&](int64_t begin, int64_t end) {
     Chunk<T, Real> chunk{};
     for (int64_t i = begin; i < end; ++i) {
