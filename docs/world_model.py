@@ -4,6 +4,7 @@ python world_model.py Acrobot-v1
 """
 
 import argparse
+import math
 from typing import NamedTuple
 
 import gymnasium
@@ -38,7 +39,7 @@ def pendulum_cost(observation, torque):
 def pendulum_joints(observation):
     """Return the ends of the pendulum, as complex numbers."""
     cosine, sine, _ = observation.unbind(-1)
-    tip = 0.8 * torch.complex(-sine, cosine)
+    tip = 0.7 * torch.complex(-sine, cosine)
     return [0 * tip, tip]
 
 
@@ -71,16 +72,16 @@ def cart_pole_joints(observation):
 
 
 class Task(NamedTuple):
-    """An environment: the cost of a step, what the clip draws, and its speed."""
+    """What the planner minimises, and what the clip draws."""
 
     cost: object  # Maps observations and the actions before them to costs.
-    joints: object  # Maps an observation to points, with coordinates between -1 and 1.
-    line: float  # The height of a line.
-    speed: int  # Steps per second.
+    joints: object  # Maps an observation to the ends of links, in a square from -1 to 1.
+    line: float  # The height of a horizontal line.
+    speed: int  # The number of steps that the clip shows in a second.
 
 
 TASKS = {
-    "Pendulum-v1": Task(pendulum_cost, pendulum_joints, line=0.8, speed=20),
+    "Pendulum-v1": Task(pendulum_cost, pendulum_joints, line=0.7, speed=20),
     "Acrobot-v1": Task(acrobot_cost, acrobot_joints, line=0.4, speed=10),
     "CartPole-v1": Task(cart_pole_cost, cart_pole_joints, line=0.0, speed=50),
 }
@@ -91,7 +92,7 @@ class Episodes(NamedTuple):
 
     observations: torch.Tensor  # (T + 1, B, O)
     actions: torch.Tensor  # (T, B, A)
-    is_running: torch.Tensor  # (T, B): whether the first episode had not ended yet.
+    is_running: torch.Tensor  # (T, B): False after the first episode of an environment.
     returns: torch.Tensor  # (B,)
 
 
@@ -109,6 +110,7 @@ def play(envs, policy, seed):
         observations.append(observation)
         actions.append(action.reshape(envs.num_envs, -1))
         rewards.append(reward * is_running[-1])
+        # An environment whose episode has ended begins another one, which does not count.
         is_running.append(is_running[-1] & ~is_terminated & ~is_truncated)
     series = (observations, actions, is_running[:-1], sum(rewards))
     return Episodes(*(torch.as_tensor(np.array(values), device=DEVICE) for values in series))
@@ -118,7 +120,13 @@ class WorldModel(nn.Module):
     """A network that predicts the next observation."""
 
     def __init__(self, observations, actions, next_observations):
-        """Make a model that normalises its data as these: (N, O), (N, A) and (N, O)."""
+        """Make an untrained model, which takes the scales of its data from N steps.
+
+        Args:
+            observations: The observations before the steps, shape (N, O).
+            actions: The actions, shape (N, A).
+            next_observations: The observations after the steps, shape (N, O).
+        """
         super().__init__()
         inputs = torch.cat([observations, actions], dim=-1)
         changes = next_observations - observations
@@ -168,7 +176,7 @@ def make_planner(envs, model, cost, seed):
     return Planner(
         rollout_cost(step),
         HORIZON,
-        action_dim=1,
+        action_dim=math.prod(envs.single_action_space.shape),
         bounds=envs.single_action_space,
         num_envs=envs.num_envs,
         num_samples=64,
@@ -268,12 +276,15 @@ def write_clip(task, model, episodes, path):
 
 
 def main():
-    """Write the clip of the environment that the command line names."""
+    """Write a clip of the environment that the command line names."""
+    torch.set_num_threads(1)  # This is the fastest for so small a network.
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=TASKS)
     name = parser.parse_args().name
     model, plays = run(name)
-    write_clip(TASKS[name], model, plays[-1], f"{name}.gif")
+    clip = f"{name}.gif"
+    write_clip(TASKS[name], model, plays[-1], clip)
+    print(f"wrote {clip}")
 
 
 if __name__ == "__main__":

@@ -93,8 +93,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return the mean returns of random play, of both rounds, and with the true equations.
 
     Examples of a figure's name are "learned_control.Pendulum-v1.random" and
-    "learned_control.Pendulum-v1.round_1". In the data, "returns" has the returns of all episodes,
-    and "steps" has the number of their steps.
+    "learned_control.Pendulum-v1.round_1". In the data, "returns" has the returns of all
+    episodes, and "steps" has the number of their steps.
     """
     sys.path.append(str(ROOT / "docs"))
     program: Any = importlib.import_module("world_model")
