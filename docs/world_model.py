@@ -18,7 +18,7 @@ from cem import Planner, rollout_cost
 HORIZON = 15  # The actions of a plan. In the clip, the model predicts as many steps.
 EPISODES = 8  # These are played side by side.
 ROUNDS = 2  # In each, the model learns from all earlier episodes, and others are planned.
-TRAINING_STEPS = 1500
+TRAINING_STEPS = 4000
 DEVICE = "cpu"  # or "cuda"
 
 # The clip: the side of a square in pixels, and colours.
