@@ -112,8 +112,17 @@ def play(envs, policy, seed):
         rewards.append(reward * is_running[-1])
         # An environment whose episode has ended begins another one, which does not count.
         is_running.append(is_running[-1] & ~is_terminated & ~is_truncated)
-    series = (observations, actions, is_running[:-1], sum(rewards))
-    return Episodes(*(torch.as_tensor(np.array(values), device=DEVICE) for values in series))
+    return Episodes(
+        make_tensor(observations),
+        make_tensor(actions),
+        make_tensor(is_running[:-1]),
+        make_tensor(sum(rewards)),
+    )
+
+
+def make_tensor(arrays):
+    """Return arrays as one tensor on the device."""
+    return torch.as_tensor(np.array(arrays), device=DEVICE)
 
 
 class WorldModel(nn.Module):

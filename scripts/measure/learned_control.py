@@ -109,6 +109,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             # The starts are those of the last round.
             starts = _SEED + program.ROUNDS * program.EPISODES
             plays.append(program.play(envs, planner.plan, starts))
+        # Without true equations, the last label has no episodes.
         for label, episodes in zip(LABELS, plays, strict=False):
             figure = f"learned_control.{name}.{label}"
             figures[figure] = episodes.returns.mean().item()
