@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -130,6 +131,15 @@ def gpu_and_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tetris.play.devices.find_nvcc", lambda cuda: None)
     large = SimpleNamespace(multi_processor_count=132)
     monkeypatch.setattr("torch.cuda.get_device_properties", lambda: large)
+
+
+@pytest.fixture
+def short_world_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program docs/world_model.py plays and learns little."""
+    import gymnasium
+
+    monkeypatch.setattr("world_model.TRAINING_STEPS", 2)
+    monkeypatch.setattr("gymnasium.make_vec", partial(gymnasium.make_vec, max_episode_steps=4))
 
 
 @pytest.fixture

@@ -101,6 +101,7 @@ _TABLE = (
     Measurement("plans", "plans", CPU),
     Measurement("practice", "practice", CPU),
     Measurement("control", "control", CPU),
+    Measurement("learned_control", "learned_control", CPU),
     *(Measurement(tool, "sanitizers", GPU, tool) for tool in TOOLS),
 )
 MEASUREMENTS = {measurement.name: measurement for measurement in _TABLE}

@@ -39,10 +39,9 @@ _SOLVERS = {
     "cem": "CEM",
     "icem": "iCEM",
     "mppi": "MPPI",
-    "predictive_sampling": "predictive sampling",
 }
 _MODELS = {"cart_pole": "cart and pole", "push": "pushed disc", "acrobot": "acrobot"}
-_BUDGETS = ("300x30", "100x10", "64x3")
+_BUDGETS = ("300x30", "64x3")
 
 
 def plans_in_models() -> str:
@@ -98,6 +97,36 @@ def returns_in_simulators() -> str:
         return f"{returns[f'{task}.{planner}.return']:.3g}"
 
     return crossed("mean return", _SIMULATORS, _CONTROLLERS, cell, result)
+
+
+_STAGES = {
+    "random": "random play",
+    "round_1": "planned",
+    "round_2": "planned again",
+    "true": "true equations",
+}
+
+
+def returns_by_learned_models() -> str:
+    """Return a Markdown table of the mean returns of planning with learned models.
+
+    A row is an environment, with the number of random steps from which the first model learned.
+    A column is a stage of the learning. Returns have their standard deviations.
+    """
+    result = load_all("learned_control")[0]  # One machine has measured it.
+    returns = result.data["returns"]
+
+    def cell(task: str, stage: str) -> str | None:
+        figure = f"learned_control.{task}.{stage}"
+        if figure not in returns:
+            return None
+        return f"{result.figures[figure]:.0f}±{statistics.stdev(returns[figure]):.0f}"
+
+    rows = {}
+    for task in ("Pendulum-v1", "Acrobot-v1", "CartPole-v1"):
+        steps = result.data["steps"][f"learned_control.{task}.random"]
+        rows[task] = f"{task}, {steps:,} steps"
+    return crossed("return", _STAGES, rows, cell, result)
 
 
 def optimiser_claim() -> str:

@@ -142,7 +142,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch: pytest.MonkeyPatch, short_world_model: None) -> None:
     """The sizes are tiny, and nothing is compiled by torch."""
     for name, constants in TINY.items():
         module = importlib.import_module(f"measure.{name}")
