@@ -24,7 +24,7 @@ CEILINGS = {
     ("tetris", NATIVE): 55_050,
     ("kernels", PYTHON): 19_200,
     ("kernels", NATIVE): 45_800,
-    ("scripts", PYTHON): 30_300,
+    ("scripts", PYTHON): 30_950,
     ("tests", PYTHON + NATIVE): 136_900,
 }
 WORDS = 22_000  # of README and docs

@@ -156,12 +156,13 @@ def optimiser_claim() -> str:
         ["10,000, 5 parameters", *shares(bbob, "d5.2000", *any_population)],
         ["40,000, 20 parameters", *shares(bbob, "d20.2000", *any_population)],
     ]
-    header = ["targets reached, by evaluations", "`cem`", "SciPy", "pycma"]
+    header = ["evaluations", "`cem`: targets reached", "SciPy", "pycma"]
     words = f"""{markdown(header, rows)}
 
-Targets of BBOB: 51 values per function, from 100 down to 1e-8 above the optimum. SciPy is \
-SLSQP, then dual annealing; pycma is lq-CMA-ES after SLSQP, an augmented Lagrangian, then \
-BIPOP: [more](docs/optimiser.md#beside-its-peers)."""
+The benchmark is BBOB, with 51 targets per function, from 100 down to 1e-8 above the optimum. \
+Each row has the best methods of SciPy (SLSQP; with 10,000 and more evaluations dual annealing) \
+and pycma (lq-CMA-ES, which continues SLSQP; with constraints an augmented Lagrangian; with \
+10,000 and more BIPOP): [more](docs/optimiser.md#beside-its-peers)."""
     return with_provenance(words, few, constrained, bbob)
 
 
