@@ -4,10 +4,10 @@ from kernels.version import REPOSITORY
 
 
 def clone() -> str:
-    """Return README's sentence on where the project is; empty without a public address."""
+    """Return README's words before its first commands, with the public address if any."""
     if not REPOSITORY:
-        return ""
-    return f"The project is at {REPOSITORY}; ask there: {REPOSITORY}/issues."
+        return "In a copy of this repository:"
+    return f"Get it by `git clone {REPOSITORY}`; ask at {REPOSITORY}/issues. In its folder:"
 
 
 def badge() -> str:
