@@ -111,7 +111,9 @@ class Problem:
             inset = _INSET * width
             inside = np.clip(candidates, low + inset, high - inset)
         is_exact = (inside == candidates).all(axis=1)
-        return [*map(Known, self.points_of(inside), values.tolist(), is_exact.tolist())]
+        points = self.points_of(inside)
+        columns = points, values.tolist(), candidates, is_exact.tolist()
+        return [Known(*known) for known in zip(*columns, strict=True)]
 
     def negate_if_maximizing(self, fitness: Any) -> Any:
         """Convert fitness to values to minimise, or such values back to fitness."""
@@ -231,7 +233,7 @@ class ModelAssisted:
         best = min(self._path, key=lambda known: known.value, default=None)
         if number == 0 and best is not None and best.is_exact:
             points[0], values[0] = best.point, best.value
-            candidates[0] = self._problem.candidates_at(points[:1])[0]
+            candidates[0] = best.candidate
         state = self._problem.optimizer.state
         assert state.factor is not None, "a model needs a full covariance"
         center = state.distribution[MEAN].double().numpy()
@@ -433,12 +435,11 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         if plan.constraints is not None:
             # Only the fittest point is used, because there is no model.
             path = [path[_find_fittest(path, walk, plan.constraints)]]
-        candidates = np.stack([candidate for candidate, _ in path])
+        candidates = problem.candidates_at(np.stack([candidate for candidate, _ in path]))
         values = np.stack([outcome[0] for _, outcome in path])
         plan = replace(plan, path=[*plan.path, *search.path_of(candidates, values)])
-        plan = replace(plan, start=_start_after(descent, plan, search))
-        # Restarts begin at the same point, as wide as after a minimum.
-        plan = replace(plan, start_of_restarts=_start_after(None, plan, search))
+        start, start_of_restarts = _starts_after(descent, plan, search)
+        plan = replace(plan, start=start, start_of_restarts=start_of_restarts)
     return plan, walk.evaluations
 
 
@@ -487,37 +488,27 @@ def _ends_of(optimizer: CrossEntropyMethod) -> tuple[Any, Any]:
     return low.double().numpy(), high.double().numpy()
 
 
-def _start_after(descent: Descent | None, plan: Plan, problem: Problem) -> Start:
-    """Return the start of the first search: the best point of ``plan.path``.
+def _starts_after(descent: Descent | None, plan: Plan, problem: Problem) -> tuple[Start, Start]:
+    """Return the start of the first search, and that of restarts: the best known candidate.
 
-    The search is narrower than the plan's start, unless parameters are integers. If the budget
-    ended the descent, the search has the covariance of its curvature.
+    If the descent reached a minimum, candidates are drawn around it, at a typical distance of
+    one first standard deviation. If the budget ended the descent, the first search continues
+    it: with the covariance of its curvature, or at least with steps like its last one.
     """
     best = min(plan.path, key=lambda known: known.value)
-    mean = problem.as_population(problem.candidates_at(best.point[None]))[0]
+    mean = problem.as_population(best.candidate[None])[0]
     std = as_real("std", plan.start.std)
-    if plan.config.integers_of(len(best.point)):
-        return Start(mean, std)
-    if plan.uses_model and descent is not None and descent.is_unfinished:
-        factor = descent.covariance_factor()
-        if factor is not None:
-            return Start(mean, np.linalg.norm(factor, axis=1), factor)
-    return Start(mean, std * _share_of_std(descent))
-
-
-def _share_of_std(descent: Descent | None) -> float:
-    """Return the standard deviation of the search after a descent, relative to the first one.
-
-    If the budget ended the descent, it would have continued with steps like its last one: the
-    standard deviation is three such steps. If the descent reached a minimum, candidates are
-    drawn around it, at a typical distance of one first standard deviation.
-    """
-    if descent is None or descent.last_length == 0:
-        return 1.0
-    if descent.is_unfinished:
-        return min(1.0, _STD_PER_STEP * descent.last_length)
-    num_parameters = len(descent.path[0][0])
-    return 1 / math.sqrt(num_parameters)
+    dim = len(best.candidate)
+    if descent is None or descent.last_length == 0 or plan.config.integers_of(dim):
+        return Start(mean, std), Start(mean, std)
+    around_minimum = Start(mean, std / math.sqrt(dim))
+    if not descent.is_unfinished:
+        return around_minimum, around_minimum
+    factor = descent.covariance_factor() if plan.uses_model else None
+    if factor is not None:
+        return Start(mean, np.linalg.norm(factor, axis=1), factor), around_minimum
+    share = min(1.0, _STD_PER_STEP * descent.last_length)
+    return Start(mean, std * share), around_minimum
 
 
 def _open_journal(plan: Plan, optimizer: CrossEntropyMethod, evaluator: Evaluator) -> None:

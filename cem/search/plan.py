@@ -57,17 +57,18 @@ class Start(NamedTuple):
 
 
 class Known(NamedTuple):
-    """A point of the search space whose value is known before a search.
+    """A candidate whose value is known before a search.
 
     Attributes:
-        point: The point, shape (d,).
-        value: The value to minimise.
-        is_exact: Whether the value belongs to this point. Otherwise it belongs to the nearest
-            point on a bound.
+        point: Its point in the search space, shape (d,).
+        value: Its value to minimise.
+        candidate: The candidate, shape (d,).
+        is_exact: Whether the point is exact. It is not if the candidate is at a bound.
     """
 
     point: Any
     value: float
+    candidate: Any
     is_exact: bool
 
 
@@ -99,8 +100,7 @@ class Plan:
         adapts_to_noise: Whether the method may change when noise is detected. It may not if the
             caller chose it.
         descends: Whether a descent precedes the first search.
-        path: The points of the search space that are known before the first search, with their
-            values to minimise.
+        path: The candidates that are known before the first search.
         misses: The number of searches so far without a success; 0 after the first success.
         code: A digest of the code of the objective and constraints; None: nothing is saved.
         termination_options: Arguments of ``Termination``: ``target``, ``xtol`` and ``ftol``.

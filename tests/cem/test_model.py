@@ -118,6 +118,23 @@ class TestDescent:
         assert descent.last_length == 0.0
         assert not descent.is_unfinished
 
+    def test_a_descent_tells_the_covariance_of_the_search_that_continues_it(self):
+        curvatures = np.array([1.0, 100.0, 1e4])
+        descent, _ = self.descent(
+            lambda x: float(curvatures @ (x - 3.0) ** 2), [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]
+        )
+        descent.run(60)
+        factor = descent.covariance_factor()
+        covariance = factor @ factor.T
+        ratios = np.diag(covariance) * curvatures
+        assert (np.triu(factor, 1) == 0).all()
+        np.testing.assert_allclose(ratios / ratios[0], 1.0, rtol=0.5)
+
+    def test_a_short_descent_tells_no_covariance(self):
+        descent, _ = self.descent(lambda x: float((x**2).sum()), [1.0, 2.0, 3.0], [1.0] * 3)
+        descent.run(5)
+        assert descent.covariance_factor() is None
+
 
 class TestMinimize:
     def test_a_valley_takes_a_fifth_of_the_evaluations(self):
