@@ -216,11 +216,12 @@ class Descent:
         is_flat = np.abs(derivatives[0]).max() <= _FLAT * max(1.0, abs(self._outcome[0]))
         if is_flat and not self._has_constraints:
             return None
+        has_bounds_alone = self._is_limited and not self._has_constraints
         if self._last_derivatives is not None:
             changes = derivatives - self._last_derivatives
             # This is the change of the gradient of the Lagrangian.
             change = changes[0] + self._merit.multipliers @ changes[1:]
-            if self._is_limited and not self._has_measured_curvature:
+            if has_bounds_alone and not self._has_measured_curvature:
                 self._limit_curvature(change)
             self._curvature = _update_curvature(self._curvature, self._last_step, change)
         elif self._has_constraints and not is_flat:
@@ -242,7 +243,7 @@ class Descent:
         the other directions would be short for many iterations.
 
         Args:
-            change: The change of the gradient of the Lagrangian over the step, shape (d,).
+            change: The change of the gradient over the step, shape (d,).
         """
         self._has_measured_curvature = True
         measured = self._last_step @ change / (self._last_step @ self._last_step)
