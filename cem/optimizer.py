@@ -197,6 +197,21 @@ class CrossEntropyMethod:
         self._adopt(0, state)
         self._settings = self._describe()
 
+    def correlate(self, factor: Any) -> None:
+        """Give the first distribution of a single search with a full covariance correlations.
+
+        Args:
+            factor: A lower triangular factor of the covariance, shape (dim, dim), float64. Its
+                rows have the lengths of the standard deviations that the search was given.
+        """
+        factor_of_state = self._state.factor
+        assert factor_of_state is not None, "only a full covariance has correlations"
+        correlations = torch.from_numpy(factor).to(factor_of_state)
+        # With bounds by transform, the standard deviations differ from those that were given.
+        lengths = correlations.norm(dim=-1, keepdim=True)
+        rows = correlations / lengths * self._state.std.unsqueeze(-1)
+        self._state = self._state._replace(factor=rows)
+
     def ask(self, count: int | None = None) -> Any:
         """Draw candidates of this generation, equation (1), within the bounds.
 

@@ -26,9 +26,8 @@ from cem.run.constraints import Constraints
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import Interrupted, StopRequest
 from cem.search.descent import Descent, Visits
-from cem.search.evaluated import Evaluations
 from cem.search.history import EVALUATIONS
-from cem.search.plan import Plan, Start
+from cem.search.plan import Known, Plan, Start
 from cem.search.quadratic import QuadraticModel
 
 _TRUSTED_CORRELATION = 0.85  # the least rank correlation (Kendall's) of a trusted model
@@ -36,6 +35,7 @@ _MIN_COMPARED = 15  # at least so many of the newest points are ranked to measur
 _GROWTH = 1.5  # the factor by which the evaluations of a generation grow, if they were too few
 _DESCENT_PER_DIM = 50  # the budget of the descent, in evaluations per parameter
 _STD_PER_STEP = 3.0  # the standard deviation after an unfinished descent, in last steps
+_INSET = 1e-3  # the least distance of a known point from a bound, relative to the width
 _NOISE = 1e-12  # two values of one point that differ by more, relative to them, are noisy
 
 
@@ -97,13 +97,23 @@ class Problem:
             )
         return self.negate_if_maximizing(torch.as_tensor(evaluation.fitness).double().numpy())
 
-    def path_of(self, known: Evaluations | None) -> list[tuple[Any, float]]:
-        """Return known evaluations as pairs of a point and its value to minimise."""
-        if known is None:
-            return []
-        values = self.negate_if_maximizing(known.fitness)
-        values = np.where(np.isfinite(values), values, math.inf)
-        return [*zip(self.points_of(known.candidates), values.tolist(), strict=True)]
+    def path_of(self, candidates: Any, values: Any) -> list[Known]:
+        """Return evaluated candidates, shape (n, d), and their values as points of the search.
+
+        With bounds by transform, a candidate at a bound would be a point at infinity. Its value
+        is assigned to a point that is slightly inside.
+        """
+        inside = candidates
+        if transformed_bounds(self.optimizer.state) is not None:
+            low, high = _ends_of(self.optimizer)
+            # Where there is only one bound, the unit of the map into the box is 1.
+            width = np.where(np.isfinite(high - low), high - low, 1.0)
+            inset = _INSET * width
+            inside = np.clip(candidates, low + inset, high - inset)
+        is_exact = (inside == candidates).all(axis=1)
+        points = self.points_of(inside)
+        columns = points, values.tolist(), candidates, is_exact.tolist()
+        return [Known(*known) for known in zip(*columns, strict=True)]
 
     def negate_if_maximizing(self, fitness: Any) -> Any:
         """Convert fitness to values to minimise, or such values back to fitness."""
@@ -157,7 +167,7 @@ class ModelAssisted:
         optimizer: CrossEntropyMethod,
         evaluator: Evaluator,
         budget: int,
-        path: Sequence[tuple[Any, float]],
+        path: Sequence[Known],
     ) -> None:
         """Add the known points to a new model.
 
@@ -165,16 +175,15 @@ class ModelAssisted:
             optimizer: The optimizer of the search, before its first generation.
             evaluator: The evaluator of the promising candidates.
             budget: The maximum number of evaluations.
-            path: The points that are known before the search, as pairs of a point, shape (d,),
-                and its value to minimise. The search starts at the best of them.
+            path: The points that are known before the search, which starts at the best one.
         """
         self.evaluations = 0
         self._problem = Problem(optimizer, evaluator)
         self._budget = budget
         self._model = QuadraticModel(optimizer.dim)
         self._path = path
-        for point, value in path:
-            self._model.add(point, value)
+        for known in path:
+            self._model.add(known.point, known.value)
 
     def restore(self, evaluated: Sequence[tuple[Any, float | None]]) -> None:
         """Add the candidates that a resumed search had evaluated, with their fitness.
@@ -221,10 +230,10 @@ class ModelAssisted:
         candidates = torch.as_tensor(drawn).double().numpy().copy()
         values = np.full(len(candidates), math.nan)  # NaN: not evaluated yet
         points = self._problem.points_of(candidates)
-        if number == 0 and self._path:
-            # ``_path`` has pairs of a point and its value.
-            points[0], values[0] = min(self._path, key=lambda pair: pair[1])
-            candidates[0] = self._problem.candidates_at(points[:1])[0]
+        best = min(self._path, key=lambda known: known.value, default=None)
+        if number == 0 and best is not None and best.is_exact:
+            points[0], values[0] = best.point, best.value
+            candidates[0] = best.candidate
         state = self._problem.optimizer.state
         assert state.factor is not None, "a model needs a full covariance"
         center = state.distribution[MEAN].double().numpy()
@@ -380,13 +389,22 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     if not plan.descends:
         return plan, 0
     # This optimizer draws no candidates. It only provides the dtype, the bounds and the width.
-    optimizer = plan.build_optimizer(plan.start, plan.population_size, seed=0)
+    # The points of a descent are candidates: its quadratic programs contain the bounds.
+    config = replace(plan.config, bound_handling="clamp")
+    optimizer = replace(plan, config=config).build_optimizer(
+        plan.start, plan.population_size, seed=0
+    )
     if plan.options["checkpoint"] is not None:
         _open_journal(plan, optimizer, evaluator)
     problem = Problem(optimizer, evaluator)
-    if plan.constraints is None:
+    # The points of a search may be positions in an unbounded space.
+    optimizer_of_search = plan.build_optimizer(plan.start, plan.population_size, seed=0)
+    search = Problem(optimizer_of_search, evaluator)
+    if plan.constraints is None and plan.known is not None:
         # The points that are known before the search. The descent adds more.
-        plan = replace(plan, path=problem.path_of(plan.known))
+        values = search.negate_if_maximizing(plan.known.fitness)
+        values = np.where(np.isfinite(values), values, math.inf)
+        plan = replace(plan, path=search.path_of(plan.known.candidates, values))
     walk = Walk(problem, plan.constraints, stop, plan.termination_options["target"])
     mean = optimizer.state.distribution[MEAN].double().numpy()
     descent: Descent | None = None
@@ -401,7 +419,8 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
             return replace(plan, descends=False), walk.evaluations
         precision = torch.finfo(optimizer.dtype).eps
         width = _descent_width(optimizer)
-        descent = Descent(walk, mean, outcome, width, precision, walk.is_equality)
+        bounds = _ends_of(optimizer)
+        descent = Descent(walk, mean, outcome, width, precision, walk.is_equality, bounds)
         with np.errstate(over="ignore", invalid="ignore"):
             descent.run(_budget_of_descent(plan, walk.evaluations, len(mean)))
     stop_reason, _ = stop.due  # 0 if no stop was requested
@@ -413,14 +432,14 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     # its path. It is in ``walk.path``.
     path = walk.path if descent is None else walk.path + descent.path
     if path:
-        visited = [(point, outcome[0]) for point, outcome in path]
-        if plan.constraints is None:
-            visited = [*plan.path, *visited]
-        else:
+        if plan.constraints is not None:
             # Only the fittest point is used, because there is no model.
-            visited = [visited[_find_fittest(path, walk, plan.constraints)]]
-        plan = replace(plan, path=visited)
-        plan = replace(plan, start=_start_after(descent, plan, problem))
+            path = [path[_find_fittest(path, walk, plan.constraints)]]
+        candidates = problem.candidates_at(np.stack([candidate for candidate, _ in path]))
+        values = np.stack([outcome[0] for _, outcome in path])
+        plan = replace(plan, path=[*plan.path, *search.path_of(candidates, values)])
+        start, start_of_restarts = _starts_after(descent, plan, search)
+        plan = replace(plan, start=start, start_of_restarts=start_of_restarts)
     return plan, walk.evaluations
 
 
@@ -460,32 +479,36 @@ def _descent_width(optimizer: CrossEntropyMethod) -> Any:
     return width
 
 
-def _start_after(descent: Descent | None, plan: Plan, problem: Problem) -> Start:
-    """Return the start of the first search: the best point of ``plan.path``.
+def _ends_of(optimizer: CrossEntropyMethod) -> tuple[Any, Any]:
+    """Return the lower and upper bounds of candidates; infinite numbers if there are none."""
+    bounds = bounds_of(optimizer.state)
+    if bounds is None:
+        return -math.inf, math.inf
+    low, high = bounds
+    return low.double().numpy(), high.double().numpy()
 
-    The search is narrower than the plan's start, unless parameters are integers.
+
+def _starts_after(descent: Descent | None, plan: Plan, problem: Problem) -> tuple[Start, Start]:
+    """Return the start of the first search, and that of restarts: the best known candidate.
+
+    If the descent reached a minimum, candidates are drawn around it, at a typical distance of
+    one first standard deviation. If the budget ended the descent, the first search continues
+    it: with the covariance of its curvature, or at least with steps like its last one.
     """
-    best_point, _ = min(plan.path, key=lambda pair: pair[1])
-    mean = problem.as_population(problem.candidates_at(best_point[None]))[0]
+    best = min(plan.path, key=lambda known: known.value)
+    mean = problem.as_population(best.candidate[None])[0]
     std = as_real("std", plan.start.std)
-    if not plan.config.integers_of(len(best_point)):
-        std = std * _share_of_std(descent)
-    return Start(mean, std)
-
-
-def _share_of_std(descent: Descent | None) -> float:
-    """Return the standard deviation of the search after a descent, relative to the first one.
-
-    If the budget ended the descent, it would have continued with steps like its last one: the
-    standard deviation is three such steps. If the descent reached a minimum, candidates are
-    drawn around it, at a typical distance of one first standard deviation.
-    """
-    if descent is None or descent.last_length == 0:
-        return 1.0
-    if descent.is_unfinished:
-        return min(1.0, _STD_PER_STEP * descent.last_length)
-    num_parameters = len(descent.path[0][0])
-    return 1 / math.sqrt(num_parameters)
+    dim = len(best.candidate)
+    if descent is None or descent.last_length == 0 or plan.config.integers_of(dim):
+        return Start(mean, std), Start(mean, std)
+    around_minimum = Start(mean, std / math.sqrt(dim))
+    if not descent.is_unfinished:
+        return around_minimum, around_minimum
+    factor = descent.covariance_factor() if plan.uses_model else None
+    if factor is not None:
+        return Start(mean, np.linalg.norm(factor, axis=1), factor), around_minimum
+    share = min(1.0, _STD_PER_STEP * descent.last_length)
+    return Start(mean, std * share), around_minimum
 
 
 def _open_journal(plan: Plan, optimizer: CrossEntropyMethod, evaluator: Evaluator) -> None:

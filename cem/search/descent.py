@@ -1,8 +1,9 @@
 """A quasi-Newton descent, which precedes the search if the function may be smooth.
 
 The method is damped BFGS with forward differences: J. Nocedal and S. Wright, Numerical
-Optimization, chapters 6 and 18 (procedure 18.2). With constraints, a step is the solution of a
-quadratic program, and decreases a merit function: see ``cem.search.merit``.
+Optimization, chapters 6 and 18 (procedure 18.2). With bounds or constraints, a step is the
+solution of a quadratic program. With constraints, it decreases a merit function: see
+``cem.search.merit``. Bounds are never violated.
 
 Gradients, steps and the curvature are in scaled units: one unit of a parameter is proportional
 to its standard deviation, and the geometric mean of all units is 1. In these units the first
@@ -27,6 +28,7 @@ _MAX_EXTENSION = 2.0  # the longest second trial after a good one, in units of i
 _MIN_GAIN = 1.1  # the predicted decrease of a second trial, relative to that of the good one
 _MAX_TRIALS = 12  # trials of one line search, and of corrections at its end
 _DAMPING = 0.2
+_POINTS_PER_DIM = 2  # the least number of points that determines the shape of a covariance
 _NEGLIGIBLE = 1e-12  # the largest change of the merit that counts as 0, relative to the value
 _FLAT = 1e-11  # the largest gradient that counts as 0, relative to the value
 
@@ -54,6 +56,7 @@ class Descent:
         width: Any,
         precision: float = 2.0**-52,
         is_equality: Any = (),
+        bounds: Any = (-math.inf, math.inf),
     ) -> None:
         """Prepare a descent from a point that has been evaluated.
 
@@ -66,6 +69,8 @@ class Descent:
             precision: The relative precision of points and values.
             is_equality: Which constraints should be 0, shape (m,). The others should be at most
                 0.
+            bounds: The smallest and the largest value of each parameter; both are numbers or
+                have the shape (d,). The start is within the bounds.
         """
         self.path: Visits = [(np.array(start, dtype=np.float64), np.array(outcome))]
         self.is_unfinished = True
@@ -83,8 +88,16 @@ class Descent:
         # these units. In them, every standard deviation equals ``_mean_width``.
         self._scale = np.where(self._is_free, width / self._mean_width, 1.0)
         self._curvature = np.eye(len(start))
+        self._has_measured_curvature = False
         self._merit = Merit(np.array(is_equality, dtype=bool))
         self._has_constraints = len(is_equality) > 0
+        self._low, self._high = (np.broadcast_to(end, width.shape) for end in bounds)
+        self._has_low, self._has_high = np.isfinite(self._low), np.isfinite(self._high)
+        # The derivatives of ``low - x`` and ``x - high``, which are at most 0 in the bounds.
+        units = np.diag(self._scale)
+        self._rows_of_bounds = np.vstack([-units[self._has_low], units[self._has_high]])
+        # Whether steps are the solutions of quadratic programs.
+        self._is_limited = self._has_constraints or len(self._rows_of_bounds) > 0
         self._x, self._outcome = self.path[0]
         self._last_derivatives: Any = None
 
@@ -110,7 +123,7 @@ class Descent:
                 self.is_unfinished = False  # This is a minimum, or a number is not finite.
                 return
             slope = self._merit.slope(self._outcome, derivatives, step)
-            if self._has_constraints and self._is_negligible(slope):
+            if self._is_limited and self._is_negligible(slope):
                 self.is_unfinished = False  # This is a minimum.
                 self._correct_violations(derivatives, remaining)
                 return
@@ -123,10 +136,36 @@ class Descent:
                 # No trial was better. If the budget is used up, a shorter step might have been.
                 # With constraints, a different step might have been.
                 self.is_unfinished = remaining <= 0 or self._has_constraints
-                if self._has_constraints:
-                    self._correct_violations(derivatives, remaining)
+                self._correct_violations(derivatives, remaining)
                 return
             self._move_to_last_trial(derivatives)
+
+    def covariance_factor(self) -> Any:
+        """Return a factor of the covariance of a search that continues this descent, or None.
+
+        The covariance C is proportional to the inverse of the curvature B: C = b B^-1. A
+        candidate z of N(0, C) has z C^-1 z = d on average. The number b is chosen so that this
+        is also true of the last step: b = s B s / d. If a parameter had a larger standard
+        deviation than its width, C is reduced.
+
+        Returns:
+            The lower triangular factor of C, shape (d, d), in units of the parameters. It is
+            None if there are fewer than 2 d points from which B was estimated, if a parameter
+            is constant, or if B is singular.
+        """
+        dim = len(self._x)
+        if not self._is_free.all() or len(self.path) < _POINTS_PER_DIM * dim:
+            return None
+        scale = self._last_step @ self._curvature @ self._last_step / dim
+        try:
+            inverse_factor = np.linalg.inv(np.linalg.cholesky(self._curvature))
+            covariance = scale * inverse_factor.T @ inverse_factor
+            variances = np.diag(covariance)
+            # In scaled units, every width equals the mean width.
+            covariance /= max(1.0, variances.max() / self._mean_width**2)
+            return self._scale[:, None] * np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            return None
 
     def _is_negligible(self, change: float) -> bool:
         """Return whether a change of the merit is 0 beside the value of the current point."""
@@ -156,6 +195,7 @@ class Descent:
         """
         free = np.flatnonzero(self._is_free)
         steps = self._relative_difference * np.maximum(self._scale, np.abs(self._x))
+        steps = np.where(self._x + steps > self._high, -steps, steps)
         points = self._x + np.diag(steps)[free]
         # The difference of the rounded points, which is not exactly the step.
         differences = points[np.arange(len(free)), free] - self._x[free]
@@ -176,10 +216,13 @@ class Descent:
         is_flat = np.abs(derivatives[0]).max() <= _FLAT * max(1.0, abs(self._outcome[0]))
         if is_flat and not self._has_constraints:
             return None
+        has_bounds_alone = self._is_limited and not self._has_constraints
         if self._last_derivatives is not None:
             changes = derivatives - self._last_derivatives
             # This is the change of the gradient of the Lagrangian.
             change = changes[0] + self._merit.multipliers @ changes[1:]
+            if has_bounds_alone and not self._has_measured_curvature:
+                self._limit_curvature(change)
             self._curvature = _update_curvature(self._curvature, self._last_step, change)
         elif self._has_constraints and not is_flat:
             # Without constraints, the first step would have the length of a standard deviation.
@@ -193,6 +236,20 @@ class Descent:
             return None
         return self._limit_length(step)
 
+    def _limit_curvature(self, change: Any) -> None:
+        """Lower the first curvature to that along the first step, if this is positive.
+
+        The first curvature is the same in all directions. If it were too large, the steps in
+        the other directions would be short for many iterations.
+
+        Args:
+            change: The change of the gradient over the step, shape (d,).
+        """
+        self._has_measured_curvature = True
+        measured = self._last_step @ change / (self._last_step @ self._last_step)
+        if 0 < measured < self._curvature[0, 0]:
+            self._curvature = measured * np.eye(len(change))
+
     def _limit_length(self, step: Any) -> Any:
         """Return the step, or a shorter one of its direction, shape (d,), in scaled units."""
         # No parameter moves by more than its standard deviation. In scaled units, every
@@ -205,8 +262,8 @@ class Descent:
         Raises:
             LinAlgError: If the curvature is singular.
         """
-        if self._has_constraints:
-            step, multipliers = self._merit.solve(self._curvature, self._outcome, derivatives)
+        if self._is_limited:
+            step, multipliers = self._solve_program(self._outcome, derivatives)
             self._merit.adapt_penalties(multipliers)
             return step
         gradient = derivatives[0]
@@ -214,6 +271,20 @@ class Descent:
         is_descent = step @ gradient < 0
         # Otherwise, use the direction of steepest descent.
         return step if is_descent else -gradient
+
+    def _solve_program(self, outcome: Any, derivatives: Any) -> tuple[Any, Any]:
+        """Return the step of a quadratic program, shape (d,), and its multipliers, shape (m,).
+
+        Args:
+            outcome: The outcome at the start of the step, shape (1 + m,).
+            derivatives: Its derivatives, shape (1 + m, d).
+        """
+        below_low = (self._low - self._x)[self._has_low]
+        above_high = (self._x - self._high)[self._has_high]
+        bounds = np.concatenate([below_low, above_high])
+        return self._merit.solve(
+            self._curvature, outcome, derivatives, bounds, self._rows_of_bounds
+        )
 
     def _search_along(self, step: Any, slope: float, derivatives: Any, max_trials: int) -> bool:
         """Try a step and then shorter ones, until one decreases the merit enough.
@@ -260,7 +331,7 @@ class Descent:
 
     def _try(self, step: Any) -> float:
         """Evaluate the point after a step, add it to the path, and return its merit."""
-        point = self._x + self._scale * step
+        point = np.clip(self._x + self._scale * step, self._low, self._high)
         outcome = np.asarray(self._evaluate(point[None]))[0]
         self.path.append((point, outcome))
         return self._merit(outcome)
@@ -283,7 +354,7 @@ class Descent:
         step = (point - self._x) / self._scale
         # These linear functions of a step have the outcome at the end of the last step.
         intercepts = outcome - derivatives @ step
-        corrected, _ = self._merit.solve(self._curvature, intercepts, derivatives)
+        corrected, _ = self._solve_program(intercepts, derivatives)
         return self._try(self._limit_length(corrected))
 
     def _correct_violations(self, derivatives: Any, max_trials: int) -> None:
@@ -293,6 +364,8 @@ class Descent:
             derivatives: The derivatives at the current point, shape (1 + m, d).
             max_trials: The maximum number of trials.
         """
+        if not self._has_constraints:
+            return
         self.path.append((self._x, self._outcome))
         for _ in range(min(_MAX_TRIALS, max_trials)):
             _, outcome = self.path[-1]

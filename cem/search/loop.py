@@ -219,11 +219,11 @@ def _adapt_plan(plan: Plan, last: Ended, start: Start, is_without_success: bool)
     """
     if last.reason is Reason.DIVERGED:
         plan = replace(plan, steepness=plan.steepness * _STEEPER)
-    if is_without_success and last.has_success:
+    if is_without_success and not last.has_success:
+        return replace(plan, misses=plan.misses + 1)
+    if plan.misses > 0:
         # All restarts begin at the first start that led to a success.
         return replace(plan, start=start, misses=0)
-    if is_without_success:
-        return replace(plan, misses=plan.misses + 1)
     return plan
 
 

@@ -56,14 +56,27 @@ class Merit:
         change = self._penalties @ (predicted - self._violations(outcome))
         return float(step @ derivatives[0] + change)
 
-    def solve(self, curvature: Any, outcome: Any, derivatives: Any) -> tuple[Any, Any]:
-        """Return the step of the quadratic program, shape (d,), and its multipliers.
+    def solve(
+        self, curvature: Any, outcome: Any, derivatives: Any, bounds: Any, rows_of_bounds: Any
+    ) -> tuple[Any, Any]:
+        """Return the step of the quadratic program, shape (d,), and its multipliers, (m,).
+
+        Args:
+            curvature: B, positive definite, shape (d, d).
+            outcome: The outcome at the start of the step, shape (1 + m,).
+            derivatives: Its derivatives, shape (1 + m, d).
+            bounds: The values of b linear functions of the step that should be at most 0, shape
+                (b,). They have no margins.
+            rows_of_bounds: The derivatives of these functions, shape (b, d).
 
         Raises:
-            LinAlgError: If the curvature, shape (d, d), is not positive definite.
+            LinAlgError: If the curvature is not positive definite.
         """
-        g = self._shifted(outcome)
-        return solve_program(curvature, derivatives, g, self._is_equality)
+        g = np.append(self._shifted(outcome), bounds)
+        is_equality = np.append(self._is_equality, np.zeros(len(bounds), dtype=bool))
+        rows = np.vstack([derivatives, rows_of_bounds])
+        step, multipliers = solve_program(curvature, rows, g, is_equality)
+        return step, multipliers[: len(self._is_equality)]
 
     def adapt_penalties(self, multipliers: Any) -> None:
         """Store the multipliers of a step, and choose penalties that are at least as large."""

@@ -42,10 +42,34 @@ _AGREEING = 3  # large searches that have to agree to end a call that has a budg
 
 
 class Start(NamedTuple):
-    """Where a search begins: the first mean and standard deviation of its distribution."""
+    """Where a search begins: the first mean and standard deviation of its distribution.
+
+    Attributes:
+        mean: The first mean, shape (d,).
+        std: The first standard deviations, shape (d,), or one number.
+        factor: A lower triangular factor of the first covariance, shape (d, d), whose rows have
+            the lengths ``std``. None: the parameters are independent.
+    """
 
     mean: Any
     std: Any
+    factor: Any = None
+
+
+class Known(NamedTuple):
+    """A candidate whose value is known before a search.
+
+    Attributes:
+        point: Its point in the search space, shape (d,).
+        value: Its value to minimise.
+        candidate: The candidate, shape (d,).
+        is_exact: Whether the point is exact. It is not if the candidate is at a bound.
+    """
+
+    point: Any
+    value: float
+    candidate: Any
+    is_exact: bool
 
 
 @dataclass(frozen=True)
@@ -76,8 +100,7 @@ class Plan:
         adapts_to_noise: Whether the method may change when noise is detected. It may not if the
             caller chose it.
         descends: Whether a descent precedes the first search.
-        path: The points of the search space that are known before the first search, with their
-            values to minimise.
+        path: The candidates that are known before the first search.
         misses: The number of searches so far without a success; 0 after the first success.
         code: A digest of the code of the objective and constraints; None: nothing is saved.
         termination_options: Arguments of ``Termination``: ``target``, ``xtol`` and ``ftol``.
@@ -109,7 +132,7 @@ class Plan:
     steepness: float = 1.0
     misses: int = 0
     descends: bool = False
-    path: Sequence[tuple[Any, float]] = ()
+    path: Sequence[Known] = ()
 
     @property
     def uses_model(self) -> bool:
@@ -136,10 +159,13 @@ class Plan:
             seed: The seed. None: the optimizer draws it.
         """
         if self.constraints is None:
-            return CrossEntropyMethod(
+            optimizer = CrossEntropyMethod(
                 start.mean, start.std, population_size, **self.settings, seed=seed
             )
-        optimizer = Constrained(
+            if start.factor is not None:
+                optimizer.correlate(start.factor)
+            return optimizer
+        constrained = Constrained(
             start.mean,
             start.std,
             population_size,
@@ -149,9 +175,9 @@ class Plan:
             **self.settings,
             seed=seed,
         )
-        for _, value in self.path:
-            optimizer.start_from(start.mean, value)
-        return optimizer
+        for known in self.path:
+            constrained.start_from(start.mean, known.value)
+        return constrained
 
     def adapted_to_noise(self, remaining: int) -> "Plan":
         """Return the plan of a search for a noisy objective.

@@ -128,6 +128,40 @@ def test_a_descent_solves_textbook_problems(name):
     assert not descent.is_unfinished
 
 
+def sine(x):
+    """Problem 5 of Hock and Schittkowski."""
+    return math.sin(x[0] + x[1]) + (x[0] - x[1]) ** 2 - 1.5 * x[0] + 2.5 * x[1] + 1
+
+
+@pytest.mark.parametrize(
+    ("function", "low", "high", "start", "best"),
+    [
+        (sine, [-1.5, -3.0], [4.0, 3.0], [0.0, 0.0], -math.sqrt(3) / 2 - math.pi / 3),
+        # Problem 45: the minimum is a corner.
+        (lambda x: 2 - np.prod(x) / 120, [0.0] * 5, [1.0, 2, 3, 4, 5], [0.5] * 5, 1.0),
+        # Problem 4: a single bound of each parameter.
+        (lambda x: (x[0] + 1) ** 3 / 3 + x[1], [1.0, 0.0], [math.inf] * 2, [1.125] * 2, 8 / 3),
+    ],
+)
+def test_a_descent_stays_within_bounds_and_solves_textbook_problems(
+    function, low, high, start, best
+):
+    points = []
+
+    def evaluate(candidates):
+        points.extend(candidates)
+        return [[function(x)] for x in candidates]
+
+    start = np.array(start)
+    bounds = np.array(low), np.array(high)
+    descent = Descent(evaluate, start, [function(start)], np.ones(len(start)), bounds=bounds)
+    descent.run(150)
+    assert min(outcome[0] for _, outcome in descent.path) == pytest.approx(best, rel=1e-7)
+    assert not descent.is_unfinished
+    assert (np.array(points) >= low).all()
+    assert (np.array(points) <= high).all()
+
+
 class Sphere:
     """The squared distance from the origin; a call of the number ``last`` stops the search."""
 
@@ -157,6 +191,29 @@ class TestMinimize:
         assert all(result.reason == "target" for result in results)
         assert all((result.x[:2] >= 1).all() for result in results)
         assert 10 * results[0].evaluations < results[1].evaluations
+
+    @pytest.mark.parametrize("constraints", [None, lambda x: x[0] - 5.0])
+    def test_a_minimum_at_a_bound_is_found_exactly(self, constraints):
+        options = {**OPTIONS, "constraints": constraints, "budget": 60}
+        result = minimize(Sphere(), np.full(3, 3.0), 1.0, **options, bounds=[(1, 4)] * 3)
+        assert (result.x == 1.0).all()
+        assert result.fun == 3.0
+
+    def test_a_search_goes_on_from_a_bound(self):
+        # The descent ends at x = 0, a local minimum. The other one is lower.
+        def function(x):
+            return float(np.square(x[1:]).sum() - abs(x[0] - 0.3) - 0.5 * x[0])
+
+        result = minimize(
+            function,
+            np.array([0.2, 0.5, 0.5]),
+            0.2,
+            bounds=[(0, 1)] * 3,
+            vectorize="loop",
+            budget=300,
+            seed=1,
+        )
+        assert result.x[0] > 0.999
 
     def test_a_search_that_is_interrupted_in_the_descent_returns_its_best_point(self):
         objective = Sphere(last=12)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from cem import CheckpointError, Evaluation, Float, Int, maximize, minimize
+from cem.search import loop
 from cem.search.descent import Descent
 from cem.search.quadratic import QuadraticModel
 
@@ -118,8 +119,64 @@ class TestDescent:
         assert descent.last_length == 0.0
         assert not descent.is_unfinished
 
+    def test_a_descent_tells_the_covariance_of_the_search_that_continues_it(self):
+        curvatures = np.array([1.0, 100.0, 1e4])
+        descent, _ = self.descent(
+            lambda x: float(curvatures @ (x - 3.0) ** 2), [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]
+        )
+        descent.run(60)
+        factor = descent.covariance_factor()
+        covariance = factor @ factor.T
+        ratios = np.diag(covariance) * curvatures
+        assert (np.triu(factor, 1) == 0).all()
+        np.testing.assert_allclose(ratios / ratios[0], 1.0, rtol=0.5)
+
+    def test_a_short_descent_tells_no_covariance(self):
+        descent, _ = self.descent(lambda x: float((x**2).sum()), [1.0, 2.0, 3.0], [1.0] * 3)
+        descent.run(5)
+        assert descent.covariance_factor() is None
+
 
 class TestMinimize:
+    def test_restarts_after_a_descent_are_wide(self, monkeypatch):
+        starts = []
+        make = loop.Search
+
+        def record(plan, attempt, index, start, *others):
+            starts.append(start)
+            return make(plan, attempt, index, start, *others)
+
+        monkeypatch.setattr(loop, "Search", record)
+        # Along a kink the steps of a descent become very short. It ends by its budget.
+        minimize(
+            lambda x: float(abs(x[0] - x[1]) + 0.1 * abs(x[0] + x[1])),
+            np.array([2.0, 1.0]),
+            1.0,
+            vectorize="loop",
+            budget=1500,
+            seed=1,
+        )
+        (restart,) = (start for start in starts[1:2])
+        np.testing.assert_allclose(restart.std, 1 / math.sqrt(2))
+        assert np.all(np.asarray(starts[0].std) < 0.5)
+
+    def test_points_at_the_bounds_are_used(self):
+        """A two-level design: all of its points are corners."""
+        corners = np.array(
+            [[a, b, c] for a in (0.0, 1.0) for b in (0.0, 1.0) for c in (0.0, 1.0)]
+        )
+        function = lambda x: float(((x - [0.3, 0.6, 0.5]) ** 2).sum())  # noqa: E731
+        values = [function(x) for x in corners]
+        result = minimize(
+            function,
+            bounds=[(0, 1)] * 3,
+            evaluated=(corners, values),
+            vectorize="loop",
+            budget=40,
+            seed=1,
+        )
+        assert result.fun < 1e-3
+
     def test_a_valley_takes_a_fifth_of_the_evaluations(self):
         with_model = minimize(
             rosenbrock, np.zeros(5), 1.0, vectorize="loop", target=1e-6, seed=1
