@@ -89,9 +89,9 @@ def _adapt_to_workers(plan: Plan, workers: int) -> Plan:
     """Return the plan with a larger population for asynchronous workers.
 
     Asynchronous workers also finish candidates of earlier generations. A larger population has
-    a smaller share of them, but the budget must leave enough generations. The plan is returned
-    unchanged if the caller chose the population or if workers are synchronous. If some
-    synchronous workers are idle, this function warns.
+    a smaller share of them, but its distribution moves less often, and the budget must leave
+    enough generations. The plan is returned unchanged if the caller chose the population or if
+    workers are synchronous. If some synchronous workers are idle, this function warns.
     """
     size = plan.population_size
     if not plan.options["asynchronous"]:
@@ -101,7 +101,7 @@ def _adapt_to_workers(plan: Plan, workers: int) -> Plan:
     if plan.options["population_size"] is not None:
         return plan
     largest_size = max(size, plan.budget // LEAST_GENERATIONS)
-    return replace(plan, population_size=min(size + workers // 2, largest_size))
+    return replace(plan, population_size=min(size + workers // 4, largest_size))
 
 
 def _adapt_to_folder(plan: Plan, path: Path) -> Plan:

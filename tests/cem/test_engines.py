@@ -259,7 +259,9 @@ class TestAsynchronous:
             return np.zeros((count, 2))
 
         with evaluator(sphere, workers=FakeEngine(1000), stop=stop) as evaluate:
-            objective = evaluate.in_any_order(ask)
+            optimizer = CrossEntropyMethod(np.zeros(2), 1.0, 4, maximize=False)
+            optimizer.ask = ask
+            objective = evaluate.in_any_order(optimizer)
             with pytest.raises(Interrupted):
                 objective(np.zeros((4, 2)), 0)
             assert not evaluate._pool.count
