@@ -52,13 +52,17 @@ from cem.core.graph import GenerationGraph
 from cem.core.reasons import Reason
 from cem.core.snapshot import Snapshot, copy_to_host, load_state
 from cem.core.start import doubles, init, problem_seeds
-from cem.core.state import FAILED, State, bounds_of
+from cem.core.state import FAILED, MEAN, State, bounds_of
 from cem.core.termination import Termination
 from cem.core.variance_schedule import describe_variance_schedule, extend_table
 from cem.families.family import OperatorFamily
 from kernels.support.checks import check_integer
 
 _AHEAD = 64  # generations whose extra variance is computed at the start of a search
+# How far the mean is moved back before a generation with outdated candidates, as a share of
+# their lag. With 1 the search is slower than with 0: candidates of one distribution repeat its
+# step in several generations, so the evolution paths become too long.
+_LAG_SHARE = 0.5
 _FITNESS_DTYPES = frozenset(
     {torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32}
 )
@@ -253,7 +257,14 @@ class CrossEntropyMethod:
         self._asked = end
         return self._drawn[begin:end].clone()
 
-    def tell(self, candidates: Any, fitness: Any, *, _check_candidates: bool = True) -> None:
+    def tell(
+        self,
+        candidates: Any,
+        fitness: Any,
+        *,
+        _check_candidates: bool = True,
+        _lag: Tensor | None = None,
+    ) -> None:
         """Move the distribution towards the elites, equations (2) to (5).
 
         With a single search, each call may pass a part of a population, in any order. Its
@@ -292,14 +303,29 @@ class CrossEntropyMethod:
                 if population is None:
                     return
                 candidates, fitness = population
-            self._move(candidates, fitness)
+            self._move(candidates, fitness, _lag)
         if self.device.type == "cpu":
             self._warn_of_failure()
 
-    def _move(self, candidates: Tensor, fitness: Tensor) -> None:
-        """Move the distribution by the fitness of a population, and count the generation."""
+    def _move(self, candidates: Tensor, fitness: Tensor, lag: Tensor | None) -> None:
+        """Move the distribution by the fitness of a population, and count the generation.
+
+        Args:
+            candidates: The population, shape (..., N, dim).
+            fitness: Its fitness, shape (..., N).
+            lag: How far the mean has moved since the candidates were drawn, see ``Evaluation``.
+        """
         self._extend_variance_schedule(self._generation + 1)
-        self._state = tell(self._state, candidates, fitness)
+        state = self._state
+        if lag is not None:
+            # Outdated candidates lie behind the mean, so they would cancel a part of its last
+            # steps: the evolution paths become short, and the standard deviation shrinks too
+            # early. Steps are therefore measured from a point between the present mean and the
+            # average of the means from which the candidates were drawn.
+            distribution = state.distribution.clone()
+            distribution[..., MEAN, :] -= _LAG_SHARE * lag
+            state = state._replace(distribution=distribution)
+        self._state = tell(state, candidates, fitness)
         self._generation += 1
         self._asked = 0
         self._drawn = None

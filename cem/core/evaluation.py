@@ -30,6 +30,8 @@ class Evaluation:
             The current value of a tensor is recorded, as an int if its dtype is integral.
         candidates: The candidates that were evaluated, shape (..., population, dim), if they
             are not those of ``ask()``.
+        lag: How far the mean has moved since the candidates were drawn, shape (dim,): the
+            average over the candidates. None: it has not moved.
         rates: The names of metrics that are counts of this generation. They are also recorded
             per second, after all metrics: "lines/s" for "lines". The time is that of a
             generation.
@@ -42,6 +44,7 @@ class Evaluation:
     metrics: Mapping[str, float | Tensor] = field(default_factory=dict)
     candidates: Tensor | None = None
     rates: Sequence[str] = ()
+    lag: Tensor | None = None
 
     def __post_init__(self) -> None:
         for name in self.rates:

@@ -52,6 +52,7 @@ class Candidate:
         row: The candidate as an array, which must not be modified.
         device: The device of the tensor that the function gets. None: it gets an array.
         owner: The search that drew it.
+        origin: In an asynchronous search, the mean of the distribution from which it was drawn.
         fate: The outcome of its evaluation. None: it is not evaluated yet.
         fitness: Its fitness; NaN if there is none.
         error: The exception that ends the search. None: the search continues.
@@ -65,6 +66,7 @@ class Candidate:
     row: Any
     device: torch.device | None
     owner: object = None
+    origin: Any = None
     fate: Fate | None = None
     fitness: float = math.nan
     error: BaseException | None = None

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from cem.core.evaluation import Evaluation, Objective, as_evaluation
+from cem.core.state import MEAN
+from cem.optimizer import CrossEntropyMethod
 from cem.run import remote
 from cem.run.candidate import Candidate, Failure, Fate
 from cem.run.engines import Engine, connect
@@ -322,7 +324,7 @@ class Evaluator:
             values = fitness.tolist()
         return sum(map(self._has_failed, values))
 
-    def in_any_order(self, ask: Callable[[int], Any]) -> Objective:
+    def in_any_order(self, optimizer: CrossEntropyMethod) -> Objective:
         """Return an objective for an asynchronous search, which keeps all workers busy.
 
         In place of the N candidates of a population, the objective returns the N candidates
@@ -330,7 +332,7 @@ class Evaluator:
         free workers start further candidates, which count for a later generation.
 
         Args:
-            ask: Draws candidates: ``ask(n)`` returns n of them, shape (n, dim).
+            optimizer: The search, which draws the candidates.
 
         Raises:
             ValueError: If the number of workers is unknown.
@@ -354,11 +356,15 @@ class Evaluator:
             Only the size, type and dtype of ``population`` count.
             """
             size = len(population)
+            mean = optimizer.state.distribution[MEAN]
             # Begin with the evaluations of this generation from before an interruption.
             candidates, values = self._read_journal(population, generation)
+            # The mean of the distribution from which each candidate was drawn. The journal does
+            # not contain it, so the present mean stands in for it.
+            origins = [mean] * len(values)
             while len(values) < size:
                 # Give a new candidate to every free worker.
-                self._keep_busy(pool, ask, generation)
+                self._keep_busy(pool, optimizer, generation)
                 if not pool.count:
                     # The budget allows no further candidates, and the pool has none left.
                     self.is_spent = True
@@ -370,11 +376,16 @@ class Evaluator:
                     if candidate.owner is owner:
                         candidates.append(candidate.x)
                         values.append(candidate.fitness)
+                        # Failed candidates have no lag: if all fail, the mean must not move.
+                        has_failed = self._has_failed(candidate.fitness)
+                        origins.append(mean if has_failed else candidate.origin)
                 if len(values) < size:
                     self._stop.check()
             is_tensor = isinstance(population, Tensor)
             evaluated: Any = torch.stack(candidates) if is_tensor else np.stack(candidates)
-            return Evaluation(torch.tensor(values, dtype=torch.float64), candidates=evaluated)
+            fitness = torch.tensor(values, dtype=torch.float64)
+            lag = (mean - torch.stack(origins)).mean(0)
+            return Evaluation(fitness, candidates=evaluated, lag=lag)
 
         return evaluate
 
@@ -404,12 +415,12 @@ class Evaluator:
             self._count(candidate, row, value, is_known=True)
         return candidates[: len(population)], values[: len(population)]
 
-    def _keep_busy(self, pool: Pool, ask: Callable[[int], Any], generation: int) -> None:
+    def _keep_busy(self, pool: Pool, optimizer: CrossEntropyMethod, generation: int) -> None:
         """Draw and submit candidates until every worker has one or the budget is spent.
 
         Args:
             pool: The pool that evaluates the candidates.
-            ask: Draws candidates: ``ask(n)`` returns n of them, shape (n, dim).
+            optimizer: The search, which draws the candidates.
             generation: The number of the current generation.
 
         Raises:
@@ -421,7 +432,7 @@ class Evaluator:
             num_missing = int(min(self.workers - pool.count, budget_left))
             if num_missing <= 0:
                 return
-            candidates = ask(num_missing)
+            candidates = optimizer.ask(num_missing)
             # Workers get the rows of an array; ``device`` is that of the original tensor.
             rows, device = _on_host(candidates)
             for x, row in zip(candidates, rows, strict=True):
@@ -431,7 +442,9 @@ class Evaluator:
                     # The next pass of ``while`` draws another one in its place.
                     continue
                 number = next(self._numbers)
-                pool.submit(Candidate(number, generation, x, row, device, self._owner))
+                origin = optimizer.state.distribution[MEAN]
+                candidate = Candidate(number, generation, x, row, device, self._owner, origin)
+                pool.submit(candidate)
 
     def _evaluate_one_by_one(
         self, candidates: Any, generation: int, first_index: int

@@ -341,7 +341,7 @@ class Trainer:
                 # The optimizer need not check candidates that it drew itself.
                 optimizer.tell(candidates, evaluation.fitness, _check_candidates=False)
             else:
-                optimizer.tell(evaluated, evaluation.fitness)
+                optimizer.tell(evaluated, evaluation.fitness, _lag=evaluation.lag)
         return [(optimizer.snapshot(evaluation, copied=False), began_at)]
 
     def _record(self, queued: Sequence[_Queued]) -> None:

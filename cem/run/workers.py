@@ -29,6 +29,7 @@ _THREADS = "a concurrent.futures.ThreadPoolExecutor for workers"
 _SPAWN = get_context("spawn")
 _SOURCE = Path(remote.__file__).read_text(encoding="utf-8")
 # An engine raises these if it cannot send the objective, which is not a candidate's failure.
+# They may be the cause of another error: Dask raises RuntimeError.
 _UNSENDABLE = (pickle.PicklingError, AttributeError, ImportError, TypeError)
 _BROKEN = (
     "The engine takes no more candidates. Others go on without the candidate that ends a "
@@ -205,7 +206,7 @@ class Pool:
         """
         candidate.losses += 1
         candidate.message = describe_error(error)
-        if isinstance(error, _UNSENDABLE):
+        if isinstance(error, _UNSENDABLE) or isinstance(error.__cause__, _UNSENDABLE):
             # The engine cannot send the objective, so no candidate can ever be evaluated.
             candidate.settle(Fate.LOST, error=error)
             self._settled.append(candidate)

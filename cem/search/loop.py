@@ -24,7 +24,7 @@ from cem.run.evaluator import Evaluator
 from cem.run.stopping import StopRequest
 from cem.search.assisted import Problem, begin_with_descent
 from cem.search.history import History
-from cem.search.plan import LEAST_GENERATIONS, Plan, Start
+from cem.search.plan import Plan, Start
 from cem.search.restarts import Agreement, Attempt, Ended
 from cem.search.result import Result, best_search, build_result
 from cem.search.single import Search, Session
@@ -75,7 +75,7 @@ def run(plan: Plan) -> Result[Any]:
                 stop=stop,
             )
         )
-        plan = _adapt_to_workers(plan, evaluator.workers)
+        _warn_of_idle_workers(plan, evaluator.workers)
         if options["checkpoint"] is not None:
             path = Path(options["checkpoint"])
             # The first rank locks the folder for all ranks.
@@ -85,23 +85,15 @@ def run(plan: Plan) -> Result[Any]:
         return _run_searches(plan, session)
 
 
-def _adapt_to_workers(plan: Plan, workers: int) -> Plan:
-    """Return the plan with a larger population for asynchronous workers.
+def _warn_of_idle_workers(plan: Plan, workers: int) -> None:
+    """Warn if there are more workers than candidates in a population, and they wait for it.
 
-    Asynchronous workers also finish candidates of earlier generations. A larger population has
-    a smaller share of them, but the budget must leave enough generations. The plan is returned
-    unchanged if the caller chose the population or if workers are synchronous. If some
-    synchronous workers are idle, this function warns.
+    With a surrogate model the population does not limit how many candidates run in parallel.
     """
     size = plan.population_size
-    if not plan.options["asynchronous"]:
-        if workers > size and not plan.uses_model:
-            warnings.warn(_IDLE.format(workers, size), RuntimeWarning, stacklevel=outside())
-        return plan
-    if plan.options["population_size"] is not None:
-        return plan
-    largest_size = max(size, plan.budget // LEAST_GENERATIONS)
-    return replace(plan, population_size=min(size + workers // 2, largest_size))
+    needs_whole_population = not (plan.options["asynchronous"] or plan.uses_model)
+    if needs_whole_population and workers > size:
+        warnings.warn(_IDLE.format(workers, size), RuntimeWarning, stacklevel=outside())
 
 
 def _adapt_to_folder(plan: Plan, path: Path) -> Plan:

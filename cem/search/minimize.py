@@ -148,8 +148,6 @@ def minimize(
               ``model`` gets as many values at a time.
             * ``asynchronous``: the distribution moves as soon as enough candidates are
               finished, in any order, so that no worker waits; the result depends on the order.
-              Unless ``population_size`` is set, the population has one more candidate per two
-              workers, so that fewer are outdated.
             * ``running``: the number of candidates evaluated in parallel. None: the number of
               workers.
             * ``drain_s``: how many seconds to wait for running candidates at the end, also

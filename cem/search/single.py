@@ -214,7 +214,7 @@ class Search:
         if ranks.count() > 1:
             objective = ranks.shared(objective, session.stop)
         if options["asynchronous"]:
-            objective = session.evaluator.in_any_order(self.optimizer.ask)
+            objective = session.evaluator.in_any_order(self.optimizer)
         # The detector needs populations in the order in which they were drawn. A single
         # asynchronous worker keeps this order: ``in_any_order`` then returns the evaluator.
         is_in_order = not options["asynchronous"] or objective is session.evaluator

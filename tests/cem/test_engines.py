@@ -33,6 +33,14 @@ class WorkerDiedError(Exception):
     """What an engine says of a worker."""
 
 
+class UnknownModuleError(Exception):
+    """What Dask raises if a worker cannot import the module of the function."""
+
+    def __init__(self, message):
+        super().__init__(message)
+        self.__cause__ = ModuleNotFoundError("No module named 'mine'")
+
+
 class FakeEngine(Executor):
     """Evaluates the last of the waiting candidates first, when as many wait as it has workers.
 
@@ -113,11 +121,12 @@ class TestLostWorkers:
             evaluate(POPULATION, 0)
         assert evaluate.failures == 1
 
-    def test_an_engine_that_cannot_send_the_function_ends_the_search_at_once(self):
-        engine = FakeEngine(poison=2.0, error=pickle.PicklingError, deaths=9)
+    @pytest.mark.parametrize("error", [pickle.PicklingError, UnknownModuleError])
+    def test_an_engine_that_cannot_send_the_function_ends_the_search_at_once(self, error):
+        engine = FakeEngine(poison=2.0, error=error, deaths=9)
         with (
             evaluator(sphere, workers=engine, catch=Exception) as evaluate,
-            pytest.raises(pickle.PicklingError),
+            pytest.raises(error),
         ):
             evaluate(POPULATION, 0)
         assert engine.deaths == 8
@@ -259,7 +268,9 @@ class TestAsynchronous:
             return np.zeros((count, 2))
 
         with evaluator(sphere, workers=FakeEngine(1000), stop=stop) as evaluate:
-            objective = evaluate.in_any_order(ask)
+            optimizer = CrossEntropyMethod(np.zeros(2), 1.0, 4, maximize=False)
+            optimizer.ask = ask
+            objective = evaluate.in_any_order(optimizer)
             with pytest.raises(Interrupted):
                 objective(np.zeros((4, 2)), 0)
             assert not evaluate._pool.count

@@ -261,6 +261,14 @@ class TestCandidates:
         parts.tell(late[4:], late[4:, 0])
         assert parts.generation == 2
 
+    def test_steps_of_outdated_ones_are_measured_from_the_middle_of_their_lag(self):
+        optimizer = make(1, 3, num_elites=2, dtype=torch.float64, variance_about="old_mean")
+        candidates = torch.tensor([[1.0], [3.0], [0.0]], dtype=torch.float64)
+        optimizer.tell(candidates, candidates[:, 0], _lag=torch.tensor([2.0]).double())
+        # The steps of 1 and 3 from -1, a lag of 2 / 2 behind the mean 0, are 2 and 4.
+        assert optimizer.mean.item() == 2.0
+        assert optimizer.std.item() == pytest.approx(math.sqrt((2**2 + 4**2) / 2))
+
     def test_gradients_are_left_behind(self):
         optimizer = CrossEntropyMethod(
             torch.zeros(2, requires_grad=True), 1.0, 5, maximize=True
