@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 55_800,
+    ("cem", PYTHON): 56_650,
     ("tetris", PYTHON): 48_150,
     ("tetris", NATIVE): 55_050,
     ("kernels", PYTHON): 19_200,
     ("kernels", NATIVE): 45_800,
     ("scripts", PYTHON): 30_950,
-    ("tests", PYTHON + NATIVE): 136_900,
+    ("tests", PYTHON + NATIVE): 138_000,
 }
 WORDS = 22_000  # of README and docs
 

@@ -160,9 +160,9 @@ def optimiser_claim() -> str:
     words = f"""{markdown(header, rows)}
 
 The benchmark is BBOB, with 51 targets per function, from 100 down to 1e-8 above the optimum. \
-Each row has the best methods of SciPy (SLSQP; with 10,000 and more evaluations dual annealing) \
-and pycma (lq-CMA-ES, which continues SLSQP; with constraints an augmented Lagrangian; with \
-10,000 and more BIPOP): [more](docs/optimiser.md#beside-its-peers)."""
+The columns have the best of SciPy (SLSQP; with 10,000 and more evaluations dual annealing) \
+and of pycma (lq-CMA-ES, started at the result of SLSQP; with constraints an augmented \
+Lagrangian; with 10,000 and more BIPOP): [more](docs/optimiser.md#beside-its-peers)."""
     return with_provenance(words, few, constrained, bbob)
 
 
