@@ -67,7 +67,7 @@ def _expand(value: Any) -> Iterable[Any]:
         # and its base classes.
         members: list[Any] = []
         for base in value.__mro__:
-            members += _code_among(vars(base), names=vars(base))
+            members += _look_up_code(vars(base), names=vars(base))
         return members
     # Any other object is data that may change, such as a list. The digest covers only its type
     # and the functions in its attributes ``_WRAPPED``, for example "__wrapped__".
@@ -76,10 +76,11 @@ def _expand(value: Any) -> Iterable[Any]:
 
 
 def _expand_function(function: FunctionType) -> Iterator[Any]:
-    """Yield the values that determine the behaviour of a function.
+    """Yield what the digest of a function covers: all that determines its behaviour.
 
-    Its docstring is not one of them. If the function belongs to Python or to an installed
-    package, only the values that it closes over are yielded.
+    These are its bytecode, constants, defaults, the values that it closes over, and the code
+    that it calls by a global name. The docstring is left out. For a function of Python's own
+    library or of an installed package, only the values that it closes over are yielded.
     """
     codes = [function.__code__]
     # A function contains the code of its nested functions as constants. The loop extends the
@@ -100,13 +101,14 @@ def _expand_function(function: FunctionType) -> Iterator[Any]:
     keyword_defaults = function.__kwdefaults__ or {}
     yield from keyword_defaults.values()
     # The names in bytecode are those of global variables and of attributes: ``module.function``
-    # has the names "module" and "function". ``_code_among`` returns the values of names, except
-    # numbers, strings and tuples, which are data that may change.
-    global_values = _code_among(function.__globals__, names)
+    # has the names "module" and "function". Global data, such as numbers, are left out, because
+    # a program may change them.
+    global_values = _look_up_code(function.__globals__, names)
     yield from global_values
     for value in global_values:
         if isinstance(value, ModuleType):
-            yield from _code_among(vars(value), names)
+            # Find the functions that are called as ``module.function``.
+            yield from _look_up_code(vars(value), names)
 
 
 def _closure_of(function: FunctionType, codes: list[CodeType]) -> Iterator[Any]:
@@ -130,7 +132,7 @@ def _closure_of(function: FunctionType, codes: list[CodeType]) -> Iterator[Any]:
             yield cell.cell_contents
 
 
-def _code_among(scope: Mapping[str, Any], names: Iterable[str]) -> list[Any]:
+def _look_up_code(scope: Mapping[str, Any], names: Iterable[str]) -> list[Any]:
     """Return the values of names in a scope, without numbers, strings and tuples.
 
     Those are data: a program may assign another value to their name.

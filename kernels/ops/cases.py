@@ -79,6 +79,28 @@ def _to_rounded_unit(word: Tensor) -> Tensor:
     return torch.where(u > 0.5, 2.0 - (2.0 - u).float().double(), u)
 
 
+def _counter_of(
+    dimension: Tensor, samples: Tensor, generation: int, is_double: bool
+) -> tuple[Tensor, Tensor, int, Tensor]:
+    """Return the counter of Philox4x32: four words of 32 bits.
+
+    Four successive samples form a block. The first three words are the lower 32 bits of block,
+    dimension and generation. The fourth word has these bits, from the lowest one:
+
+        0 to 11     the upper bits of the block
+        12 to 23    the upper bits of the dimension
+        24 to 29    the upper bits of the generation
+        30          in float64, which half of the block: 0 for its first two samples
+        31          1 in float64
+    """
+    block = samples // 4
+    upper_bits = generation >> 32 << 24 | dimension >> 32 << 12 | block >> 32
+    if is_double:
+        half = samples % 4 // 2
+        upper_bits = upper_bits | half << 30 | 1 << 31
+    return block & WORD, dimension & WORD, generation & WORD, upper_bits
+
+
 def noise(
     dimensions: Tensor, samples: Tensor, seed: int, generation: int, dtype: torch.dtype
 ) -> Tensor:
@@ -86,12 +108,12 @@ def noise(
 
     z is a function of seed, generation, dimension and sample index alone. These numbers are
     packed into the key and the counter of Philox4x32, which returns four random words of 32
-    bits. The Box-Muller transform turns two uniform numbers into the normal numbers of the
-    samples 2 k and 2 k + 1.
+    bits. The Box-Muller transform turns two uniform numbers into two normal numbers, those of
+    the samples 2 k and 2 k + 1.
 
-    In float32, float16 and bfloat16 a uniform number is made of one word, so a counter serves a
-    block of four samples. These three types have the same noise. In float64 a uniform number is
-    made of two words, so a counter serves half a block: two samples.
+    In float32, float16 and bfloat16, each of the four words becomes a uniform number: a counter
+    gives the noise of four samples, which is the same for these three types. In float64, two
+    words become a uniform number: a counter gives the noise of two samples.
 
     Args:
         dimensions: indices of dimensions, int64, one-dimensional.
@@ -100,30 +122,20 @@ def noise(
         generation: from 0 to 2**38 - 1.
         dtype: the dtype of the samples. The noise is float64 for every dtype.
     """
-    dimension = dimensions.unsqueeze(-1)
-    block = samples // 4
-    half = samples % 4 // 2  # 0 for the first two samples of a block, 1 for the other two
-    # The first three words of the counter are the lower 32 bits of block, dimension and
-    # generation, which `& WORD` selects. The fourth word contains their upper bits. From its
-    # lowest bit, 12 bits are for the block, 12 for the dimension and 6 for the generation.
-    upper_generation = generation >> 32
-    upper_dimension = dimension >> 32
-    upper_bits = upper_generation << 24 | upper_dimension << 12 | block >> 32
-    if dtype is torch.float64:
-        # Bit 31 marks float64, and bit 30 is the half of the block.
-        upper_bits = upper_bits | 1 << 31 | half << 30
-    counter = (block & WORD, dimension & WORD, generation & WORD, upper_bits)
-    # Other functions that use Philox have other domains, so their random numbers differ.
+    is_double = dtype is torch.float64
+    counter = _counter_of(dimensions.unsqueeze(-1), samples, generation, is_double)
+    # Every function that uses Philox changes the seed differently, so their numbers differ.
     domain = int.from_bytes(b"normal z", "big")
     words = philox4x32(counter, split64(seed ^ domain))
 
     # Box-Muller: one uniform number determines the radius, and another one the angle.
-    if dtype is torch.float64:
+    if is_double:
         uniform = _to_open_unit(words[0], words[1])
         turn = _to_open_unit(words[2], words[3])
     else:
-        radius_word = torch.where(half == 0, words[0], words[2])
-        angle_word = torch.where(half == 0, words[1], words[3])
+        is_first_half = samples % 4 < 2
+        radius_word = torch.where(is_first_half, words[0], words[2])
+        angle_word = torch.where(is_first_half, words[1], words[3])
         uniform = _to_rounded_unit(radius_word)
         turn = (angle_word.double() + 0.5) * 2.0**-32
     radius = (-2.0 * uniform.log()).clamp(min=0.0).sqrt()

@@ -108,10 +108,11 @@ def color_of(piece: int) -> int:
 
 @cache
 def _rotations(piece: int) -> dict[int, _Rotation]:
-    """Return the rotations of a piece, by their number in the format.
+    """Return the four rotations of a piece, by their number in a fumen.
 
-    The format turns the cells of a piece around its centre. In `PIECES` the same piece has up
-    to four orientations. The shape of a rotation is the orientation with the same cells.
+    A fumen turns the cells of a piece, (x, y) with y upwards, around its centre. In `PIECES`
+    the same piece has up to four orientations, which are called shapes. The shape of a rotation
+    is the one with the same cells.
     """
     cells = _CENTERED[PIECE_LETTERS[piece]]
     turned = {
@@ -129,8 +130,8 @@ def _rotations(piece: int) -> dict[int, _Rotation]:
         for x, y in turned_cells:
             rows[y - bottom] |= 1 << (x - left)
         shape = next(shape for shape in PIECES[piece] if shape.rows == tuple(rows))
-        # The position that the format writes is the centre or, in some rotations, a cell beside
-        # it. The edges are relative to this position.
+        # A fumen writes the position of the centre or, in some rotations, centre - (dx, dy).
+        # The edges are relative to this position.
         dx, dy = _OFFSETS.get((PIECE_LETTERS[piece], rotation), (0, 0))
         rotations[rotation] = _Rotation(shape, left + dx, bottom + dy)
     return rotations

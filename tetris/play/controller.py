@@ -234,7 +234,7 @@ def known_names() -> tuple[str, ...]:
 
 
 def resolve(source: str | os.PathLike[str] | LinearController) -> LinearController:
-    """Return the controller with a name, in a file, or in the folder of a training run.
+    """Return the controller that a name, a file or the folder of a training run stands for.
 
     A name of a controller in this package has priority over a path: for a folder named
     ``dt20``, write ``./dt20``. In names, case, blanks, hyphens and underscores do not matter.
@@ -253,17 +253,24 @@ def resolve(source: str | os.PathLike[str] | LinearController) -> LinearControll
     path = Path(text)
     if text and path.exists():
         return LinearController.load(path)
-    # There is no such controller. The error suggests a similar name or path. `meant_path`
-    # returns a text such as "; did you mean 'runs/first'?".
-    looks_like_path = path.suffix == ".json" or os.sep in text
+    raise _no_such_controller(text)
+
+
+def _no_such_controller(text: str) -> ValueError:
+    """Return the error for a text that stands for no controller.
+
+    It suggests a similar name or path, if there is one.
+    """
+    suggested_path = meant_path(text)  # for example "; did you mean 'runs/first'?", or ""
+    looks_like_path = text.endswith(".json") or os.sep in text
     if looks_like_path:
-        raise ValueError(
-            f"expected a controller at {text}, found no such file or folder{meant_path(text)}"
+        return ValueError(
+            f"expected a controller at {text}, found no such file or folder{suggested_path}"
         )
     error = unknown_name("file, a run folder or a controller", text, known_names())
-    if did_you_mean(text, known_names()):  # The error already suggests a similar name.
-        raise error
-    raise ValueError(f"{error}{meant_path(text)}")
+    has_similar_name = bool(did_you_mean(text, known_names()))
+    # With a similar name, the error suggests it already.
+    return error if has_similar_name else ValueError(f"{error}{suggested_path}")
 
 
 def _canonical_name(name: str) -> str:

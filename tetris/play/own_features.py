@@ -142,9 +142,10 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
             )
         # If the feature was registered before, its header must be the same as then. A library
         # with the old text may already be loaded, and a process cannot replace it.
-        if _headers.get(name, (header, text)) != (header, text):
+        first_header = _headers.get(name, (header, text))
+        if first_header != (header, text):
             raise ValueError(
-                f"{path}: {struct} was read before, and is another one now: start a new process"
+                f"{path}: {struct} was registered with another text: start a new process"
             )
         names.append(name)
     _headers.update(dict.fromkeys(names, (header, text)))

@@ -138,14 +138,16 @@ class Watcher:
         landing_row = scene.after.landing_row
         top = scene.rules.height
         row = landing_row  # The row of the piece's bottom.
+        # A piece that comes to rest above the board does not fall: it ends the game.
         if not self._at_rest and landing_row < top:
             # The row moves from `top` to `landing_row`.
             row = round(top + (landing_row - top) * self._progress / _FALL)
+        games_over = scene.games + int(scene.after.game_over)
         panel = [
             *self.title,
             "",
             f"lines {scene.lines:,}   this game {scene.game_lines:,}",
-            f"pieces {scene.pieces:,}   games over {scene.games + scene.after.game_over:,}",
+            f"pieces {scene.pieces:,}   games over {games_over:,}",
             self._state,
             "",
         ]
