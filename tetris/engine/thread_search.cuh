@@ -81,13 +81,13 @@ struct ThreadSearch {
   // game may go on.
   //
   // score_drops scores a group of placements, and returns the set of those that it has not
-  // scored. In these lanes a group is a single placement, in one column after the other.
-  // BOARD_WIDTH is the width of the board, or 0 if it is known only at run time; score_drops
-  // then finds that a piece in a column beyond the board hits the wall. The placements of an
-  // orientation have consecutive numbers, one per column.
+  // scored. With the lanes L of a thread a group is a single placement, so the loop calls
+  // score_drops once per column. The placements of an orientation have consecutive numbers.
   template <int WIDTH>
   __device__ __forceinline__ uint64_t score_orientation(
       const Decision& decision, typename Decision::Search& search, int piece, int orientation) {
+    // BOARD_WIDTH is 0 if the width of the board is known only at run time. Then the last
+    // columns may be beyond the board: score_drops finds that a piece in them hits the wall.
     constexpr int LAST_COLUMN = (BOARD_WIDTH > 0 ? BOARD_WIDTH : MAX_WIDTH) - WIDTH;
     Group<L, WIDTH> group;
     group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];

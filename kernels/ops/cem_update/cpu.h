@@ -227,11 +227,12 @@ double ordered_sum(int64_t count, const Number& number) {
 // The arrays are indexed by moment, residue and dimension.
 template <typename T>
 struct Tile {
-  double base[kTile];                  // the coordinates of the best candidate
-  double part[2][kResidues][kTile];    // the sums of the residues of one chunk
-  double chunks[2][kResidues][kTile];  // the sums of the chunks, by residue of their number
+  double base[kTile];                         // the coordinates of the best candidate
+  double sums_in_chunk[2][kResidues][kTile];  // the sums of the residues of one chunk
+  double sums_of_chunks[2][kResidues]
+                       [kTile];  // the sums of the chunks, by residue of their number
 
-  Moments moments(int j) const { return {chunks[0][0][j], chunks[1][0][j]}; }
+  Moments moments(int j) const { return {sums_of_chunks[0][0][j], sums_of_chunks[1][0][j]}; }
 
   // Computes the moments of the elites in each of the first `width` dimensions: the sums of w x
   // and w x^2. w is the weight of an elite, and x its coordinate minus the best candidate's
@@ -252,9 +253,9 @@ struct Tile {
   void add_up(const T* rows, int64_t stride, int width, const int64_t* index,
       const double* weight, int64_t valid_elites, int64_t best) {
     for (int j = 0; j < width; ++j) base[j] = rows[best * stride + j];
-    // How many residues mod kResidues the chunks' numbers 0, 1, ... have.
+    // The number of residues of the chunks: that of the chunks, but at most kResidues.
     int chunk_residues = residues_of(divide_up(valid_elites, kChunk));
-    for (auto& sums : chunks) {
+    for (auto& sums : sums_of_chunks) {
       for (int r = 0; r < chunk_residues; ++r) std::fill(sums[r], sums[r] + width, 0.0);
     }
     for (int64_t begin = 0; begin < valid_elites; begin += kChunk) {
@@ -270,18 +271,19 @@ struct Tile {
         }
       }
       for (int moment = 0; moment < 2; ++moment) {
-        fold(part[moment], residues, width);
-        const double* chunk_sum = part[moment][0];
-        for (int j = 0; j < width; ++j) chunks[moment][chunk_residue][j] += chunk_sum[j];
+        fold(sums_in_chunk[moment], residues, width);
+        const double* chunk_sum = sums_in_chunk[moment][0];
+        for (int j = 0; j < width; ++j)
+          sums_of_chunks[moment][chunk_residue][j] += chunk_sum[j];
       }
     }
-    for (auto& sums : chunks) fold(sums, chunk_residues, width);
+    for (auto& sums : sums_of_chunks) fold(sums, chunk_residues, width);
   }
 
  private:
   // Computes the sums of w x and w x^2 over the elites of residue r in each of `width`
-  // dimensions, and stores them in part[0][r] and part[1][r]. The elites of this residue are at
-  // the places p, p + kResidues, and so on, up to `end` - 1, of the list of elites.
+  // dimensions, and stores them in sums_in_chunk[0][r] and sums_in_chunk[1][r]. The elites of
+  // this residue are at the places p, p + kResidues, and so on, up to `end` - 1, of the list.
   //
   // The candidate at place p is index[p], and its coordinates begin at rows + index[p] *
   // stride. In dimension j, x is the coordinate minus base[j], the coordinate of the best
@@ -309,8 +311,8 @@ struct Tile {
         }
       }
     }
-    std::copy(first_moment, first_moment + columns, part[0][r]);
-    std::copy(second_moment, second_moment + columns, part[1][r]);
+    std::copy(first_moment, first_moment + columns, sums_in_chunk[0][r]);
+    std::copy(second_moment, second_moment + columns, sums_in_chunk[1][r]);
   }
 };
 

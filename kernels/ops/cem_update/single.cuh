@@ -650,14 +650,15 @@ struct SingleBlock {
   }
 
   // Computes `total`, the sum of the elites' weights, and `squares`, the sum of the squared
-  // weights. Only lane 0 of the last warp gets valid results. Without weights every weight is
-  // 1. All threads of the block call the function.
+  // weights, which only the variance kNewMeanUnbiased needs. Only lane 0 of the last warp gets
+  // valid results. Without weights every weight is 1, and both sums are the number of elites.
+  // All threads of the block call the function. There are at most kSingleChunks chunks.
   //
   // Weights are added in the order of the ranks, which are split into chunks of kChunk. One
-  // warp adds up a chunk: a lane adds the ranks of one residue mod 32, and warp_fold() adds the
-  // 32 sums as a binary tree. After a barrier every warp adds up the sums of the chunks. The
-  // last warp has chunk 0. If there is only one chunk, it already has the result, and no
-  // barrier is needed.
+  // warp adds up a chunk: a lane adds the weights of the ranks of one residue mod 32, and
+  // warp_fold() adds the 32 sums as a binary tree. After a barrier every warp adds up the sums
+  // of the chunks. The last warp has chunk 0: if there is only one chunk, this warp already has
+  // the result, and no barrier is needed.
   CEM_TETRIS_DEVICE_FUNCTION void sum_weights(int chunks) {
     total = double(valid_elites);
     squares = total;

@@ -127,7 +127,7 @@ struct Learning {
   // The additional weight of the old covariance while q does not move: c_1 c_c (2 - c_c).
   double stalled;
   // q moves while |p|^2 is below this limit; path_warmup scales it down in early generations.
-  double longest;
+  double longest_squared;
 };
 
 // The arguments of a call: those of cem_update (job), and those of CMA-ES.
@@ -505,8 +505,11 @@ struct Adaptation {
   // Updates the two evolution paths of CMA-ES by equations (43) to (45) of Hansen's tutorial.
   // arrays.path is the path of the step size, and arrays.long_path the path of the covariance.
   // arrays.white holds L^-1 step, the whitened step of the mean. If the step size is far too
-  // small, its path becomes long. In such a generation the step size grows fast, and the path
-  // of the covariance only decays (h_sigma = 0).
+  // small, its path becomes long. While it is, the step size grows fast, and the path of the
+  // covariance only decays (h_sigma is false).
+  //
+  // arrays.step has the sum of all candidates' weights after the padded step, in the column
+  // kAllWeights. add_products() has left it there.
   //
   // Also sets step_ratio, the new step size divided by the old one, and factor_share, the
   // weight of the old covariance in the new one.
@@ -523,17 +526,18 @@ struct Adaptation {
     double squared_length = 0.0;
     CEM_TETRIS_UNROLL_4
     for (int i = 0; i < d; ++i) squared_length += arrays.path[i] * arrays.path[i];
-    bool moves = squared_length < learning.longest * path_warmup;  // h_sigma
+    // In the first generations the path is short, because it begins at 0.
+    bool h_sigma = squared_length < learning.longest_squared * path_warmup;
     for (int i = team.lane; i < d; i += team.lanes) {
       arrays.long_path[i] = learning.long_decay * arrays.long_path[i] +
-                            (moves ? learning.long_gain * arrays.step[i] : 0.0);
+                            (h_sigma ? learning.long_gain * arrays.step[i] : 0.0);
     }
     if (team.lane == 0) {
       double exponent = learning.damping * (sqrt(squared_length) * learning.inverse_chi - 1.0);
       // The step size grows at most by the factor e in a generation.
       step_ratio = exponential(exponent > 1.0 ? 1.0 : exponent);
       factor_share = 1.0 - learning.c_1 - learning.c_mu * arrays.step[padded + kAllWeights] +
-                     (moves ? 0.0 : learning.stalled);
+                     (h_sigma ? 0.0 : learning.stalled);
     }
   }
 

@@ -53,7 +53,7 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
     learning.c_1 = c_1;
     learning.c_mu = c_mu;
     learning.stalled = c_1 * c_c * (2.0 - c_c);
-    learning.longest = (2.0 + 4.0 / (double(d) + 1.0)) * double(d);
+    learning.longest_squared = (2.0 + 4.0 / (double(d) + 1.0)) * double(d);
     run(Call{job, learning, Plan(d, population), const_data<void>(factor),
             const_data<void>(paths), mutable_data<void>(*new_factor),
             mutable_data<void>(*new_paths)},

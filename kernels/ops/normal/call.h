@@ -31,7 +31,7 @@ struct Noise {
   uint64_t seed, generation;
   const int64_t* seed_data;        // if not null, one seed per problem replaces `seed`
   const int64_t* generation_data;  // if not null, replaces `generation`
-  bool has_generations;            // generation_data has one number per problem, not one
+  bool generation_per_problem;     // generation_data has one number per problem, not one
   int64_t problems, samples, dimensions;
   bool shared;      // all dimensions have the noise of dimension 0
   bool antithetic;  // sample 2 i + 1 has the noise of sample 2 i, negated
@@ -41,7 +41,7 @@ struct Noise {
   CEM_TETRIS_FUNCTION void load_seed(int64_t problem) {
     if (seed_data) seed = uint64_t(seed_data[problem]);
     if (!generation_data) return;
-    int64_t index = has_generations ? problem : 0;
+    int64_t index = generation_per_problem ? problem : 0;
     generation = uint64_t(generation_data[index]) % kGenerations;
   }
 };

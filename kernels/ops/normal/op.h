@@ -42,8 +42,9 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
     return const_data<int64_t>(tensor);
   };
   noise.seed_data = check_numbers(seeds, "seed", /*has_batch=*/true);
-  noise.has_generations = generations.has_value() && generations->dim() > 0;
-  noise.generation_data = check_numbers(generations, "generation", noise.has_generations);
+  noise.generation_per_problem = generations.has_value() && generations->dim() > 0;
+  noise.generation_data =
+      check_numbers(generations, "generation", noise.generation_per_problem);
   // Bounds have the type that the samples are computed in.
   bool is_double = dtype == ScalarType::Double;
   ScalarType type = is_double ? ScalarType::Double : ScalarType::Float;

@@ -6,7 +6,7 @@
 // instructions limits the speed. A normal number takes 19 instructions, of which 4.2 are 32 x
 // 32 -> 64 bit products.
 //
-// A thread draws a block of four consecutive samples of kRows consecutive dimensions. The fast
+// A thread draws a block of four consecutive samples of kDims consecutive dimensions. The fast
 // side of the result is the one whose numbers are neighbours in memory: samples in the layout
 // (..., d, N) (kDimFirst), dimensions in (..., N, d). The other one is the slow side. Threads
 // are numbered along the fast side, then along the slow side, then by problem (batch entry), so
@@ -44,13 +44,13 @@ struct Small {
   Call call;                   // with float parameters
 };
 
-// Loads kRows numbers of a problem's vector, such as its means, from dimension `dimension` on.
-template <int kRows>
+// Loads kDims numbers of a problem's vector, such as its means, from dimension `dimension` on.
+template <int kDims>
 CEM_TETRIS_DEVICE_FUNCTION void load_rows(
-    Vector vector, int64_t problem, int64_t dimension, float (&values)[kRows]) {
+    Vector vector, int64_t problem, int64_t dimension, float (&values)[kDims]) {
   const float* data = static_cast<const float*>(vector.data);
   CEM_TETRIS_UNROLL
-  for (int i = 0; i < kRows; ++i) values[i] = data[problem * vector.stride + dimension + i];
+  for (int i = 0; i < kDims; ++i) values[i] = data[problem * vector.stride + dimension + i];
 }
 
 // Stores a pack of kCount neighbouring numbers at once. Four floats are stored by __stcg,
@@ -65,18 +65,18 @@ CEM_TETRIS_DEVICE_FUNCTION void store_pack(T* to, const Pack<T, kCount>& x) {
   }
 }
 
-// Computes x[s][i] = mean + std * z for the four samples 4 * block + s and the kRows dimensions
+// Computes x[s][i] = mean + std * z for the four samples 4 * block + s and the kDims dimensions
 // `dimension` + i of a problem. One thread computes all of them. The results are not clamped
 // yet.
 //
 // Two consecutive samples are a pair with one radius. The standard normal z of the first sample
 // is radius * cosine, and z of the second one is radius * sine. If the dimensions share their
 // noise, all of them have the noise of dimension 0.
-template <int kRows>
+template <int kDims>
 CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
-    int64_t dimension, uint32_t block, float (&x)[kTile][kRows]) {
+    int64_t dimension, uint32_t block, float (&x)[kTile][kDims]) {
   Noise noise = call.noise;
-  float means[kRows], stds[kRows];
+  float means[kDims], stds[kDims];
   load_rows(call.mean, problem, dimension, means);
   load_rows(call.std, problem, dimension, stds);
   noise.load_seed(problem);
@@ -96,10 +96,10 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
   if (noise.shared) {
     set_pairs(keys, dimension_part(key, /*dimension=*/0, noise.generation), samples, pairs);
     CEM_TETRIS_UNROLL
-    for (int i = 0; i < kRows; ++i) set_row(i, pairs);
+    for (int i = 0; i < kDims; ++i) set_row(i, pairs);
   } else {
     CEM_TETRIS_UNROLL
-    for (int i = 0; i < kRows; ++i) {
+    for (int i = 0; i < kDims; ++i) {
       set_pairs(keys, dimension_part(key, dimension + i, noise.generation), samples, pairs);
       set_row(i, pairs);
     }
@@ -110,16 +110,16 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
 // upper. is_beyond(value, limit) is "less" for a lower bound and "greater" for an upper one. It
 // is false for a NaN, which is therefore not changed. `bound` has a limit for each dimension of
 // each problem; it has no data if there is no such bound.
-template <int kRows, typename IsBeyond>
+template <int kDims, typename IsBeyond>
 CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dimension,
-    const IsBeyond& is_beyond, float (&x)[kTile][kRows]) {
+    const IsBeyond& is_beyond, float (&x)[kTile][kDims]) {
   if (!bound.data) return;
-  float limit[kRows];
+  float limit[kDims];
   load_rows(bound, problem, dimension, limit);
   CEM_TETRIS_UNROLL
-  for (int i = 0; i < kTile * kRows; ++i) {
-    float& value = x[i / kRows][i % kRows];
-    if (is_beyond(value, limit[i % kRows])) value = limit[i % kRows];
+  for (int i = 0; i < kTile * kDims; ++i) {
+    float& value = x[i / kDims][i % kDims];
+    if (is_beyond(value, limit[i % kDims])) value = limit[i % kDims];
   }
 }
 
@@ -127,17 +127,17 @@ CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dim
 // memory, so that a warp writes complete cache lines.
 //
 // The result of a thread block is one contiguous piece of memory. A thread has one pack of
-// kRows numbers in each of four consecutive rows (kTile samples). These packs are not
+// kDims numbers in each of four consecutive rows (kTile samples). These packs are not
 // neighbours in memory. So the block first collects its piece in shared memory. After the
 // barrier a thread stores four packs that are blockDim.x apart, so that neighbouring threads
 // store neighbouring packs.
 //
 // x holds the thread's numbers, by sample and dimension. threads_before is the number of
 // threads in earlier blocks.
-template <typename T, int kRows>
+template <typename T, int kDims>
 CEM_TETRIS_DEVICE_FUNCTION void store_staged(
-    const Small& job, uint32_t threads_before, const float (&x)[kTile][kRows], T* out) {
-  __shared__ Pack<T, kRows> staged[kTile * kThreads];
+    const Small& job, uint32_t threads_before, const float (&x)[kTile][kDims], T* out) {
+  __shared__ Pack<T, kDims> staged[kTile * kThreads];
   uint32_t row_packs = job.by_row_threads.divisor;  // how many packs a row of the result has
   // Four rows (kTile) are a group. A group has kTile rows of packs, but one row of threads.
   uint32_t row_group = job.by_row_threads.quotient(threadIdx.x);
@@ -145,9 +145,9 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kTile; ++i) staged[first_pack + i * row_packs] = packed<T>(x[i]);
   __syncthreads();
-  auto* to = reinterpret_cast<Pack<T, kRows>*>(out) + kTile * int64_t(threads_before);
+  auto* to = reinterpret_cast<Pack<T, kDims>*>(out) + kTile * int64_t(threads_before);
   uint32_t packs = kTile * (job.threads - threads_before);  // packs to the end of the result
-  Pack<T, kRows> pack[kTile];
+  Pack<T, kDims> pack[kTile];
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kTile; ++i) pack[i] = staged[threadIdx.x + i * blockDim.x];
   CEM_TETRIS_UNROLL
@@ -157,7 +157,7 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
   }
 }
 
-// Kernel: draws mean + std * z, clamped to the bounds, for small results. A thread draws kRows
+// Kernel: draws mean + std * z, clamped to the bounds, for small results. A thread draws kDims
 // dimensions of one block of four samples (kTile). The result has the layout (..., d, N) if
 // kDimFirst, and otherwise (..., N, d). Numbers along its fast side, the last one, are
 // neighbours in memory. Threads are numbered along the fast side, then along the slow side,
@@ -165,7 +165,7 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
 //
 // All threads of a thread block must reach the barrier in store_staged(). So the surplus
 // threads of the last block repeat the work of the last thread, and write the same numbers.
-template <typename T, int kRows, bool kDimFirst>
+template <typename T, int kDims, bool kDimFirst>
 __global__ __launch_bounds__(kThreads) void small_kernel(
     const __grid_constant__ Small job, T* __restrict__ out) {
   wait_for_kernel_before();
@@ -175,17 +175,17 @@ __global__ __launch_bounds__(kThreads) void small_kernel(
   uint32_t problem = job.by_problem_threads.quotient(thread);
   uint32_t problem_thread = thread - problem * job.by_problem_threads.divisor;
   // The position of the thread along the slow and the fast side. One of the two counts
-  // dimensions, kRows at a time, and the other one blocks of samples. by_row_threads divides by
+  // dimensions, kDims at a time, and the other one blocks of samples. by_row_threads divides by
   // the number of threads of one row of the slow side.
   uint32_t slow = job.by_row_threads.quotient(problem_thread);
   uint32_t fast = problem_thread - slow * job.by_row_threads.divisor;
   uint32_t block = kDimFirst ? fast : slow;
   // In (..., d, N) the dimensions of the last thread along the slow side may overlap those of
   // the thread before it. Both write the same numbers.
-  int64_t dimension = kDimFirst ? min(slow * int64_t{kRows}, call.noise.dimensions - kRows)
-                                : fast * int64_t{kRows};
+  int64_t dimension = kDimFirst ? min(slow * int64_t{kDims}, call.noise.dimensions - kDims)
+                                : fast * int64_t{kDims};
 
-  float x[kTile][kRows];
+  float x[kTile][kDims];
   sample_rows(call, problem, dimension, block, x);
   auto is_less = [](float value, float limit) { return value < limit; };
   auto is_greater = [](float value, float limit) { return value > limit; };
@@ -197,12 +197,12 @@ __global__ __launch_bounds__(kThreads) void small_kernel(
     T* to =
         out + (problem * call.noise.dimensions + dimension) * call.noise.samples + first_sample;
     CEM_TETRIS_UNROLL
-    for (int i = 0; i < kRows; ++i) {
+    for (int i = 0; i < kDims; ++i) {
       const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
       store_pack(to + i * call.noise.samples, packed<T>(row));
     }
   } else {
-    if constexpr (kRows == kTile) {
+    if constexpr (kDims == kTile) {
       if (job.is_staged) return store_staged(job, threads_before, x, out);
     }
     T* to =
