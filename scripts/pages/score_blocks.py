@@ -128,10 +128,10 @@ def headline() -> str:
     learned = _score_on(run, LEARNED, "10x20")["lines_per_game"]
     dt20 = _score_on(run, "dt20", "10x20")["lines_per_game"]
     return f"""`cem` is an optimiser for PyTorch and NumPy: like `scipy.optimize.minimize`, \
-but for functions without gradients, on CPU and CUDA. Its methods are CMA-ES and the \
-cross-entropy method (CEM). Its showcase learns to play Tetris in a minute on two cores: an \
-estimated {in_words(learned)} lines per game, {learned / dt20:.2g} times the best published \
-linear player."""
+but for expensive functions and functions without gradients, on CPU and CUDA. Its methods are \
+CMA-ES and the cross-entropy method (CEM). Its showcase learns to play Tetris in a minute on \
+two cores: an estimated {in_words(learned)} lines per game, {learned / dt20:.2g} times the \
+best published linear player."""
 
 
 def first_run() -> str:
