@@ -257,14 +257,23 @@ class CrossEntropyMethod:
         self._asked = end
         return self._drawn[begin:end].clone()
 
-    def tell(
-        self,
-        candidates: Any,
-        fitness: Any,
-        *,
-        _check_candidates: bool = True,
-        _lag: Tensor | None = None,
-    ) -> None:
+    def move_back(self, lag: Tensor) -> None:
+        """Move the mean back, before ``tell`` gets candidates of earlier distributions.
+
+        Such candidates lie behind the mean, so they would cancel a part of its last steps: the
+        evolution paths would become short, and the standard deviation would shrink too early.
+        The next step is therefore measured from a point between the present mean and the
+        average of the means from which the candidates were drawn.
+
+        Args:
+            lag: How far the mean has moved since then, shape (dim,): see ``Evaluation``.
+        """
+        with self._lock:
+            distribution = self._state.distribution.clone()
+            distribution[..., MEAN, :] -= _LAG_SHARE * lag
+            self._state = self._state._replace(distribution=distribution)
+
+    def tell(self, candidates: Any, fitness: Any, *, _check_candidates: bool = True) -> None:
         """Move the distribution towards the elites, equations (2) to (5).
 
         With a single search, each call may pass a part of a population, in any order. Its
@@ -303,29 +312,14 @@ class CrossEntropyMethod:
                 if population is None:
                     return
                 candidates, fitness = population
-            self._move(candidates, fitness, _lag)
+            self._move(candidates, fitness)
         if self.device.type == "cpu":
             self._warn_of_failure()
 
-    def _move(self, candidates: Tensor, fitness: Tensor, lag: Tensor | None) -> None:
-        """Move the distribution by the fitness of a population, and count the generation.
-
-        Args:
-            candidates: The population, shape (..., N, dim).
-            fitness: Its fitness, shape (..., N).
-            lag: How far the mean has moved since the candidates were drawn, see ``Evaluation``.
-        """
+    def _move(self, candidates: Tensor, fitness: Tensor) -> None:
+        """Move the distribution by the fitness of a population, and count the generation."""
         self._extend_variance_schedule(self._generation + 1)
-        state = self._state
-        if lag is not None:
-            # Outdated candidates lie behind the mean, so they would cancel a part of its last
-            # steps: the evolution paths become short, and the standard deviation shrinks too
-            # early. Steps are therefore measured from a point between the present mean and the
-            # average of the means from which the candidates were drawn.
-            distribution = state.distribution.clone()
-            distribution[..., MEAN, :] -= _LAG_SHARE * lag
-            state = state._replace(distribution=distribution)
-        self._state = tell(state, candidates, fitness)
+        self._state = tell(self._state, candidates, fitness)
         self._generation += 1
         self._asked = 0
         self._drawn = None

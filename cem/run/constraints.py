@@ -344,14 +344,7 @@ class Constrained(CrossEntropyMethod):
             candidates[0] = self._copy(with_integers(self._state, first))
         return candidates
 
-    def tell(
-        self,
-        candidates: Any,
-        fitness: Any,
-        *,
-        _check_candidates: bool = True,
-        _lag: Tensor | None = None,
-    ) -> None:
+    def tell(self, candidates: Any, fitness: Any, *, _check_candidates: bool = True) -> None:
         """Update the search with the fitness of a population.
 
         The update ranks candidates by the augmented Lagrangian. ``best`` is the candidate with
@@ -383,12 +376,7 @@ class Constrained(CrossEntropyMethod):
         )
         # The base class gets the Lagrangian as the fitness. It maximises the fitness of a
         # maximised objective, so the sign is reversed again.
-        super().tell(
-            candidates,
-            self._sign * lagrangian,
-            _check_candidates=_check_candidates,
-            _lag=_lag,
-        )
+        super().tell(candidates, self._sign * lagrangian, _check_candidates=_check_candidates)
 
         # ``lexsort`` sorts by its last argument first.
         fittest = np.lexsort((values, needs_tolerance, violations))[0]

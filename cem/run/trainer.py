@@ -336,12 +336,14 @@ class Trainer:
             evaluation = as_evaluation(
                 self._objective(copy_of(candidates), optimizer.generation)
             )
+            if evaluation.lag is not None:
+                optimizer.move_back(evaluation.lag)
             evaluated = evaluation.candidates
             if evaluated is None:
                 # The optimizer need not check candidates that it drew itself.
                 optimizer.tell(candidates, evaluation.fitness, _check_candidates=False)
             else:
-                optimizer.tell(evaluated, evaluation.fitness, _lag=evaluation.lag)
+                optimizer.tell(evaluated, evaluation.fitness)
         return [(optimizer.snapshot(evaluation, copied=False), began_at)]
 
     def _record(self, queued: Sequence[_Queued]) -> None:

@@ -388,18 +388,14 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     """
     if not plan.descends:
         return plan, 0
-    # This optimizer draws no candidates. It only provides the dtype, the bounds and the width.
-    # The points of a descent are candidates: its quadratic programs contain the bounds.
-    config = replace(plan.config, bound_handling="clamp")
-    optimizer = replace(plan, config=config).build_optimizer(
-        plan.start, plan.population_size, seed=0
-    )
+    # The points of a search may be positions in an unbounded space. Those of a descent are
+    # candidates, because its quadratic programs contain the bounds.
+    search = first_problem(plan, evaluator)
+    clamped = replace(plan, config=replace(plan.config, bound_handling="clamp"))
+    problem = first_problem(clamped, evaluator)
+    optimizer = problem.optimizer
     if plan.options["checkpoint"] is not None:
         _open_journal(plan, optimizer, evaluator)
-    problem = Problem(optimizer, evaluator)
-    # The points of a search may be positions in an unbounded space.
-    optimizer_of_search = plan.build_optimizer(plan.start, plan.population_size, seed=0)
-    search = Problem(optimizer_of_search, evaluator)
     if plan.constraints is None and plan.known is not None:
         # The points that are known before the search. The descent adds more.
         values = search.negate_if_maximizing(plan.known.fitness)
@@ -441,6 +437,15 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         start, start_of_restarts = _starts_after(descent, plan, search)
         plan = replace(plan, start=start, start_of_restarts=start_of_restarts)
     return plan, walk.evaluations
+
+
+def first_problem(plan: Plan, evaluator: Evaluator) -> Problem:
+    """Return the problem of a plan's first search.
+
+    Its optimizer draws no candidates. It only provides the dtype, the bounds and the width.
+    """
+    optimizer = plan.build_optimizer(plan.start, plan.population_size, seed=0)
+    return Problem(optimizer, evaluator)
 
 
 def _budget_of_descent(plan: Plan, evaluations: int, dim: int) -> int:

@@ -22,7 +22,7 @@ from cem.optimizer import CrossEntropyMethod
 from cem.run import folder, ranks
 from cem.run.evaluator import Evaluator
 from cem.run.stopping import StopRequest
-from cem.search.assisted import Problem, begin_with_descent
+from cem.search.assisted import begin_with_descent, first_problem
 from cem.search.history import History
 from cem.search.plan import Plan, Start
 from cem.search.restarts import Agreement, Attempt, Ended
@@ -172,9 +172,8 @@ def _best_known(plan: Plan, evaluator: Evaluator) -> tuple[Any, float] | None:
     """Return the fittest candidate of the option ``evaluated``, and its fitness, or None."""
     if plan.known is None or plan.constraints is not None:
         return None
-    optimizer = plan.build_optimizer(plan.start, plan.population_size, 0)
     index = plan.known.best(plan.maximize)
-    population = Problem(optimizer, evaluator).as_population(plan.known.candidates)
+    population = first_problem(plan, evaluator).as_population(plan.known.candidates)
     return population[index], float(plan.known.fitness[index])
 
 

@@ -156,9 +156,9 @@ class TestMinimize:
             budget=1500,
             seed=1,
         )
-        (restart,) = (start for start in starts[1:2])
+        first, restart, *_ = starts
         np.testing.assert_allclose(restart.std, 1 / math.sqrt(2))
-        assert np.all(np.asarray(starts[0].std) < 0.5)
+        assert np.all(np.asarray(first.std) < 0.5)
 
     def test_points_at_the_bounds_are_used(self):
         """A two-level design: all of its points are corners."""

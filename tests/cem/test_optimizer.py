@@ -264,7 +264,8 @@ class TestCandidates:
     def test_steps_of_outdated_ones_are_measured_from_the_middle_of_their_lag(self):
         optimizer = make(1, 3, num_elites=2, dtype=torch.float64, variance_about="old_mean")
         candidates = torch.tensor([[1.0], [3.0], [0.0]], dtype=torch.float64)
-        optimizer.tell(candidates, candidates[:, 0], _lag=torch.tensor([2.0]).double())
+        optimizer.move_back(torch.tensor([2.0]).double())
+        optimizer.tell(candidates, candidates[:, 0])
         # The steps of 1 and 3 from -1, a lag of 2 / 2 behind the mean 0, are 2 and 4.
         assert optimizer.mean.item() == 2.0
         assert optimizer.std.item() == pytest.approx(math.sqrt((2**2 + 4**2) / 2))
