@@ -139,5 +139,6 @@ def elite_covariance(
     centre = old_mean
     if variance_about != "old_mean":
         centre = (weights.unsqueeze(-1) * elites).sum(-2)
+    # The deviations of the elites from the centre, shape (..., K, d).
     y = elites - centre.unsqueeze(-2)
     return (y * weights.unsqueeze(-1)).mT @ y

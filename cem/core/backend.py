@@ -124,6 +124,7 @@ def choose_backend(
     """
     if name not in (AUTO, *BACKENDS):
         raise unknown_name("backend", str(name), (AUTO, *BACKENDS))
+    # The operators only exist for the CPU and for CUDA.
     if name == "torch" or (name == AUTO and device.type not in BACKENDS):
         return "torch"
     backend = device.type if name == AUTO else name
@@ -143,6 +144,7 @@ def choose_backend(
         if name != AUTO:
             message = f"backend {backend!r} is not available: {error}; or use backend 'torch'"
             raise ValueError(message) from error
+        # The warning is a single line, whatever the error is.
         reason = " ".join(str(error).split())
         message = f"taking backend 'torch', which is slower: {reason}"
         warnings.warn(message, RuntimeWarning, stacklevel=outside())
@@ -152,12 +154,16 @@ def choose_backend(
 
 @cache
 def _build_and_try(device: torch.device, operators: Sequence[str]) -> None:
-    """Build the operators in parallel, and test whether two of them run on the device."""
+    """Build the operators in parallel, and test whether they run on the device.
+
+    The test calls two of them for the smallest problem: two candidates with one parameter.
+    """
     from kernels.loader.extension import build_missing
     from kernels.ops.library import extension
 
     kinds = ("cpu", "cuda") if device.type == "cuda" else ("cpu",)
     build_missing([extension(operator, kind) for kind in kinds for operator in operators])
+    # The mean, the standard deviation, the averaged mean and the best candidate, shape (4, 1).
     rows = torch.zeros(4, 1, dtype=torch.float64, device=device)
     record = rows.new_zeros(5)
     generation = torch.zeros((), dtype=torch.int64, device=device)

@@ -131,16 +131,20 @@ def keep_inside(
 def _truncate(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """Replace the samples outside the box by samples of the truncated normal distribution.
 
-    The probability beyond a sample, divided by the probability of its whole tail, is uniform in
-    [0, 1]. The new sample is the point at the same fraction of the probability inside the box.
+    A sample outside lies in the lower or the upper tail of N(mean, std^2). The share of the
+    tail that lies beyond the sample is uniform in [0, 1]. The new sample is the point of the
+    box with the same share of the box's probability below it. All tensors broadcast to the
+    shape (..., N, d) of ``x``.
     """
+    # If the standard deviation is 0, the quotients are not used, but must not be NaN.
     scale = torch.where(std > 0, std, torch.ones_like(std)).double()
     mean = mean.double()
     z = (x.double() - mean) / scale
     z_low = (low.double() - mean) / scale
     z_high = (high.double() - mean) / scale
-    ndtr = torch.special.ndtr
+    ndtr = torch.special.ndtr  # the distribution function of N(0, 1)
     below_low, below_high = ndtr(z_low), ndtr(z_high)
+    # The share of the lower tail below z, or of the upper tail above z.
     share = torch.where(z < z_low, ndtr(z) / below_low, ndtr(-z) / ndtr(-z_high))
     new = mean + scale * torch.special.ndtri(below_low + share * (below_high - below_low))
     return torch.where((x < low) | (x > high), new.to(x.dtype), x)
@@ -208,19 +212,28 @@ def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 
 def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Box:
-    """Return the first mean and standard deviation in the space without bounds.
+    """Return the first mean and standard deviation in the unbounded space of ``into_box``.
 
-    Near a face the map is flat: the standard deviation is divided by its slope, so that the
-    distribution is about as wide in the box as ``std`` says. It is no wider than fills the box,
-    and the mean is moved to half a standard deviation from a face, if there is room.
+    A mean near a face is first moved to half a standard deviation from it, if there is room.
+    Then the standard deviation is divided by the slope of ``into_box``, which is small near a
+    face. So the distribution is about as wide in the box as ``std`` says.
+
+    Args:
+        mean: The first mean in the box, shape (..., d).
+        std: The first standard deviation in the box, shape (..., d).
+        low: The lower bounds, shape (..., d); -inf means no bound.
+        high: The upper bounds, shape (..., d); inf means no bound.
     """
     middle, half = _middle_and_half(low, high)
     inset = torch.minimum(std / 2, half / 4)
     inside = torch.minimum(torch.maximum(mean, low + inset), high - inset)
+    # The slope of `into_box` at the mean. For two bounds it is 1 - tanh(u)^2. For one bound it
+    # is the derivative of softplus, 1 - exp(-distance from the bound).
     between = 1 - ((inside - middle) / half).square()
     above_low = -torch.expm1(low - inside)
     below_high = -torch.expm1(inside - high)
     slope = _choose_by_bounds(inside, low, high, between, above_low, below_high)
+    # The new standard deviation is limited, because the slope may be almost 0.
     widest = torch.where(half.isfinite(), half, std.clamp(min=1.0))
     stretched = torch.minimum(std / slope.clamp(min=torch.finfo(std.dtype).tiny), widest)
     is_bounded = (low.isfinite() | high.isfinite()) & (low < high)
@@ -261,5 +274,7 @@ def _choose_by_bounds(
 
 
 def _inverse_softplus(x: Tensor) -> Tensor:
+    """Return log(exp(x) - 1), without overflow."""
+    # At 0 the result would be -inf.
     x = x.clamp(min=torch.finfo(x.dtype).tiny)
     return x + torch.log(-torch.expm1(-x))

@@ -70,7 +70,9 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     for number, (family, table) in enumerate(tables_of(state)):
         # Every family has its own seed, so that two families of one kind have different noise.
         # The first family (number 0) has the seed of the search.
-        seed = state.seed ^ signed64(mix_seed(number, 0)) if number else state.seed
+        seed = state.seed
+        if number > 0:
+            seed = seed ^ signed64(mix_seed(number, 0))
         values = family.sample(
             table,
             size,
@@ -147,8 +149,9 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     box = transformed_bounds(state)
     if box is None:
         return _update_normal(state, candidates, fitness)
-    points = out_of_box(candidates, box[0].unsqueeze(-2), box[1].unsqueeze(-2))
-    # The way through the box rounds a coordinate; one that equals the mean's must remain equal.
+    low, high = box
+    points = out_of_box(candidates, low.unsqueeze(-2), high.unsqueeze(-2))
+    # The two maps round. A coordinate that equals the mean's in the box must do so here, too.
     is_mean = candidates == state.mean.unsqueeze(-2)
     points = torch.where(is_mean, state.distribution[..., MEAN, :].unsqueeze(-2), points)
     new = _update_normal(state, points, fitness)

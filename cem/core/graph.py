@@ -95,6 +95,8 @@ class GenerationGraph:
 
     def fits(self, state: State) -> bool:
         """Return whether a state has the same constants as the captured one, such as bounds."""
+        # The graph reads the memory of the constants, so they must be the same tensors. They
+        # are the fields of a state after the changing ones.
         return all(map(operator.is_, state[len(CHANGING) :], self._static[len(CHANGING) :]))
 
     def _set(self, state: State) -> None:

@@ -169,6 +169,8 @@ class Snapshot:
     def failed(self) -> bool:
         """Whether every candidate of the generation failed; False for a batch. This waits."""
         numbers = self._record_numbers()
+        # The record of a single search has a fifth number: the last generation, counted from 1,
+        # in which every candidate failed.
         return len(numbers) == FAILED + 1 and numbers[FAILED] == self.generation > 0
 
     def _record_numbers(self) -> list[float]:
@@ -182,9 +184,10 @@ class Snapshot:
             if record.dim() == 1:
                 self._numbers = record.tolist()
             else:
-                rows = record.view(-1, record.shape[-1])
+                rows = record.view(-1, record.shape[-1])  # one row per problem
                 best = rows[:, 0].max() if self.state.settings.maximize else rows[:, 0].min()
-                self._numbers = [best.item(), *rows[:, [*range(1, FAILED)]].mean(0).tolist()]
+                means = rows[:, [*range(1, FAILED)]].mean(0)
+                self._numbers = [best.item(), *means.tolist()]
         return self._numbers
 
     def record(

@@ -52,6 +52,7 @@ def init(  # noqa: PLR0913 - an option for each setting
     box = check_bounds(bounds, mean)
     if config is None:
         config = CEMConfig.chosen(dim, box is not None)
+    # The number of columns that are drawn from the normal distribution.
     normal = dim if has_normal else 0
     integers = _integer_bounds(config.integers_of(normal), mean, box)
     if integers is not None and box is not None:
@@ -72,6 +73,7 @@ def init(  # noqa: PLR0913 - an option for each setting
         mean, std = start_out_of_box(mean, std, *box)
     low, high = box or (None, None)
     variances: list[float] = []
+    # The default schedule adds no variance, so it needs no table.
     if config.schedule != NamedSchedule():
         variances = extend_table([], config.schedule, 1, _ahead)
     record = torch.full((*batch_shape, 5), math.nan, dtype=torch.float64, device=device)

@@ -207,7 +207,8 @@ class Termination:
         worst_elite = record.elite_threshold
         fitness_range = max(max(recent_best), worst_elite) - min(min(recent_best), worst_elite)
         self._widest_range = max(self._widest_range, fitness_range)
-        return fitness_range, len(generations) > 1 and generations[0] <= start
+        window_is_full = len(generations) > 1 and generations[0] <= start
+        return fitness_range, window_is_full
 
 
 class _Collapse:
@@ -258,14 +259,17 @@ class _Collapse:
         if last is None or self._is_decided:
             return
         squared_move = _squared_move(last, record)
-        # The mean has made ``count`` moves since the last check. They shrink with the standard
-        # deviation. On a slope the lengths of the moves add up; by chance their squares add up.
+        # The mean has made `count` moves since the last check, one per generation. Each move is
+        # shorter than the one before by the factor by which the standard deviation shrinks.
         count = max(1, record.generation - last.generation)
         shrinkage = 1.0
         if 0 < last_share < math.inf:
             shrinkage = min(1.0, (share / last_share) ** (1 / count))
+        # The lengths of the moves, relative to the first one. If the fitness is random, their
+        # squares add up; on a slope, all moves have the same direction, so the lengths add up.
         lengths = [shrinkage**i for i in range(count)]
         by_chance = self._chance_square * sum(length * length for length in lengths)
+        # The squared move of one generation that chance does not explain.
         excess = (squared_move - by_chance) / sum(lengths) ** 2
         # An exponential moving average, in which this check stands for ``count`` generations.
         weight = 1 - (1 - _NEWEST_WEIGHT) ** count

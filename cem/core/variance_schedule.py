@@ -48,6 +48,7 @@ class NamedSchedule:
             got = len(self.numbers)
             raise ValueError(f"expected at most {len(defaults)} numbers, got {got}")
         numbers = (*self.numbers, *defaults[len(self.numbers) :])
+        # The linear schedule divides by B, which must not be 0.
         for name, number in zip("AB", numbers, strict=False):
             check_real(name, number, 0.0, open_low=name == "B")
         object.__setattr__(self, "numbers", tuple(map(float, numbers)))
@@ -71,14 +72,15 @@ def parse_variance_schedule(text: str) -> NamedSchedule:
     """Return the schedule that a text names, in upper or lower case; see the module's table.
 
     Raises:
-        ValueError: If it names none.
+        ValueError: If the text has another form.
     """
     name, _, numbers = text.strip().lower().partition(":")
     message = f"expected a schedule of the form {_FORMS}, got {text!r}"
     if name not in _DEFAULTS:
         raise ValueError(message + did_you_mean(name, _DEFAULTS))
     try:
-        return NamedSchedule(name, tuple(map(float, numbers.split(","))) if numbers else ())
+        values = map(float, numbers.split(",")) if numbers else ()
+        return NamedSchedule(name, tuple(values))
     except ValueError as error:
         raise ValueError(f"{message} ({error})") from None
 
@@ -94,13 +96,15 @@ def describe_variance_schedule(schedule: VarianceSchedule | None) -> str:
 
 
 def describe_callable(function: Callable[..., Any]) -> str:
-    """Return a text by which a callable can be recognised: its qualified name, or its type's.
+    """Return a text by which a callable can be recognised: its qualified name.
 
-    A lambda adds a digest of its code, a ``functools.partial`` its numbers and texts.
+    All lambdas of a function have the same name, so a digest of the code follows it. The text
+    of a ``functools.partial`` also contains its arguments, if they are numbers or strings.
     """
     if isinstance(function, partial):
         arguments = [*function.args, *sorted(function.keywords.items())]
         return f"{describe_callable(function.func)} of {_plain_values(arguments)}"
+    # An object with a method ``__call__`` has the name of its type.
     named = function if hasattr(function, "__qualname__") else type(function)
     name = f"{named.__module__}.{named.__qualname__}"
     if name.endswith("<lambda>"):
@@ -112,6 +116,7 @@ def describe_callable(function: Callable[..., Any]) -> str:
 
 
 def _plain_values(values: Iterable[Any]) -> list[Any]:
+    """Return the values whose text is the same in every process: numbers, strings, tuples."""
     return [value for value in values if isinstance(value, (int, float, str, tuple))]
 
 

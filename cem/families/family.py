@@ -140,6 +140,8 @@ def uniforms(seed: Tensor, generation: Tensor, size: int, count: int) -> Tensor:
     They are the same on every processor. A number depends neither on ``size`` nor on ``count``.
     """
     words = random_words(seed, generation, size, count, is_permutation=False)
+    # A double has 53 bits, so the upper 53 of 64 bits are used. The mask removes the copies of
+    # the sign bit that the shift inserts.
     return (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
 
 
@@ -162,6 +164,7 @@ class OperatorFamily:
 
     def sample(self: Any, table: Tensor, size: int, *, backend: str, **noise: Any) -> Tensor:
         """Return candidates, shape (..., size, columns)."""
+        # The second function is the reference in PyTorch.
         draw = self.operators[backend == "torch"]
         drawn: Tensor = draw(table.unflatten(-1, self.rows), size, **noise)
         return drawn

@@ -185,7 +185,8 @@ class Trainer:
             self.optimizer.load_state_dict(loaded.state["optimizer"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{loaded.path.name}: {error}") from error
-        self._saved, self.elapsed_s = loaded.step, elapsed_s
+        self._saved = loaded.step
+        self.elapsed_s = elapsed_s
         return loaded.passed_over
 
     def run(self) -> TrainingResult:
