@@ -92,6 +92,7 @@ def expand_state(state: Any, plans: Tensor) -> Any:
     leading = plans.shape[: num_env_dims + 1]
 
     def expand(leaf: Tensor) -> Tensor:
+        # Insert the dimension of plans after that of the environments.
         return leaf.unsqueeze(num_env_dims).expand(*leading, *leaf.shape[num_env_dims:])
 
     return pytree.tree_map(expand, state)

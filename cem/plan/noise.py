@@ -118,7 +118,7 @@ def coloring_matrix(length: int, beta: float) -> Tensor:
         The matrix, shape (length, length), float64.
     """
     frequencies = torch.fft.rfftfreq(length, dtype=torch.float64)
-    # Frequency 0 gets the power of the lowest frequency above 0.
+    # Frequency 0 gets the power of the lowest frequency above 0, if there is one.
     frequencies[0] = frequencies[min(1, length // 2)]
     lowest = frequencies.min().clamp(min=0.5 / length)
     # Relative to the lowest frequency the scale is at most 1, so that it cannot overflow.

@@ -102,8 +102,9 @@ class Options:
         """The number of elites."""
         if self.num_elites > 1:
             return int(self.num_elites)
-        share = max(3, round(self.num_elites * self.num_samples))
-        return min(share, self._most_elites)
+        # `num_elites` is a share of the samples.
+        count = max(3, round(self.num_elites * self.num_samples))
+        return min(count, self._most_elites)
 
     @property
     def _most_elites(self) -> int:
@@ -113,8 +114,9 @@ class Options:
     @cached_property
     def num_reused(self) -> int:
         """The number of elites that are candidates again in the next iteration."""
-        # An iteration also needs room for the mean and at least one drawn vector.
-        return min(math.ceil(self.keep * self.elite_count), min(self.sizes) - 2)
+        # Every iteration also has the mean and at least one new sample.
+        room = min(self.sizes) - 2
+        return min(math.ceil(self.keep * self.elite_count), room)
 
     @cached_property
     def sizes(self) -> list[int]:

@@ -172,6 +172,7 @@ class Planner:
         self.num_envs = _check_optional("num_envs", num_envs)
         self.seed = check_integer("seed", draw_seed(seed), 0, 2**63 - 1)
         if compile:
+            # Without `shrink`, all iterations have as many plans, so all shapes are static.
             cost = torch.compile(cost, dynamic=False if self.options.shrink == 1.0 else None)
         plan_cost = PlanCost(
             cost,
@@ -194,7 +195,9 @@ class Planner:
         self._result: Result | None = None
         self._planned_envs: Tensor | None = None
         self._replayer: Replayer | None = None
-        if self.backend == "cuda" if graph is None else graph:
+        if graph is None:
+            graph = self.backend == "cuda"
+        if graph:
             self._replayer = Replayer(self._search.step, self.device)
 
     @property
@@ -290,6 +293,7 @@ class Planner:
             self._result = self._replayer.take_step(task, self._memory, shift)
         if self.device.type == "cpu":
             self._warn_of_failure()
+        # The executed plans have shape (B, horizon, A).
         action = self._copy(self._result.executed[:, 0])
         if self.action_block is not None:
             # An action of a plan consists of ``action_block`` actions of the environment.
@@ -399,11 +403,11 @@ class Planner:
         return self._result
 
     def _decode(self, vectors: Tensor) -> Tensor:
-        """Return the plans of vectors (B, ..., d), without num_envs only those of row 0."""
+        """Return the plans of vectors (B, ..., d); without ``num_envs`` only the first row."""
         return self._copy(self.space.decode(vectors))
 
     def _copy(self, batch: Tensor) -> Tensor:
-        """Return a copy of a tensor (B, ...), or without num_envs of its only row."""
+        """Return a copy of a tensor (B, ...); without ``num_envs`` only its first row."""
         return (batch[0] if self.num_envs is None else batch).clone()
 
 

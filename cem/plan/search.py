@@ -201,14 +201,15 @@ class Search:
     def _descend(self, state: State, fit: Fit, vectors: Tensor) -> None:
         """Move vectors (B, K, d) down the gradient of their costs, in place.
 
-        A number of a vector is measured in its standard deviation. In this unit the root mean
-        square of a step is ``_STRIDE``. Without the option ``gradient_steps`` do nothing.
+        Gradients and steps are measured in standard deviations. In this unit the root mean
+        square of a step is ``_STRIDE``. Without the option ``gradient_steps`` nothing moves.
         """
         if self.options.gradient_steps == 0:
             return
         std = fit.distribution[:, STD].unsqueeze(1)
         stride = _STRIDE if self.update.maximize else -_STRIDE
         for _ in range(self.options.gradient_steps):
+            # The derivatives by (x / std) are std times the derivatives by x.
             slope = std * self._find_gradient(state, vectors)
             length = slope.square().mean(-1, keepdim=True).sqrt()
             # A vector whose gradient is 0 or not finite does not move.

@@ -99,6 +99,7 @@ class BoxSpace:
         mean = distribution[:, MEAN]
         std = distribution[:, STD]
         noise = self._draw_noise(mean, size, key)
+        # Mean and standard deviation, shape (B, 1, d), broadcast over the vectors.
         vectors = torch.addcmul(mean[:, None], std[:, None], noise)
         if self._resamples:
             return keep_inside(vectors, mean, std, *self.bounds, "resample")
@@ -246,10 +247,12 @@ class CategoricalSpace(BoxSpace):
             like: A tensor with the dtype and device of vectors.
         """
         counts = torch.tensor(sizes, device=like.device)
-        # All numbers have equally long one-hot vectors; is_value marks the values that exist.
+        # All numbers have equally long one-hot vectors. `is_value` marks the values that exist.
         self._values = torch.arange(max(sizes), device=like.device)
+        # Shape (numbers of an action, values).
         is_value = self._values < counts[:, None]
         uniform = (is_value / counts[:, None]).to(like.dtype).flatten()
+        # The elements of a one-hot vector are between 0 and 1.
         zero_to_one = (uniform * 0, uniform * 0 + 1)
         super().__init__(length, zero_to_one, None)
         self.first_mean = uniform.repeat(length)
@@ -259,13 +262,15 @@ class CategoricalSpace(BoxSpace):
     def draw(self, distribution: Tensor, size: int, key: NoiseKey) -> Tensor:
         """Draw one-hot vectors, shape (B, size, d), from distributions, shape (B, 4, d)."""
         probabilities = distribution[:, MEAN].unflatten(-1, (-1, len(self._values)))
-        # The distribution function maps normal to uniform noise, and by its inverse each
-        # number's cumulative probabilities map uniform noise to values.
+        # The distribution function of N(0, 1) makes normal noise uniform in [0, 1].
         normal = self._draw_noise(probabilities[..., 0], size, key)
         uniform = torch.special.ndtr(normal)
+        # Inverse transform sampling: a uniform number u becomes the first value whose
+        # cumulative probability is greater than u. Its index is the number of cumulative
+        # probabilities that are not.
         cumulative = probabilities.cumsum(-1).unsqueeze(1)
         values = (uniform.unsqueeze(-1) >= cumulative).sum(-1)
-        # By rounding the last cumulative probability may be less than 1.
+        # Because of rounding, the last cumulative probability may be less than 1.
         return self._indicate(torch.minimum(values, self._largest))
 
     def _indicate(self, values: Tensor) -> Tensor:
@@ -325,6 +330,7 @@ def make_space(
         check_real("std of discrete actions", spread, 0.0, 1.0)
         return CategoricalSpace(horizon, sizes * block, spread, like)
     shape = torch.Size([action_dim])
+    # An action of a plan consists of `block` actions of the environment.
     low, high = (end.repeat(block) for end in _check_bounds(bounds, shape, like))
     std = options.std
     if std is not None:

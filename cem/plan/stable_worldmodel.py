@@ -190,9 +190,10 @@ class CemSolver:
         return plans
 
     def _read_info(self, info: Info) -> dict[str, Tensor]:
-        """Return the numeric values as tensors; real ones get the dtype of the model."""
+        """Return the numeric values as tensors; real numbers get the dtype of the model."""
         state = {}
         for name, value in info.items():
+            # Only arrays of bools, integers ("i" and "u") and floats can become tensors.
             if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
                 value = torch.from_numpy(value)
             if torch.is_tensor(value):
@@ -210,7 +211,8 @@ def _find_bounds(space: Any, bounds: Any, dim: int) -> Any:
     """
     is_discrete = not hasattr(space, "low")
     if is_discrete:
-        # A MultiDiscrete has a row for every environment, and all rows are the same.
+        # A MultiDiscrete, which has `nvec`, has a row for every environment. All are equal.
         return space[0] if hasattr(space, "nvec") else space
+    # A Box also has a row for every environment.
     low, high = bounds or (space.low[0], space.high[0])
     return np.broadcast_to(np.ravel(low), dim), np.broadcast_to(np.ravel(high), dim)

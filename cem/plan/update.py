@@ -108,13 +108,14 @@ class Update:
     def weigh(self, costs: Tensor) -> Tensor:
         """Return the weights of elites, shape (B, K).
 
-        With a temperature they sum to 1, without they are 1. An elite whose cost is not finite
+        With a temperature they sum to 1; otherwise each is 1. An elite whose cost is not finite
         has the weight 0. If no cost of an environment is finite, its weights are NaN or 0.
 
         Args:
             costs: The costs of the elites, the best first, shape (B, K).
         """
         costs = costs.double()
+        # How much worse each elite is than the best one, which is the first.
         gaps = (costs - costs[:, :1]).abs().nan_to_num(torch.inf)
         if self._options.temperature is None:
             return torch.where(gaps.isfinite(), 1.0, 0.0)
@@ -136,8 +137,8 @@ class Update:
         weights = self.weigh(sorted_costs[:, :num_elites]).to(vectors.dtype).unsqueeze(-1)
         mean = (weights * elites).sum(1)
         variance = (weights * (elites - mean.unsqueeze(1)).square()).sum(1)
-        # The moments are the mean and the standard deviation, the first two rows of a
-        # distribution.
+        # The moments are the mean and the standard deviation: the first two rows of a
+        # distribution, shape (B, 2, d).
         elite_moments = torch.stack([mean, variance.sqrt()], dim=1)
         old_moments = old.distribution[:, : STD + 1]
         moments = torch.lerp(old_moments, elite_moments, self._smoothing)
