@@ -177,6 +177,7 @@ class CrossEntropyMethod:
             seed=seed,
             _ahead=_AHEAD,
         )
+        # The state stores the 64 bits of every seed as a signed number.
         self._seeds: tuple[int, ...] = tuple(
             signed % 2**64 for signed in state.seed.reshape(-1).tolist()
         )
@@ -730,6 +731,7 @@ class CrossEntropyMethod:
 
     def _warn_of_failure(self) -> None:
         """Warn if no candidate of the last generation of a single search succeeded."""
+        # The record has the last generation, counted from 1, in which every candidate failed.
         if not self.batch_shape and self._state.record.tolist()[FAILED] == self._generation > 0:
             warnings.warn(
                 f"all {self.population_size} candidates of generation {self._generation - 1} "

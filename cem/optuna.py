@@ -149,6 +149,7 @@ class CemSampler(BaseSampler):
             _tell(search, space, distributions, ended[:size])
             ended = ended[size:]
             pending = running + [other.number for other in ended]
+            # The settings need not be stored, because `key` is a digest of them.
             state = {**search.state_dict(), "settings": None}
             text = json.dumps([state, pending, len(trials)], default=Tensor.tolist)
         _store(study, trial, key, search.generation, text)

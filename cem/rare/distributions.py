@@ -71,6 +71,7 @@ class IndependentDistribution:
             ValueError: If a parameter is not finite or out of its range.
         """
         tensors = {name: as_real(name, x).double() for name, x in self.parameters.items()}
+        # A plain number has no dimension. It is moved to the device of the first array.
         device = next((tensor.device for tensor in tensors.values() if tensor.dim()), None)
         shape = torch.broadcast_shapes((1,), *(tensor.shape for tensor in tensors.values()))
         for name, tensor in tensors.items():
@@ -186,6 +187,7 @@ class Poisson(IndependentDistribution):
         # The probability of a greater count is below 1e-16.
         greatest_count = int(greatest_rate + 12 * greatest_rate**0.5 + 30)
         count = torch.arange(greatest_count, device=u.device)
+        # The distribution functions of the d components, shape (d, counts).
         cdf = distributions.Poisson(self.rate.unsqueeze(1)).log_prob(count).exp().cumsum(1)
         return Tensor.double(torch.searchsorted(cdf, u.T.contiguous()).T)
 

@@ -185,6 +185,7 @@ class ProgressBar(Callback):
         now = time.monotonic()
         last = max(self._shown_at, self._generation_began_at)
         if self._bar is None and now - last >= self._interval_s:
+            # The line of the last record may have been held back until now.
             self._show_line()
             seconds = f"{now - self._generation_began_at:.0f} s so far"
             number = f"{self._generation + 1}{self._of_total()}"

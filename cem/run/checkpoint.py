@@ -142,6 +142,7 @@ class Checkpointer:
         # them.
         older = [old for number, old in self.paths().items() if number < step]
         write_checkpoint(path, state, self.fingerprint or {})
+        # The new file and KEPT - 1 older ones remain.
         for stale in (*older[KEPT - 1 :], *self.folder.glob(".checkpoint-*.json.*.tmp")):
             stale.unlink(missing_ok=True)
         return path
@@ -220,6 +221,7 @@ def _encode(value: Tensor) -> dict[str, Any]:
 
 
 def _decode(value: dict[str, Any]) -> Any:
+    """Return the tensor of a dict that `_encode` made, or any other dict unchanged."""
     if value.keys() - {"transposed"} != {"tensor", "shape", "base64"}:
         return value
     array = np.frombuffer(base64.b64decode(value["base64"]), np.dtype(value["tensor"]))

@@ -185,6 +185,7 @@ def _read_constraint(
                 f"of which a matrix does not know the names, got {constraint!r}"
             )
         matrix = constraint.A
+        # Candidates are rows, and the matrix takes columns.
         return _Interval(lambda x: (matrix @ _numbers(x).T).T, low, high, str(matrix))
     if hasattr(constraint, "fun"):
         # SciPy's NonlinearConstraint: its function always takes one candidate, as an array.

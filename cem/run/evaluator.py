@@ -539,6 +539,7 @@ class Evaluator:
 
     def _has_failed(self, fitness: float) -> bool:
         """Return whether a fitness is NaN or the infinity on the bad side."""
+        # Any comparison with NaN is False.
         return not self._sign * fitness > -math.inf
 
     def _iterate(self, candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:

@@ -43,7 +43,7 @@ __all__ = [
 
 
 def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
-    """Return an objective of which every rank evaluates a share of the candidates.
+    """Return an objective that shares the evaluation of the candidates among all ranks.
 
     Args:
         objective: Maps candidates to fitness. The fitness of a candidate must not depend on the

@@ -42,6 +42,7 @@ class Task:
         self.is_remote = is_remote
 
     def __reduce__(self) -> Any:
+        """Pickle the task as a call of ``eval``, for a process that cannot import this file."""
         names = {
             "source": self.source,
             "scope": {"__name__": "cem_worker"},

@@ -86,7 +86,8 @@ class StopRequest:
 
     def forget(self) -> None:
         """Withdraw the request, so that the work may continue."""
-        self.requested, self._agreed = False, (0, 0)
+        self.requested = False
+        self._agreed = (0, 0)  # what all ranks have agreed on, as `agree` stores it
         self.signum: int | None = None
 
     def check(self) -> None:
