@@ -280,5 +280,6 @@ def _list_read_files(work: Path, torch: Torch) -> set[Path]:
 def _read_dependencies(listing: Path) -> list[str]:
     """Return the files after the colon of a make rule, with make's escapes undone."""
     text = listing.read_text(encoding="utf-8", errors="surrogateescape").replace("\\\n", " ")
+    # A name may contain spaces, tabs and #, each after a backslash. A dollar sign is doubled.
     names = re.findall(r"(?:\\[ \t#]|\S)+", text.partition(": ")[2])
     return [re.sub(r"\\([ \t#])", r"\1", name).replace("$$", "$") for name in names]

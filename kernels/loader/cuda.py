@@ -70,8 +70,8 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
 
 
 def _ask_nvcc(path: Path) -> Nvcc | None:
-    """Return the nvcc at a path, or None where it does not answer."""
-    path = path.absolute()  # the build has a folder of its own
+    """Return the nvcc at a path, or None if there is none or it does not run."""
+    path = path.absolute()  # A build runs in another folder.
     match = re.search(r"release \S+ V(\S+)", answer(str(path), "--version"))
     return Nvcc(path, match[1]) if match else None
 
@@ -93,10 +93,12 @@ def known_architectures(nvcc: Nvcc) -> tuple[str, ...]:
 def find_runtime(nvcc: Nvcc) -> Path:
     """Return the CUDA runtime library to link with.
 
-    The one of torch's packages comes first, so that both share it. The packages hold
-    ``libcudart.so.13`` without the plain name that ``-lcudart`` looks for.
+    The library of torch's packages comes first, so that torch and the operators share it. The
+    linker gets a path, because ``-lcudart`` would not find it: these packages contain
+    ``libcudart.so.13``, but not ``libcudart.so``.
     """
     root = nvcc.path.resolve().parent.parent
+    # NVIDIA's packages for CUDA 13 have a common folder; those for CUDA 12 have one each.
     parts = (f"cu{nvcc.major}", "cuda_runtime")
     folders = [wheel / part / "lib" for wheel in _wheel_dirs() for part in parts]
     folders += [root / "lib64", root / "lib", *root.glob("targets/*/lib")]
@@ -110,15 +112,16 @@ def find_runtime(nvcc: Nvcc) -> Path:
 
 
 def architectures() -> tuple[str, ...]:
-    """Return the architectures to compile for, as `gencode_flags` takes them.
+    """Return the GPU architectures to compile for, such as "9.0" or "9.0+PTX".
 
-    They are those of ``$TORCH_CUDA_ARCH_LIST``, or where it is not set the GPUs here.
+    They are those of ``$TORCH_CUDA_ARCH_LIST`` or, if it is not set, of this machine's GPUs.
 
     Raises:
         BuildError: the variable is not set, and there is no GPU.
     """
     listed = os.environ.get(ARCHITECTURES, "").strip()
     if listed:
+        # dict.fromkeys removes duplicates, and keeps the order.
         return tuple(dict.fromkeys(re.split(r"[\s;,]+", listed)))
     gpus = capabilities()
     if not gpus:

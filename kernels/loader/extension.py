@@ -71,8 +71,8 @@ class Extension:
         cuda_cflags: further flags of nvcc. For the same reason the default is ``--fmad=false``,
             which makes kernels slower that are bound by arithmetic; ``--fmad=true`` changes
             that.
-        cpp_sources: C++ code, as one text or several, that is compiled in addition to the
-        files. cuda_sources: CUDA code, in the same form.
+        cpp_sources: C++ code, as one text or several. It is compiled in addition to the files.
+        cuda_sources: CUDA code, in the same form.
 
     Raises:
         TypeError: ``sources`` or ``include_dirs`` are not paths.

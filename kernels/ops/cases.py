@@ -236,6 +236,8 @@ _FAMILIES = [(5, 5, 7, None), (9, 10, 9, None)]
 
 def _make_generation(generator: Generator, size: int) -> Tensors:
     """Return a fitness, candidates in [0, 1], tables with a best candidate, and a record."""
+    # The families `_FAMILIES` have 5 + 9 columns. Their tables have 5 * 7 + 10 * 9 cells, and
+    # the best candidate follows them.
     shapes = (size,), (size, 14), (139,), (5,)
     return tuple(
         torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes
@@ -245,7 +247,9 @@ def _make_generation(generator: Generator, size: int) -> Tensors:
 def _call_update_tables(
     update: Any, fitness: Tensor, x: Tensor, table: Tensor, record: Tensor
 ) -> Any:
+    """Call ``update_tables`` or its reference for three elites of the families `_FAMILIES`."""
     state = _clear_some(table), record.double(), record[0].long()
+    # Numbers in [0, 1) become the integers 0 to 6, which are values of both families.
     candidates = x.mul(7).long().double()
     return update(fitness, candidates, state, 3, _FAMILIES, maximize=False)
 

@@ -19,4 +19,5 @@ def printable(text: object) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Return a count and its noun, which is plural unless the count is 1: ``1,200 lines``."""
-    return f"{count:,} {noun}{'s'[: count != 1]}"
+    ending = "" if count == 1 else "s"
+    return f"{count:,} {noun}{ending}"

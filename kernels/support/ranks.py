@@ -168,6 +168,7 @@ def share(total: int, of_rank: int | None = None) -> slice:
     """Return the slice of ``total`` rows that a rank has; shares differ by at most one row."""
     number = rank() if of_rank is None else of_rank
     size, remainder = divmod(total, count())
+    # The first `remainder` ranks have one row more than the others.
     begin = number * size + min(number, remainder)
     return slice(begin, begin + size + (number < remainder))
 

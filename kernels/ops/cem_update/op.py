@@ -144,11 +144,12 @@ def cem_update(  # noqa: PLR0913 - the state and the settings of an update
 
 
 def fake(parts: int, fitness: Tensor, _: Tensor, *arguments: Any) -> Any:
-    """Return unset results: the first ``parts`` arguments of the state, and the elites.
+    """Return uninitialised results of an update: the new state, and the indices of the elites.
 
-    The arguments after fitness and candidates begin with the state, whose third part is the
-    generation.
+    ``arguments`` are those of the operator after fitness and candidates. They begin with the
+    ``parts`` tensors of the state, the third of which is the generation.
     """
+    # Three optional tensors lie between the state and the number of elites.
     num_elites = arguments[parts + 3]
     state = [part.new_empty(part.shape) for part in arguments[:parts]]
     generation = arguments[2]

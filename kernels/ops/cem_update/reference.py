@@ -184,7 +184,7 @@ def _sum_elites(
             order.
     """
     index = order
-    rank_weight = weights[..., None]
+    rank_weight = weights[..., None]  # shape (..., K, 1)
     weight = rank_weight
     # Replace NaN by 0. The other two arguments leave infinities unchanged.
     score = scores.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)[..., None]
@@ -264,7 +264,9 @@ def _fold(x: Tensor) -> Tensor:
     Rows with the same index modulo 32 are added in order. The 32 sums are then added pairwise,
     as a tree.
     """
+    # Append rows of zeros up to a multiple of 32, and view the rows as a table of 32 columns.
     x = pad(x, (0, 0, 0, -x.shape[-2] % RESIDUES)).unflatten(-2, (-1, RESIDUES))
+    # The sums begin with 0, so that -0 becomes 0.
     partial = x[..., 0, :, :] + 0.0
     for row in range(1, x.shape[-3]):
         partial = partial + x[..., row, :, :]

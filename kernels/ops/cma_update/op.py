@@ -47,14 +47,14 @@ def draw_correlated(
 ) -> Tensor:
     """Draw from N(mean, L L^T); the result has no gradients.
 
-    The noise is that of ``sample_normal_rows`` for mean 0 and std 1: a candidate does not
-    depend on how many there are. Sums are float64, rounded once: in float64, CPU and CUDA give
-    the same bits. Errors are those of ``cem_update``.
+    The noise is that of ``sample_normal_rows`` for mean 0 and std 1, so a candidate does not
+    depend on the number of candidates. Sums are computed in float64 and rounded once, so in
+    float64 the CPU and CUDA give the same bits. Errors are those of ``cem_update``.
 
     Args:
         distribution: shape (..., 4, d), float32 or float64, 1 <= d <= 64. Row 0 is the mean.
-        factor: shape (..., d, d), like ``distribution``: L, of which the lower triangle is
-            read.
+        factor: L, shape (..., d, d), dtype and device of ``distribution``. Only its lower
+            triangle is read.
         population_size: N, 0 or more.
         seed: shape (...), int64.
         generation: shape (), int64, taken modulo 2**38.

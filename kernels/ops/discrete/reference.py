@@ -86,8 +86,10 @@ def random_words(
     discrete.h says how they are made.
     """
     key = (seed ^ DOMAIN)[..., None, None]
+    # A counter gives 128 bits, which two successive candidates share.
     pair = torch.arange((candidates + 1) // 2, device=seed.device).unsqueeze(-1)
     place = torch.arange(places, device=seed.device)
+    # The upper 31 bits of the generation, and a bit that separates the two samplers.
     upper = generation >> 32 & WORD >> 1 | is_permutation << 31
     counter = pair, place, generation & WORD, upper
     a, b, c, d = philox4x32(counter, (key & WORD, key >> 32 & WORD))
@@ -97,6 +99,7 @@ def random_words(
 
 def _multiply_high(words: Tensor, totals: Tensor) -> Tensor:
     """Return floor(word total / 2^64) for unsigned 64-bit words and totals below 2^63."""
+    # This is long multiplication with digits of 32 bits. The masks remove copies of sign bits.
     high = words >> 32 & WORD
     low = words & WORD
     total_high = totals >> 32

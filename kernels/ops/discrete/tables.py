@@ -349,12 +349,14 @@ def _weigh_ranks(size: int, device: torch.device) -> tuple[Tensor, float]:
     half = [math.log(size / 2 + 0.5) - math.log(rank) for rank in range(1, size // 2 + 1)]
     total = math.fsum(half)
     weights = [round(weight / total * _SCALE) for weight in half]
+    # If the number of candidates is odd, the middle one has the weight 0.
     weights += [0] * (size % 2) + [-weight for weight in reversed(weights)]
     sums = torch.tensor([0, *weights]).cumsum(0).to(device)
     return sums, total**2 / math.fsum(weight * weight for weight in half)
 
 
 def _sum_weights(size: int, device: torch.device) -> Tensor:
+    """Return the cumulative sums of `_weigh_ranks`, which Dynamo must not trace."""
     return _weigh_ranks(size, device)[0]
 
 
@@ -368,6 +370,8 @@ def _choose_rate_and_floor(
     """
     population, rows, values = sizes
     mu = _weigh_ranks(population, torch.device("cpu"))[1]
+    # If all rows are at the floor, the probability is 0.27 that a candidate has, in some row,
+    # another value than the likeliest one (R. Hamano et al., CatCMA, GECCO 2024).
     floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)
     slow = rows * values / 2 if is_transition else 2 * math.sqrt(rows * (values - 1))
     rate = min(0.7, mu / (mu + slow)) if beta is None else beta

@@ -17,22 +17,22 @@ from kernels.ops.library import Gradient, Library, is_transformed, public_error
 def sigmoid(x: Tensor) -> Tensor:
     """Return ``1 / (1 + exp(-x))`` of every element, twice differentiable.
 
-    No x overflows, and the relative accuracy holds down to the subnormal results of large
-    negative x, where torch.sigmoid gives zero. NaN gives NaN, -inf 0 and inf 1.
+    The exponential overflows for no x. Results for large negative x are accurate down to
+    subnormal numbers, where torch.sigmoid returns 0. NaN gives NaN, -inf gives 0 and inf 1.
 
     Examples:
         >>> sigmoid(torch.tensor([-1000.0, 0.0, 1000.0]))
         tensor([0.0000, 0.5000, 1.0000])
 
     Args:
-        x: any shape; float16, bfloat16, float32 or float64; CPU or CUDA. A layout without gaps,
-            transposed or channels last for example, is kept; any other costs a copy.
+        x: any shape; float16, bfloat16, float32 or float64; CPU or CUDA. A memory layout
+            without gaps, such as channels last, is kept. With any other layout x is copied.
 
     Returns:
         A new tensor with the shape, dtype and device of x.
 
     Raises:
-        TypeError: x is no tensor of a floating type.
+        TypeError: x is not a tensor of one of these types.
         kernels.BuildError: the operator has to be built, and cannot be.
     """
     return _apply("sigmoid", x)
@@ -50,14 +50,15 @@ def vector_add(a: Tensor, b: Tensor) -> Tensor:
     Args:
         a: any shape; float16, bfloat16, float32, float64, uint8, int8, int16, int32 or int64;
             CPU or CUDA.
-        b: a tensor of the same shape, dtype and device. Where its layout differs from that of
-            a, or a has gaps, the sum costs a copy.
+        b: a tensor of the same shape, dtype and device. If its memory layout differs from that
+            of a, or if a has gaps, a copy is made.
 
     Returns:
-        A new tensor with the shape, dtype, device and, but for gaps, the layout of a.
+        A new tensor with the shape, dtype and device of a. It has no gaps, and otherwise the
+        memory layout of a.
 
     Raises:
-        TypeError: one is no tensor of these types, or the types differ.
+        TypeError: an argument is not a tensor of one of these types, or the types differ.
         ValueError: the shapes or the devices differ.
         kernels.BuildError: the operator has to be built, and cannot be.
     """

@@ -243,7 +243,9 @@ _run_with_autograd: Any = _Cell.apply  # torch 2.13 does not annotate it
 
 
 def _fake_forward(*arguments: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    like, (batch, states) = arguments[0], arguments[3].shape
+    """Return uninitialised new_h, new_cell and gates."""
+    like = arguments[0]
+    batch, states = arguments[3].shape  # the shape of old_h
     return (
         like.new_empty(batch, states),
         like.new_empty(batch, states),
