@@ -116,6 +116,7 @@ def all_weights(
     # (52): up to this sum the covariance remains positive definite.
     alpha_posdef = max(0.0, (1 - rates.c_1 - rates.c_mu) / (dim * rates.c_mu))
     scale = min(alpha_mu, alpha_mu_eff, alpha_posdef)
+    # Divided by this total, the negative weights sum to -1.
     total = -math.fsum(negative)
     scaled = [round(scale * weight / total, _DIGITS) for weight in negative]
     return elites + scaled

@@ -142,11 +142,13 @@ def _truncate(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -
     z = (x.double() - mean) / scale
     z_low = (low.double() - mean) / scale
     z_high = (high.double() - mean) / scale
-    ndtr = torch.special.ndtr  # the distribution function of N(0, 1)
+    # `ndtr` is the distribution function of N(0, 1), and `ndtri` is its inverse.
+    ndtr = torch.special.ndtr
     below_low, below_high = ndtr(z_low), ndtr(z_high)
     # The share of the lower tail below z, or of the upper tail above z.
     share = torch.where(z < z_low, ndtr(z) / below_low, ndtr(-z) / ndtr(-z_high))
-    new = mean + scale * torch.special.ndtri(below_low + share * (below_high - below_low))
+    below_new = below_low + share * (below_high - below_low)
+    new = mean + scale * torch.special.ndtri(below_new)
     return torch.where((x < low) | (x > high), new.to(x.dtype), x)
 
 
@@ -227,12 +229,13 @@ def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Bo
     middle, half = _middle_and_half(low, high)
     inset = torch.minimum(std / 2, half / 4)
     inside = torch.minimum(torch.maximum(mean, low + inset), high - inset)
-    # The slope of `into_box` at the mean. For two bounds it is 1 - tanh(u)^2. For one bound it
-    # is the derivative of softplus, 1 - exp(-distance from the bound).
-    between = 1 - ((inside - middle) / half).square()
+    # The slope of `into_box` at the mean. With two bounds it is 1 - tanh^2, where tanh is
+    # (inside - middle) / half. With one bound it is the derivative of softplus, which is
+    # 1 - exp(-distance from the bound).
+    two_sided = 1 - ((inside - middle) / half).square()
     above_low = -torch.expm1(low - inside)
     below_high = -torch.expm1(inside - high)
-    slope = _choose_by_bounds(inside, low, high, between, above_low, below_high)
+    slope = _choose_by_bounds(inside, low, high, two_sided, above_low, below_high)
     # The new standard deviation is limited, because the slope may be almost 0.
     widest = torch.where(half.isfinite(), half, std.clamp(min=1.0))
     stretched = torch.minimum(std / slope.clamp(min=torch.finfo(std.dtype).tiny), widest)

@@ -65,6 +65,7 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
         size = state.settings.population_size
     dtype = state.distribution.dtype
     columns = []
+    # `normal` is the number of columns that the normal distribution has.
     if state.settings.normal:
         columns.append(with_integers(state, _draw_normal(state, sample, size)))
     for number, (family, table) in enumerate(tables_of(state)):
@@ -141,17 +142,19 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
 
     Candidates have shape (..., N, dim) and the dtype and device of the state, fitness (..., N)
     any real dtype. A candidate whose fitness is NaN, or infinite on the bad side, has failed
-    and is never an elite. A problem without a single success keeps its distribution, and
-    ``record`` gets the number of the generation.
+    and is never an elite. If all candidates of a problem fail, it keeps its distribution, and
+    its ``record`` stores the number of the generation.
     """
     if state.discrete is not None:
         return _update_families(state, candidates, fitness)
     box = transformed_bounds(state)
     if box is None:
         return _update_normal(state, candidates, fitness)
+    # The search runs in an unbounded space, from which a smooth map leads into the box.
     low, high = box
     points = out_of_box(candidates, low.unsqueeze(-2), high.unsqueeze(-2))
-    # The two maps round. A coordinate that equals the mean's in the box must do so here, too.
+    # The maps round. A coordinate that equals the mean's in the box must also equal the mean's
+    # in the unbounded space.
     is_mean = candidates == state.mean.unsqueeze(-2)
     points = torch.where(is_mean, state.distribution[..., MEAN, :].unsqueeze(-2), points)
     new = _update_normal(state, points, fitness)
@@ -243,8 +246,9 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
 def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> State:
     """Return ``new`` with the standard deviations, factor and paths of this generation.
 
-    They are computed from evolution paths if the search has any, otherwise from the full
-    covariance of the elites.
+    The factor is the Cholesky factor of a full covariance, and the paths are the evolution
+    paths of CMA-ES. The standard deviations are computed from the paths if the search has any,
+    otherwise from the full covariance of the elites.
 
     Args:
         old: The state before this generation.
@@ -336,6 +340,7 @@ def _adapt_factor(
     config = old.settings.config
     mean = old.distribution[..., MEAN, :].double()
     factor = old.factor.double()
+    # If all candidates failed, this is 0 / 0 = NaN, and the old factor is returned below.
     weights = weights / weights.sum(-1, keepdim=True)
     target = elite_covariance(elites, weights, mean, config.variance_about)
     old_covariance = factor @ factor.mT
@@ -379,6 +384,7 @@ def _restore_best(
     is_best = is_best_point & (fitness.double() == best_fitness.unsqueeze(-1))
     has_improved = (best_fitness != old.best_fitness) & is_best.any(-1)
     # argmax returns the index of the first candidate of each problem that is the best one.
+    # `gather` needs an index for every number of that candidate, shape (..., 1, d).
     best_index = is_best.int().argmax(-1)[..., None, None]
     best_index = best_index.expand(*best.shape[:-1], 1, best.shape[-1])
     evaluated = candidates.gather(-2, best_index).squeeze(-2)

@@ -209,7 +209,8 @@ class Snapshot:
         host = self._wait()
         if host.discrete is not None:
             # These also have the columns of the families of discrete parameters.
-            mean, std = host.mean, host.std
+            mean = host.mean
+            std = host.std
             stds = std.numpy()
         else:
             # Copy the rows, because the caller may change the record.

@@ -226,6 +226,7 @@ class _Collapse:
         random, the mean of the elites has the variance 1 / (effective number of elites) in each
         of ``dim`` dimensions.
         """
+        # With a share of 1 the quantile below would be infinite.
         elite_share = min(settings.num_elites / settings.population_size, 0.999)
         normal = NormalDist()
         # The mean of the tail with this share of the normal distribution.
@@ -258,19 +259,13 @@ class _Collapse:
         self._share = share
         if last is None or self._is_decided:
             return
-        squared_move = _squared_move(last, record)
         # The mean has made `count` moves since the last check, one per generation. Each move is
         # shorter than the one before by the factor by which the standard deviation shrinks.
         count = max(1, record.generation - last.generation)
         shrinkage = 1.0
         if 0 < last_share < math.inf:
             shrinkage = min(1.0, (share / last_share) ** (1 / count))
-        # The lengths of the moves, relative to the first one. If the fitness is random, their
-        # squares add up; on a slope, all moves have the same direction, so the lengths add up.
-        lengths = [shrinkage**i for i in range(count)]
-        by_chance = self._chance_square * sum(length * length for length in lengths)
-        # The squared move of one generation that chance does not explain.
-        excess = (squared_move - by_chance) / sum(lengths) ** 2
+        excess = self._find_excess(_squared_move(last, record), count, shrinkage)
         # An exponential moving average, in which this check stands for ``count`` generations.
         weight = 1 - (1 - _NEWEST_WEIGHT) ** count
         self._average_square += weight * (excess - self._average_square)
@@ -285,6 +280,20 @@ class _Collapse:
                     RuntimeWarning,
                     stacklevel=outside(),
                 )
+
+    def _find_excess(self, squared_move: float, count: int, shrinkage: float) -> float:
+        """Return the squared move of one generation, without what chance explains of it.
+
+        Args:
+            squared_move: The squared distance that the mean has moved in ``count`` generations.
+            count: The number of generations.
+            shrinkage: The length of a move divided by the length of the move before it.
+        """
+        # The lengths of the moves, relative to the first one. If the fitness is random, their
+        # squares add up. On a slope all moves have the same direction, so the lengths add up.
+        lengths = [shrinkage**i for i in range(count)]
+        by_chance = self._chance_square * sum(length * length for length in lengths)
+        return (squared_move - by_chance) / sum(lengths) ** 2
 
 
 def _squared_move(old: GenerationRecord, new: GenerationRecord) -> float:
