@@ -87,7 +87,7 @@ class Options:
         check_real("1 - momentum", 1.0 - self.momentum, 0.0, 1.0, open_low=True)
         if self.temperature is not None:
             check_real("temperature", self.temperature, 0.0, open_low=True)
-        check_real("min_std", self.min_std, 0.0, min(self.max_std, math.inf))
+        check_real("min_std", self.min_std, 0.0, self.max_std)
         check_real("beta", self.beta, 0.0)
         check_integer("gradient_steps", self.gradient_steps, 0)
         if self.gradient_steps > 0:

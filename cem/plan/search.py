@@ -154,7 +154,7 @@ class Search:
         mean = self.space.widen(mean)
         std = self.space.first_std.expand_as(memory.mean)
         # The four rows of a distribution are its mean, standard deviation, averaged mean and
-        # best vector. A planner averages no means.
+        # best vector, shape (B, 4, d). A planner averages no means.
         rows = [*mean, std, *mean, *mean]
         distribution = torch.cat(rows, dim=1).view(len(std), 4, -1)
         # A record has a column for the best cost. NaN means that there is no best cost yet. The

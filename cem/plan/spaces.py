@@ -242,15 +242,15 @@ class CategoricalSpace(BoxSpace):
 
         Args:
             length: The number of actions per plan.
-            sizes: The number of values of each number of an action.
+            sizes: An action consists of integers. This list has the number of values of each.
             spread: The share of the uniform distribution in the initial distribution of a step.
             like: A tensor with the dtype and device of vectors.
         """
         counts = torch.tensor(sizes, device=like.device)
-        # All numbers have equally long one-hot vectors. `is_value` marks the values that exist.
+        # The one-hot vectors of all integers have the same length. `is_value` marks the values
+        # that exist.
         self._values = torch.arange(max(sizes), device=like.device)
-        # Shape (numbers of an action, values).
-        is_value = self._values < counts[:, None]
+        is_value = self._values < counts[:, None]  # shape (integers of an action, values)
         uniform = (is_value / counts[:, None]).to(like.dtype).flatten()
         # The elements of a one-hot vector are between 0 and 1.
         zero_to_one = (uniform * 0, uniform * 0 + 1)
@@ -261,6 +261,8 @@ class CategoricalSpace(BoxSpace):
 
     def draw(self, distribution: Tensor, size: int, key: NoiseKey) -> Tensor:
         """Draw one-hot vectors, shape (B, size, d), from distributions, shape (B, 4, d)."""
+        # The mean of a one-hot vector has the probabilities of its values. The shape becomes
+        # (B, integers of a plan, values).
         probabilities = distribution[:, MEAN].unflatten(-1, (-1, len(self._values)))
         # The distribution function of N(0, 1) makes normal noise uniform in [0, 1].
         normal = self._draw_noise(probabilities[..., 0], size, key)
@@ -317,7 +319,9 @@ def make_space(
         options: The options of the planner.
         like: A tensor with the dtype and device of plans.
     """
-    # For discrete actions these are the numbers of values, otherwise None.
+    # An action of a plan consists of `block` actions of the environment. So the sizes, bounds
+    # and standard deviations of an action are repeated.
+    # For discrete actions, `sizes` are the numbers of values; otherwise it is None.
     sizes = _find_sizes(bounds)
     if sizes is not None:
         if len(sizes) != action_dim:
@@ -330,7 +334,6 @@ def make_space(
         check_real("std of discrete actions", spread, 0.0, 1.0)
         return CategoricalSpace(horizon, sizes * block, spread, like)
     shape = torch.Size([action_dim])
-    # An action of a plan consists of `block` actions of the environment.
     low, high = (end.repeat(block) for end in _check_bounds(bounds, shape, like))
     std = options.std
     if std is not None:

@@ -72,16 +72,14 @@ class CemPlanner(MPCPlannerBase):
         Store it in ``_planner``, and return it.
         """
         space = self.action_spec.space
-        options: dict[str, Any] = {
-            "graph": False,
-            "device": self.action_spec.device,
-            "std": 1.0,
-        }
+        # A model may copy tensors to the host, which a CUDA graph cannot capture.
+        options: dict[str, Any] = {"graph": False, "device": self.action_spec.device}
         bounds = None
         if space is not None and space.low.isfinite().all() and space.high.isfinite().all():
             bounds = (space.low.flatten(), space.high.flatten())
-            # With finite bounds the planner chooses the standard deviation itself.
-            del options["std"]
+        else:
+            # The planner cannot derive a standard deviation from infinite bounds.
+            options["std"] = 1.0
         self._batch_size = tensordict.batch_size
         self._planner = Planner(
             self._cost,
