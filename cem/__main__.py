@@ -41,6 +41,8 @@ def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
         columns: The width of the picture in characters.
         rows: The height of the picture in characters.
     """
+    # A linear map between points and cells, (column, row), maps the upper left corner of the
+    # area to the cell (0, 0), and the lower right corner to the last cell.
     size = _LOWER_RIGHT - _UPPER_LEFT
     last_cell = torch.tensor([columns - 1, rows - 1])
     mark_of_cell = {}

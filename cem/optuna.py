@@ -132,10 +132,11 @@ class CemSampler(BaseSampler):
             seed=mix_seed(self._seed, trial.number),
         )
         key = _storage_key(search, distributions)
+        # The stored search knew the first `num_known` trials, of which the pending ones had not
+        # moved it yet.
         pending, num_known = _load_latest(search, key, trials)
         ended: list[FrozenTrial] = []
         running: list[int] = []
-        # These trials are not part of the stored search yet.
         new_trials = [trials[number] for number in pending] + trials[num_known:]
         for other in new_trials:
             if not other.state.is_finished():

@@ -142,7 +142,7 @@ def uniforms(seed: Tensor, generation: Tensor, size: int, count: int) -> Tensor:
     words = random_words(seed, generation, size, count, is_permutation=False)
     # A double has 53 bits, so the upper 53 of 64 bits are used. The mask removes the copies of
     # the sign bit that the shift inserts.
-    return (words >> 11 & (1 << 53) - 1).double() * 2.0**-53
+    return ((words >> 11) & ((1 << 53) - 1)).double() * 2.0**-53
 
 
 class OperatorFamily:

@@ -102,14 +102,14 @@ class Permutation(OperatorFamily):
         tables = table.reshape(-1, *self.rows).cpu().numpy()
         num_problems = len(tables)
         problems = np.arange(num_problems)
-        is_left = np.ones((num_problems, self.items), dtype=bool)
+        is_remaining = np.ones((num_problems, self.items), dtype=bool)
         orders = np.empty((num_problems, self.items), dtype=np.int64)
         # The probabilities of the next item of each problem, shape (num_problems, n).
         row = tables[:, 0]
         for step in range(self.items):
             # An item that has been taken gets -1, less than any probability.
-            item = np.where(is_left, row, -1.0).argmax(-1)
+            item = np.where(is_remaining, row, -1.0).argmax(-1)
             orders[:, step] = item
-            is_left[problems, item] = False
+            is_remaining[problems, item] = False
             row = tables[problems, item + 1]
         return torch.from_numpy(orders).to(table.device).view(*table.shape[:-1], self.items)

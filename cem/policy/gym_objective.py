@@ -349,6 +349,7 @@ class GymObjective:
         # The indices of the environments that start the next episodes.
         free_envs = np.arange(num_players)
         while next_episode < num_episodes or is_playing.any():
+            # In the first step all players are free.
             if len(free_envs):
                 new_episodes = np.arange(next_episode, next_episode + len(free_envs))
                 episode_of_env[free_envs] = new_episodes
@@ -361,6 +362,7 @@ class GymObjective:
                 policies = self._population(candidates[episode_of_env // num_seeds], in_dims=0)
             current_episodes = episode_of_env[is_playing]
             if self._normalizes:
+                # The count, sum and sum of squares, shape (playing environments, 3, *shape).
                 # Long sums of squares need double precision.
                 x = observations[is_playing].astype(np.float64)
                 statistics[current_episodes] += np.stack([np.ones_like(x), x, x**2], axis=1)

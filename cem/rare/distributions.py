@@ -52,7 +52,7 @@ def uniform_noise(
     lower = torch.stack([lower_1, lower_2], dim=1)
     # Only the upper 52 of the 64 bits are used. A double represents them exactly, even after
     # 0.5 is added, which excludes 0.
-    bits = upper << 20 | lower >> 12
+    bits = (upper << 20) | (lower >> 12)
     # If N is odd, the second candidate of the last pair is dropped.
     bits_of_candidates = bits.view(-1, dim)[:size]
     return (bits_of_candidates.double() + 0.5) * 2.0**-52

@@ -179,9 +179,9 @@ def check_same_run(path: Path, own: Mapping[str, Any], saved: Mapping[str, Any])
     Args:
         path: The file.
         own: The fingerprint of this run, a dict of everything that identifies it.
-        saved: The fingerprint in the file. Either dict may have no item "code". The item is
-            a string of two words: the version of Python's bytecode and the digest of the run's
-            code, for example "cpython-312 0123456789abcdef".
+        saved: The fingerprint in the file. Both dicts may have an item "code", a string of two
+            words: the version of Python's bytecode and the digest of the run's code, for
+            example "cpython-312 0123456789abcdef".
     """
     names = own.keys() | saved.keys()
     for name in sorted(names - {"code"}):

@@ -501,14 +501,15 @@ class Constrained(CrossEntropyMethod):
         # The widths of the constraints are measured on the typical candidates. If there are too
         # few of them, all candidates in ``known`` are used.
         typical = known[is_typical[known]]
-        measured = g[typical if len(typical) >= _MIN_VIOLATIONS else known]
+        measured = g[typical] if len(typical) >= _MIN_VIOLATIONS else g[known]
         widths = np.where(is_equality, measured.std(axis=0), _widths(measured))
         # The margin moves inequalities inwards: g + k s.
         shifted = g + np.where(is_equality, 0.0, self._margin * widths)
         lagrangian = values + (multipliers * shifted).sum(axis=1)
         penalty = self._find_penalty(lagrangian[known], widths)
 
-        # Equation (1): below ``lower``, the term of an inequality remains constant.
+        # Equation (1): f + sum of l c + u c^2 / 2 with c = max(g + k s, -l / u). Below
+        # ``lower``, the term of an inequality remains constant.
         lower = np.where(is_equality, -np.inf, -multipliers / np.maximum(penalty, _TINY))
         c = np.maximum(shifted, lower)
         augmented = values + (multipliers * c + penalty * c * c / 2).sum(axis=1)

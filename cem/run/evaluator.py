@@ -376,7 +376,8 @@ class Evaluator:
                     if candidate.owner is owner:
                         candidates.append(candidate.x)
                         values.append(candidate.fitness)
-                        # Failed candidates have no lag: if all fail, the mean must not move.
+                        # The lag is how far the mean has moved since the candidate was drawn.
+                        # That of failed ones counts as 0: if all fail, the mean must not move.
                         has_failed = self._has_failed(candidate.fitness)
                         origins.append(mean if has_failed else candidate.origin)
                 if len(values) < size:
