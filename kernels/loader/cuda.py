@@ -101,6 +101,7 @@ def find_runtime(nvcc: Nvcc) -> Path:
     # NVIDIA's packages for CUDA 13 have a common folder; those for CUDA 12 have one each.
     parts = (f"cu{nvcc.major}", "cuda_runtime")
     folders = [wheel / part / "lib" for wheel in _wheel_dirs() for part in parts]
+    # The toolkit that nvcc belongs to has other folders on every system.
     folders += [root / "lib64", root / "lib", *root.glob("targets/*/lib")]
     for folder in folders:
         for library in sorted(folder.glob(f"libcudart.so.{nvcc.major}*")):

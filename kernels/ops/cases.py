@@ -94,10 +94,10 @@ def _counter_of(
         31          1 in float64
     """
     block = samples // 4
-    upper_bits = generation >> 32 << 24 | dimension >> 32 << 12 | block >> 32
+    upper_bits = (generation >> 32 << 24) | (dimension >> 32 << 12) | (block >> 32)
     if is_double:
         half = samples % 4 // 2
-        upper_bits = upper_bits | half << 30 | 1 << 31
+        upper_bits = upper_bits | (half << 30) | (1 << 31)
     return block & WORD, dimension & WORD, generation & WORD, upper_bits
 
 

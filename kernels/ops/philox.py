@@ -48,8 +48,8 @@ def philox4x32(
         product_1 = MULTIPLIER_1 * c2
         # In int64 tensors a product may overflow and become negative. The right shift then
         # fills with ones, which the mask removes. (WORD is 2**32 - 1.)
-        high_0 = product_0 >> 32 & WORD
-        high_1 = product_1 >> 32 & WORD
+        high_0 = (product_0 >> 32) & WORD
+        high_1 = (product_1 >> 32) & WORD
         c0 = high_1 ^ c1 ^ k0
         c1 = product_1 & WORD
         c2 = high_0 ^ c3 ^ k1

@@ -96,7 +96,10 @@ def lock(descriptor: int, *, is_shared: bool = False, waits: bool = False) -> bo
     try:
         if fcntl is not None:  # Unix
             operation = fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX
-            fcntl.flock(descriptor, operation if waits else operation | fcntl.LOCK_NB)
+            if not waits:
+                # With this flag flock raises BlockingIOError instead of waiting.
+                operation |= fcntl.LOCK_NB
+            fcntl.flock(descriptor, operation)
         elif msvcrt is not None:  # Windows
             _lock_first_byte(descriptor, waits)
         else:

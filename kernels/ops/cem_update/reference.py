@@ -183,6 +183,7 @@ def _sum_elites(
             does the same, so the results are equal bit for bit. If False, torch chooses the
             order.
     """
+    # At first everything is in rank order.
     index = order
     rank_weight = weights[..., None]  # shape (..., K, 1)
     weight = rank_weight

@@ -83,27 +83,31 @@ def random_words(
 ) -> Tensor:
     """Return 64 random bits for every candidate and place, shape (..., N, places), int64.
 
-    discrete.h says how they are made.
+    A place is a variable of a candidate, or a position in a permutation. Philox4x32 computes
+    the bits from a key and a counter. The key is the seed, shape (...). The counter contains
+    the number of the candidate, the place and the generation.
     """
+    # Insert dimensions for candidates and places.
     key = (seed ^ DOMAIN)[..., None, None]
     # A counter gives 128 bits, which two successive candidates share.
     pair = torch.arange((candidates + 1) // 2, device=seed.device).unsqueeze(-1)
     place = torch.arange(places, device=seed.device)
     # The upper 31 bits of the generation, and a bit that separates the two samplers.
-    upper = generation >> 32 & WORD >> 1 | is_permutation << 31
+    upper = ((generation >> 32) & (WORD >> 1)) | (is_permutation << 31)
     counter = pair, place, generation & WORD, upper
-    a, b, c, d = philox4x32(counter, (key & WORD, key >> 32 & WORD))
-    pairs = torch.stack([a | b << 32, c | d << 32], dim=-2)
+    a, b, c, d = philox4x32(counter, (key & WORD, (key >> 32) & WORD))
+    # Shape (..., pairs, 2, places).
+    pairs = torch.stack([a | (b << 32), c | (d << 32)], dim=-2)
     return pairs.flatten(-3, -2)[..., :candidates, :]
 
 
 def _multiply_high(words: Tensor, totals: Tensor) -> Tensor:
     """Return floor(word total / 2^64) for unsigned 64-bit words and totals below 2^63."""
     # This is long multiplication with digits of 32 bits. The masks remove copies of sign bits.
-    high = words >> 32 & WORD
+    high = (words >> 32) & WORD
     low = words & WORD
     total_high = totals >> 32
     total_low = totals & WORD
-    middle = high * total_low + (low * total_low >> 32 & WORD)  # below 2^64, but int64 wraps
+    middle = high * total_low + ((low * total_low >> 32) & WORD)  # below 2^64, but int64 wraps
     rest = low * total_high + (middle & WORD)
-    return high * total_high + (middle >> 32 & WORD) + (rest >> 32 & WORD)
+    return high * total_high + ((middle >> 32) & WORD) + ((rest >> 32) & WORD)

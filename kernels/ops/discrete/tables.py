@@ -274,6 +274,7 @@ def move_table(
     # Convert the weights to integers, because sums of integers do not depend on the order. The
     # integers count multiples of 2^-40: _SCALE = 2^40 represents 1.
     integer_weights = (weights * _SCALE).long()
+    # Every cell of a candidate gets the candidate's weight.
     cell_weights = integer_weights.unsqueeze(-1).expand(x.shape).flatten(-2)
     sums = torch.zeros_like(table, dtype=torch.int64)
     sums = sums.scatter_add(-1, cells, cell_weights)
