@@ -43,7 +43,8 @@ def ask(state: State) -> tuple[Tensor, State]:
 
 def _torch_noise(state: State, rows: Tensor, size: int) -> Tensor:
     """Draw candidates with torch's global generator; a ``cem.core.generation.Sample``."""
-    mean, std = rows[..., MEAN, :], rows[..., STD, :]
+    mean = rows[..., MEAN, :]
+    std = rows[..., STD, :]
     shape = (*mean.shape[:-1], size, mean.shape[-1])
     noise = torch.randn(shape, dtype=mean.dtype, device=mean.device)
     return mean.unsqueeze(-2) + std.unsqueeze(-2) * noise

@@ -566,6 +566,7 @@ class CrossEntropyMethod:
             copied: Whether the copy starts now. Otherwise ``copy_to_host`` or the first reading
                 starts it.
         """
+        # The cached snapshot may lack the metrics of this evaluation.
         if self._snapshot is None or (evaluation is not None and evaluation.metrics):
             self._snapshot = Snapshot(self._generation, self._settings, self._state, evaluation)
         if copied:

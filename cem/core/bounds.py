@@ -144,7 +144,8 @@ def _truncate(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -
     z_high = (high.double() - mean) / scale
     # `ndtr` is the distribution function of N(0, 1), and `ndtri` is its inverse.
     ndtr = torch.special.ndtr
-    below_low, below_high = ndtr(z_low), ndtr(z_high)
+    below_low = ndtr(z_low)
+    below_high = ndtr(z_high)
     # The share of the lower tail below z, or of the upper tail above z.
     share = torch.where(z < z_low, ndtr(z) / below_low, ndtr(-z) / ndtr(-z_high))
     below_new = below_low + share * (below_high - below_low)

@@ -126,9 +126,11 @@ class CEMConfig:
             schedule = parse_variance_schedule(self.variance_schedule or "none")
             object.__setattr__(self, "variance_schedule", schedule)
         # `integers` contains one flag for each parameter, or the indices of some parameters.
-        # NumPy's dtype kind is "b" for flags, and "i" or "u" for integers.
+        # NumPy's dtype kind is "b" for flags, and "i" or "u" for integers. An empty array has
+        # floats.
         integers = np.asarray(self.integers)
-        if integers.ndim != 1 or not (integers.dtype.kind in "biu" or integers.size == 0):
+        is_valid = integers.dtype.kind in "biu" or integers.size == 0
+        if integers.ndim != 1 or not is_valid:
             expected = "flags or indices of parameters for integers"
             raise ValueError(f"expected {expected}, got {self.integers!r}")
         object.__setattr__(self, "integers", tuple(integers.tolist()))
@@ -162,6 +164,7 @@ class CEMConfig:
         numbers = list(self.integers)
         if len(numbers) == dim and set(numbers) <= {0, 1}:
             return [i for i, flag in enumerate(numbers) if flag]
+        # Otherwise the numbers must be different indices. Bools would be too few or many flags.
         indices = {*range(dim)}.intersection(numbers)
         if bool in map(type, numbers) or sorted(numbers) != sorted(indices):
             raise ValueError(

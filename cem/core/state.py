@@ -178,7 +178,8 @@ def with_integers(state: State, x: Tensor) -> Tensor:
         return x
     low, high = state.integers
     if x.dim() > low.dim():  # all candidates of a population have the same bounds
-        low, high = low.unsqueeze(-2), high.unsqueeze(-2)
+        low = low.unsqueeze(-2)
+        high = high.unsqueeze(-2)
     numbers = x[..., : low.shape[-1]]
     rounded = torch.minimum(torch.maximum(numbers.round(), low), high)
     numbers = torch.where(low.isnan(), numbers, rounded)
