@@ -51,8 +51,14 @@ class Replayer:
         """Take a step by a CUDA graph: update the memory in place, and return the result.
 
         The first step of each kind of task is captured. Tasks of one kind have the same shapes,
-        dtypes and ``shift``. Graphs refer to the tensors of the memory, so every call has to
-        pass the same tensors.
+        dtypes and ``shift``.
+
+        Args:
+            task: The input of the step, a nesting of tensors such as the states of the
+                environments.
+            memory: What the previous step has passed to this one. Graphs refer to its tensors,
+                so every call has to pass the same ones.
+            shift: The number of actions executed since the previous step.
         """
         leaves, structure = pytree.tree_flatten(task)
         kind = [shift, structure, *map(_describe, leaves)]
@@ -81,6 +87,11 @@ class Replayer:
         self, task: Task, memory: Memory, shift: int
     ) -> tuple[torch.cuda.CUDAGraph, Result]:
         """Capture a step without changing the memory.
+
+        Args:
+            task: The input of the step, whose tensors every replay reads.
+            memory: The tensors that a replay reads and updates.
+            shift: The number of actions executed since the previous step.
 
         Returns:
             The CUDA graph and the result, which a replay fills.

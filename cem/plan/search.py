@@ -141,9 +141,10 @@ class Search:
     def _start(self, memory: Memory, init: Tensor | None, shift: int) -> Fit:
         """Return the initial distribution of a step.
 
-        Its mean is ``init``. If that is None, it is the mean of the previous step, shifted by
-        ``shift`` actions. Its standard deviation is the same in every step. The mean is also
-        its best vector, until a plan has a usable cost.
+        Its mean represents the plans ``init``. If that is None, it is the mean of the previous
+        step, which the memory contains, shifted by ``shift`` actions. Its standard deviation is
+        the same in every step. The mean is also its best vector, until a plan has a usable
+        cost.
         """
         # Here ``mean`` is a list of tensors, which ``torch.cat`` joins below.
         if init is None:

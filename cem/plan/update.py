@@ -62,8 +62,9 @@ class Update:
         self.maximize = maximize
         # The weight of the elites' mean and std. The weight of the old ones is the momentum.
         self._smoothing = 1.0 - options.momentum
+        update = cem_update_reference if backend == "torch" else cem_update
         self._update_by_equal_weights = partial(
-            cem_update_reference if backend == "torch" else cem_update,
+            update,
             num_elites=options.elite_count,
             maximize=maximize,
             variance_about="new_mean_unbiased",

@@ -556,7 +556,8 @@ class Constrained(CrossEntropyMethod):
         """Start to copy the state to the host, and add the numbers of this class.
 
         They form one vector: the rank of ``best`` (its violation, whether it needs the
-        tolerance, and its fitness), the margin and the multipliers.
+        tolerance, and its fitness), the margin and the multipliers. The arguments are those of
+        ``CrossEntropyMethod.snapshot``.
         """
         snapshot = super().snapshot(evaluation, copied=copied)
         numbers = [

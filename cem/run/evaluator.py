@@ -378,8 +378,10 @@ class Evaluator:
                         values.append(candidate.fitness)
                         # The lag is how far the mean has moved since the candidate was drawn.
                         # That of failed ones counts as 0: if all fail, the mean must not move.
-                        has_failed = self._has_failed(candidate.fitness)
-                        origins.append(mean if has_failed else candidate.origin)
+                        origin = candidate.origin
+                        if self._has_failed(candidate.fitness):
+                            origin = mean
+                        origins.append(origin)
                 if len(values) < size:
                     self._stop.check()
             is_tensor = isinstance(population, Tensor)

@@ -322,6 +322,7 @@ class LocalProcesses:
 
         The answer is a tuple (word, value), as that of ``remote.evaluate``. A process that ends
         or exceeds the time limit is removed. The thread's next candidate then starts another.
+        ``item`` describes the candidate: see ``Candidate.item``.
 
         Raises:
             WorkerLostError: If the process ends.

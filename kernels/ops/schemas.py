@@ -178,6 +178,7 @@ def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *argument
     results = []
     for index in range(info.batch_size):
         slices = []
+        # An argument that is not batched is passed to every call.
         for x, dim in pairs:
             slices.append(x.select(dim, index) if isinstance(dim, int) else x)
         results.append(operator(*slices))
