@@ -50,13 +50,16 @@ def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
         cells_of_points = ((points - _UPPER_LEFT) / size * last_cell).round().int()
         for column, row in cells_of_points.reshape(-1, 2).tolist():
             mark_of_cell[column, row] = mark
+
     # All cells as (column, row), one row after another from the top.
     cells = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
     heights = valley(_UPPER_LEFT + size * cells / last_cell).log10()
+
     # Map the heights from 10^2.4 down to 10^-1.9 to indices of shades. The range of exponents
     # is 4.3. The divisor is slightly larger, so that the greatest index is valid.
     depth = (2.4 - heights).clamp(0.0, 4.3)
     shades = (depth / 4.4 * len(_SHADES)).int().tolist()
+
     parts = []
     for shade, (column, row) in zip(shades, cells.tolist(), strict=True):
         mark = mark_of_cell.get((column, row), " ")

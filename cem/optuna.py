@@ -132,6 +132,7 @@ class CemSampler(BaseSampler):
             seed=mix_seed(self._seed, trial.number),
         )
         key = _storage_key(search, distributions)
+
         # The stored search knew the first `num_known` trials, of which the pending ones had not
         # moved it yet.
         pending, num_known = _load_latest(search, key, trials)
@@ -144,6 +145,7 @@ class CemSampler(BaseSampler):
             # Only trials of this search have the attribute ``key``.
             elif key in other.system_attrs and other.params.keys() >= distributions.keys():
                 ended.append(other)
+
         text = ""  # There is nothing to store unless the search moves.
         size = search.population_size
         while len(ended) >= size:
@@ -153,6 +155,7 @@ class CemSampler(BaseSampler):
             # The settings need not be stored, because `key` is a digest of them.
             state = {**search.state_dict(), "settings": None}
             text = json.dumps([state, pending, len(trials)], default=Tensor.tolist)
+
         _store(study, trial, key, search.generation, text)
         values = space.decode(search.ask(1)[0])
         return {name: _to_optuna(kind, values[name]) for name, kind in distributions.items()}

@@ -317,18 +317,21 @@ class Space:
         if has_vector_argument or has_discrete:
             unexpected = "neither std, bounds, integers nor families"
             raise TypeError(f"expected {unexpected} with a dict of parameters")
+
         vectorize = options["vectorize"]
         if vectorize not in (None, False, "loop"):
             raise ValueError(f"expected 'loop' or False for vectorize, got {vectorize!r}")
         # With ``by_column``, the objective gets the columns of a whole population. Otherwise it
         # gets a single candidate.
         by_column = vectorize is False and options["workers"] is None
+
         settings = self.settings(config)
         num_numbers = len(self.mean)
         mean = self.encode(options["x0"] or {})[:num_numbers]
         if torch.device(options["device"] or "cpu").type != "cpu":
             # An array is always on the CPU. On another device the mean must be a tensor.
             mean = torch.from_numpy(mean)
+
         vector_options = {
             **options,
             "vectorize": False if by_column else "loop",

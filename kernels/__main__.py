@@ -29,12 +29,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if clash:
         print(clash, file=sys.stderr)
         return 1
+
     parser = _make_parser()
     words = sys.argv[1:] if argv is None else argv
     # Without arguments, print the help.
     options = vars(parser.parse_args(words or ["--help"]))
     wants_json = options.pop("json")
     command_name = options.pop("command")
+
     try:
         # Ctrl-C prints one line instead of a traceback.
         with one_line_interrupts():

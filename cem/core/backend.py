@@ -134,6 +134,7 @@ def choose_backend(
             f"expected {expected} for backend {backend!r}, got {str(device)!r}: "
             f"take device {backend!r}, or backend 'torch' on {str(device)!r}"
         )
+
     try:
         _build_and_try(device, operators)
     except torch.OutOfMemoryError:

@@ -125,6 +125,7 @@ class CEMConfig:
         if self.variance_schedule is None or isinstance(self.variance_schedule, str):
             schedule = parse_variance_schedule(self.variance_schedule or "none")
             object.__setattr__(self, "variance_schedule", schedule)
+
         # `integers` contains one flag for each parameter, or the indices of some parameters.
         # NumPy's dtype kind is "b" for flags, and "i" or "u" for integers. An empty array has
         # floats.
@@ -134,6 +135,7 @@ class CEMConfig:
             expected = "flags or indices of parameters for integers"
             raise ValueError(f"expected {expected}, got {self.integers!r}")
         object.__setattr__(self, "integers", tuple(integers.tolist()))
+
         for family in self.families:
             if not isinstance(family, Family):
                 raise TypeError(f"expected the members of cem.families.Family, got {family!r}")

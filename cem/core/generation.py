@@ -102,6 +102,7 @@ def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
     operator_bounds = None
     if calls_operator and handling == "clamp":
         operator_bounds = bounds
+
     if not calls_operator:
         x = _draw_by_sample(state, sample, size)
     elif state.factor is None:
@@ -115,6 +116,7 @@ def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
             seed=state.seed,
             generation=state.generation,
         )
+
     # If the operator got the bounds, it has already clamped the candidates.
     if bounds is None or operator_bounds is not None:
         return x
@@ -195,6 +197,7 @@ def _update_normal(state: State, candidates: Tensor, fitness: Tensor) -> State:
         smoothing=state.settings.config.smoothing,
         mean_averaging=state.settings.config.mean_averaging,
     )
+
     # These are the first five fields of a state. The others do not change. Taking them with a
     # slice is faster than `state._replace`.
     unchanged = state[5:]
@@ -217,6 +220,7 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
     if weights is not None and state.paths is not None:
         # With paths all candidates have weights, but the mean only uses those of the elites.
         weights = weights[:num_elites]
+
     distribution, record, generation, _elites = update(
         fitness,
         candidates,
@@ -234,6 +238,7 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
         mean_averaging=config.mean_averaging,
         ranked=state.factor is not None,
     )
+
     # These are the first three fields of a state. The others do not change. Taking them with a
     # slice is faster than `state._replace`.
     unchanged = state[3:]
@@ -414,6 +419,7 @@ def _update_families(state: State, candidates: Tensor, fitness: Tensor) -> State
         # Torch is faster if it may add in any order. Only the compiled operators must return
         # the same bits on every machine.
         update = partial(update_tables_reference, fixed_order=False)
+
     # If the operator supports every family, it updates all tables in one call. It gets the
     # sizes and the learning rate of each family. Otherwise each family updates its own table.
     if all(map(_has_operator, families)):
@@ -425,6 +431,7 @@ def _update_families(state: State, candidates: Tensor, fitness: Tensor) -> State
     tables, record, generation = update(
         fitness, discrete, old_tables, settings.num_elites, rules, maximize=settings.maximize
     )
+
     if settings.normal:
         # This computes the same record and generation, because it ranks the same fitness.
         new = tell(state._replace(discrete=None), real.contiguous(), fitness)

@@ -54,6 +54,7 @@ class GenerationGraph:
         self._last: Tensor | None = None  # the distribution that the last call returned
         self._warm_up(device)
         self._graph = torch.cuda.CUDAGraph()
+
         with torch.cuda.graph(self._graph):
             new = self._static
             self.evaluations = []

@@ -109,6 +109,7 @@ class Snapshot:
         self.settings = settings
         self.state = state
         self.more_entries: Mapping[str, Any] = {}
+
         # `_host` is the state on the CPU, or None before the copy. `_event` marks the end of
         # the copy.
         self._event: torch.cuda.Event | None = None
@@ -122,6 +123,7 @@ class Snapshot:
         if evaluation is not None:
             self._rates = evaluation.rates
             self._metrics.update(evaluation.metrics)
+
         for name, metric in self._metrics.items():
             if not isinstance(metric, Tensor):
                 continue
@@ -218,6 +220,7 @@ class Snapshot:
             stds = rows[..., STD, :]
             mean = torch.from_numpy(rows[..., MEAN, :])
             std = torch.from_numpy(stds)
+
         return GenerationRecord(
             generation=self.generation,
             best_fitness=best,
@@ -304,6 +307,7 @@ def copy_to_host(
     tensors = [snapshot.tensors() for snapshot in new]
     if stacked is None:
         stacked = stack_by_name(tensors)
+
     rows = {}
     for name, tensor in stacked.items():
         # A copy into page-locked memory does not wait for the device.
@@ -312,12 +316,14 @@ def copy_to_host(
         # Each row belongs to one of the snapshots that have a tensor of this name. They take
         # the rows one after another below.
         rows[name] = iter(host.unbind())
+
     event = None
     # All tensors are on the same device, so it is enough to look at the last one.
     if tensor.is_cuda:
         # `seconds_since` needs timing. With `blocking`, waiting does not keep a core busy.
         event = torch.cuda.Event(enable_timing=True, blocking=True)
         event.record(torch.cuda.current_stream(tensor.device))
+
     for snapshot, names in zip(new, tensors, strict=True):
         snapshot._receive({name: next(rows[name]) for name in names}, event)
 
@@ -359,6 +365,7 @@ def load_state(
                 f"expected a state saved with {name} = {value!r}, got {saved_value!r}"
             )
     generation = check_integer("generation", saved["generation"], 0)
+
     # Check the saved tensors, and copy them to the device.
     for name, like in tensors.items():
         tensors[name] = _copy_checked(name, saved[name], like)

@@ -103,6 +103,7 @@ class Termination:
         self.target = target
         # The best fitness of earlier searches with this sign; inf if there are none.
         self._earlier = math.inf if earlier is None else self._sign * earlier
+
         # `_real` are the indices of the parameters that are not integers. Only these are tested
         # by xtol, because the standard deviations of integers have a lower limit.
         integers = settings.config.integers_of(settings.normal)
@@ -110,12 +111,14 @@ class Termination:
         self._has_xtol = xtol > 0.0 and len(self._real) > 0
         self._xtol = xtol
         self._ftol = ftol
+
         # A "share" is a standard deviation divided by the first one. So that the quotient is
         # finite, a first standard deviation of 0 is replaced by 1.
         self._first_std = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
         self._max_first_std = float(self._first_std.max())
         self._min_share = max(STD, 1.001 * settings.config.floor_share)
         self._max_std_mean = math.inf
+
         # Both are numbers of generations: the fitness range is taken over the window, and the
         # search may go on for the patience without an improvement.
         self._window = 10 + math.ceil(30 * dim / size)
@@ -123,6 +126,7 @@ class Termination:
         if constrained:
             self._patience *= _CONSTRAINED_PATIENCE
             self._max_std_mean = _DIVERGED * self._max_first_std
+
         # The best fitness of recent records, and the generations of these records.
         self._recent_best: deque[float] = deque()
         self._recent_generations: deque[int] = deque()
@@ -154,6 +158,7 @@ class Termination:
         )
         is_precise = self._has_xtol and record.std.numpy()[self._real].max() < self._xtol
         patience = max(self._patience, generation // 5)
+
         # The tests are in the order of the reasons in _TESTED: target, xtol, ftol, std, fitness
         # range, stagnation, divergence. `compress` selects the reasons whose test is True.
         tests = (
@@ -259,6 +264,7 @@ class _Collapse:
         self._share = share
         if last is None or self._is_decided:
             return
+
         # The mean has made `count` moves since the last check, one per generation. Each move is
         # shorter than the one before by the factor by which the standard deviation shrinks.
         count = max(1, record.generation - last.generation)
@@ -269,6 +275,7 @@ class _Collapse:
         # An exponential moving average, in which this check stands for ``count`` generations.
         weight = 1 - (1 - _NEWEST_WEIGHT) ** count
         self._average_square += weight * (excess - self._average_square)
+
         if share < _COLLAPSED_STD:
             self._is_decided = True
             if self._average_square > (_COLLAPSED_MOVE * self._slope_move) ** 2:

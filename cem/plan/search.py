@@ -117,10 +117,12 @@ class Search:
         key = self.noise.make_key(task.envs, memory.generation)
         proposals = self._encode_proposals(task.proposals)
         vectors = self._draw(fit, sizes[0], key, proposals)
+
         # The first iteration reuses the elites of the previous step, shifted in time.
         reused = vectors[:, :num_reused]
         self.space.shift_elites(memory.elites, shift, out=reused)
         self._descend(task.state, fit, reused)
+
         for next_size in sizes[1:]:
             costs = self._evaluate(task.state, vectors)
             fit = self.update(costs, vectors, fit)
@@ -130,6 +132,7 @@ class Search:
             self._copy_best(vectors, fit.ranking, out=reused)
             self._descend(task.state, fit, reused)
             vectors = next_vectors
+
         # In the last iteration the mean replaces the first newly drawn vector. With discrete
         # actions, ``as_candidate`` returns the vector of the most likely plan.
         mean = self.space.as_candidate(fit.distribution[:, MEAN])
@@ -249,6 +252,7 @@ class Search:
         elite_costs = costs.gather(1, fit.ranking)
         mean = fit.distribution[:, MEAN]
         best = fit.distribution[:, BEST]
+
         # Choose the plan whose first action is to be executed.
         if self.options.execute == "mean":
             executed = mean
@@ -259,6 +263,7 @@ class Search:
             # Elites are sorted: if the cost of the first one is not finite, none is usable.
             is_usable = elite_costs[:, :1].isfinite()
             executed = torch.where(is_usable, sampled, best)
+
         # Plans are decoded vectors. Their cost is what a record calls the fitness.
         result = Result(
             executed=self.space.decode(executed),

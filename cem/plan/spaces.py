@@ -333,6 +333,7 @@ def make_space(
         spread = 0.5 if options.std is None else options.std
         check_real("std of discrete actions", spread, 0.0, 1.0)
         return CategoricalSpace(horizon, sizes * block, spread, like)
+
     shape = torch.Size([action_dim])
     low, high = (end.repeat(block) for end in _check_bounds(bounds, shape, like))
     std = options.std

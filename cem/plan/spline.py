@@ -27,6 +27,7 @@ def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
     if kind == "zero":
         # A time at a knot may have been rounded to just before it.
         return identity[(times + _ROUNDING).long().clamp(max=knots - 1)]
+
     # ``left`` is the index of the knot before each time. ``share`` is the distance from it, in
     # [0, 1].
     left = times.long().clamp(max=knots - 2)
@@ -35,6 +36,7 @@ def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
     end = identity[left + 1]
     if kind == "linear":
         return torch.lerp(start, end, share)
+
     (slopes,) = torch.gradient(identity, dim=0)
     change = end - start
     # The cubic is a straight line with the slope ``change``, plus a term with ``bend``. This

@@ -88,6 +88,7 @@ class CemSolver:
         if isinstance(bounds, tuple) and not np.isfinite(bounds).all():
             # The planner cannot derive a standard deviation from infinite bounds.
             options.setdefault("std", 1.0)
+
         self._planner = Planner(
             self._cost,
             horizon=config.horizon,

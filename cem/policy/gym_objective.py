@@ -63,6 +63,7 @@ class EnvironmentPolicy(nn.Module):
             output_shape = actions.shape
             low = actions.low
             high = actions.high
+
         # The initial mean, std and limit leave observations unchanged.
         buffers = {
             "mean": np.zeros(observations.shape),
@@ -73,6 +74,7 @@ class EnvironmentPolicy(nn.Module):
         }
         for name, value in buffers.items():
             self.register_buffer(name, torch.as_tensor(value).to(like))
+
         # Find the shape of the outputs by a call with a batch of one observation.
         with torch.no_grad():
             output = module(self.mean[None])[0]
@@ -215,12 +217,14 @@ class GymObjective:
             raise ValueError(f"expected generation {next_generation}, got {number}: {remedy}")
         self._generation = number
         self._normalize_by(self._statistics_before)
+
         generation_seed = mix_seed(self.seed, number)
         # All candidates play the same episodes. The shift makes seeds of 31 bits, the most that
         # Gymnasium accepts.
         seeds = [mix_seed(generation_seed, episode) >> 33 for episode in range(self._episodes)]
         returns, statistics, steps = self._play(candidates, seeds)
         self._statistics = self._statistics_before + statistics
+
         # For the methods ``policy`` and ``play``, include the observations of this generation.
         self._normalize_by(self._statistics)
         metrics = {"episodes": returns.numel(), "steps": steps}
@@ -340,6 +344,7 @@ class GymObjective:
         self._prepare_envs(num_players)
         # An earlier call may have made more environments than this one needs. The others wait.
         num_envs = self._envs.num_envs
+
         returns = np.zeros(num_episodes)
         statistics = np.zeros((num_episodes, *self._statistics.shape))
         steps = 0
@@ -348,6 +353,7 @@ class GymObjective:
         next_episode = 0
         # The indices of the environments that start the next episodes.
         free_envs = np.arange(num_players)
+
         while next_episode < num_episodes or is_playing.any():
             # In the first step all players are free.
             if len(free_envs):
@@ -360,6 +366,7 @@ class GymObjective:
                 observations = self._reset_envs(is_new, episode_of_env, seeds)
                 # Each environment gets the policy of its episode's candidate.
                 policies = self._population(candidates[episode_of_env // num_seeds], in_dims=0)
+
             current_episodes = episode_of_env[is_playing]
             if self._normalizes:
                 # The count, sum and sum of squares, shape (playing environments, 3, *shape).
@@ -370,11 +377,13 @@ class GymObjective:
             observations, rewards, terminated, truncated, _ = self._envs.step(actions)
             returns[current_episodes] += rewards[is_playing]
             steps += len(current_episodes)
+
             has_ended = is_playing & (terminated | truncated)
             is_playing &= ~has_ended
             # Near the end there may be more free environments than episodes left.
             num_left = num_episodes - next_episode
             free_envs = np.flatnonzero(has_ended)[:num_left]
+
         returns_by_candidate = torch.from_numpy(returns).view(len(candidates), num_seeds)
         return returns_by_candidate, statistics.sum(0), steps
 

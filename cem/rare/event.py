@@ -322,6 +322,7 @@ def _estimate(log_weights: Tensor, is_hit: Tensor) -> _Estimate:
     if len(logs) == 0:
         return _Estimate()
     num_samples = len(is_hit)
+
     # The weights are divided by the largest one, so that they do not overflow.
     largest = logs[0]
     weights = (logs - largest).exp()
@@ -333,12 +334,14 @@ def _estimate(log_weights: Tensor, is_hit: Tensor) -> _Estimate:
         mean = float(log_mean.exp())
     else:
         mean = math.exp(float(largest)) * float(total) / num_samples
+
     # The relative variance of the mean is sum(w^2) / sum(w)^2 - 1 / N.
     relative_variance = max(0.0, 1 / effective - 1 / num_samples)
     relative_error = math.sqrt(relative_variance)
     # If a log-normal variable has this relative error, its logarithm has this deviation.
     log_std = math.sqrt(math.log1p(relative_error * relative_error))
     factor = math.exp(_NORMAL_QUANTILE * log_std)
+
     # Hill's estimator of the tail index is the mean of log(w_i / v), where w_1 to w_n are the n
     # largest weights, and v is the next one. Here n is about the square root of the number of
     # weights.

@@ -130,6 +130,7 @@ class ProgressBar(Callback):
         # The first line is printed without a delay.
         self._shown_at = -math.inf
         self._bar = None
+
         file = self._file or sys.stderr
         is_terminal = False
         with _ignore_closed_output:

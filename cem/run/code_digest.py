@@ -91,6 +91,7 @@ def _expand_function(function: FunctionType) -> Iterator[Any]:
     is_library = function.__code__.co_filename.startswith((*_LIBRARIES, "<frozen"))
     if is_library:
         return
+
     names: list[str] = []
     for code in codes:
         yield code.co_code.hex()
@@ -100,6 +101,7 @@ def _expand_function(function: FunctionType) -> Iterator[Any]:
     yield function.__defaults__
     keyword_defaults = function.__kwdefaults__ or {}
     yield from keyword_defaults.values()
+
     # The names in bytecode are those of global variables and of attributes: ``module.function``
     # has the names "module" and "function". Global data, such as numbers, are left out, because
     # a program may change them.

@@ -173,10 +173,12 @@ def _read_constraint(
     """
     if isinstance(constraint, Mapping):
         constraint = _read_scipy_dict(constraint)
+
     # SciPy's constraints have the limits lb and ub. A plain function has none: it must be at
     # most 0.
     low = np.asarray(getattr(constraint, "lb", -math.inf), dtype=np.float64)
     high = np.asarray(getattr(constraint, "ub", 0.0), dtype=np.float64)
+
     if hasattr(constraint, "A"):
         # SciPy's LinearConstraint: low <= A x <= high.
         if named is not None:
@@ -187,6 +189,7 @@ def _read_constraint(
         matrix = constraint.A
         # Candidates are rows, and the matrix takes columns.
         return _Interval(lambda x: (matrix @ _numbers(x).T).T, low, high, str(matrix))
+
     if hasattr(constraint, "fun"):
         # SciPy's NonlinearConstraint: its function always takes one candidate, as an array.
         # ``by_one`` and ``vmap`` do not apply to it.
@@ -196,6 +199,7 @@ def _read_constraint(
         if named is not None:
             scipy_function = named(scipy_function, by_column=False)
         return _Interval(lambda x: _map_rows(scipy_function, _numbers(x)), low, high, name)
+
     function = constraint if named is None else named(constraint)
     of_population = _make_population_function(function, by_one, vmap)
     return _Interval(of_population, low, high, describe_callable(constraint))
@@ -255,9 +259,11 @@ def _widths(g: Any) -> Any:
     std = g.std(axis=0)
     num_violations = (g > 0).sum(axis=0)
     mean_square = (np.maximum(g, 0.0) ** 2).sum(axis=0) / np.maximum(num_violations, 1)
+
     # The normal quantiles of 0 and 1 are infinite, so the share of violations stays half a
     # candidate away from both.
     share = np.clip(num_violations / count, 0.5 / count, 1 - 0.5 / count)
+
     normal = NormalDist()
     # A variable of N(mean, 1) is positive with the probability ``share``.
     mean = np.array([normal.inv_cdf(float(probability)) for probability in share])
@@ -413,6 +419,7 @@ class Constrained(CrossEntropyMethod):
         distribution[BEST, : self._num_normal] = best[: self._num_normal]
         best_value = math.inf if self.violation else self._best_value
         record[BEST_FITNESS] = self._sign * best_value
+
         # How many times a standard deviation exceeds its limit, at least 1.
         excess = (distribution[STD] / self._max_std).clamp(min=1.0)
         # All standard deviations are divided by the largest excess, so that the distribution
@@ -421,6 +428,7 @@ class Constrained(CrossEntropyMethod):
         if self.config.bound_handling != "transform":
             excess = excess.max().expand_as(excess)
         distribution[STD] /= excess
+
         factor = state.factor
         if factor is not None:
             factor = factor / excess.unsqueeze(-1)
@@ -429,6 +437,7 @@ class Constrained(CrossEntropyMethod):
             # The tables of the families end with the discrete columns of the best candidate.
             best_columns = best[self._num_normal :].to(tables)
             tables = torch.cat([tables[: -len(best_columns)], best_columns])
+
         self._state = state._replace(
             distribution=distribution, record=record, factor=factor, discrete=tables
         )

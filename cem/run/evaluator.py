@@ -265,6 +265,7 @@ class Evaluator:
         arguments = (candidates, generation)[: self._arity]
         # If ``vectorize`` is None, the first call decides whether populations are taken.
         is_deciding = self._may_take_one and self.evaluations == 0
+
         try:
             evaluation = as_evaluation(self._population_function(*arguments))
         except Interrupted:
@@ -278,6 +279,7 @@ class Evaluator:
             if is_deciding:
                 raise PopulationError(*error.args) from error
             raise
+
         fitness = evaluation.fitness
         size = candidates.shape[0]  # this is faster than len(candidates)
         shape = fitness.shape if hasattr(fitness, "shape") else np.shape(fitness)
@@ -288,6 +290,7 @@ class Evaluator:
             if is_deciding and not has_rows:
                 raise PopulationError(message)
             raise ValueError(message)
+
         self.evaluations += size
         # Failures on a GPU are not counted: reading the values would wait for the GPU.
         if not getattr(fitness, "is_cuda", False):
@@ -362,6 +365,7 @@ class Evaluator:
             # The mean of the distribution from which each candidate was drawn. The journal does
             # not contain it, so the present mean stands in for it.
             origins = [mean] * len(values)
+
             while len(values) < size:
                 # Give a new candidate to every free worker.
                 self._keep_busy(pool, optimizer, generation)
@@ -384,6 +388,7 @@ class Evaluator:
                         origins.append(origin)
                 if len(values) < size:
                     self._stop.check()
+
             is_tensor = isinstance(population, Tensor)
             evaluated: Any = torch.stack(candidates) if is_tensor else np.stack(candidates)
             fitness = torch.tensor(values, dtype=torch.float64)

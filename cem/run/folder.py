@@ -78,6 +78,7 @@ def agree(
         }
         write_text(path, json.dumps(chosen) + "\n")
         return chosen
+
     saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     # A file without a seed accepts any seed.
     if saved["seed"] is None:
@@ -85,6 +86,7 @@ def agree(
     if seed not in (None, saved["seed"]):
         message = f"belongs to another run: expected seed = {seed}, got {saved['seed']}"
         raise CheckpointError(f"{folder}: {message}")
+
     # A search that began without a model continues without one.
     if saved.setdefault("uses_model", uses_model) and not uses_model:
         message = "belongs to another run: expected a search without a model, got one with it"

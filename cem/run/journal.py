@@ -71,11 +71,13 @@ class Journal:
         self._generation = generation
         self._header = json.dumps(search).encode() + b"\n"
         self._record = _record_type(search)
+
         # This matches the files of all ranks, for example "a.journal" and "a-1.journal".
         pattern = f"{path.stem}*{path.suffix}"
         if ranks.rank() > 0:
             path = path.with_stem(f"{path.stem}-{ranks.rank()}")
         self._path = path
+
         # The first line of this rank's file. It is empty if the file is new.
         header = self._remove_incomplete_end()
         # One array of records for each file.
@@ -83,6 +85,7 @@ class Journal:
         self.fitness = np.concatenate(
             [records["fitness"][_has_ended(records)] for records in self._records]
         )
+
         # The evaluations that are not in a checkpoint: (candidate, fitness) by generation.
         self.known: dict[int, list[tuple[Any, float]]] = defaultdict(list)
         # The same for ``take``: fitness by the bytes of a candidate. A candidate that was
@@ -94,6 +97,7 @@ class Journal:
             self.known[int(record["generation"])].append((x, fitness))
             self._values[x.tobytes()].append(fitness)
         self._file = path.open("ab")
+
         # A new file begins with the first line, which identifies the search.
         if not header:
             self._append(self._header)

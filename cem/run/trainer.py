@@ -212,6 +212,7 @@ class Trainer:
                 # When the block ends, the stack restores the deadline that was set before.
                 stack.callback(setattr, self.stop, "deadline", self.stop.deadline)
                 self.stop.deadline = time.monotonic() + self._time_limit_s
+
             first_generation = self.optimizer.generation
             plan = RunPlan(first_generation, self._generations, self._time_limit_s, self._costs)
             self._copy_state_of_rank_0()
@@ -224,6 +225,7 @@ class Trainer:
             for callback in self._own_callbacks:
                 stack.callback(callback.on_end)
                 callback.on_start(plan)
+
             reason = self._loop()
             self._save()
             self._copy_state_of_rank_0()
@@ -322,6 +324,7 @@ class Trainer:
         if self._generations is not None:
             generations_left = self._generations - optimizer.generation
         num_generations = int(min(until_record, generations_left))
+
         if self._uses_graph:
             num_records = 1
             # All records of a graph have the same number of generations, so a graph with
@@ -331,6 +334,7 @@ class Trainer:
                 num_records = self._batch_size
             run_graph = self._capture(num_generations, num_records)
             return [(snapshot, began_at) for snapshot in run_graph()]
+
         for _ in range(num_generations):
             candidates = optimizer.ask()
             # The objective may change its argument in place, so it gets a copy.

@@ -90,6 +90,7 @@ class Pool:
         self._engine = engine
         self._retries = retries
         _, _, self._catch = objective
+
         # Only the first tasks contain the objective. Workers keep it under the key, so that the
         # other tasks are small.
         key = uuid4().hex
@@ -98,6 +99,7 @@ class Pool:
         # How many more full tasks to send: one for each worker. A worker that still lacks the
         # objective answers "UNKNOWN", and gets another full task.
         self._full_tasks_left = max(1, engine.workers)
+
         # Candidates that wait for the engine.
         self._waiting: deque[Candidate] = deque()
         # Candidates in the engine and their futures, by the number of the candidate.

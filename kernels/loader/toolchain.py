@@ -100,6 +100,7 @@ def find_compiler() -> Compiler:
             f"C++ is only compiled on Linux, and this is {sys.platform}",
             "use PyTorch and Python instead, or on macOS try CXX=clang++",
         )
+
     commands = [chosen.split()] if chosen else _COMPILERS
     # A command is a program and its options, such as ["python", "-m", "ziglang", "c++"].
     for program, *options in commands:
@@ -111,6 +112,7 @@ def find_compiler() -> Compiler:
         if version:
             first_line = version.partition("\n")[0]
             return Compiler((os.path.abspath(path), *options), first_line)
+
     if chosen:
         raise CompilerMissingError(
             f"expected $CXX to name a working C++ compiler, got {chosen!r}",

@@ -189,6 +189,7 @@ def _sum_elites(
     weight = rank_weight
     # Replace NaN by 0. The other two arguments leave infinities unchanged.
     score = scores.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)[..., None]
+
     if fixed_order:
         # Sort weights and scores by index instead of rank. Elites that failed remain last,
         # because N is added to their indices.
@@ -197,16 +198,19 @@ def _sum_elites(
         index = order.gather(-1, ranks)
         weight = rank_weight.gather(-2, ranks[..., None])
         score = score.gather(-2, ranks[..., None])
+
     elites = select_rows(candidates, index)
     # In rank order the best elite comes first, but not in index order.
     best = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
     x = torch.where(is_usable[..., None], elites - best.double(), 0.0)
     weighted = weight * x
+
     # In C++ the sums of w and w^2 are computed from the best elite to the worst, whatever the
     # order of the other sums. So these terms use `rank_weight`.
     terms = [weighted, weighted * x, score, rank_weight]
     if has_squares:
         terms.append(rank_weight * rank_weight)
+
     # One sum over the columns of all terms is faster than one sum for each term.
     columns = torch.cat(terms, -1)
     sums = _sum_in_order(columns) if fixed_order else columns.sum(-2)

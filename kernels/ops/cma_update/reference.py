@@ -131,21 +131,26 @@ def adapt_covariance(
     y = rows - mean.unsqueeze(-2)
     dim = mean.shape[-1]
     is_diagonal = scale.dim() == mean.dim()
-    # Standard deviations are divisors below, so 0 is replaced by 1.
+
+    # Divide by the standard deviations, or multiply by L^-1. They are divisors, so a standard
+    # deviation of 0 is replaced by 1.
     if is_diagonal:
         width = torch.where(scale > 0, scale, 1.0)
-        lengths = (y / width.unsqueeze(-2)).square().sum(-1)
+        squared_lengths = (y / width.unsqueeze(-2)).square().sum(-1)
         white_step = step / width
     else:
         is_zero = (scale.diagonal(dim1=-2, dim2=-1) == 0).to(scale.dtype)
         factor = scale + torch.diag_embed(is_zero)
+        # Solve for all candidates and the step at once: the step is the last row of `white`.
         columns = torch.cat([y, step.unsqueeze(-2)], dim=-2).mT
         white = torch.linalg.solve_triangular(factor, columns, upper=False).mT
-        lengths = white[..., :-1, :].square().sum(-1)
+        squared_lengths = white[..., :-1, :].square().sum(-1)
         white_step = white[..., -1, :]
+
     # (46): the farther away a candidate with a negative weight is, the less it counts.
-    limited = weights * dim / lengths.clamp(min=_TINY)
+    limited = weights * dim / squared_lengths.clamp(min=_TINY)
     candidate_weights = torch.where(weights < 0, limited, weights).unsqueeze(-1)
+
     p_sigma, p_c = paths.unbind(-2)
     # (43): the path of the step size.
     p_sigma = (1 - c_s) * p_sigma + math.sqrt(c_s * (2 - c_s) * mu_eff) * white_step
@@ -153,15 +158,18 @@ def adapt_covariance(
     # h_sigma is 0 if the path is so long that the step size grows fast; p_c then only decays.
     bias = 1 - (1 - c_s) ** (2 * (generation + 1))
     h_sigma = (length.square() / bias < (2 + 4 / (dim + 1)) * dim).to(step.dtype)
+
     # (45): the path of the covariance.
     p_c = (1 - c_c) * p_c + h_sigma * math.sqrt(c_c * (2 - c_c) * mu_eff) * step
     # (44): the new step size divided by the old one.
     ratio = torch.exp((c_s / d_s * (length / chi - 1)).clamp(max=1.0))
+
     # (47): the fraction of the old covariance that is retained, and the terms that are added.
     retained = (
         1 - c_1 - c_mu * weights.sum(-1, keepdim=True) + c_1 * (1 - h_sigma) * c_c * (2 - c_c)
     )
     new_paths = torch.stack([p_sigma, ratio * p_c], dim=-2)
+
     if is_diagonal:
         rank_mu = (candidate_weights * y.square()).sum(-2)
         variances = retained * scale.square() + c_1 * p_c.square() + c_mu * rank_mu

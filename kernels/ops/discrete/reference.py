@@ -56,6 +56,7 @@ def sample_permutation_reference(
     # Convert probabilities to integers, whose sums are exact. _SCALE stands for probability 1.
     weights = (table * _SCALE).round().long()
     bits = random_words(seed, generation, num_samples, table.shape[-1], is_permutation=True)
+
     # Shape (..., num_samples, n): 1 for items that have not been drawn, otherwise 0.
     remaining = torch.ones_like(bits)
     # The row of the table for the next item of each sample. All samples start with row 0.

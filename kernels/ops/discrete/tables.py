@@ -105,6 +105,7 @@ def update_tables(
         return update_tables_reference(
             fitness, candidates, state, num_elites, families, maximize=maximize
         )
+
     rates = []
     floors = []
     for columns, rows, values, beta in families:
@@ -113,6 +114,7 @@ def update_tables(
         rate, floor = _choose_rate_and_floor(sizes, is_transition, beta)
         rates.append(rate)
         floors.append(floor)
+
     tables, record, generation = state
     cumulative_weights = _sum_weights(population_size, fitness.device)
     # The arguments are in the order of the operator's schema.

@@ -222,6 +222,7 @@ def _backward(
             needs_weights or needs_bias,
             needs_old_h,
         )
+
     # Both branches may have computed gradients that are not needed.
     pairs = zip(gradients, ctx.needs_input_grad, strict=True)
     return tuple(gradient if is_needed else None for gradient, is_needed in pairs)

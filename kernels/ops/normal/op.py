@@ -206,6 +206,7 @@ def _sample_unseeded(
     is_batch = mean.dim() != 1
     if has_dispatch_mode or is_traced or is_batch:
         return None
+
     # `_ready` contains the values of `is_cuda` for which the operators are loaded.
     if mean.is_cuda not in _ready:
         _LIBRARY.ensure(mean)
@@ -214,6 +215,7 @@ def _sample_unseeded(
         seed = torch.randint(_LARGEST_SEED, (), device="cpu", generator=generator).item()
         generation = 0
         return sample(mean, std, num_samples, seed, generation, dim_first, shared_noise)
+
     # Drawing a seed on a GPU would need one more kernel. So the seed of the samples is the
     # generator's own seed, and their generation is its offset. As in torch's kernels, every
     # draw advances the offset.
@@ -365,6 +367,7 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> Non
         low,
         high,
     ) = inputs
+
     ctx.num_samples = num_samples
     ctx.dim_first = dim_first
     ctx.mean_dtype = mean.dtype
@@ -395,6 +398,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     else:
         sample_dim = -2
         mean_shape = (*grad.shape[:-2], grad.shape[-1])
+
     # Draw the noise of the forward pass again. The operator's schema has the same order.
     noise = (*ctx.seed_and_generation, seed_tensor, generation_tensor, *ctx.noise_options)
     z = _draw_noise(mean_shape, grad.device, ctx.num_samples, *noise)
@@ -406,6 +410,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
             is_above_low = samples >= low.unsqueeze(sample_dim)
             is_below_high = samples <= high.unsqueeze(sample_dim)
         grad = torch.where(is_above_low & is_below_high, grad, 0)
+
     d_mean = grad.sum(sample_dim).to(ctx.mean_dtype)
     d_std = (grad * z).sum(sample_dim).to(ctx.mean_dtype)
     no_gradients = (None,) * 11
