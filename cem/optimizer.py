@@ -458,6 +458,7 @@ class CrossEntropyMethod:
         graph: GenerationGraph | None = None
 
         def replay() -> GenerationGraph:
+            """Move the search by a replay of the graph, which is captured if necessary."""
             nonlocal graph
             generation = self._generation + generations * max(records, 1)
             self._extend_variance_schedule(generation)

@@ -110,6 +110,7 @@ def rollout_cost(model: Model, final: Callable[[Any], Tensor] | None = None) -> 
     """
 
     def cost(state: Any, plans: Tensor) -> Tensor:
+        """Return the sum of the model's costs along each plan, shape ([B,] N)."""
         state = expand_state(state, plans)
         total = torch.zeros(1, dtype=plans.dtype, device=plans.device)
         for action in plans.unbind(dim=-2):

@@ -436,14 +436,18 @@ def _make_waiting_env(make: Any) -> Any:
             seed: int | None = None,
             options: Any = None,
         ) -> tuple[Any, dict[str, Any]]:
-            # The objective resets with a seed. The vector environment itself resets without
-            # one after the end of an episode, and then the environment waits.
+            """Start an episode if there is a seed; otherwise wait, and repeat the observation.
+
+            The objective resets with a seed. The vector environment itself resets without one
+            after the end of an episode.
+            """
             self.is_waiting = seed is None
             if self.observation is None or not self.is_waiting:
                 self.observation, _ = self.env.reset(seed=seed)
             return self.observation, {}
 
         def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+            """Take a step, or repeat the observation if the environment waits."""
             if self.is_waiting:
                 return self.observation, 0.0, False, False, {}
             observation, reward, terminated, truncated, _ = self.env.step(action)

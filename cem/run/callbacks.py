@@ -69,6 +69,7 @@ def as_callbacks(callbacks: Iterable[Any]) -> tuple[Callback, ...]:
 
 
 def _as_callback(function: Callback | Callable[[GenerationRecord], Any]) -> Callback:
+    """Return a callback, or make one that calls a function with every record."""
     if isinstance(function, Callback):
         return function
     callback = Callback()
@@ -204,6 +205,7 @@ class ProgressBar(Callback):
         return "" if self._plan.generations is None else f"/{self._plan.generations}"
 
     def _show_line(self) -> None:
+        """Print the newest line, unless it is printed already."""
         if self._line:
             with _ignore_closed_output:
                 print(self._line, file=self._file or sys.stderr, flush=True)

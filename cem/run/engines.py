@@ -108,6 +108,7 @@ def connect_joblib(parallel: Any = None) -> Engine:
 
 
 def _reuse_loky(module: str, workers: int) -> Engine:
+    """Return an engine that uses loky's reusable executor, with ``workers`` processes."""
     loky = importlib.import_module(module)
 
     def submit(task: Any, item: Any) -> Any:

@@ -174,6 +174,7 @@ class Journal:
             yield from records[is_selected & _has_ended(records)]
 
     def _append(self, content: bytes) -> None:
+        """Write bytes to the file; an OSError then says how to continue the search."""
         try:
             self._file.write(content)
             self._file.flush()

@@ -55,9 +55,11 @@ def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
     """
 
     def evaluate(candidates: Any, generation: Any) -> Tensor:
+        """Return the fitness of all candidates, of which this rank evaluates its share."""
         own = candidates[share(len(candidates))]
 
         def evaluate_own() -> Tensor:
+            """Return the fitness of the candidates of this rank."""
             result = objective(own, generation)
             if isinstance(result, Evaluation):
                 if result.metrics or result.candidates is not None:

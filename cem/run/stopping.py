@@ -109,6 +109,7 @@ class StopRequest:
         self._previous = {}
 
     def _handle(self, number: int, frame: object) -> None:
+        """Request a stop; a second Ctrl-C raises KeyboardInterrupt at once."""
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         if not self.requested:

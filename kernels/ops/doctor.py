@@ -135,7 +135,10 @@ def _describe_gpus() -> str:
 
 
 def _call_operator(device: str) -> str:
-    # Another process makes the call, so that a crash can be reported.
+    """Call an operator, and return where its library comes from.
+
+    Another process makes the call, so that a crash can be reported.
+    """
     done = _run(_CALL, device, cwd=_ROOT)
     if done.returncode != 0:
         raise BuildError(done.stderr.strip() or f"it ended with status {done.returncode}")

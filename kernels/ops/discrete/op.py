@@ -88,6 +88,7 @@ def sample_permutation(
 def _fake_samples(
     table: Tensor, count: int, _: Tensor, __: Tensor, dtype: torch.dtype, is_permutation: bool
 ) -> Tensor:
+    """Return uninitialised samples: one column per variable, or one per item."""
     columns = table.shape[-1 if is_permutation else -2]
     return table.new_empty((*table.shape[:-2], count, columns), dtype=dtype)
 

@@ -151,6 +151,7 @@ def _sigmoid_backward(ctx: Any, grad: Tensor) -> Any:
 
 
 def _sigmoid_double_backward(ctx: Any, grad_grad: Tensor) -> Any:
+    """Return the gradients of ``sigmoid_backward``, which computes grad y (1 - y)."""
     grad, y = ctx.saved_tensors
     wants_grad, wants_y = ctx.needs_input_grad
     d_grad = torch.ops.cem_tetris.sigmoid_backward(grad_grad, y) if wants_grad else None
@@ -159,10 +160,11 @@ def _sigmoid_double_backward(ctx: Any, grad_grad: Tensor) -> Any:
 
 
 def _product_backward(ctx: Any, grad: Tensor) -> Any:
+    """Return the gradients of a and b for a product a b; None if one is not needed."""
     a, b = ctx.saved_tensors
     wants_a, wants_b = ctx.needs_input_grad
     if wants_a and wants_b and not torch.is_grad_enabled():
-        # This operator has no derivative itself.
+        # This operator computes both gradients at once, but has no derivative itself.
         return torch.ops.cem_tetris.elementwise_mult_backward(grad, a, b)
     multiply = torch.ops.cem_tetris.elementwise_mult
     d_a = multiply(grad, b) if wants_a else None
