@@ -228,6 +228,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             ValueError: If a number is out of range, a stream is given without a seed, a board
                 or a piece does not fit the rules, or an option is unknown.
         """
+        # An option that is not given is None.
         stream, board, pieces = options_of_reset(options, "stream", "board", "pieces")
         rows = () if board is None else read_board(board, self.rules)
         chosen_pieces = () if pieces is None else read_pieces(pieces, self.rules)
@@ -318,7 +319,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             space_of["next_pieces"] = spaces.MultiDiscrete(
                 [len(PIECES)] * (self.pieces_known - 1)
             )
-        if self.has_hold:  # A number more than there are pieces: it means that none is held.
+        if self.has_hold:  # The number after those of the pieces means that none is held.
             space_of["hold"] = spaces.Discrete(len(PIECES) + 1)
         if self.garbage_every is not None:
             space_of["since_garbage"] = spaces.Discrete(self.garbage_every)
@@ -336,8 +337,11 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         visible = self.rows[: self.rules.height]
         rows[: len(visible)] = visible
         columns = np.arange(self.rules.width)
-        board = (rows[:, np.newaxis] >> columns & 1).astype(np.int8)
-        observation: Observation = {"board": board, "piece": np.int64(self.piece)}
+        cells = rows[:, np.newaxis] >> columns & 1  # Shape (height, width).
+        observation: Observation = {
+            "board": cells.astype(np.int8),
+            "piece": np.int64(self.piece),
+        }
         if self.pieces_known > 1:
             # `_time` is the index of the next piece in the stream.
             times = range(self._time, self._time + self.pieces_known - 1)
