@@ -153,10 +153,10 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         check: Called a few times a second. If it raises an exception, the measurement ends.
     """
     streams = streams_for(limit, trial.device)
-    share = ranks.share(streams)  # A range: the numbers of the streams that this rank plays.
+    share = ranks.share(streams)  # The numbers of the streams that this rank plays.
     share_size = share.stop - share.start
     # If there are more ranks than streams, the share of some ranks is empty. They play one
-    # stream, and `play` leaves it out of the counts.
+    # stream nevertheless, which `play` leaves out of the counts.
     rank_streams = trial.streams(max(1, share_size), share.start)
     rollout = Rollout(trial.policy, rank_streams, trial.device)
 
