@@ -117,11 +117,9 @@ class Show:
 
     def player(self) -> Player | None:
         """Return the controller as a player on this board; None if it is unknown."""
-        return (
-            None
-            if self.controller is None
-            else self.controller.player(self.rules, self.lookahead)
-        )
+        if self.controller is None:
+            return None
+        return self.controller.player(self.rules, self.lookahead)
 
     def after_states(self) -> Iterator[AfterState]:
         """Play the games from the beginning, and yield the state after each placement."""

@@ -209,5 +209,6 @@ class KeyPressTetrisEnv(TetrisEnv):
         mask = np.ones(HOLD + self.has_hold, dtype=np.int8)
         for key in (LEFT, RIGHT, ROTATE):
             mask[key] = self._piece_after_key(key) is not None
+        # Without a hold slot this part of the mask is empty.
         mask[HOLD:] = self._may_hold
         return mask

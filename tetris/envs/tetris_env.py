@@ -185,9 +185,9 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.action_space: spaces.Discrete = spaces.Discrete(actions)
         self._masks = [action_mask(piece, width) for piece in range(len(PIECES))]
         self.observation_space: spaces.Dict = spaces.Dict(self._spaces())
-        self.rows: Rows = ()
         # The options of the last reset with a seed, with which a replay begins.
         self.seed_options: dict[str, Any] = {}
+        self.rows: Rows = ()
         """Rows of the board, from the bottom; bit c is column c."""
         self.held: int | None = None
         """Number of the piece in the hold slot."""
@@ -293,7 +293,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     def render(self) -> Any:
         """Draw the board and the piece to be placed, in the render mode that was chosen."""
         pictures = self._painter.draw(self.render_mode, [self._observation()])
-        return pictures and pictures[0]
+        return pictures and pictures[0]  # None if no render mode was chosen.
 
     def _checked_number(self, action: SupportsIndex) -> int:
         """Return an action as an int; raise if it is not valid or no game is in progress."""

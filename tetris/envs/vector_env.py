@@ -163,11 +163,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     @property
     def _feature_operators(self) -> Any:
-        return (
-            native.operators(self.names, cuda=self.device.type == "cuda")
-            if self.names
-            else None
-        )
+        if not self.names:
+            return None
+        return native.operators(self.names, cuda=self.device.type == "cuda")
 
     @cached_property
     def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override] # an attribute of the class

@@ -187,11 +187,9 @@ def verdict(scores: Sequence[Score]) -> str:
 def interval_text(score: Score) -> str:
     """Return the 95 % interval of a score as text. Without an upper end: "> lower end"."""
     low, high = score["ci95"]
-    return (
-        f"> {format_lines(low)}"
-        if high is None
-        else f"{format_lines(low)} - {format_lines(high)}"
-    )
+    if high is None:
+        return f"> {format_lines(low)}"
+    return f"{format_lines(low)} - {format_lines(high)}"
 
 
 def is_estimate(score: Score) -> bool:

@@ -217,6 +217,7 @@ def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: 
     in games or decisions, the clock is not used, so that the score is reproducible.
     """
     needed = float(_LARGEST_STEP // streams)
+    # Assume that the rest of the measurement has the pace of what was played so far.
     if limit.games is not None and score.games:
         missing_games = limit.games - score.games
         needed = min(needed, missing_games * score.decisions / (score.games * streams))

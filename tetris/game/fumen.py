@@ -214,6 +214,7 @@ def _read_difference(digits: list[int]) -> Cells:
     """Return the differences of all cells, shape (24, 10), row 0 at the bottom."""
     differences: list[int] = []
     while len(differences) < _CELLS:  # Read a run of equal differences.
+        # Its number is (difference + _NO_DIFFERENCE) * _CELLS + length - 1.
         value, length_minus_1 = divmod(_read(digits, 2), _CELLS)
         differences += [value - _NO_DIFFERENCE] * (length_minus_1 + 1)
     from_top = np.array(differences[:_CELLS], dtype=np.int64)
@@ -308,7 +309,10 @@ def _write_difference(digits: list[int], difference: Cells) -> None:
 
 
 def _piece_number(page: FumenPage) -> int:
-    """Return the piece of a page, its rotation and its position as one number."""
+    """Return the piece of a page, its rotation and its position as one number.
+
+    The number is color + 8 * (rotation + 4 * position).
+    """
     if page.shape is None:
         return 0
     rotations = _rotations(page.shape.piece)

@@ -183,6 +183,7 @@ class Rollout:
         rules = self.streams.rules
         row_numbers = torch.arange(rules.height, dtype=torch.int32, device="cpu")
         column_numbers = torch.arange(rules.width, dtype=torch.int32, device="cpu")
+        # Shape (population, streams, height, width): bit y of a column is its cell in row y.
         cells = (self.columns.cpu().unsqueeze(-2) >> row_numbers.unsqueeze(-1)) & 1
         return (cells << column_numbers).sum(-1, dtype=torch.int32)
 

@@ -462,7 +462,8 @@ def systematic(copies: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
     streams = copies.shape[1]
     ends = copies.cumsum(1)
     total = ends[:, -1:]
-    offset = total * (bits % (1 << _RANDOM_BITS)) >> _RANDOM_BITS
     # Multiply all positions on the line by the number of streams, so that they are integers.
+    # The distance between two points is then `total`, and the offset is a random part of it.
+    offset = total * (bits % (1 << _RANDOM_BITS)) >> _RANDOM_BITS
     points = torch.arange(streams, device=copies.device) * total + offset
     return torch.searchsorted(ends * streams, points, right=True)

@@ -179,9 +179,9 @@ class Replay:
     @property
     def pieces(self) -> PieceStream | None:
         """The pieces of the seed's stream; None without a seed."""
-        return (
-            None if self.seed is None else PieceStream(self.rules, self.seed, self.stream or 0)
-        )
+        if self.seed is None:
+            return None
+        return PieceStream(self.rules, self.seed, self.stream or 0)
 
     def after_states(self) -> Iterator[AfterState]:
         """Play the recorded placements again, and yield the board after each placement.

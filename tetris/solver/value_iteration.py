@@ -111,6 +111,7 @@ class Solution:
             rows: The rows of the board from the bottom; bit c of a row is column c.
             piece: The number of the piece to be placed. It is ignored if one piece is known.
         """
+        # In the number of a board, row r, column c is bit r * width + c.
         index = sum(row << r * self.rules.width for r, row in enumerate(rows))
         if self.pieces_known == 2:
             index = index * _VALUES[2] + piece

@@ -223,7 +223,8 @@ class Recipe(Settings):
         rounds = []
         played = 0
         for number in range(self.halvings + 1):
-            # The decisions that have been played at the end of this round.
+            # The decisions that have been played at the end of this round. A shift by n to the
+            # right divides by 2^n.
             total = burn_in + (stage.decisions - burn_in >> self.halvings - number)
             candidates = -(-self.population >> number)  # Half of an odd number is rounded up.
             rounds.append((total - played, max(self.elites, candidates)))
