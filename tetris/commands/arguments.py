@@ -60,8 +60,8 @@ def score_parser(
 
     Returns:
         The parser.
-        The group of the options that limit the length of play, of which a user can give only
-        one. A command can add its own options to the group.
+        The group of the options that limit the length of play. A user can give at most one of
+        them. A command can add its own options to the group.
     """
     parser = Parser(
         description=description, usage="%(prog)s [option ...] CONTROLLER [CONTROLLER ...]"

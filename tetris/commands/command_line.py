@@ -92,7 +92,7 @@ def fail(error: object) -> NoReturn:
 def _is_of_this_rank(error: object) -> bool:
     """Return whether an error may have occurred in this process, but not in other ranks.
 
-    That is so if a file or a build failed here. A `RanksError` means that another rank failed.
+    An error of a file or a build is one, but a `RanksError` means that another rank has failed.
     """
     if not isinstance(error, (OSError, BuildError)):
         return False

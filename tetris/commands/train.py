@@ -89,9 +89,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Train a controller in a new run, or resume a run, and return the exit status.
 
-    `open_training` makes a recipe of the options, which has all settings of the run, and then
-    a `Training`. `train` runs it. In each generation `run_objective` computes the fitness of
-    the candidates from games that it plays with `tetris.Rollout`.
+    `open_training` makes a `Training` of the options, and `train` runs it. The training has a
+    recipe, which has all settings of the run, and a folder.
     """
     options = parse_arguments(argv)
     # When the stack closes, it unlocks the folder of the run and disconnects the processes.
@@ -287,7 +286,9 @@ def announce_controller(training: Training, result: TrainingResult) -> None:
 def train(training: Training, options: argparse.Namespace) -> int:
     """Train a controller, draw its training, score it, and write the report of the run.
 
-    If a time limit or a signal stops the training or the scoring, print how to resume the run.
+    In each generation `run_objective` plays games with the candidates, and computes their
+    fitness. If a time limit or a signal stops the training or the scoring, print how to resume
+    the run.
 
     Returns:
         The exit status.

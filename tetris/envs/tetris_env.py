@@ -241,7 +241,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         stream = check_integer("stream", stream, 0, (1 << 64) - 1)
         if seed is not None:
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
-        super().reset(seed=seed)
+        super().reset(seed=seed)  # It seeds `np_random`.
         if seed is None and self._time == 0:  # In the first reset there is no stream yet.
             seed = int(self.np_random.integers(1 << 63))
         if seed is not None:

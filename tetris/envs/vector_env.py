@@ -209,8 +209,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if seed is not None:
             self.seed_options = dict(options or {})
             self._choose_pieces(seed, chosen)
+        # The chosen games begin on their new boards, no piece is placed, and none has ended.
         self._columns = torch.where(chosen, columns, self._columns)
-        # In the chosen games no piece is placed yet, and they have not ended.
         for state in (self._length, self._ended):
             state.masked_fill_(chosen, 0)
         self._is_reset = True
@@ -514,8 +514,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 stream if the seed is None.
             chosen: The games that start on new streams, bools of shape (num_envs,).
         """
-        # `int64` makes a tensor of integers on the device. `signed64` returns the signed
-        # integer with the same bits as an unsigned seed, because the engine takes it so.
+        # `int64` makes a tensor of integers on the device. The engine takes an unsigned seed as
+        # the signed integer with the same bits, which `signed64` returns.
         int64 = partial(torch.tensor, dtype=torch.int64, device=self.device)
         if isinstance(seed, int):
             seeds = int64(signed64(seed)).expand(self.num_envs)

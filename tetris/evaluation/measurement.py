@@ -153,7 +153,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         check: Called a few times a second. If it raises an exception, the measurement ends.
     """
     streams = streams_for(limit, trial.device)
-    share = ranks.share(streams)  # The numbers of the streams that this rank plays.
+    share = ranks.share(streams)  # The streams that this rank plays, as a slice.
     share_size = share.stop - share.start
     # If there are more ranks than streams, the share of some ranks is empty. They play one
     # stream nevertheless, which `play` leaves out of the counts.
@@ -182,6 +182,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         chunk = 0  # The decisions on each stream from one check of the limit to the next.
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
+            # `play` returns totals, from which those of the burn-in are subtracted.
             counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts
             # Sum the lines and the games over all streams of all ranks.
             rank_total = counts.sum(0, keepdim=True).cpu()

@@ -99,8 +99,8 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
                 f"{text!r}"
             )
         if name not in FEATURES:
-            # Of the hundreds of features of columns, suggest only the forms of their names,
-            # such as step_N_K. Suggest all other features by name.
+            # There are hundreds of features of columns. Suggest only the forms of their names,
+            # such as step_N_K, and the names of all other features.
             suggestions = [known for known in FEATURES if _last_column(known) is None]
             suggestions += _COLUMN_FORMS
             if len(names) == 1:  # A single name may also be a misspelt set.

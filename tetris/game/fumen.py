@@ -274,7 +274,7 @@ def write_fumen(pages: Iterable[FumenPage]) -> str:
     for page in pages:
         difference = page.cells - previous
         is_unchanged = not difference.any()
-        # A digit is at most _BASE - 1. When it has counted so far, a new one begins.
+        # A digit is at most _BASE - 1. If it cannot count further, a new digit begins.
         if is_unchanged and counter is not None and digits[counter] < _BASE - 1:
             digits[counter] += 1
         else:

@@ -209,6 +209,7 @@ class SplitRollout:
         # Divide by a tensor. To divide by a Python number, torch on a GPU multiplies by its
         # inverse, and the result can be rounded differently.
         rate = ended / torch.full_like(ended, counted_decisions)
+        # Add the estimates to the totals of the rollout.
         return SplitResult(
             **vars(result),
             rate=rate,

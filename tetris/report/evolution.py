@@ -69,7 +69,7 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
     lowest_stage = min(run.recipe.stages, key=lambda stage: stage.rules.height)
     rules = lowest_stage.rules
     # The early generations change the policy most. So the middle generation is the geometric
-    # mean of the first and the last one. A run of one or two generations has only so many
+    # mean of the first and the last one. A run of one or two generations has as many
     # policies.
     generations = sorted({1, round(math.sqrt(run.generations)), run.generations})
     means = [run.metrics[generation - 1]["mean"] for generation in generations]

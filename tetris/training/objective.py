@@ -252,6 +252,7 @@ def run_objective(
         # The players are the candidates and, as the last one, the optimizer's mean.
         mean = current_mean().unsqueeze(0)
         players = unit_length(torch.cat([candidates, mean]))
+        # The race has the fitness of all players, and knows which of them have not dropped out.
         race = _Race(len(players), device)
         # If there are several processes, each of them plays with its share of the players.
         games = objectives[stage_number].games(players[race.share], generation)

@@ -354,8 +354,8 @@ def read_settings(path: Path) -> dict[str, Setting]:
 def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings after a layer has replaced some of them, with related ones adjusted.
 
-    A run begins with a curriculum, which is a list of stages on other boards. Then it has some
-    generations on its own board. The adjustments are:
+    A run begins with a curriculum, which is a list of stages with boards of their own. Then it
+    has some generations on the board of the run. The adjustments are:
 
     - A layer with a curriculum but without generations sets the generations to 0.
     - A layer with generations but without a curriculum removes the curriculum.

@@ -225,6 +225,7 @@ def explanation_lines(explanation: Explanation, most_lines: int) -> list[str]:
     """
     # There is no margin if the placement, or every other one, ends the game.
     margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
+    # A line begins with a name of `_NAME_WIDTH` characters. The numbers are flush right.
     header = [
         f"{'margin':<{_NAME_WIDTH}}{margin:>15}",
         f"{'value':<{_NAME_WIDTH}}{explanation.value:>15.2f}",
