@@ -166,13 +166,14 @@ def _choose_pieces(
         games.advance(_STEP)
         is_running = games.stream_games.cpu() == 0
         lengths += _STEP * is_running
-    # The best sequence has the least cost. The penalty for a policy that does not survive
-    # longer than the policy before it outweighs the lengths of all games together.
+    # The cost of a sequence is small if the last policy survives for long and the others lose
+    # soon. The penalty for a policy that does not survive longer than the policy before it
+    # outweighs the lengths of all games together.
     misordered_pairs = (lengths.diff(dim=0) <= 0).sum(0)
     penalties = 3 * limit * misordered_pairs
     costs = lengths[:-1].sum(0) - lengths[-1] + penalties
     sequence = int(costs.argmin())
-    last_but_one = max(0, len(lengths) - 2)  # It is 0 if a short run has a single policy.
+    last_but_one = max(0, len(lengths) - 2)  # A short run has a single policy, number 0.
     length = min(limit, int(1.3 * lengths[last_but_one, sequence]) + _STEP)
     return replace(streams, count=1, first=sequence), length
 

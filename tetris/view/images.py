@@ -101,6 +101,7 @@ def _palette() -> npt.NDArray[np.uint8]:
     # colour of the page. The page itself, whose colours are before those of EMPTY, stays.
     grey = (colors.mean(axis=1, keepdims=True) + page) / 2
     grey[: 3 * EMPTY] = page
+    # From the colour of the page, with the share 0, to that of the letter, with the share 1.
     shares = np.linspace(0, 1, _SHADES)[:, np.newaxis]
     letter_shades = [page + shares * (colors[3 * kind] - page) for kind in (TEXT, FAINT)]
     stacked = np.vstack([colors, grey, *letter_shades])

@@ -206,8 +206,8 @@ def screen(
     body_height = size.lines - 1  # The footer takes one line.
     blank = " " * (board_size.columns - len(_GAP))
     body = []
-    for left, right in zip_longest(board, panel_lines[:body_height]):
-        body.append(f"{left or blank}{_GAP}{right or ''}")
+    for board_line, panel_line in zip_longest(board, panel_lines[:body_height]):
+        body.append(f"{board_line or blank}{_GAP}{panel_line or ''}")
     body += [""] * (body_height - len(body))
     return [*body, footer[: size.columns - 1]]
 
