@@ -62,12 +62,12 @@ def _command() -> int:
         metavar="COMMAND",
         help="has a --help of its own",
     )
-    sys.argv[0] = program
-    # Without arguments print the help.
+    sys.argv[0] = program  # Error messages begin with this name.
+    # Parse the name of the command alone. Without arguments, print the help.
     first_argument = sys.argv[1:2] or ["--help"]
     command = parser.parse_args(first_argument).command
-    # Replace the first two entries of sys.argv by one. The parser of the command prints it as
-    # the name of the program, and parses the entries after it.
+    # For the parser of the command, "python -m tetris train" is the name of the program, and
+    # its arguments begin after it.
     sys.argv[:2] = [f"{program} {command}"]
     main_function = _main_of(command)
     return int(main_function())

@@ -55,9 +55,8 @@ def score_parser(
     """Return the parser of a command that scores controllers, such as ``evaluate``.
 
     The parser has arguments for the controllers, the game, the device, the length of play and
-    the form of the output. `read_trials` reads these arguments. `add_option` takes the name of
-    an option, the placeholder of its value in the help, the help text, and a function that
-    reads the value.
+    the form of the output. `add_option` takes the name of an option, the placeholder of its
+    value in the help, the help text, and a function that reads the value.
 
     Returns:
         The parser.
@@ -75,7 +74,8 @@ def score_parser(
     )
     game = add_game(parser)
     add_device(game, devices)
-    limit = parser.add_argument_group("length, one of").add_mutually_exclusive_group()
+    length = parser.add_argument_group("length, one of")
+    limit = length.add_mutually_exclusive_group()
     text = f"play at least S seconds per controller (default: {DEFAULT_SECONDS:g})"
     add_option(limit, "--seconds", "S", text, read=positive_seconds)
     text = "play at least N decisions per controller"
@@ -90,13 +90,13 @@ def add_game(parser: argparse.ArgumentParser, **seed_options: Any) -> argparse._
     """Add the options that describe a game to a parser, and return their group.
 
     The options set the board, the rule, the pieces, the lookahead, the seed, and a C++ header
-    with features that the user has written. `add_setting` adds the option of a setting, with
-    the setting's default and help text unless they are passed.
+    with features that the user has written. `add_setting` adds an option that has the default
+    and the help text of a setting, unless the arguments replace them.
 
     Args:
         parser: The parser.
-        seed_options: Options of ``--seed`` that replace the usual ones, such as ``text``, the
-            help text.
+        seed_options: Arguments of `add_setting` for ``--seed``, such as ``text``, the help
+            text. They replace the usual ones.
     """
     game = parser.add_argument_group("game")
     add_setting(game, "board")
@@ -111,8 +111,8 @@ def add_game(parser: argparse.ArgumentParser, **seed_options: Any) -> argparse._
         "(about 15 times as slow)"
     )
     lookahead.add_argument("--lookahead", action="store_true", help=text)
-    seed_defaults = {"read": seed, "text": "seed of the pieces"}
-    add_setting(game, "seed", **(seed_defaults | seed_options))
+    usual_options = {"read": seed, "text": "seed of the pieces"}  # `seed` reads a number.
+    add_setting(game, "seed", **(usual_options | seed_options))
     add_feature_header(game)
     return game
 

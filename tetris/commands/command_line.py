@@ -69,23 +69,16 @@ class Parser(argparse.ArgumentParser):
 def fail(error: object) -> NoReturn:
     """Print an error as one line on stderr, and exit with status 2.
 
-    Several processes, called ranks, can work together. Rank 0 prints every error. The other
-    ranks are silenced, because wrong input causes the same error in all of them. But a file or
-    a build can fail in one process alone. So a silenced rank prints such an error, too, after
-    the number of the rank.
+    If several processes, called ranks, work together, wrong input causes the same error in all
+    of them. Only rank 0 prints it. An error that occurs in one rank alone is printed by this
+    rank, after its number.
     """
-    stream = sys.stderr  # On a silenced rank this is the null device.
+    stream = sys.stderr  # On every rank but rank 0 this is the null device.
     prefix = ""
-    # On a silenced rank `_silenced` is its number and its original stderr; on rank 0, None.
-    if _silenced and isinstance(error, (OSError, BuildError)):
-        from kernels.support.ranks import RanksError  # Imported here: it imports torch.
-
-        # A RanksError means that another rank has failed. That rank prints its own error.
-        is_of_other_rank = isinstance(error, RanksError)
-        is_caused_by_other_rank = isinstance(error.__cause__, RanksError)
-        if not is_of_other_rank and not is_caused_by_other_rank:
-            rank, stream = _silenced
-            prefix = f"rank {rank}: "
+    # `_silenced` is None on rank 0. On another rank it is the rank and the original stderr.
+    if _silenced and _is_of_this_rank(error):
+        rank, stream = _silenced
+        prefix = f"rank {rank}: "
     # str() of an OSError would begin with its number, such as "[Errno 2]".
     if isinstance(error, OSError) and error.strerror:
         error = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -94,6 +87,18 @@ def fail(error: object) -> NoReturn:
     with contextlib.suppress(OSError):  # The terminal may have been closed.
         print(f"{prefix}{program}: error: {line}", file=stream, flush=True)
     raise SystemExit(BAD_INPUT)
+
+
+def _is_of_this_rank(error: object) -> bool:
+    """Return whether an error may have occurred in this process, but not in other ranks.
+
+    An error of a file or a build is one, but a `RanksError` means that another rank has failed.
+    """
+    if not isinstance(error, (OSError, BuildError)):
+        return False
+    from kernels.support.ranks import RanksError  # Imported here: it imports torch.
+
+    return not isinstance(error, RanksError) and not isinstance(error.__cause__, RanksError)
 
 
 @contextlib.contextmanager
@@ -131,15 +136,14 @@ def run(main: Callable[[], int]) -> NoReturn:
     except (OSError, BuildError) as error:
         fail(error)
     except (MemoryError, RuntimeError) as error:
-        # If the CPU's memory is full, torch raises a RuntimeError. Only its text differs from
-        # those of other errors.
-        has_text = any(text in str(error) for text in _FULL_MEMORY)
-        is_memory_full = isinstance(error, MemoryError) or has_text
+        # If the memory is full, torch raises a RuntimeError. Only its text says why.
+        says_full_memory = any(text in str(error) for text in _FULL_MEMORY)
+        is_memory_full = isinstance(error, MemoryError) or says_full_memory
         if not is_memory_full:
             raise
         fail(f"out of memory: {str(error) or 'none is left'}")
     finally:
-        # Otherwise Python would report an error at exit if stdout is a closed pipe.
+        # At exit Python flushes stdout, and reports an error if it is a closed pipe.
         discard_stdout()
     raise SystemExit(status)
 
@@ -160,8 +164,8 @@ def joined_ranks() -> Iterator[None]:
             stack.enter_context(ranks.joined())
         rank = ranks.rank()
         if rank > 0:
-            # Store the original stderr for `fail` before it is redirected.
-            _silenced = rank, sys.stderr
+            # `fail` prints some errors on the original stderr, so store it first.
+            _silenced = (rank, sys.stderr)
             null = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
             stack.enter_context(contextlib.redirect_stdout(null))
             stack.enter_context(contextlib.redirect_stderr(null))

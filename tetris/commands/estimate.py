@@ -47,13 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     with one_line_errors():
         trials = read_trials(arguments, choose_device(arguments.device))
-        # NATIVE has the engines in C++ and CUDA.
+        # NATIVE has the names of the engines in C++ and CUDA.
         if any(trial.device not in NATIVE for trial in trials):
             raise ValueError(
                 "expected a compiler for the C++ engine: in Python an estimate takes hours"
             )
-    # An estimate ends when it has reached both numbers. A user can set only one of them; the
-    # other one is 0.
+    # A user can set only one of the two limits. The other one is 0, which is always reached.
     seconds = arguments.seconds or 0.0
     decisions = arguments.decisions or 0
     if not seconds and not decisions:
@@ -64,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     scores = []
     for trial in trials:
-        # First play without splitting. If many games end, splitting has no advantage.
+        # First play without splitting. If many games end, the estimate has no advantage.
         games = estimates.games_ended(trial)
         if games > estimates.MOST_ENDS:
             fail(

@@ -63,6 +63,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def read_table(arguments: argparse.Namespace) -> PlacementTable:
     """Return the table of placements for the board, piece and controller of the arguments.
 
+    The board is the name of a file, ``-`` for stdin, or a fumen. A fumen is a text in which
+    Tetris editors store a board.
+
     Raises:
         OSError: If a file cannot be read.
         ValueError: If the board, a piece or the controller is not valid.
@@ -72,10 +75,12 @@ def read_table(arguments: argparse.Namespace) -> PlacementTable:
     elif arguments.board == "-":
         board = sys.stdin.read()
     else:
+        # "utf-8-sig" skips the mark with which some editors begin a file.
         board = read_bytes(Path(arguments.board)).decode("utf-8-sig", errors="replace")
-    width = read_cells(board).shape[1]
+    _, width = read_cells(board).shape
     rules = Rules.of(width, arguments.height, arguments.rule)
     _, controller = controller_for(arguments.source, rules)
+    # With None, the controller considers the next piece if it is known.
     lookahead = Lookahead.EXPECTIMAX if arguments.lookahead else None
     return best_placement(
         controller, board, arguments.piece, arguments.next, rules=rules, lookahead=lookahead

@@ -33,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER]")
     add_controller(parser)
-    # With the default SUPPRESS, the parsed arguments have no attribute ``seed`` if the user
-    # gave no seed.
+    # These arguments change the option --seed. With SUPPRESS as its default, the parsed
+    # arguments have no attribute ``seed`` if the user gave no seed.
     text = "seed of the pieces (default: a new one each time the page is opened)"
     add_game(parser, default=argparse.SUPPRESS, text=text)
     output = parser.add_argument_group("output")

@@ -68,9 +68,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return serve(arguments)
     with one_line_errors():
         runs = [load_run(path) for path in arguments.runs]
-        page_path = arguments.out
-        if page_path is None:
-            page_path = RunFolder(arguments.runs[0]).report if len(runs) == 1 else COMPARISON
+        if arguments.out is not None:
+            page_path = arguments.out
+        elif len(runs) == 1:
+            page_path = RunFolder(arguments.runs[0]).report
+        else:
+            page_path = COMPARISON
         picture_path = arguments.plot
         # Check the paths before the slow work.
         check_writable(page_path)
@@ -86,20 +89,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def serve(arguments: argparse.Namespace) -> int:
     """Serve a page that follows training runs, to this machine only, until Ctrl-C.
 
-    ``arguments.runs`` lists run folders. It can also be a list of one folder that contains run
-    folders.
+    ``arguments.runs`` is a list of run folders, or of one folder that contains run folders.
 
     Returns:
         The exit status.
     """
     with one_line_errors():
         for path in arguments.runs:
-            configs = list(path.glob("*/config.json"))  # Every run folder has such a file.
-            contains_runs = len(arguments.runs) == 1 and configs
+            # Every run folder has a file config.json.
+            contains_runs = len(arguments.runs) == 1 and any(path.glob("*/config.json"))
             if not contains_runs:
-                # If this is not a run folder, reading its recipe raises an error. `load_run`
-                # also raises an error for a run that has no generation yet. Such a run is
-                # allowed here.
+                # This raises an error if the path is not a run folder. A run that has no
+                # generation yet raises no error.
                 RunFolder(path).recipe()
     try:
         port = arguments.port or 0  # With 0 the system chooses a free port.

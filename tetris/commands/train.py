@@ -46,7 +46,9 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the options of the command ``train`` that the user gave.
 
     An option that the user left out is not an attribute of the result. Its value comes from a
-    configuration file or a preset instead.
+    configuration file or a preset instead. `add_setting` adds the option of a setting, with the
+    help text of the setting. `add_option` takes the name of an option, the placeholder of its
+    value in the help, the help text, and a function that reads the value.
     """
     parser = Parser(
         description=__doc__,
@@ -87,9 +89,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Train a controller in a new run, or resume a run, and return the exit status.
 
-    `open_training` makes a recipe of the options, which has all settings of the run, and then
-    a `Training`. `train` runs it. In each generation `run_objective` computes the fitness of
-    the candidates from games that it plays with `tetris.Rollout`.
+    `open_training` makes a `Training` of the options, and `train` runs it. The training has a
+    recipe, which has all settings of the run, and a folder.
     """
     options = parse_arguments(argv)
     # When the stack closes, it unlocks the folder of the run and disconnects the processes.
@@ -123,7 +124,7 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
     returns its result on every rank.
     """
     recipe, folder, is_new = ranks.broadcast(lambda: choose_run(options))
-    # Raise an error now if the engine is not available. If a GPU is missing, the error
+    # This raises an error if the engine is not available. If a GPU is missing, the error
     # recommends the options in _INSTEAD_OF_GPU.
     choose_device(recipe.device, instead=_INSTEAD_OF_GPU)
     prepare_engine(recipe)
@@ -132,7 +133,7 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
     training = Training(recipe, folder, time_limit, callbacks)
     is_first_rank = ranks.rank() == 0
     if is_first_rank:
-        # Lock the folder. The folder of a new run is created, and the recipe is written to it.
+        # Lock the folder. With a new recipe, create it first, and write the recipe to it.
         new_recipe = recipe if is_new else None
         stack.enter_context(folder.claimed(new_recipe))
         if "note" in options:
@@ -145,6 +146,7 @@ def open_training(options: argparse.Namespace, stack: ExitStack) -> Training | N
                 "and the scores are measured"
             )
             return None
+        # The other ranks get the restored state when the training begins.
         ranks.broadcast(lambda: restore(training))
     if is_first_rank:
         folder.add_start(recipe.device)  # Record when and where this process began.
@@ -165,9 +167,9 @@ def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     """
     out: Path | None = getattr(options, "out", None)
     resumed: Path | None = getattr(options, "resume", None)
-    # After a failure torchrun can start the same command again. It sets two environment
-    # variables: how often it may do so, and how often it has done so. A restarted command must
-    # resume the run that it began the first time.
+    # After a failure torchrun can start the same command again. The restarted command must
+    # resume the run that it began the first time. In two environment variables torchrun says
+    # how many restarts it allows, and how many there have been.
     restarts_allowed = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
     if resumed is None and restarts_allowed:
         if out is None:
@@ -184,8 +186,8 @@ def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     settings = {name: value for name, value in vars(options).items() if name in SETTINGS}
     config = read_settings(options.config) if "config" in options else {}
     device_setting = (config | settings).get("device", AUTO)
-    # `choose_recipe` adds the settings of the preset. If a GPU is missing, its error recommends
-    # the options in _INSTEAD_OF_GPU.
+    # `choose_recipe` adds the settings of the preset. If a GPU is missing, it raises an error
+    # that recommends the options in _INSTEAD_OF_GPU.
     recipe = choose_recipe(str(device_setting), config, settings, instead=_INSTEAD_OF_GPU)
     return recipe, new_folder(out, recipe.seed), True
 
@@ -227,7 +229,7 @@ def restore(training: Training) -> None:
 def announce(training: Training) -> None:
     """Print on stderr the folder and the settings of a training run that begins or resumes.
 
-    A second line is the header of the progress lines: the training prints one line for each
+    A second line is the header of the lines that the training then prints, one for each
     generation.
     """
     recipe = training.recipe
@@ -248,9 +250,9 @@ def announce(training: Training) -> None:
 def announce_interrupts(stop: StopRequest) -> None:
     """Make the first Ctrl-C print a notice at once, because the run may go on for seconds.
 
-    Call this inside ``with stop:``. On entry ``stop`` has installed a signal handler that
-    requests the stop. This function installs another handler, which prints the notice and then
-    calls the first one. On exit ``stop`` restores the handler from before.
+    Call this inside ``with stop:``. There ``stop`` has installed a signal handler that requests
+    the stop. This function installs another handler, which prints the notice and then calls
+    that one. At the end of the ``with`` block, ``stop`` restores the original handler.
     """
     if threading.current_thread() is not threading.main_thread():
         return  # Python runs signal handlers in the main thread only.
@@ -260,8 +262,8 @@ def announce_interrupts(stop: StopRequest) -> None:
     def announce_and_stop(number: int, frame: FrameType | None) -> None:
         if not stop.requested:
             with suppress(OSError):  # The terminal may have been closed.
-                # This may interrupt a print, and print cannot be called inside itself. So write
-                # to stderr, file descriptor 2, directly.
+                # The signal may interrupt a call of print, inside which print must not be
+                # called again. So write to stderr, file descriptor 2, directly.
                 os.write(2, b"\nstopping after this step; Ctrl-C again ends at once\n")
         request_stop(number, frame)
 
@@ -284,7 +286,9 @@ def announce_controller(training: Training, result: TrainingResult) -> None:
 def train(training: Training, options: argparse.Namespace) -> int:
     """Train a controller, draw its training, score it, and write the report of the run.
 
-    If a time limit or a signal stops the training or the scoring, print how to resume the run.
+    In each generation `run_objective` plays games with the candidates, and computes their
+    fitness. If a time limit or a signal stops the training or the scoring, print how to resume
+    the run.
 
     Returns:
         The exit status.
@@ -298,21 +302,21 @@ def train(training: Training, options: argparse.Namespace) -> int:
         if ranks.rank() == 0 and controller is not None:
             report(folder)
         return announce_stop(training, options, progress)
-    conclusion = None  # The verdict on the scores, in words.
+    conclusion = None  # The verdict on the scores, in words; None: there are no scores.
     if controller is None:
         note("the time limit ended the run before its first generation: there is no controller")
     else:
         announce_controller(training, result)
         conclusion = draw_and_measure(training, controller)
-        # If the recipe asks for scores but there is no verdict, a signal stopped the scoring.
-        if recipe.score_decisions and conclusion is None:
+        was_stopped = recipe.score_decisions and conclusion is None
+        if was_stopped:  # The recipe asks for scores, but a signal stopped the scoring.
             return announce_stop(training, options, f"while measuring {folder.controller}")
     if result.reason == "time_limit":
         resume = command_for(folder, options, "train", "--resume")
         note(f"time is up {progress}; to resume: {resume}")
     if conclusion is not None:
-        flags = []  # By default `watch` plays with one known piece.
-        if recipe.pieces_known != 1:
+        flags = []
+        if recipe.pieces_known != 1:  # 1 is the default of the command `watch`.
             flags = ["--pieces-known", str(recipe.pieces_known)]
         watch = command_for(folder, options, "watch", *flags)
         print(f"\n{conclusion}\nto watch it play: {printable(watch)}", flush=True)
@@ -431,9 +435,9 @@ def announce_stop(training: Training, options: argparse.Namespace, progress: str
         progress: How far the run has come, such as "after 3 of 5 generations".
     """
     signal_number = training.stop.signum or 0
-    # If several processes train, perhaps only one of them has received the signal. The others
-    # have the number 0, so take the greatest number. If the processes are no longer connected,
-    # keep the number of this one.
+    # If several processes train, perhaps only one of them has received the signal, and the
+    # others have the number 0. So take the greatest number of all processes, unless they are no
+    # longer connected.
     with suppress(RanksError):
         (signal_number,) = ranks.all_reduce_max([signal_number])
     signal_number = signal_number or signal.SIGINT  # The number is unknown: assume Ctrl-C.

@@ -117,11 +117,9 @@ class Show:
 
     def player(self) -> Player | None:
         """Return the controller as a player on this board; None if it is unknown."""
-        return (
-            None
-            if self.controller is None
-            else self.controller.player(self.rules, self.lookahead)
-        )
+        if self.controller is None:
+            return None
+        return self.controller.player(self.rules, self.lookahead)
 
     def after_states(self) -> Iterator[AfterState]:
         """Play the games from the beginning, and yield the state after each placement."""
@@ -146,15 +144,15 @@ def read_show(arguments: argparse.Namespace) -> Show:
     source = arguments.source
     replay = None if source is None else read_replay(source)
     if replay is not None:
-        # A replay has its own rules and pieces. So the options that describe the game must have
-        # their defaults, which are in GAME.
+        # A replay has its own rules and pieces. So the options of the game must keep their
+        # defaults, which are in GAME.
         for name, default in GAME.items():
             if getattr(arguments, name) != default:
                 flag = name.replace("_", "-")
                 raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
         if not replay.placements:
             raise ValueError(f"{source}: expected a replay of at least one placement, got none")
-        label = "a person"  # Who played, if it was no controller.
+        label = "a person"  # A replay without a controller was played by a person.
         if replay.controller:
             label = replay.controller.name or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, label, replay=replay)
@@ -214,7 +212,7 @@ def export_files(
     """Play games, write them to the files that the user asked for, and print the file names.
 
     Args:
-        show: Describes the games: their rules, seed, controller and label, or a replay.
+        show: The rules, seed, controller and label of the games, or their replay.
         after_states: An iterator that plays the games, and yields the state after each
             placement. It ends when the number of pieces or games on the command line is
             reached.
@@ -222,10 +220,12 @@ def export_files(
         arguments: The arguments of the command line.
     """
     stream: int | None = 0  # A seed has many streams of pieces. This command plays stream 0.
-    boards = None  # A replay also has the boards that do not follow from the placements.
+    boards = None
     if show.replay is not None:
         stream = show.replay.stream
+        # The boards that do not follow from the placements, such as a chosen first board.
         boards = show.replay.boards
+        # The replay may have fewer pieces.
         pieces = min(pieces or sys.maxsize, len(show.replay.placements))
     with progress(
         after_states, desc="playing", total=pieces, unit=" pieces", leave=False
@@ -311,8 +311,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         show = read_show(arguments)
         check_exports(arguments)
-    # A person who watches in a terminal can stop the games with a key. Otherwise the number of
-    # pieces needs a limit. A decision places one piece, so --decisions is a number of pieces.
+    # A person who watches in a terminal can stop the games with a key. Otherwise the games need
+    # a limit. A decision places one piece, so --decisions is a number of pieces.
     pieces = arguments.decisions
     has_limit = pieces is not None or arguments.games or show.replay is not None
     is_watched = interactive and not writes_files

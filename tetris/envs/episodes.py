@@ -49,7 +49,7 @@ def replay_of(
         TypeError: If the environment is not from this package.
     """
     if isinstance(env, TetrisVectorEnv):
-        # Play the game alone, in a single environment with the same pieces and board.
+        # Play this game alone, in a single environment with the same pieces and board.
         if options is None:
             options = env.seed_options
         single = env.single(game, seed, options.get("board"))
@@ -63,8 +63,8 @@ def replay_of(
         options = single.seed_options
     single.reset(seed=seed, options=options)
     limit = env.spec.max_episode_steps if env.spec else None
-    # After the end of a game the user calls `reset`, and the next action places a piece. No
-    # action is lost, as in the autoreset mode SAME_STEP.
+    # At the end of a game the user has called `reset` without an action. So every action places
+    # a piece, as in the autoreset mode SAME_STEP.
     return _record(single, map(int, actions), limit, AutoresetMode.SAME_STEP, controller)
 
 
@@ -85,13 +85,13 @@ def _record(
         controller: The controller that the replay names.
     """
     placements: list[AfterState] = []
-    # A replay stores a stack only if it does not follow from the placement before, for example
-    # because a garbage row rose. The key is the number of the placement after it.
+    # The stacks that do not follow from the placement before, for example because a garbage row
+    # rose. The key is the index of the first placement on the stack.
     boards: dict[int, Rows] = {}
-    rows_left: Rows = ()  # The stack after the last placement.
+    expected_rows: Rows = ()  # The stack after the last placement.
     steps = 0  # The steps of the current game.
     for action in actions:
-        if env.is_over or steps == limit:
+        if env.is_over or steps == limit:  # The last game has ended: begin the next one.
             if mode is AutoresetMode.DISABLED:
                 break
             env.reset()
@@ -102,14 +102,14 @@ def _record(
         last_landing = env.landing
         env.step(action)
         steps += 1
+        # `landing` is the last placement. With key presses, a step places a piece only if the
+        # piece comes to rest. Then `landing` is a new object.
         landing = env.landing
-        # `landing` is the last placement, a new object each time. With key presses, a step
-        # places a piece only if the piece comes to rest.
         if landing is not None and landing is not last_landing:
-            if rows != rows_left:
+            if rows != expected_rows:
                 boards[len(placements)] = rows
             placements.append(landing)
-            rows_left = () if landing.game_over else landing.rows
+            expected_rows = () if landing.game_over else landing.rows
     # The replay can name the stream of its pieces only if they were placed in its order.
     pieces = env.stream
     is_of_stream = all(pieces[t] == after.piece for t, after in enumerate(placements))

@@ -118,7 +118,8 @@ class KeyPressTetrisEnv(TetrisEnv):
             while dropped_rows < most_rows and self._can_fall():
                 self._row -= 1
                 dropped_rows += 1
-            if key == DROP or not dropped_rows:
+            is_blocked = dropped_rows == 0
+            if key == DROP or is_blocked:
                 reward = self._come_to_rest()
         elif key == HOLD:
             if self._may_hold:
@@ -129,8 +130,8 @@ class KeyPressTetrisEnv(TetrisEnv):
             moved_piece = self._piece_after_key(key)
             if moved_piece is not None:
                 self._shape, self._column = moved_piece
-        # If `gravity` is n, gravity acts in every n-th step. It does not act if the piece has
-        # just come to rest.
+        # If `gravity` is n, gravity acts in every n-th step, unless the key has just brought
+        # the piece to rest.
         self._since_gravity = (self._since_gravity + 1) % self.gravity
         if self._since_gravity == 0 and self._placed == placed_before:
             if self._can_fall():
@@ -208,5 +209,6 @@ class KeyPressTetrisEnv(TetrisEnv):
         mask = np.ones(HOLD + self.has_hold, dtype=np.int8)
         for key in (LEFT, RIGHT, ROTATE):
             mask[key] = self._piece_after_key(key) is not None
+        # Without a hold slot this part of the mask is empty.
         mask[HOLD:] = self._may_hold
         return mask

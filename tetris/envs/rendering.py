@@ -68,8 +68,8 @@ class Painter:
         if mode == "ansi":
             return tuple(map(_text, observations))
         games = list(observations)
-        # `_drawn` has the last observation and the last cells of each game. In the first call
-        # there is no last observation, and the cells are not used.
+        # `_drawn` has the last observation and the last cells of each game. Before the first
+        # call there is no last observation, and the cells are not used.
         if not self._drawn:
             self._drawn = [(None, np.zeros(0, np.uint8))] * len(games)
         frames = []
@@ -104,25 +104,26 @@ class Painter:
         if np.array_equal(observation["board"], last["board"]):
             return last_cells
         piece = _placed_piece(observation, last)
-        board = unknown > 0
-        # If a row of garbage rose after the piece came to rest, move the board back down by one
-        # row for now.
+        was_full = last_cells > 0
+        is_full = unknown > 0
+        # If a row of garbage rose after the piece came to rest, take it away for now: move the
+        # board down by one row.
         has_garbage = observation.get("since_garbage") == 0
         if has_garbage:
-            board = np.roll(board, -1, axis=0)
-            board[-1] = False
-        was_full = last_cells > 0
-        tracker = GameTracker(self._rules)
-        tracker.cells = last_cells
-        tracker.rows = _stack(was_full)
-        if (board >= was_full).all():  # No row was removed: all new cells belong to the piece.
-            cells = np.where(was_full, last_cells, board * np.uint8(piece + 1))
-        elif tracker.follow(piece, _stack(board)) is not None:
-            # Rows were removed. The tracker knows a placement of the piece that leads to this
-            # board, and it has updated its cells.
+            is_full = np.roll(is_full, -1, axis=0)
+            is_full[-1] = False
+        no_cell_was_removed = (is_full >= was_full).all()
+        if no_cell_was_removed:  # All new cells belong to the piece.
+            cells = np.where(was_full, last_cells, is_full * np.uint8(piece + 1))
+        else:
+            # Full rows were removed. The tracker looks for a placement of the piece that leads
+            # to this board, and carries it out on its own cells.
+            tracker = GameTracker(self._rules)
+            tracker.cells = last_cells
+            tracker.rows = _stack(was_full)
+            if tracker.follow(piece, _stack(is_full)) is None:
+                return unknown  # One piece does not explain the difference of the boards.
             cells = tracker.cells
-        else:  # One piece does not explain the difference of the boards.
-            return unknown
         if has_garbage:  # Put the row of garbage back, at the bottom.
             cells = np.vstack([unknown[:1], cells[:-1]])
         return cells
@@ -165,9 +166,9 @@ def _text(observation: Mapping[str, Any]) -> str:
         # Number 7, after the seven pieces, means that no piece is held.
         letters = PIECE_LETTERS + "-"
         title += f", hold {letters[observation['hold']]}"
-    # The kind of a cell says what to draw there. All cells at rest have the same kind, because
-    # an observation does not say which piece they belong to. Kinds from FALLING on are cells of
-    # the falling piece.
+    # The kind of a cell says what to draw there. An observation does not say which piece a cell
+    # at rest belongs to, so the kind of these cells is "unknown". The kinds of the cells of the
+    # falling piece are FALLING and greater numbers.
     kinds = _kinds(observation, _unknown_cells(observation))
     # Show all rows of the board, and the rows above it up to the top of the falling piece.
     height = len(observation["board"])
@@ -179,9 +180,9 @@ def _text(observation: Mapping[str, Any]) -> str:
 def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8]:
     """Return the picture of a game in red, green and blue: shape (height, width, 3), uint8.
 
-    On the right of the board are panels with the held piece and the next pieces. Each piece is
-    below its label. A panel is as high as the board. If not all pieces fit, there are several
-    panels side by side.
+    On the right of the board is a panel with the held piece and the next pieces, each below its
+    label. The panel is as high as the board. If not all pieces fit, there are several panels
+    side by side.
 
     Args:
         observation: An observation of the environment.
@@ -205,7 +206,8 @@ def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8
             images.append(fitted(text_picture(label, 12), CELL, 4 * CELL))
             images.append(piece_picture(piece, CELL))
         left_margin = ((0, 0), (CELL // 2, 0))
-        # The kind of the background is PAGE. The palette has three colours for each kind.
+        # The palette has three colours for each kind of cell. PAGE is the kind of the
+        # background.
         background = 3 * PAGE
         panel = np.pad(np.vstack(images), left_margin, constant_values=background)
         picture = np.hstack([picture, fitted(panel, len(picture), _SLOT)])

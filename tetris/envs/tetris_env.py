@@ -185,9 +185,9 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.action_space: spaces.Discrete = spaces.Discrete(actions)
         self._masks = [action_mask(piece, width) for piece in range(len(PIECES))]
         self.observation_space: spaces.Dict = spaces.Dict(self._spaces())
-        self.rows: Rows = ()
         # The options of the last reset with a seed, with which a replay begins.
         self.seed_options: dict[str, Any] = {}
+        self.rows: Rows = ()
         """Rows of the board, from the bottom; bit c is column c."""
         self.held: int | None = None
         """Number of the piece in the hold slot."""
@@ -228,6 +228,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             ValueError: If a number is out of range, a stream is given without a seed, a board
                 or a piece does not fit the rules, or an option is unknown.
         """
+        # An option that is not given is None.
         stream, board, pieces = options_of_reset(options, "stream", "board", "pieces")
         rows = () if board is None else read_board(board, self.rules)
         chosen_pieces = () if pieces is None else read_pieces(pieces, self.rules)
@@ -240,7 +241,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         stream = check_integer("stream", stream, 0, (1 << 64) - 1)
         if seed is not None:
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
-        super().reset(seed=seed)
+        super().reset(seed=seed)  # It seeds `np_random`.
         if seed is None and self._time == 0:  # In the first reset there is no stream yet.
             seed = int(self.np_random.integers(1 << 63))
         if seed is not None:
@@ -292,7 +293,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
     def render(self) -> Any:
         """Draw the board and the piece to be placed, in the render mode that was chosen."""
         pictures = self._painter.draw(self.render_mode, [self._observation()])
-        return pictures and pictures[0]
+        return pictures and pictures[0]  # None if no render mode was chosen.
 
     def _checked_number(self, action: SupportsIndex) -> int:
         """Return an action as an int; raise if it is not valid or no game is in progress."""
@@ -318,7 +319,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             space_of["next_pieces"] = spaces.MultiDiscrete(
                 [len(PIECES)] * (self.pieces_known - 1)
             )
-        if self.has_hold:  # A number more than there are pieces: it means that none is held.
+        if self.has_hold:  # The number after those of the pieces means that none is held.
             space_of["hold"] = spaces.Discrete(len(PIECES) + 1)
         if self.garbage_every is not None:
             space_of["since_garbage"] = spaces.Discrete(self.garbage_every)
@@ -336,8 +337,11 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         visible = self.rows[: self.rules.height]
         rows[: len(visible)] = visible
         columns = np.arange(self.rules.width)
-        board = (rows[:, np.newaxis] >> columns & 1).astype(np.int8)
-        observation: Observation = {"board": board, "piece": np.int64(self.piece)}
+        cells = rows[:, np.newaxis] >> columns & 1  # Shape (height, width).
+        observation: Observation = {
+            "board": cells.astype(np.int8),
+            "piece": np.int64(self.piece),
+        }
         if self.pieces_known > 1:
             # `_time` is the index of the next piece in the stream.
             times = range(self._time, self._time + self.pieces_known - 1)

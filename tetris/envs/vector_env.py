@@ -163,11 +163,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     @property
     def _feature_operators(self) -> Any:
-        return (
-            native.operators(self.names, cuda=self.device.type == "cuda")
-            if self.names
-            else None
-        )
+        if not self.names:
+            return None
+        return native.operators(self.names, cuda=self.device.type == "cuda")
 
     @cached_property
     def observation_space(self) -> spaces.Space[Any]:  # type: ignore[override] # an attribute of the class
@@ -194,6 +192,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             gymnasium.error.ResetNeeded: If the first reset has a mask.
             ValueError: If a seed, the number of seeds, the mask or an option is wrong.
         """
+        # An option that is not given is None.
         mask, boards, pieces = options_of_reset(options, "reset_mask", "board", "pieces")
         if pieces is not None:
             raise ValueError('expected the option pieces with vectorization_mode="sync" alone')
@@ -203,14 +202,15 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             seed = check_integer("seed", seed, 0, (1 << 64) - 1)
             super().reset(seed=seed)
         elif not self._is_reset:
-            # In the first reset all games begin on streams of a random seed. Below, the games
-            # with a seed of their own begin on other streams.
-            self._choose_pieces(int(self.np_random.integers(1 << 63)), chosen)
+            # Before the first reset the games have no streams. Begin on streams of a random
+            # seed. The next block replaces those of games with a seed of their own.
+            random_seed = int(self.np_random.integers(1 << 63))
+            self._choose_pieces(random_seed, chosen)
         if seed is not None:
             self.seed_options = dict(options or {})
             self._choose_pieces(seed, chosen)
+        # The chosen games begin on their new boards, no piece is placed, and none has ended.
         self._columns = torch.where(chosen, columns, self._columns)
-        # In the chosen games no piece is placed yet, and they have not ended.
         for state in (self._length, self._ended):
             state.masked_fill_(chosen, 0)
         self._is_reset = True
@@ -353,7 +353,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
     def _observe(self) -> tuple[Tensors, Tensors]:
         """Return the observation and the infos of all games, as tensors by name."""
-        # The operator reads the state of the games, and fills the tensors of `views`.
+        # The operator reads the state of the games, and fills the tensors of `views` with the
+        # board, the piece, the action mask and the next pieces of each game.
         views = self._empty_views()
         self._operators.observe(
             self._seed,
@@ -376,8 +377,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         end the game.
 
         Args:
-            views: What the games show.
-            columns: The boards, as the engine stores them.
+            views: The board, the piece, the action mask and the next pieces of each game.
+            columns: The same boards, as the engine stores them.
             ended: Whether each game has ended, uint8. The features of an ended game are 0.
         """
         observation = {"board": views.board, "piece": views.piece}
@@ -417,7 +418,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
         Args:
             final_board: The last board of each game that ended.
-            views: What the games show now: the next game, where a game ended.
+            views: The current board, piece, action mask and next pieces of each game. Where a
+                game ended, they are those of the next game.
             terminated: Whether each game is over, bool.
             truncated: Whether each game has reached the greatest length, bool.
         """
@@ -425,17 +427,16 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.output == "numpy" and not ended.any():
             return {}
         if self._max_placements:
-            # Games can be truncated. A truncated game is not over, so its last board has
-            # features.
+            # A truncated game is not over, so its last board has features.
             columns = _columns_of(final_board)
             is_over = terminated.to(torch.uint8)
         else:
-            # Games are not truncated. So every game that ended is over, and its features are 0
-            # for any board. Pass the boards that are at hand.
+            # Without truncation every game that ended is over. Then its features are 0 for any
+            # board, so the boards of the next games serve as well.
             columns = self._columns
             is_over = torch.ones_like(self._ended)
-        # The last observation of a game shows the same pieces as the first one of the next
-        # game. Copy them, so that a caller can change one of the two observations only.
+        # The last observation of a game has the same pieces as the first one of the next game.
+        # Copy them, so that a caller can change one of the two observations only.
         final_views = Views(
             final_board, _copy(views.piece), _copy(views.action_mask), _copy(views.next_pieces)
         )
@@ -445,7 +446,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if self.output == "numpy":
             final_observation = _dictionary_per_game(observation, ended)
             for name, tensor in infos.items():
-                # In games that have not ended the info is zeros.
+                # The multiplication sets the infos of games that have not ended to 0.
                 final_info[name] = tensor.numpy() * ended[:, np.newaxis]
         # By Gymnasium's convention, "_x" says which games have the info "x".
         final_info |= {f"_{name}": ended for name in infos}
@@ -513,10 +514,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 stream if the seed is None.
             chosen: The games that start on new streams, bools of shape (num_envs,).
         """
-        # Makes a tensor on the device.
+        # `int64` makes a tensor of integers on the device. The engine takes an unsigned seed as
+        # the signed integer with the same bits, which `signed64` returns.
         int64 = partial(torch.tensor, dtype=torch.int64, device=self.device)
         if isinstance(seed, int):
-            # The engine takes the unsigned seed as a signed integer with the same bits.
             seeds = int64(signed64(seed)).expand(self.num_envs)
             streams = torch.arange(self.num_envs, device=self.device) + self._first_stream
         else:
@@ -525,12 +526,13 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             signed_seeds = []
             has_seed = []
             for seed_of_game in seed:
-                # If the seed is None, 0 stands in for it. The game is then not chosen below.
+                # A game without a seed is not chosen below, so its number has no effect.
                 number = check_integer("seed", seed_of_game or 0, 0, (1 << 64) - 1)
                 signed_seeds.append(signed64(number))
                 has_seed.append(seed_of_game is not None)
             seeds = int64(signed_seeds)
             streams = torch.zeros_like(seeds)
+            # A game whose seed is None goes on with its current stream.
             chosen = chosen & torch.tensor(has_seed, device=self.device)
         self._seed = torch.where(chosen, seeds, self._seed)
         self._stream = torch.where(chosen, streams, self._stream)

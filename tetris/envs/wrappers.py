@@ -78,8 +78,8 @@ class PlacementFeatures(
         """Return the observation with ``features``, and the info with ``ends_game``.
 
         ``features`` has a row for each action: the features of the board after the action. The
-        row is zeros if the action repeats another placement, or if it ends the game. An action
-        that ends the game has a 1 in ``ends_game``.
+        row is zeros if the action ends the game, or if an earlier action makes the same
+        placement. An action that ends the game has a 1 in ``ends_game``.
 
         The number of an action is ``(swap * MAX_ORIENTATIONS + orientation) * width + column``.
         With swap 1 the piece is first swapped with the hold slot.
@@ -94,7 +94,7 @@ class PlacementFeatures(
         ends_game = np.zeros_like(info["action_mask"])
         features = np.zeros((len(ends_game), len(self.names)), dtype=np.float32)
         for swap, piece in enumerate(pieces):
-            # `after_states` yields each placement once. Repeated ones keep their zeros.
+            # `after_states` yields each placement once. Actions that repeat it keep zeros.
             for after in after_states(game.rows, piece, game.rules):
                 swap_and_orientation = swap * MAX_ORIENTATIONS + after.shape.orientation
                 action = swap_and_orientation * game.rules.width + after.column

@@ -167,15 +167,10 @@ def verdict(scores: Sequence[Score]) -> str:
         return f"{interval} lines per game on {learned['board']}: no game ended"
     text = f"{format_lines(lines)} lines per game on {learned['board']} "
     text += f"({method}, 95 % interval {interval})"
-    # The lines of dt20 (BEST_PUBLISHED). The list is empty if there is no score of dt20. Its
-    # item is None if no game of dt20 ended.
-    published_lines = [
-        score["lines_per_game"] for score in scores if score["controller"] == BEST_PUBLISHED
-    ]
-    ratio = 0.0  # If there are no lines of dt20 to compare with.
-    if published_lines and published_lines[0]:
-        ratio = lines / published_lines[0]
-    # Do not mention dt20 if there is no ratio, or if the learned controller is far worse.
+    scores_of_dt20 = [score for score in scores if score["controller"] == BEST_PUBLISHED]
+    lines_of_dt20 = scores_of_dt20[0]["lines_per_game"] if scores_of_dt20 else None
+    # Mention dt20 only if its lines are known, and the learned controller is not far worse.
+    ratio = lines / lines_of_dt20 if lines_of_dt20 else 0.0
     if ratio < 0.1:
         return text
     ratio_text = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
@@ -192,11 +187,9 @@ def verdict(scores: Sequence[Score]) -> str:
 def interval_text(score: Score) -> str:
     """Return the 95 % interval of a score as text. Without an upper end: "> lower end"."""
     low, high = score["ci95"]
-    return (
-        f"> {format_lines(low)}"
-        if high is None
-        else f"{format_lines(low)} - {format_lines(high)}"
-    )
+    if high is None:
+        return f"> {format_lines(low)}"
+    return f"{format_lines(low)} - {format_lines(high)}"
 
 
 def is_estimate(score: Score) -> bool:
@@ -213,10 +206,9 @@ def counted(score: Score) -> str:
 def score_table(scores: Sequence[Score]) -> str:
     """Return scores on one board as text: a title, a table with a row per score, and notes.
 
-    A score is the result of played games or an estimate by importance splitting, in which
-    streams of games have weights. If games end very rarely, the rounding of the weights biases
-    the estimate. A note below the table says so. The estimate's entry ``resolved`` is then
-    False.
+    A score is the result of played games, or an estimate by importance splitting. If the entry
+    ``resolved`` of an estimate is False, games end so rarely that rounding has biased it. A
+    note below the table says so.
     """
     rows = []
     notes = ""

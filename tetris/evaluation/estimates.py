@@ -153,9 +153,10 @@ def estimate(
             return torch.tensor([row], dtype=torch.float64)
 
         while True:
+            # Play a batch on every rank, and get the rows of all ranks.
             batch = ranks.run_collective(play_batch)
-            rows = ranks.gather(batch, ranks.count()).tolist()  # A row for each rank.
-            seconds = max(seconds_of_rank for *_, seconds_of_rank in rows)
+            rows = ranks.gather(batch, ranks.count()).tolist()
+            seconds = max(row[-1] for row in rows)
             # Add the batches of the ranks one by one, and stop as soon as the result is good
             # enough. A single process would make the same batches and stop at the same one.
             for *batch_rates, batch_decisions, _ in rows:

@@ -153,10 +153,10 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         check: Called a few times a second. If it raises an exception, the measurement ends.
     """
     streams = streams_for(limit, trial.device)
-    share = ranks.share(streams)  # A range: the numbers of the streams that this rank plays.
+    share = ranks.share(streams)  # The streams that this rank plays, as a slice.
     share_size = share.stop - share.start
     # If there are more ranks than streams, the share of some ranks is empty. They play one
-    # stream, and `play` leaves it out of the counts.
+    # stream nevertheless, which `play` leaves out of the counts.
     rank_streams = trial.streams(max(1, share_size), share.start)
     rollout = Rollout(trial.policy, rank_streams, trial.device)
 
@@ -182,6 +182,7 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         chunk = 0  # The decisions on each stream from one check of the limit to the next.
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
+            # `play` returns totals, from which those of the burn-in are subtracted.
             counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts
             # Sum the lines and the games over all streams of all ranks.
             rank_total = counts.sum(0, keepdim=True).cpu()
@@ -217,6 +218,7 @@ def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: 
     in games or decisions, the clock is not used, so that the score is reproducible.
     """
     needed = float(_LARGEST_STEP // streams)
+    # Assume that the rest of the measurement has the pace of what was played so far.
     if limit.games is not None and score.games:
         missing_games = limit.games - score.games
         needed = min(needed, missing_games * score.decisions / (score.games * streams))

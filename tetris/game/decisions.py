@@ -249,10 +249,10 @@ def play(
         first_piece: The piece of the first decision; None: ``pieces[start]``.
     """
     piece = pieces[start] if first_piece is None else first_piece
-    for t in count(start + 1):
+    for next_t in count(start + 1):
         next_piece: int | None
         try:
-            next_piece = pieces[t]
+            next_piece = pieces[next_t]
         except IndexError:  # The list has no more pieces.
             next_piece = None
         chosen = choose(rows, piece, player, rules, next_piece)

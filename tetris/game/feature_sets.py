@@ -99,13 +99,13 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
                 f"{text!r}"
             )
         if name not in FEATURES:
-            # Suggest all features that do not belong to a column. There are hundreds of
-            # features of columns. For these suggest only the forms of their names, such as
-            # step_N_K.
+            # There are hundreds of features of columns. Suggest only the forms of their names,
+            # such as step_N_K, and the names of all other features.
             suggestions = [known for known in FEATURES if _last_column(known) is None]
             suggestions += _COLUMN_FORMS
             if len(names) == 1:  # A single name may also be a misspelt set.
                 suggestions = [*sets, *suggestions]
+            # The text of this error contains the suggestions that are similar to the name.
             error = unknown_name("feature set or feature", name, suggestions)
             raise ValueError(
                 f"{error}; one of your own needs @tetris.feature or --feature-header"

@@ -133,9 +133,10 @@ def row_transitions(after: AfterState) -> int:
     A row above the board counts its pairs minus the 2 of an empty row (as in MDPTetris).
     """
     width = after.rules.width
+    # In a walled row the columns are bits 1 to width, between the bits of the two side walls.
     walls = 1 << (width + 1) | 1
     pairs = (1 << (width + 1)) - 1
-    transitions = 2 * after.rules.height
+    transitions = 2 * after.rules.height  # As if all rows were empty.
     for row in after.rows:
         walled_row = row << 1 | walls
         # A bit for each cell that differs from its right neighbour.
@@ -171,9 +172,10 @@ def wells(after: AfterState) -> int:
 def hole_depth(after: AfterState) -> int:
     """Full cells in an unbroken run of full cells that stands directly on an empty cell."""
     depth = 0
-    on_hole = 0
+    on_hole = 0  # The cells of the row that count, as bits.
     below = after.rules.full_row
     for row in after.rows:
+        # A full cell counts if the cell below it is empty or counts itself.
         on_hole = row & (on_hole | ~below)
         depth += on_hole.bit_count()
         below = row
@@ -195,7 +197,7 @@ def diversity(after: AfterState) -> int:
 @_feature
 def wells_fast(after: AfterState) -> int:
     """As `wells`, but all empty cells directly below a well cell also count as well cells."""
-    open_columns = 0
+    open_columns = 0  # A bit for each column with a well cell above and no full cell since.
     cells = _well_cells(after)
     for height in range(len(cells) - 1, -1, -1):  # From the top row downwards.
         open_columns = (open_columns | cells[height]) & ~after.rows[height]
@@ -370,7 +372,7 @@ def thin_covers(after: AfterState) -> int:
     """Columns whose topmost full cell is directly above an empty cell."""
     covers = 0
     for column, height in enumerate(after.heights):
-        if height > 1:
+        if height > 1:  # The topmost full cell is in row height - 1, so look at the row below.
             covers += not after.rows[height - 2] >> column & 1
     return covers
 
@@ -476,6 +478,7 @@ def _well_cells(after: AfterState) -> list[int]:
     A well cell is an empty cell between full cells or side walls. A board has at least four
     columns, so the empty rows above the stack have no well cells.
     """
+    # A shift puts the neighbour of a column, or the side wall, at the column's bit.
     right_wall = 1 << (after.rules.width - 1)
     return [~row & (row << 1 | 1) & (row >> 1 | right_wall) for row in after.rows]
 

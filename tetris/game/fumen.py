@@ -110,9 +110,9 @@ def color_of(piece: int) -> int:
 def _rotations(piece: int) -> dict[int, _Rotation]:
     """Return the four rotations of a piece, by their number in a fumen.
 
-    A fumen turns the cells of a piece, (x, y) with y upwards, around its centre. In `PIECES`
-    the same piece has up to four orientations, which are called shapes. The shape of a rotation
-    is the one with the same cells.
+    A fumen turns the cells of a piece, (x, y) with y upwards, around its centre. `PIECES` has
+    the piece in up to four orientations, which are called shapes. The shape of a rotation is
+    the one with the same cells.
     """
     cells = _CENTERED[PIECE_LETTERS[piece]]
     turned = {
@@ -130,8 +130,8 @@ def _rotations(piece: int) -> dict[int, _Rotation]:
         for x, y in turned_cells:
             rows[y - bottom] |= 1 << (x - left)
         shape = next(shape for shape in PIECES[piece] if shape.rows == tuple(rows))
-        # A fumen writes the position of the centre or, in some rotations, centre - (dx, dy).
-        # The edges are relative to this position.
+        # The left and bottom edges are relative to the position that a fumen writes. This is
+        # the centre or, in some rotations, the centre - (dx, dy).
         dx, dy = _OFFSETS.get((PIECE_LETTERS[piece], rotation), (0, 0))
         rotations[rotation] = _Rotation(shape, left + dx, bottom + dy)
     return rotations
@@ -153,11 +153,13 @@ def read_fumen(text: str) -> list[FumenPage]:
             )
         # Fumens have "?" for line breaks.
         data = re.sub(r"[?\s]", "", text[version.end() :])
-    if not data or set(data) - set(_DIGITS):
+    wrong_characters = set(data) - set(_DIGITS)
+    if not data or wrong_characters:
         raise ValueError(f"expected a fumen that begins with {_PREFIX}, got {text[:20]!r}")
+    digits = [_DIGITS.index(character) for character in data]
     try:
-        return list(_pages([_DIGITS.index(digit) for digit in reversed(data)]))
-    except IndexError as error:
+        return list(_pages(digits[::-1]))
+    except IndexError as error:  # A digit is missing, or a piece is outside the field.
         raise ValueError(f"expected a whole fumen, got a damaged one: {text[:20]!r}") from error
 
 
@@ -169,15 +171,16 @@ def _read(digits: list[int], count: int) -> int:
 def _pages(digits: list[int]) -> Iterator[FumenPage]:
     """Yield the pages of a fumen.
 
-    A page is stored as its difference from the field after the page before. If no cell differs,
-    a digit says how many further pages have no difference. Those pages store no difference.
+    A page is stored as the difference between its field, which is a board, and the field after
+    the page before. If no cell differs, a digit says how many of the next pages do not differ
+    either. Those pages store no difference.
 
     Args:
         digits: The digits of the fumen in reverse order. `_read` removes digits from the end of
             the list, and returns the number that they form.
     """
     field = np.zeros((HEIGHT + 1, WIDTH), dtype=np.int64)  # Row 0 is a row of garbage.
-    unchanged_pages = 0  # How many pages from here on have no difference in the data.
+    unchanged_pages = 0  # How many of the next pages store no difference.
     while digits:
         if unchanged_pages:
             unchanged_pages -= 1
@@ -190,10 +193,11 @@ def _pages(digits: list[int]) -> Iterator[FumenPage]:
         number, color = divmod(_read(digits, 3), 8)
         number, rotation = divmod(number, 4)
         flags, position = divmod(number, _CELLS)
-        # Skip a comment. It has five digits for every four characters, rounded up.
+        # Skip a comment. It has five digits for every four characters.
         if flags & _COMMENT:
             length = _read(digits, 2)
-            _read(digits, 5 * -(-length // 4))
+            groups_of_four = -(-length // 4)  # Rounded up.
+            _read(digits, 5 * groups_of_four)
         page = FumenPage(field[1:].copy())
         is_locked = not flags & _UNLOCKED  # Whether the piece of this page comes to rest.
         # The color 0 means that the page has no piece.
@@ -201,13 +205,16 @@ def _pages(digits: list[int]) -> Iterator[FumenPage]:
             page = _with_piece(page, color, rotation, position)
         yield page
         if is_locked:
-            field = _next_field(field, page, bool(flags & _RISE), bool(flags & _MIRROR))
+            garbage_rises = bool(flags & _RISE)
+            is_mirrored = bool(flags & _MIRROR)
+            field = _next_field(field, page, garbage_rises, is_mirrored)
 
 
 def _read_difference(digits: list[int]) -> Cells:
     """Return the differences of all cells, shape (24, 10), row 0 at the bottom."""
     differences: list[int] = []
     while len(differences) < _CELLS:  # Read a run of equal differences.
+        # Its number is (difference + _NO_DIFFERENCE) * _CELLS + length - 1.
         value, length_minus_1 = divmod(_read(digits, 2), _CELLS)
         differences += [value - _NO_DIFFERENCE] * (length_minus_1 + 1)
     from_top = np.array(differences[:_CELLS], dtype=np.int64)
@@ -254,11 +261,12 @@ def after_page(page: FumenPage) -> Cells:
 def write_fumen(pages: Iterable[FumenPage]) -> str:
     """Return the fumen of pages in which every piece comes to rest.
 
-    A page is stored as its difference from the field after the page before. If no cell differs,
-    a digit counts how many further pages have no difference. Those pages store no difference.
+    A page is stored as the difference between its field, which is a board, and the field after
+    the page before. If no cell differs, a digit counts how many of the next pages do not differ
+    either. Those pages store no difference.
     """
     digits: list[int] = []
-    previous = np.zeros((HEIGHT, WIDTH), dtype=np.int64)
+    previous = np.zeros((HEIGHT, WIDTH), dtype=np.int64)  # The field after the page before.
     # The index of the digit that counts unchanged pages. None if the page before had a
     # difference.
     counter: int | None = None
@@ -266,7 +274,7 @@ def write_fumen(pages: Iterable[FumenPage]) -> str:
     for page in pages:
         difference = page.cells - previous
         is_unchanged = not difference.any()
-        # A digit is at most _BASE - 1. If it is full, the page stores its difference again.
+        # A digit is at most _BASE - 1. If it cannot count further, a new digit begins.
         if is_unchanged and counter is not None and digits[counter] < _BASE - 1:
             digits[counter] += 1
         else:
@@ -277,13 +285,13 @@ def write_fumen(pages: Iterable[FumenPage]) -> str:
                 digits.append(0)
         # The number is color + 8 * (rotation + 4 * (position + _CELLS * flags)).
         # `_piece_number` returns it without the flags. It is written in three digits.
-        _write(digits, _piece_number(page) + 32 * _CELLS * flags, 3)
+        number = _piece_number(page) + 32 * _CELLS * flags
+        _write(digits, number, 3)
         previous = after_page(page)
         flags = 0
-    # Editors put "?" after every 47 characters, including the prefix of five.
-    data = "".join(_DIGITS[digit] for digit in digits)
-    lines = [data[:42], *(data[start : start + 47] for start in range(42, len(data), 47))]
-    return _PREFIX + "?".join(lines)
+    text = _PREFIX + "".join(_DIGITS[digit] for digit in digits)
+    # Editors put "?" after every 47 characters.
+    return "?".join(text[start : start + 47] for start in range(0, len(text), 47))
 
 
 def _write(digits: list[int], number: int, count: int) -> None:
@@ -301,7 +309,10 @@ def _write_difference(digits: list[int], difference: Cells) -> None:
 
 
 def _piece_number(page: FumenPage) -> int:
-    """Return the piece of a page, its rotation and its position as one number."""
+    """Return the piece of a page, its rotation and its position as one number.
+
+    The number is color + 8 * (rotation + 4 * position).
+    """
     if page.shape is None:
         return 0
     rotations = _rotations(page.shape.piece)

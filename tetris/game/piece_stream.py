@@ -43,6 +43,7 @@ def hole_column(rules: Rules, seed: int, stream: int, n: int) -> int:
     Garbage rises under the stack, as in games for two players. Its random words have another
     key than the pieces, so that a hole says nothing about the pieces to come.
     """
+    # A block has four random words. The word is scaled from 32 bits to 0 .. width - 1.
     return (rules.width * words(seed ^ _GARBAGE, stream, n // 4)[n % 4]) >> 32
 
 
@@ -72,6 +73,7 @@ class PieceStream:
         if self.rules.pieces == "bag":
             return bag(self.seed, self.stream, t // _BAG_SIZE)[t % _BAG_SIZE]
         piece_set = self.rules.piece_set
+        # A block has four random words. The word is scaled from 32 bits to an index.
         word = words(self.seed, self.stream, t // 4)[t % 4]
         return piece_set[(len(piece_set) * word) >> 32]
 

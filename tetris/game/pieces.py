@@ -45,6 +45,7 @@ class Shape:
         rows = [0] * self.width
         for y, row in enumerate(self.rows):
             for x in range(self.width):
+                # The cell in column x of row y turns to column height - 1 - y of row x.
                 rows[x] |= (row >> x & 1) << (self.height - 1 - y)
         return Shape(self.piece, self.orientation + 1, self.height, self.width, tuple(rows))
 

@@ -85,8 +85,9 @@ def read_board(board: Board, rules: Rules) -> Rows:
         raise ValueError(
             f"expected a stack that fits on {rules.board}, got {stack_height} rows"
         )
-    bits = (cells[:stack_height] << np.arange(rules.width)).sum(axis=1)
-    return tuple(bits.tolist())
+    # A full cell in column c adds 1 << c to its row.
+    rows = (cells[:stack_height] << np.arange(rules.width)).sum(axis=1)
+    return tuple(rows.tolist())
 
 
 def read_boards(boards: Any, rules: Rules, count: int) -> list[Rows]:
@@ -155,7 +156,8 @@ def _cells_of_drawing(text: str) -> npt.NDArray[np.bool_]:
                 f"expected rows of the same width, got {len(lines[0])} cells in line 1 and "
                 f"{len(line)} in line {number}"
             )
-    return np.array([[cell not in _EMPTY for cell in line] for line in reversed(lines)])
+    rows_from_bottom = reversed(lines)
+    return np.array([[cell not in _EMPTY for cell in line] for line in rows_from_bottom])
 
 
 def _cells_of_fumen(text: str) -> npt.NDArray[np.bool_]:

@@ -66,14 +66,15 @@ class HandMadePlayer:
         Returns:
             The number of the lane in each game, shape (games,).
         """
-        # A lane is as high as the higher one of its two columns.
+        # A lane is as high as the higher one of its two columns: shape (games, lanes).
         lane_heights = _column_heights(self.columns).unflatten(1, (_LANES, 2)).amax(-1)
         # The kind of the first piece is the first middle kind.
         self.middle_kind = torch.where(self.middle_kind == _NO_KIND, kinds, self.middle_kind)
-        # If both lanes of a kind are equally high, take the first.
+        games = torch.arange(len(kinds), device=kinds.device)
         first_lane = torch.where(kinds == S, 0, 3)
-        first_height = lane_heights.gather(1, first_lane.unsqueeze(1)).squeeze(1)
-        second_height = lane_heights.gather(1, first_lane.unsqueeze(1) + 1).squeeze(1)
+        first_height = lane_heights[games, first_lane]
+        second_height = lane_heights[games, first_lane + 1]
+        # If both lanes of the kind are equally high, take the first.
         lane = first_lane + (second_height < first_height).long()
         height = torch.minimum(first_height, second_height)
         may_take_middle = kinds == self.middle_kind
@@ -93,7 +94,7 @@ class HandMadePlayer:
         """
         left_columns = 2 * self.choose_lanes(kinds)  # A lane is two columns wide.
         has_ended = torch.zeros_like(kinds, dtype=torch.bool)
-        # All games with the same kind of piece drop it together.
+        # All games with the same kind of piece drop it together. `games` has their numbers.
         for kind, shape in _UPRIGHT.items():
             games = (kinds == kind).nonzero().squeeze(1)
             dropped, overflows = _drop(self.columns[games], shape, left_columns[games])
@@ -146,15 +147,15 @@ def _drop(columns: Tensor, shape: Shape, left_columns: Tensor) -> tuple[Tensor, 
     """
     heights = _column_heights(columns)
     games = torch.arange(len(columns), device=columns.device)
-    # For each column of the piece: the lowest row of the piece, if only this column could touch
-    # the stack.
+    # The row in which the piece would come to rest if one of its columns alone could touch the
+    # stack. The piece comes to rest in the highest of these rows.
     rest_rows = []
     for x, bottom in enumerate(shape.bottoms):
         rest_rows.append(heights[games, left_columns + x] - bottom)
-    row = torch.stack(rest_rows).amax(0)  # The column that touches first stops the piece.
+    row = torch.stack(rest_rows).amax(0)
     after = columns.clone()
     for x in range(shape.width):
-        # Column x of the piece, as bits from the bottom.
+        # Column x of the piece: bit y is its cell in row y.
         cells = sum((row_bits >> x & 1) << y for y, row_bits in enumerate(shape.rows))
         after[games, left_columns + x] |= (cells << row).int()
     return after, row + shape.height > RULES.height
@@ -174,8 +175,10 @@ def _remove_full_rows(columns: Tensor, most: int) -> tuple[Tensor, Tensor]:
         for column in range(1, RULES.width):
             full = full & columns[:, column]
         lowest = full & -full  # The bit of the lowest full row; 0 if there is none.
-        rows_below = (lowest - 1).unsqueeze(1)  # If there is no full row, these are all rows.
-        # Keep the rows below the full row, and move those above it down by one.
-        columns = columns & rows_below | columns >> 1 & ~rows_below
+        # The bits of all rows below it. If there is no full row, these are all rows.
+        rows_below = (lowest - 1).unsqueeze(1)
+        kept = columns & rows_below
+        moved_down = columns >> 1 & ~rows_below
+        columns = kept | moved_down
         lines += lowest != 0
     return columns, lines

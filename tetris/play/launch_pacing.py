@@ -64,8 +64,9 @@ class LaunchPacer:
         """
         while steps:
             size = min(steps, self._next_size())
-            # `_wait_for_launches` measures the time between the two events, and `_next_size`
-            # uses it for later launches. With blocking events a waiting thread sleeps.
+            # `_wait_for_launches` measures the time between the two events, from which
+            # `_next_size` computes the size of later launches. A thread that waits for a
+            # blocking event sleeps.
             start = torch.cuda.Event(enable_timing=True, blocking=True)
             end = torch.cuda.Event(enable_timing=True, blocking=True)
             start.record()

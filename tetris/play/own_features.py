@@ -119,7 +119,7 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     header = Path(path).absolute()
     text = read_bytes(header).decode(errors="replace")
     # A feature is defined as "TETRIS_FEATURE(EmptyColumns)" or as "struct EmptyColumns : ...".
-    # The pattern has two groups, one for the name in each form. In a match one group is empty.
+    # The pattern has a group for the name in each form, and one of the two groups is empty.
     code = _COMMENT.sub(" ", text)
     structs = [by_macro or by_struct for by_macro, by_struct in _STRUCT.findall(code)]
     if not structs:
@@ -140,15 +140,16 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
                 f"{path}: expected a reference of {struct} in Python, a function {name} with "
                 "@tetris.feature"
             )
-        # If the feature was registered before, its header must be the same as then. A library
-        # with the old text may already be loaded, and a process cannot replace it.
+        # A feature can be registered again only with the same header. A library with the old
+        # text may already be loaded, and a process cannot replace it.
         first_header = _headers.get(name, (header, text))
         if first_header != (header, text):
             raise ValueError(
                 f"{path}: {struct} was registered with another text: start a new process"
             )
         names.append(name)
-    _headers.update(dict.fromkeys(names, (header, text)))
+    for name in names:
+        _headers[name] = (header, text)
     return tuple(dict.fromkeys(names))  # Repeated names are removed.
 
 

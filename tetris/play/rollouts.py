@@ -123,14 +123,15 @@ class Rollout:
         self._placed = self._lines.clone()
         # The columns of the boards: bit y of a column is row y, counted from the bottom.
         self.columns = self._lines.new_zeros((*shape, streams.rules.width), dtype=torch.int32)
-        # Every candidate begins with the same stacks, one for each stream.
+        # Every candidate begins with the same stacks, one for each stream: `columns` has the
+        # shape (streams, width).
         if boards is not None:
             stacks = read_boards(boards, streams.rules, streams.count)
             columns = [_columns_of(rows, streams.rules.width) for rows in stacks]
             self.columns += torch.tensor(columns, dtype=torch.int32, device=self.columns.device)
-        # `branch` copies boards between streams. If the next piece of a board is already fixed,
-        # it comes with the board: this tensor then has, for each stream, the number of the
-        # stream that its next piece comes from. None: every stream has its own next piece.
+        # `branch` copies boards between streams. If the next piece of a board is already drawn,
+        # it is copied with the board. Then this tensor says which stream the next piece of each
+        # stream comes from. None: every stream has its own next piece.
         self._piece_source: torch.Tensor | None = None
         self._pacer: LaunchPacer | None = None
         self.operators: Any = None
@@ -138,10 +139,11 @@ class Rollout:
         # all engines play the same games.
         if device == "python":
             self._played_weights = played_weights(self.weights, self.names)
-            return
-        self._played_weights = engine_weights(self.weights, self.names)
-        self.operators = native.load(native.extension(self.names, self.lookahead), cuda=on_gpu)
-        self._choose_pace()
+        else:
+            self._played_weights = engine_weights(self.weights, self.names)
+            library = native.extension(self.names, self.lookahead)
+            self.operators = native.load(library, cuda=on_gpu)
+            self._choose_pace()
 
     def __reduce__(self) -> Any:
         """Refuse to be copied or pickled: games in progress use a library of this process."""
@@ -181,6 +183,7 @@ class Rollout:
         rules = self.streams.rules
         row_numbers = torch.arange(rules.height, dtype=torch.int32, device="cpu")
         column_numbers = torch.arange(rules.width, dtype=torch.int32, device="cpu")
+        # Shape (population, streams, height, width): bit y of a column is its cell in row y.
         cells = (self.columns.cpu().unsqueeze(-2) >> row_numbers.unsqueeze(-1)) & 1
         return (cells << column_numbers).sum(-1, dtype=torch.int32)
 
@@ -298,7 +301,7 @@ class Rollout:
         """Play a number of decisions on every stream, with the C++ or CUDA engine."""
         streams = self.streams
         rules = streams.rules
-        # The operator only takes tensors and numbers. `packed_source` packs the pieces that the
+        # The operator takes only tensors and numbers. `packed_source` packs the pieces that the
         # rules allow into one integer. The game-over rule is passed as its index in RULES.
         # `signed64` returns the signed integer with the same bits as the unsigned seed.
         packed_pieces, piece_count, is_bag = packed_source(rules)
@@ -349,8 +352,7 @@ class Rollout:
             # The board was copied from another stream, together with its next piece.
             source = int(self._piece_source[index])
             first_piece = self.streams.pieces(candidate, source)[self.decisions]
-        # `self.columns` has the columns of the board as integers. `play` takes its rows
-        # instead.
+        # `self.columns` has the columns of the board as integers, but `play` takes its rows.
         rows = _transpose(self.columns[index].tolist())
         lines = 0
         placed = 0

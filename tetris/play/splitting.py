@@ -154,8 +154,8 @@ class SplitRollout:
         if streams.games is not None:
             raise ValueError(f"expected streams that do not stop, got games={streams.games}")
         self._games = Rollout(policy, streams, device)
-        # The operator `resample` is in the library of the C++ engine; for a GPU it is in
-        # another library. The engine in Python has no library. Then `operators` is None, and
+        # The library of the C++ engine also has the operator `resample`. A GPU needs another
+        # library for it. The engine in Python has none: `operators` is None, and
         # `StreamWeights` uses torch.
         operators = self._games.operators
         if device == "cuda":
@@ -167,7 +167,7 @@ class SplitRollout:
         self._steps = 0  # The number of resamplings so far.
         self._least_decisions = least_decisions(burn_in)
         self._generator = random.Random(f"splitting {streams.seed} {streams.first}")
-        # This method of the weights drops candidates from the games, too.
+        # This method drops candidates from the weights and from the games.
         self.keep = self._weights.keep
 
     def advance(self, decisions: int, check: Callable[[], None] | None = None) -> SplitResult:
@@ -189,14 +189,14 @@ class SplitRollout:
         games = self._games
         total = games.decisions + decisions
         check_integer("decisions", total, self._least_decisions, 1 << 62)
-        # If the games already depend on their next pieces, a board is copied with its next
-        # piece. So resample one decision earlier, while that piece still belongs to the same
-        # bag.
+        # If the next piece of each game is already drawn, a board is copied together with it.
+        # Then resample one decision before the end of a step, while that piece still belongs to
+        # the same bag.
         decisions_earlier = int(games.next_drawn)
         steps = total // self._step_size
         for step in range(self._steps, steps):
-            decisions_before_resampling = (step + 1) * self._step_size - decisions_earlier
-            games.play_on(decisions_before_resampling - games.decisions, check)
+            resampling_time = (step + 1) * self._step_size - decisions_earlier
+            games.play_on(resampling_time - games.decisions, check)
             bits = self._generator.getrandbits(_RANDOM_BITS)
             is_after_burn_in = step >= self._burn_in_steps
             source, columns = self._weights.resample(bits, counts=is_after_burn_in)
@@ -206,9 +206,10 @@ class SplitRollout:
         result = games.advance(total - games.decisions, check)
         ended = self._weights.ended
         counted_decisions = (steps - self._burn_in_steps) * self._step_size
-        # Divide by a tensor. For a division by a Python number torch on a GPU multiplies by the
-        # inverse of the number, and the result can be rounded differently.
+        # Divide by a tensor. To divide by a Python number, torch on a GPU multiplies by its
+        # inverse, and the result can be rounded differently.
         rate = ended / torch.full_like(ended, counted_decisions)
+        # Add the estimates to the totals of the rollout.
         return SplitResult(
             **vars(result),
             rate=rate,
@@ -298,10 +299,11 @@ class StreamWeights:
                 bits,
                 self._offset,
             )
-        games = self._games.stream_games
+        games = self._games.stream_games  # The games ended on each stream so far.
         if counts:
-            games_ended = games - self._last_games  # On each stream, since the last resampling.
-            weight_ended = _sum_exactly(self._weight, lambda part: (part * games_ended).sum(1))
+            new_games = games - self._last_games  # Since the last resampling.
+            # `_sum_exactly` adds the integer parts and the fractions of the weights separately.
+            weight_ended = _sum_exactly(self._weight, lambda part: (part * new_games).sum(1))
             total_weight = self._weight.long().sum(1).double()
             self.ended += weight_ended / total_weight
         self._last_games = games
@@ -346,8 +348,8 @@ def resampled(
     """Resample the streams of each candidate, so that levels get about equally many streams.
 
     A stream is a sequence of games. Its level says how close the current game is to its end.
-    Some streams are continued several times, and others are dropped. The weight of a stream is
-    divided by the expected number of its continuations, so that no estimate is biased.
+    Some streams are drawn several times, and others are dropped. A drawn stream gets its old
+    weight divided by the expected number of its draws, so that no estimate is biased.
 
     Args:
         weight: The weight of each stream, a positive multiple of the candidate's unit. Shape
@@ -363,18 +365,18 @@ def resampled(
             lowest twelve as its offset.
 
     Returns:
-        For each new stream, the number of the stream that it continues. The new streams are in
-        the order of their levels.
+        For each new stream, the number of the old stream that it continues. The new streams are
+        in the order of their levels.
         The weight of each new stream. Both tensors have the shape of ``weight``.
     """
     # How often each stream takes part in the draw, as an integer.
     copies = _copies_of_streams(weight, level, level_sums, count)
     # Systematic resampling draws a stream as often as its share of the copies says, rounded up
-    # or down. The streams are sorted by level, so this also holds for a level as a whole: the
-    # number of streams that it gets differs from its share by less than one.
+    # or down. Because the streams are sorted by level, this also holds for a level as a whole.
     order = level.sort(dim=1, stable=True).indices
-    drawn = systematic(copies.gather(1, order), bits)
-    source = order.gather(1, drawn)
+    sorted_copies = copies.gather(1, order)
+    drawn_positions = systematic(sorted_copies, bits)
+    source = order.gather(1, drawn_positions)
     # On average a stream is drawn streams * copies / total_copies times. Divide its weight by
     # this number.
     streams = weight.shape[1]
@@ -461,7 +463,8 @@ def systematic(copies: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:
     streams = copies.shape[1]
     ends = copies.cumsum(1)
     total = ends[:, -1:]
-    offset = total * (bits % (1 << _RANDOM_BITS)) >> _RANDOM_BITS
     # Multiply all positions on the line by the number of streams, so that they are integers.
+    # The distance between two points is then `total`, and the offset is a random part of it.
+    offset = total * (bits % (1 << _RANDOM_BITS)) >> _RANDOM_BITS
     points = torch.arange(streams, device=copies.device) * total + offset
     return torch.searchsorted(ends * streams, points, right=True)

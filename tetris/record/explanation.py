@@ -38,8 +38,7 @@ def explain(
     """Explain how a linear controller values a placement, compared with the best other one.
 
     The value of a placement is the weighted sum of its features. The margin is this value minus
-    the value of the best other placement. The margin is the sum of one term per feature. These
-    terms are called leads.
+    the value of the best other placement. The lead of a feature is what it adds to the margin.
 
     A player with a preview considers pairs of placements: this one, and one of the next piece.
     Then the features are those of the board after the best pair. If every pair ends the game,
@@ -55,8 +54,8 @@ def explain(
     index = table.index_of(after)
     ends_game = table.ends_game[index]
     if ends_game and table.next_piece is not None:
-        # This placement ends the game, or every placement of the next piece after it does.
-        # Explain this placement alone.
+        # The game ends here, or with every placement of the next piece. Explain this placement
+        # without the next piece.
         return explain(rows, after, player, next_piece=None)
     if ends_game:
         # The table has no features for a placement that ends the game.

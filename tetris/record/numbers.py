@@ -9,7 +9,7 @@ def format_lines(value: float | None) -> str:
         return "-"
     if value < 100:
         return f"{value:.3g}"
-    if value < 1e6:
+    if value < 1e6:  # Round to four digits, and separate the thousands.
         return f"{float(f'{value:.4g}'):,.0f}"
     millions = float(f"{value:.3g}") / 1e6
     return f"{millions:,.0f} M" if millions >= 1000 else f"{millions:.3g} M"

@@ -161,13 +161,15 @@ class PlacementTable:
         """Return lines of text: the board with the chosen placement, and a table of the best.
 
         In the board ``X`` is a cell of the stack, and ``#`` is a cell of the piece. The last
-        column of the table names the features with the largest leads, positive or negative.
+        column of the table names the features that decide most between a placement and the best
+        other one.
 
         Args:
             most: The maximum number of the best placements in the table.
-            own: The index of another placement to show beside the chosen one; None: no other.
+            own: The index of another placement, which is added to the table and shown beside
+                the chosen one; None: no other.
         """
-        ranking = self.ranking.tolist()
+        ranking = self.ranking.tolist()  # The indices of the placements, the best first.
         titles = [f"{self._describe_position()}: {_describe_place(self.best)}"]
         boards = [self.best]
         rows = ranking[:most]
@@ -182,7 +184,8 @@ class PlacementTable:
             if own not in rows:
                 rows.append(own)
         header = "orientation  column  lines     value    margin  what decides"
-        return [*self._lines_of_boards(boards), *titles, header, *map(self._line, rows)]
+        table = map(self._line, rows)
+        return [*self._lines_of_boards(boards), *titles, header, *table]
 
     def _describe_position(self) -> str:
         """Return the piece and the board, and what is known of the next piece."""
@@ -206,6 +209,7 @@ class PlacementTable:
         stack = np.zeros(height, dtype=np.int64)
         stack[: len(self.rows)] = self.rows
         piece = np.zeros_like(stack)
+        # Put the rows of the piece where it comes to rest.
         piece[after.landing_row : _top(after)] = np.left_shift(after.shape.rows, after.column)
         lines = []
         for stack_row, piece_row in zip(stack[::-1], piece[::-1], strict=True):
@@ -246,9 +250,9 @@ def placement_table(
 ) -> PlacementTable:
     """Return the table of all placements of a piece, with their features and values.
 
-    A player with a preview also places the next piece on the resulting board, as well as
-    possible. The features of the first placement are then those of the board after both. If
-    every pair of placements ends the game, the table ignores the next piece.
+    A player with a preview also makes the best placement of the next piece. The features of the
+    first placement are then those of the board after both. If every pair of placements ends the
+    game, the table ignores the next piece.
 
     Args:
         rows: The stack, from the bottom; bit c of a row is column c.
@@ -261,11 +265,11 @@ def placement_table(
     if player.lookahead is not Lookahead.PREVIEW:
         next_piece = None
     placements = tuple(after_states(rows, piece, rules))
-    # Rows of NaN mark placements that end the game. Their values become minus infinity.
+    # A row of NaN marks a placement that ends the game. Its value becomes minus infinity.
     features = np.full((len(placements), len(player.names)), np.nan)
     for index, after in enumerate(placements):
         if not after.game_over:
-            # None: every placement of the next piece ends the game. Then the row stays NaN.
+            # The features are None if every placement of the next piece ends the game.
             final_features = _final_features(after, player, next_piece)
             if final_features is not None:
                 features[index] = final_features

@@ -153,6 +153,7 @@ class Replay:
         games = 0
         rows: Rows = ()  # The stack before the placement. A game begins on an empty board.
         for t, after in enumerate(played):
+            # A recorded stack replaces the one that the last placement left.
             rows = boards.get(t, rows)
             # Record the landing row only if the piece did not fall straight down. It may have
             # slid below an overhang.
@@ -178,9 +179,9 @@ class Replay:
     @property
     def pieces(self) -> PieceStream | None:
         """The pieces of the seed's stream; None without a seed."""
-        return (
-            None if self.seed is None else PieceStream(self.rules, self.seed, self.stream or 0)
-        )
+        if self.seed is None:
+            return None
+        return PieceStream(self.rules, self.seed, self.stream or 0)
 
     def after_states(self) -> Iterator[AfterState]:
         """Play the recorded placements again, and yield the board after each placement.
@@ -242,11 +243,12 @@ class Replay:
         pages = []
         for t, after in enumerate(self.after_states()):
             if t in self.boards:
-                # This stack was recorded as integers, with one bit per cell. The pieces of its
-                # cells are not known, so the cells are gray.
-                stack = np.array(self.boards[t], dtype=np.int64)[:, np.newaxis]
+                # This stack was recorded as integers, one per row, with one bit per cell. The
+                # pieces of its cells are not known, so the cells are gray.
+                rows = np.array(self.boards[t], dtype=np.int64)
+                is_full = rows[:, np.newaxis] >> np.arange(fumen.WIDTH) & 1
                 cells = empty.copy()
-                cells[: len(stack)] = (stack >> np.arange(fumen.WIDTH) & 1) * fumen.GRAY
+                cells[: len(rows)] = is_full * fumen.GRAY
             top_of_piece = after.landing_row + after.shape.height
             if top_of_piece <= fumen.HEIGHT:
                 page = fumen.FumenPage(cells, after.shape, after.column, after.landing_row)

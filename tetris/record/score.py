@@ -113,8 +113,8 @@ def chi2_quantile(probability: float, degrees: float) -> float:
         low = high
         high *= 2
     middle = (low + high) / 2
-    # The loop ends when no double lies between low and high. Then the middle is rounded to one
-    # of them, and high is the smallest double with at least the probability.
+    # The loop ends when no double lies between low and high, so that the middle is rounded to
+    # one of them. Then high is the smallest double with at least the probability.
     while low < middle < high:
         if probability_below(middle) < probability:
             low = middle

@@ -308,18 +308,18 @@ def settings_tables(runs: Sequence[RunRecord], names: Sequence[str]) -> tuple[Ta
             settings[f"version of {package}"] = version
         settings_by_run.append(settings)
         all_names |= dict.fromkeys(settings)
-    different = []
-    same = []
+    different_rows = []
+    equal_rows = []
     for name in all_names:
         values = [_setting_text(settings.get(name)) for settings in settings_by_run]
         if len(set(values)) > 1:
-            different.append([name, *values])
+            different_rows.append([name, *values])
         else:
-            same.append([name, values[0]])
-    differences = Table("What differs", ["setting", *names], different, titled=True)
-    # The page folds this table, and shows its label as the summary instead of a title.
-    label_of_same = "What is the same" if len(runs) > 1 else "Settings and versions"
-    return differences, Table(label_of_same, ["setting", "value"], same)
+            equal_rows.append([name, values[0]])
+    differences = Table("What differs", ["setting", *names], different_rows, titled=True)
+    # The page folds the second table, and shows its label as the summary instead of a title.
+    label = "What is the same" if len(runs) > 1 else "Settings and versions"
+    return differences, Table(label, ["setting", "value"], equal_rows)
 
 
 def _setting_text(value: object) -> str:

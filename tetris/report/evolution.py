@@ -69,7 +69,7 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
     lowest_stage = min(run.recipe.stages, key=lambda stage: stage.rules.height)
     rules = lowest_stage.rules
     # The early generations change the policy most. So the middle generation is the geometric
-    # mean of the first and the last one. A run of one or two generations has fewer than three
+    # mean of the first and the last one. A run of one or two generations has as many
     # policies.
     generations = sorted({1, round(math.sqrt(run.generations)), run.generations})
     means = [run.metrics[generation - 1]["mean"] for generation in generations]
@@ -97,13 +97,14 @@ def _draw_games(games: Rollout, boards: Sequence[_Board], length: int) -> list[P
         length: The number of pieces to play.
     """
     pieces = games.streams.pieces(candidate=0, index=0)  # All policies play these pieces.
-    # The duration of the clip is fixed. If one picture per piece were too many pictures per
-    # second, there is only one picture for several pieces.
-    pieces_per_picture = math.ceil(length / (_MOST_PER_SECOND * _PLAY_SECONDS))
+    # The duration of the clip limits the number of pictures. So there may be only one picture
+    # for several pieces.
+    most_pictures = _MOST_PER_SECOND * _PLAY_SECONDS
+    pieces_per_picture = math.ceil(length / most_pictures)
     pictures = []
     for t in range(length):
         games.advance(decisions=1)
-        # Both tensors begin with the dimensions (policies, streams). There is one stream.
+        # Both tensors begin with the dimensions (policies, streams), and there is one stream.
         # `boards` has the stacks, and `stream_games` the numbers of games that have ended.
         stacks = games.boards[:, 0].tolist()
         games_ended = games.stream_games[:, 0].tolist()
@@ -149,8 +150,8 @@ def _choose_pieces(
     than the policy before it. The last policy survives for long, and the others lose soon.
 
     Returns:
-        Streams that contain only the chosen sequence, and the number of pieces to show. The
-        last policy but one loses a little before this number of pieces.
+        Streams that contain only the chosen sequence.
+        The number of pieces to show, a little more than the last policy but one survives.
     """
     is_fast = device in NATIVE  # The engine is in C++ or CUDA, not in Python.
     num_sequences = 256 if is_fast else 4
@@ -165,12 +166,14 @@ def _choose_pieces(
         games.advance(_STEP)
         is_running = games.stream_games.cpu() == 0
         lengths += _STEP * is_running
-    # The best sequence has the least cost. There is a penalty for each policy that does not
-    # survive longer than the policy before it. It outweighs the lengths of all games together.
+    # The cost of a sequence is small if the last policy survives for long and the others lose
+    # soon. The penalty for a policy that does not survive longer than the policy before it
+    # outweighs the lengths of all games together.
     misordered_pairs = (lengths.diff(dim=0) <= 0).sum(0)
-    costs = lengths[:-1].sum(0) - lengths[-1] + 3 * limit * misordered_pairs
+    penalties = 3 * limit * misordered_pairs
+    costs = lengths[:-1].sum(0) - lengths[-1] + penalties
     sequence = int(costs.argmin())
-    last_but_one = max(0, len(lengths) - 2)  # It is 0 if a short run has a single policy.
+    last_but_one = max(0, len(lengths) - 2)  # A short run has a single policy, number 0.
     length = min(limit, int(1.3 * lengths[last_but_one, sequence]) + _STEP)
     return replace(streams, count=1, first=sequence), length
 

@@ -87,7 +87,8 @@ def plot_learning_curve(
                 axes, chart, across, key="elite_mean", label=chart["name"], number=index
             )
     # Generations and decisions have ticks at integers only.
-    axes.xaxis.get_major_locator().set_params(integer=across != "seconds")
+    has_integer_ticks = across != "seconds"
+    axes.xaxis.get_major_locator().set_params(integer=has_integer_ticks)
     # A logarithmic scale that is linear below 1, so that it can show 0.
     axes.set_yscale("symlog", linthresh=1.0)
     axes.set_ylim(bottom=0.0)
@@ -156,8 +157,9 @@ def _mark_stages(axes: Any, chart: Mapping[str, Any], across: str) -> None:
         axes.axvline(start, color="0.3", linewidth=0.8)
     x = chart[across]
     width_per_board = 0.08 * (x[-1] - x[0])  # About the width of the text "10x20, ".
-    labels: dict[float, list[str]] = {}  # The boards in each label, by its left end.
-    label_start = starts[0]
+    # The boards in each label, by the position of its left end.
+    labels: dict[float, list[str]] = {}
+    label_start = starts[0]  # The left end of the current label.
     for start, stage in zip(starts, chart["stages"], strict=True):
         boards_in_label = len(labels.get(label_start, ()))
         label_width = width_per_board * boards_in_label

@@ -119,12 +119,12 @@ def _list_row(path: Path) -> list[str]:
     """
     running = ""
     try:
-        check_own(path)
+        check_own(path)  # It raises if the folder is a link.
         running = "running" if RunFolder(path).in_use() else ""
         run = load_run(path)
     except (OSError, ValueError) as error:
         return [running, str(error), "", "", "", "", "", ""]
-    # A run plays games for its scores after the training, unless it has no decisions for them.
+    # A run is scored after the training, unless its recipe has no decisions for this.
     without_scores = "not scored yet" if run.recipe.score_decisions else "not scored"
     return [
         running,
@@ -255,9 +255,9 @@ def _distinct_scores(
     """Return the scores of several runs without repetitions, as pairs (label, score).
 
     Every run has scores of its learned controller and, for comparison, scores of published
-    controllers. Several runs may have the same scores of published controllers. The label of a
-    score is the name of its controller. But if there are several runs, the label of a learned
-    controller is the name of its run. The scores of learned controllers come first.
+    controllers, which may be the same in several runs. The label of a score is the name of its
+    controller. But if there are several runs, the label of a learned controller is the name of
+    its run. The scores of learned controllers come first.
     """
     # A key contains everything that distinguishes a score from the others. If several scores
     # have the same key, only the first is kept.

@@ -42,9 +42,9 @@ class ReportServer(ThreadingHTTPServer):
         """Return the page for a request, and its version.
 
         If the server shows a folder of runs and there are no names, the page is a list of the
-        runs. The list is generated at every call, and its version is None. Otherwise the page
-        is a report of one or several runs. The version of a report is a digest of the runs'
-        files. A report is generated only if its version differs from the last report's.
+        runs, and its version is None. Otherwise the page is a report of one or several runs.
+        The version of a report is a digest of the runs' files. If it is the version of the last
+        report, the method returns that report again.
 
         Args:
             names: The names of the runs to report, if the server shows a folder of runs.

@@ -111,6 +111,7 @@ class Solution:
             rows: The rows of the board from the bottom; bit c of a row is column c.
             piece: The number of the piece to be placed. It is ignored if one piece is known.
         """
+        # In the number of a board, row r, column c is bit r * width + c.
         index = sum(row << r * self.rules.width for r, row in enumerate(rows))
         if self.pieces_known == 2:
             index = index * _VALUES[2] + piece
@@ -197,7 +198,7 @@ class Solution:
                 values_per_board = _VALUES[solution["pieces_known"]]
                 # The parts of a large array of zeros take no memory until they are written.
                 values = np.zeros((num_boards, values_per_board))
-                # A view of the array without the unused eighth value, if there is one.
+                # A view of the array with at most seven values per board.
                 used_values = values[:, : len(PIECE_LETTERS)]
                 saved_values = arrays["values"].reshape(-1, used_values.shape[1])
                 # `boards` has the number of the board of each row of values.
@@ -364,17 +365,17 @@ def reachable(rules: Rules, device: str) -> Tensor:
     image. Then only the smaller of their two numbers is returned.
     """
     expand = operators(cuda=device == "cuda").expand
-    # This is a breadth-first search. The mark of a board is 0 before it has been reached,
-    # `_REACHED` after it has been reached, and `_EXPANDED` after the boards that follow from it
-    # by one placement have been marked.
+    # This is a breadth-first search. Every board has a mark. It is 0 until the board is
+    # reached, then `_REACHED`, and finally `_EXPANDED`, when the boards that follow from it by
+    # one placement are marked.
     cells = rules.width * rules.height
     marks = torch.zeros(1 << cells, dtype=torch.uint8, device=device)
-    marks[0] = _REACHED
+    marks[0] = _REACHED  # The empty board.
     has_new_boards = True
     while has_new_boards:
         has_new_boards = False
         # The iterator yields the boards in parts, and changes their marks to `_EXPANDED`. Then
-        # the operator changes the marks of new boards that follow from them to `_REACHED`.
+        # the operator marks the new boards that follow from them as `_REACHED`.
         for boards in _boards_with_mark(marks, _REACHED):
             expand(boards, marks, *_problem(rules))
             has_new_boards |= len(boards) > 0

@@ -50,12 +50,12 @@ def piece_seed(seed: int) -> int:
 def unit_length(weights: Tensor) -> Tensor:
     """Return weight vectors, shape (population, features), scaled to length 1.
 
-    A zero vector stays zero. The result has the same bits on every processor. ``torch.sum``
-    would not have the same bits, because its order of additions depends on the processor.
+    A zero vector stays zero. The result has the same bits on every processor. This is why it
+    does not use ``torch.sum``, whose order of additions depends on the processor.
     """
     sums = weights.double().square()
-    # Sum the columns in a fixed order: add the second half of the columns to the first half
-    # until one column is left, which has the sum of all squares.
+    # Add the second half of the columns to the first half until one column is left, which has
+    # the sum of all squares.
     columns = sums.shape[1]
     while columns > 1:
         half = (columns + 1) // 2
@@ -246,14 +246,15 @@ def run_objective(
         """Play the games of a generation in rounds; return the candidates' fitness and metrics.
 
         The candidates have shape (population, features). Before a round the worst ones may drop
-        out. The others and the optimizer's mean then play a number of decisions.
+        out of the race. The others and the optimizer's mean play a number of decisions.
         """
         stage_number, stage = recipe.schedule[generation]
         # The players are the candidates and, as the last one, the optimizer's mean.
         mean = current_mean().unsqueeze(0)
         players = unit_length(torch.cat([candidates, mean]))
+        # The race has the fitness of all players, and knows which of them have not dropped out.
         race = _Race(len(players), device)
-        # If there are several processes, each of them plays its share of the players, a slice.
+        # If there are several processes, each of them plays with its share of the players.
         games = objectives[stage_number].games(players[race.share], generation)
         for decisions, survivors in recipe.rounds(stage):
             # Only the `survivors` fittest candidates stay in the race.
@@ -272,11 +273,12 @@ def run_objective(
             "games": race.games.sum(),
             "decisions": race.decisions.sum(),
         }
-        # The optimizer gets the candidates as they played, scaled to length 1. The metrics of
-        # `rates` are also recorded per second.
-        return Evaluation(
-            race.fitness[:-1], metrics, players[:-1], rates=("lines", "decisions")
-        )
+        # The optimizer gets the candidates without the mean, scaled to length 1 as they played.
+        fitness = race.fitness[:-1]
+        played_candidates = players[:-1]
+        # Lines and decisions are also recorded per second.
+        rates = ("lines", "decisions")
+        return Evaluation(fitness, metrics, played_candidates, rates=rates)
 
     return evaluate
 

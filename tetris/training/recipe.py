@@ -77,8 +77,8 @@ class Stage:
 def parse_curriculum(text: str, rules: Rules | None = None) -> list[Stage]:
     """Return the stages of a curriculum, a text such as ``"10x10:22,10x12:14:4000:split"``.
 
-    The entry of a stage has the form ``BOARD:GENERATIONS[:DECISIONS][:split]``. If an entry has
-    no DECISIONS, its stage has 0 decisions. This means that the stage has as many as the run.
+    The entry of a stage has the form ``BOARD:GENERATIONS[:DECISIONS][:split]``. Without
+    DECISIONS a stage has 0 decisions, which means that it has as many as the run.
 
     Args:
         text: The entries, separated by commas.
@@ -223,7 +223,8 @@ class Recipe(Settings):
         rounds = []
         played = 0
         for number in range(self.halvings + 1):
-            # The decisions that have been played at the end of this round.
+            # The decisions that have been played at the end of this round. A shift by n to the
+            # right divides by 2^n.
             total = burn_in + (stage.decisions - burn_in >> self.halvings - number)
             candidates = -(-self.population >> number)  # Half of an odd number is rounded up.
             rounds.append((total - played, max(self.elites, candidates)))
@@ -284,7 +285,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
         device: The name of the engine that plays: ``"cpu"``, ``"cuda"`` or ``"python"``.
         layers: The layers, from the first to the last.
     """
-    # Merge all layers, to learn which preset and which board are requested.
+    # Merge all layers, only to find the preset and the board that they request.
     requested: dict[str, Any] = {}
     for layer in layers:
         requested |= check_settings(layer)
@@ -305,8 +306,8 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
     for layer in layers:
         settings = _apply_layer(settings, layer)
     if settings["backend"] == AUTO:
-        # If the engine is in C++ or CUDA, take the optimizer's operators in the same language:
-        # the same compiler compiles them. With an engine in Python take those of PyTorch.
+        # The optimizer's operators are in the same language as the engine, C++ or CUDA, so that
+        # they need no other compiler. With the engine in Python they are those of PyTorch.
         settings["backend"] = device if device in BACKENDS else "torch"
     settings["preset"] = preset
     settings["device"] = device
@@ -353,8 +354,8 @@ def read_settings(path: Path) -> dict[str, Setting]:
 def _apply_layer(settings: Mapping[str, Any], layer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings after a layer has replaced some of them, with related ones adjusted.
 
-    A run consists of a curriculum, which is a list of stages, and of generations on the run's
-    own board. The adjustments are:
+    A run begins with a curriculum, which is a list of stages with boards of their own. Then it
+    has some generations on the board of the run. The adjustments are:
 
     - A layer with a curriculum but without generations sets the generations to 0.
     - A layer with generations but without a curriculum removes the curriculum.

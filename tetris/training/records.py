@@ -157,6 +157,7 @@ def check_provenance(provenance: Mapping[str, Any], path: object) -> None:
         _require(isinstance(scores, list), "a list", scores, f"{place}: {key}")
         for number, score in enumerate(scores, start=1):
             place_of_score = f"{place}: {key}: {number}"
+            # This schema is a function that returns whether the score has a valid lookahead.
             _check(score, score_with_a_lookahead, place_of_score)
             # An estimate has a number of estimates, a played score has a number of games.
             count_key = "estimates" if "estimates" in score else "games"

@@ -43,7 +43,8 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
                 values.append(feature_values(after, user_features))
         # Choose a placement by a rule without random numbers, so that the game is the same in
         # every process. Squares select more different orientations and columns than a count.
-        after = placements[decision * decision % len(placements)]
+        chosen_index = decision * decision % len(placements)
+        after = placements[chosen_index]
         rows = () if after.game_over else after.rows
     digest_of_header, _, _ = feature_definitions(user_features)
     text = f"{digest_of_header} {values}"
@@ -74,8 +75,8 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
         weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
         # The user features that have not been compared yet get the weight 0. So this feature
         # causes any difference.
-        later_columns = [names.index(later) for later in user_features[next_index:]]
-        weights[:, later_columns] = 0.0
+        later_features = user_features[next_index:]
+        weights[:, [names.index(later) for later in later_features]] = 0.0
         # The weight of this feature is 1 for one candidate, -1 for the next, and so on.
         weights[:, names.index(name)] = 1 - 2 * (torch.arange(CANDIDATES) % 2)
         policy = Policy(weights, ",".join(names))

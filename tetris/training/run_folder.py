@@ -86,7 +86,7 @@ class RunFolder:
             raise ValueError(
                 f"expected a run in {self.path}, found no {self.config.name} there{hint}"
             )
-        # Config files of older versions lack these two settings. Their runs had these values.
+        # Config files of older versions lack these two settings, which had these values then.
         settings = {"halvings": 0, "burn_in": 203, **read_settings(self.config)}
         try:
             return Recipe(**settings)  # type: ignore[arg-type]
@@ -132,8 +132,8 @@ class RunFolder:
                     file=sys.stderr,
                 )
             if new_recipe is not None:
-                # Another process may have written to the folder before it was locked. Then
-                # `check_free` raises.
+                # `check_free` raises an error if another process has written to the folder
+                # before it was locked.
                 self.check_free()
                 write_text(self.config, json.dumps(new_recipe.to_dict(), indent=2) + "\n")
             yield

@@ -312,6 +312,7 @@ class Training(Callback):
         # This row of the distribution is the averaged mean. Without averaging it is the mean of
         # the last generation.
         mean = state["distribution"][AVERAGED_MEAN].double()
+        # `unit_length` takes and returns a matrix, here with a single row.
         weights = unit_length(mean.unsqueeze(0))[0].tolist()
         name = self.folder.path.resolve().name
         controller = LinearController(

@@ -109,13 +109,12 @@ class GameTracker:
 
         The piece is added to the cells, and the full rows are removed. If the placement ends
         the game, the next game begins on an empty board. ``cells`` has shape (height + 4,
-        width), row 0 at the bottom. ``rows`` is the same stack as bits.
+        width), row 0 at the bottom. ``rows`` is the same stack as integers, one bit per cell.
         """
         self.pieces = scene.pieces
         self.lines = scene.lines
         if scene.after.game_over:
             self.games += 1
-            # Begin the next game.
             self.cells = np.zeros_like(self.cells)
             self.rows = ()
             self.game_lines = 0

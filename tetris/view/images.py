@@ -57,16 +57,13 @@ def _mix(color: str, other: str, share: float) -> str:
     return bytes(round(a + (b - a) * share) for a, b in pairs).hex()
 
 
-def _palette() -> npt.NDArray[np.uint8]:
-    """Return the colours of all pictures: red, green and blue, shape (colours, 3), uint8.
+def _cell_colors() -> list[tuple[str, str, str]]:
+    """Return three colours for each kind of cell: its inside, its lit and its shaded edge.
 
-    The colours are, in this order:
-
-    1. Three colours for each kind of cell: its inside, its lit edge, and its shaded edge.
-    2. The same colours in grey, for boards on which the game is over.
-    3. The shades of letters, from the page's colour to that of the letter.
+    A colour is a text of six hexadecimal digits. The kinds are in the order of their numbers:
+    first those of the page, of empty cells, of the frame and so on, then those of pieces at
+    rest, and finally those of falling pieces.
     """
-    # A colour is a text of six hexadecimal digits.
     empty = "1f232b"
     cell_colors = [
         ("16181d", "16181d", "16181d"),  # The page around the board.
@@ -84,14 +81,27 @@ def _palette() -> npt.NDArray[np.uint8]:
         lit_edge = _mix(color, "ffffff", 0.35)
         shaded_edge = _mix(color, "000000", 0.3)
         cell_colors.append((color, lit_edge, shaded_edge))
-    all_colors = chain.from_iterable(cell_colors)
+    return cell_colors
+
+
+def _palette() -> npt.NDArray[np.uint8]:
+    """Return the colours of all pictures: red, green and blue, shape (colours, 3), uint8.
+
+    The colours are, in this order:
+
+    1. Three colours for each kind of cell: its inside, its lit edge, and its shaded edge.
+    2. The same colours in grey, for boards on which the game is over.
+    3. The shades of letters, from the page's colour to that of the letter.
+    """
+    all_colors = chain.from_iterable(_cell_colors())
     colors = np.array([list(bytes.fromhex(color)) for color in all_colors])
     # The three colours of a kind begin at index 3 * kind.
     page = colors[3 * PAGE]
-    # A grey colour is half-way between the mean of red, green and blue and the page's colour.
-    # The page itself, whose colours come before those of EMPTY, keeps its colour.
+    # To make a colour grey, take the mean of its red, green and blue, and go half-way to the
+    # colour of the page. The page itself, whose colours are before those of EMPTY, stays.
     grey = (colors.mean(axis=1, keepdims=True) + page) / 2
     grey[: 3 * EMPTY] = page
+    # From the colour of the page, with the share 0, to that of the letter, with the share 1.
     shares = np.linspace(0, 1, _SHADES)[:, np.newaxis]
     letter_shades = [page + shares * (colors[3 * kind] - page) for kind in (TEXT, FAINT)]
     stacked = np.vstack([colors, grey, *letter_shades])
@@ -134,9 +144,10 @@ def board_picture(kinds: Cells, cell: int) -> Picture:
         square[0, 0] = lit
         square[-1, -1] = shaded
     elif cell >= _SMALL:
-        edge = max(1, cell // 10)
+        edge = max(1, cell // 10)  # The width of an edge in pixels.
         square[:, -edge:] = shaded
         square[-edge:] = shaded
+        # The corners where a lit edge meets a shaded edge are shaded.
         square[:-edge, :edge] = lit
         square[:edge, :-edge] = lit
     top_row_first = kinds[::-1]
@@ -265,12 +276,12 @@ def write_gif(path: Path, pictures: Iterable[Picture], speed: float) -> None:
         # count as changed.
         last_picture: Picture | int = _TRANSPARENT
         for picture in pictures:
-            # Transparent pixels make the file small. Pillow can find them, too, but takes ten
-            # times as long.
+            # Transparent pixels make the file small. Pillow could find them itself, but takes
+            # ten times as long.
             is_unchanged = picture == last_picture
             image = Image.fromarray(np.where(is_unchanged, np.uint8(_TRANSPARENT), picture))
-            # A GIF has 256 colours, the last of which is transparent. Fill up the palette with
-            # colours that are not used.
+            # A GIF has 256 colours of three bytes. The last colour is transparent, and those
+            # between it and the palette are not used.
             image.putpalette(PALETTE.tobytes().ljust(3 * (_TRANSPARENT + 1)))
             last_picture = picture
             yield image
@@ -308,7 +319,8 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
     # opacity, which is 255.
     blue_green_red = PALETTE[:, ::-1]
     missing_colors = 256 - len(PALETTE)
-    padding = ((0, missing_colors), (0, 1))  # Rows are colours, the new column is the opacity.
+    # A row of the palette is a colour. Add the missing rows, and a column for the opacity.
+    padding = ((0, missing_colors), (0, 1))
     palette = np.pad(blue_green_red, padding, constant_values=255).tobytes()
     # ffmpeg writes a temporary file. At the end `write_bytes` writes its content to the path
     # atomically, so that the file there is never incomplete.

@@ -131,7 +131,7 @@ def play_game(
     if pieces is not None:
         sequence = read_pieces(pieces, rules)
     rows = () if board is None else read_board(board, rules)
-    # `play` begins another game after a game over. Return only the first game.
+    # `play` begins another game after a game over. Keep only the placements of the first.
     placements = []
     for after_state in islice(play(sequence, player, rules, rows), most_pieces):
         placements.append(after_state)

@@ -46,8 +46,8 @@ def engine_parts() -> dict[str, object]:
     Returns:
         "wasm": The engine, compiled to WebAssembly and encoded as text.
         "features": The names of the features that the engine computes.
-        "denominators": A dictionary with a factor for each feature whose values are fractions.
-            The value times the factor is an integer.
+        "denominators": A factor for each feature whose values are fractions. The value times
+            the factor is an integer.
         "sets": The features of each named set, separated by commas.
         "shapes": The shapes of all pieces in all orientations. A cell of a shape is (x, y) from
             its bottom left corner.

@@ -98,8 +98,9 @@ class Terminal:
         A signal that ends the process raises SystemExit, so that `__exit__` is called.
         """
         self._settings = termios.tcgetattr(self.keyboard)
-        # Save the former handlers of the signals, which `signal.signal` returns. Ignore Ctrl-Z
-        # (SIGTSTP), which would stop the process and leave the alternate screen on.
+        # Save the former handlers, which `signal.signal` returns when it sets the new ones.
+        # Ctrl-Z (SIGTSTP) is ignored, because it would stop the process and leave the alternate
+        # screen on.
         self._handlers = {
             signal.SIGTSTP: signal.signal(signal.SIGTSTP, signal.SIG_IGN),
             signal.SIGTERM: signal.signal(signal.SIGTERM, _exit),
@@ -186,7 +187,8 @@ def screen(
     height = scene.rules.height
     board_size = _choose_size(scene.rules, size)
     if board_size is None:
-        *_, smallest = _sizes(scene.rules)  # They are sorted from the largest to the smallest.
+        # The sizes of a board are sorted from the largest to the smallest.
+        *_, smallest = _sizes(scene.rules)
         text = f"the window is too small: {smallest.columns} x {smallest.lines} needed, q quits"
         return textwrap.wrap(text, size.columns)[: size.lines]
     visible_kinds = kinds[: height + board_size.headroom]
@@ -194,17 +196,18 @@ def screen(
     # `board_size.columns` includes the frame of the board and the gap beside it.
     panel_width = size.columns - board_size.columns
     panel_lines = []
-    # The picture of the next piece is eight columns wide. It cannot be cut, because it contains
-    # escape sequences for its colours. So a narrower panel is empty.
+    # The picture of the next piece is eight columns wide. Escape sequences set its colours, so
+    # it cannot be cut. A narrower panel stays empty.
     if panel_width >= 8:
         panel_lines = ["next", *half_blocks(piece_picture(scene.next_piece, cell=2))]
         panel_lines += [printable(line)[:panel_width] for line in panel]
-    # Join each line of the board with a line of the panel. The footer takes one line.
-    body_height = size.lines - 1
+    # Join each line of the board with a line of the panel. Below a short board the lines of the
+    # panel follow blanks.
+    body_height = size.lines - 1  # The footer takes one line.
     blank = " " * (board_size.columns - len(_GAP))
     body = []
-    for left, right in zip_longest(board, panel_lines[:body_height]):
-        body.append(f"{left or blank}{_GAP}{right or ''}")
+    for board_line, panel_line in zip_longest(board, panel_lines[:body_height]):
+        body.append(f"{board_line or blank}{_GAP}{panel_line or ''}")
     body += [""] * (body_height - len(body))
     return [*body, footer[: size.columns - 1]]
 
@@ -214,15 +217,15 @@ def explanation_lines(explanation: Explanation, most_lines: int) -> list[str]:
 
     The first line is the margin: the value of the placement minus the value of the best other
     placement. The second line is the value, which is the weighted sum of the features. Then
-    there is a line for each feature: its name, its value, and its lead, which is the term that
-    it adds to the margin. The features with the largest leads, positive or negative, come
-    first.
+    there is a line for each feature: its name, its value, and its lead, which is what it adds
+    to the margin. The features with the largest leads, positive or negative, come first.
 
-    The table has at most ``most_lines`` lines. If there are too many features, the last line is
-    the number of features without a line.
+    The table has at most ``most_lines`` lines. If there are too many features, the last line
+    says how many are left out.
     """
     # There is no margin if the placement, or every other one, ends the game.
     margin = "-" if explanation.margin is None else f"{explanation.margin:.2f}"
+    # A line begins with a name of `_NAME_WIDTH` characters. The numbers are flush right.
     header = [
         f"{'margin':<{_NAME_WIDTH}}{margin:>15}",
         f"{'value':<{_NAME_WIDTH}}{explanation.value:>15.2f}",
@@ -236,9 +239,9 @@ def explanation_lines(explanation: Explanation, most_lines: int) -> list[str]:
         rows.append(f"{name:<{_NAME_WIDTH}}{value:>6g}{lead + 0.0:>9.2f}")
     most_rows = most_lines - len(header)
     if len(rows) > most_rows:
-        # The last line replaces the rows that do not fit.
-        num_complete = max(0, most_rows - 1)
-        rows = [*rows[:num_complete], f"{len(rows) - num_complete} more features"]
+        # Keep one line for the number of features that are left out.
+        num_shown = max(0, most_rows - 1)
+        rows = [*rows[:num_shown], f"{len(rows) - num_shown} more features"]
     return header + rows
 
 

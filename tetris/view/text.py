@@ -102,12 +102,12 @@ def _terminal_line(upper_row: Picture, lower_row: Picture) -> Iterable[str]:
 
     A character shows a pixel of the upper row and the pixel below it. It is a half block: its
     foreground colour fills one half, and its background colour fills the other half. A part of
-    the line is an escape sequence that sets the two colours, followed by adjacent characters
-    with these colours.
+    the line is an escape sequence that sets the two colours, and adjacent characters with these
+    colours.
 
-    A pixel is an index into the palette, which has three colours for each kind of cell. So
+    A pixel is an index into the palette, which has three colours for each kind of cell, so
     pixel // 3 is the kind of the cell. Pixels of the kind `PAGE`, around the board, get the
-    terminal's own background colour. So they must be in the background of a character.
+    terminal's own background colour, so they must be in the background of a character.
     """
     pairs = zip(upper_row.tolist(), lower_row.tolist(), strict=True)
     # Join adjacent pairs of pixels that are equal.
@@ -122,8 +122,8 @@ def _terminal_line(upper_row: Picture, lower_row: Picture) -> Iterable[str]:
             background = lower
         if foreground // 3 == PAGE or foreground == background:
             character = " "  # It shows the background only.
-        # In an escape sequence 38 sets the foreground colour, 48 the background colour, and 49
-        # the terminal's own background colour.
+        # In an escape sequence 38 and a colour code set the foreground, 48 and a colour code
+        # set the background, and 49 sets the terminal's own background.
         background_code = f"48;{_CODES[background]}"
         if background // 3 == PAGE:
             background_code = "49"

@@ -57,8 +57,8 @@ class Watcher:
         while True:
             self._draw()
             is_moving = not (self.paused or self.ended)
-            # `_FRAME` limits the number of pictures per second. Without a movement the terminal
-            # only has to look for a change of its size, every `IDLE` seconds.
+            # The next picture is due after `_FRAME` seconds, or sooner at a high speed. If
+            # nothing moves, it is needed only when the size of the terminal changes.
             seconds_to_next_picture = min(_FRAME, 1 / self.speed) if is_moving else IDLE
             # Wait until the next picture is due, or until the viewer presses a key.
             for key in self.terminal.keys(seconds_to_next_picture):
