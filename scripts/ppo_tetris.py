@@ -105,6 +105,7 @@ class Agent:
 
         x = (features - self.mean) / self.deviation
         logits = self.actor(x).squeeze(-1).masked_fill(~mask, -torch.inf)
+        # The mean and the minimum of each feature over the placements that may be drawn.
         is_choice = mask.unsqueeze(-1)
         means = (x * is_choice).sum(1) / is_choice.sum(1)
         minima = x.masked_fill(~is_choice, torch.inf).amin(1)
@@ -127,6 +128,7 @@ class Agent:
 
         decisions = len(samples[0])
         for _ in range(EPOCHS):
+            # Divide the decisions at random into minibatches.
             for rows in torch.randperm(decisions).split(decisions // MINIBATCHES):
                 features, mask, action, old_log_prob, advantage, target = (
                     column[rows] for column in samples
