@@ -66,9 +66,11 @@ class History:
             evaluations: The number of evaluations of this search so far.
         """
         columns = self.columns
+        # The record has the best fitness of its search, the history that of all searches.
         best = record.best_fitness
         if columns["best_fitness"]:
             best = self.better(columns["best_fitness"][-1], best)
+        # ``self.evaluations`` is the number of the earlier searches.
         columns["evaluations"].append(self.evaluations + evaluations)
         columns["best_fitness"].append(best)
         columns["population_size"].append(population_size)
@@ -81,7 +83,7 @@ def parse_record(
 ) -> GenerationRecord:
     """Return the record of a generation from a line of a JSON file.
 
-    JSON has no number for NaN and infinity: both are written as null.
+    JSON has no NaN and no infinity. Both are written as null, which is None here.
 
     Args:
         line: The values of the record by name.

@@ -180,7 +180,7 @@ class Result(Generic[_Vector]):
             # Print only the first and last numbers of a long vector.
             x = np.array2string(np.array(self.x.tolist()), precision=6, threshold=12)
         paths = ", evolution paths" if config.paths else ""
-        # This is the surrogate model of the search. ``self.model`` is fitted after the search.
+        # This is the model that the search used. ``self.model`` is fitted after the search.
         model = ", a quadratic model" if self.settings["model"] else ""
         noise = ", a noisy objective: x is the averaged mean" if self.settings["noise"] else ""
         lines = [
@@ -259,7 +259,7 @@ def build_result(
         message = _INFEASIBLE.format(search.violation)
         warnings.warn(message, RuntimeWarning, stacklevel=outside())
     if history.has_seen_noise:
-        # The best candidate may only have been lucky: the averaged mean is nearer to the
+        # The best candidate may be the best by chance. The averaged mean is nearer to the
         # optimum.
         x = with_integers(optimizer.state, optimizer.state.averaged_mean)
         fun = history.columns["elite_mean"][-1]
