@@ -84,12 +84,14 @@ def list_libraries() -> list[Extension]:
     """
     # "du" is another name of the feature set "bcts", so it has no library of its own.
     sets = {name: feature_names(name) for name in feature_sets() if name != "du"}
-    libraries = [library.extension(name, "cpu") for name in FAMILIES]
+    libraries = [library.extension(name, "cpu") for name in FAMILIES]  # The operators.
     libraries += [native.extension(), value_iteration.extension()]
     libraries += [engines.extension(names) for names in sets.values()]
+    # Environments whose observations are features.
     libraries += [
         native.feature_extension(sets[name]) for name in ("dellacherie", "bcts", "dt")
     ]
+    # The feature sets of the controllers that ship with the package.
     shipped = sorted({resolve(name).features for name in known_names()} & sets.keys())
     for lookahead in (Lookahead.PREVIEW, Lookahead.EXPECTIMAX):
         libraries += [engines.extension(sets[name], lookahead) for name in shipped]

@@ -79,7 +79,7 @@ def first_coordinate(x: Any) -> float:
 def measure_feeding(dim: int, total: int) -> float:
     """Return how many candidates per second the driver of a search sends to workers.
 
-    The search is asynchronous: it replaces a candidate as soon as its value is there. The
+    The search is asynchronous: it replaces a candidate as soon as its value is known. The
     workers answer at once, so only the work of the driver takes time.
 
     Args:
@@ -107,7 +107,7 @@ def measure_utilisation(*, is_asynchronous: bool) -> float:
 
     Args:
         is_asynchronous: Whether the search replaces each candidate as soon as its value is
-            there. Otherwise the workers wait for the slowest candidate of each generation.
+            known. Otherwise the workers wait for the slowest candidate of each generation.
     """
     # All durations are in seconds. They are drawn before the search, because the threads share
     # this iterator.
@@ -202,10 +202,10 @@ def simulate(mean_s: float, service_s: float) -> float:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Measure the driver, the workers and the journal, and simulate many workers."""
     figures = {}
-    # The first search in each dimension compiles operators, so its result is not used.
+    # `FED` maps the number of dimensions of a search to its number of candidates. The first
+    # search in each dimension compiles operators, so its result is not used.
     for dim in FED:
         measure_feeding(dim, OUTSTANDING)
-    # `FED` maps the number of dimensions of a search to its number of candidates.
     for dim, total in FED.items():
         figures[f"cluster.fed_per_s.{dim}"] = measure_feeding(dim, total)
     for is_asynchronous in (False, True):

@@ -24,7 +24,7 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
     """Return a speed test of random play in a vector environment of Gymnasium.
 
     Args:
-        figure: The name of the test's figure in the results, without the unit.
+        figure: The name of the measured speed in the results, without the unit.
         count: The number of environments.
         options: Other arguments of `gymnasium.make_vec`.
     """

@@ -72,7 +72,7 @@ def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
         "elementwise_mult_backward": Case(
             partial(ours.elementwise_mult_backward.default, grad, a, b),
             lambda: (torch.mul(grad, b), torch.mul(grad, a)),
-            tensors=5,
+            tensors=5,  # It reads three tensors, and writes a gradient for each input.
         ),
     }
 

@@ -132,7 +132,7 @@ def jax_courses(
     """
     import jax
 
-    # Both return a pair, of which [0] is the carry.
+    # `step` and `jax.lax.scan` return a pair (carry, output). Only the carry is needed.
     jitted_step = jax.jit(lambda carry, step_input: step(carry, step_input)[0])
     jitted_scan = jax.jit(lambda carry, stacked: jax.lax.scan(step, carry, stacked)[0])
     step_inputs = list(inputs)

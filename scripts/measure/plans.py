@@ -123,14 +123,13 @@ def solve_by_planner(problems: Problems, samples: int, iterations: int) -> Tenso
 
     The result has the shape (P, HORIZON, A): P problems, and A numbers in an action of a plan.
     """
-    # It plans in all problems at once, as in that many environments.
     planner = Planner(
         problems.cost,
         horizon=HORIZON,
         action_dim=problems.action_dim,
         action_block=BLOCK,
         bounds=_BOUNDS,
-        num_envs=_PROBLEMS,
+        num_envs=_PROBLEMS,  # Each problem is an environment of its own.
         num_samples=samples,
         iterations=iterations,
         seed=_SEED,

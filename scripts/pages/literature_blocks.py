@@ -130,7 +130,7 @@ def noisy_ce() -> str:
         for noise, label in NOISES.items():
             scores = []
             for search in result.data["searches"]:
-                # A search has a schedule such as "constant:4.0", of which `noise` is the name.
+                # `noise` is the name of a schedule: "constant" for "constant:4.0".
                 if search["noise"].startswith(noise):
                     scores.append(search["score"])
             # `least_lines` returns the lines per game, or a lower bound if no game ended.

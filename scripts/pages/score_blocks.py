@@ -155,8 +155,8 @@ CUDA."""
 def lee() -> str:
     """Return a sentence with the scores of the controller lee, from its file in the package."""
     provenance = resolve("lee").provenance
+    # "pieces_known" is 1 if the player knows only the current piece, and 2 with the next one.
     scores = {(item["pieces_known"], item["board"]): item for item in provenance["score"]}
-    # The scores of games in which the player knows one piece, and the next one, too.
     alone = [score_text(scores[1, board]) for board in ("10x10", "10x20")]
     known = [score_text(scores[2, board]) for board in ("10x10", "10x20")]
     measured = provenance["measured"]

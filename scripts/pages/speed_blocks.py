@@ -244,7 +244,7 @@ def rollout() -> str:
 
     def cell(name: str, machine: str) -> str | None:
         speed = results[machine].figures.get(name)
-        if not speed:
+        if not speed:  # The engine was not measured on this machine.
             return None
         if name.endswith("us_per_decision"):  # The figure is a time.
             speed = 1e6 / speed
