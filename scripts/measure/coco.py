@@ -388,9 +388,14 @@ def scipy_search(objective: Any, seed: int, *, algorithm: str, **settings: Any) 
 def _cem_with_model(objective: Objective, seed: int) -> None:
     """Minimise with `cem.minimize`, which calls the objective with one candidate at a time."""
     # The objective ends the search, so the search itself never reaches its budget.
-    budget = objective.budget + 1
-    start, std = objective.start, objective.std
-    minimize(objective.evaluate_one, start, std, budget=budget, seed=seed, vectorize="loop")
+    minimize(
+        objective.evaluate_one,
+        objective.start,
+        objective.std,
+        budget=objective.budget + 1,
+        seed=seed,
+        vectorize="loop",
+    )
 
 
 def scipy_constraints(objective: Any) -> Any:
@@ -408,10 +413,15 @@ def _cem_asynchronous(objective: Objective, seed: int, *, workers: int) -> None:
     Candidates that are running when the budget is spent count as evaluated.
     """
     # Until the objective is spent, there is always budget for a candidate per worker.
-    budget = objective.budget + workers
-    start, std = objective.start, objective.std
-    options: dict[str, Any] = {"workers": InstantEngine(workers), "asynchronous": True}
-    minimize(objective.evaluate_one, start, std, budget=budget, seed=seed, **options)
+    minimize(
+        objective.evaluate_one,
+        objective.start,
+        objective.std,
+        budget=objective.budget + workers,
+        seed=seed,
+        workers=InstantEngine(workers),
+        asynchronous=True,
+    )
 
 
 def _slsqp(objective: Any, start: Any) -> Any:
@@ -615,8 +625,9 @@ def summary(
         instances = by_function.shape[1]
         error = None
         if instances > 1:
-            # The variance of a function's mean share is the variance of its shares divided by
-            # their number. The error is that of the mean over all functions.
+            # The mean share of a function has the variance of its shares, divided by their
+            # number. The mean over all functions has the sum of these variances, divided by the
+            # squared number of functions.
             error = math.sqrt(by_function.var(1, ddof=1).sum() / instances) / functions
         result[str(evaluations)] = {"solved": float(shares.mean()), "standard_error": error}
     return result
@@ -655,7 +666,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     if arguments.checkpoints:
         checkpoints = tuple(sorted(arguments.checkpoints))
     functions = arguments.functions or range(1, 1 + FUNCTIONS[suite])
-    instances = [*itertools.chain(*arguments.instances)]
+    instances = [*itertools.chain(*arguments.instances)]  # The arguments are ranges.
+    # Wrong arguments end the program with a message of one line.
     with one_line_errors():
         for name in arguments.searches or ():
             if name not in searches:

@@ -4,7 +4,6 @@
 that measures writes a result file.
 """
 
-import contextlib
 import datetime
 import json
 import os
@@ -152,25 +151,32 @@ def machine(device: str) -> dict[str, Any]:
     if device != "cuda":
         return description
     gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
-    # nvidia-smi prints the values of the fields in one line, separated by commas.
-    query = [
-        "nvidia-smi",
-        f"--query-gpu={','.join(_SMI_FIELDS)}",
-        f"--id=GPU-{gpu.uuid}",
-        "--format=csv,noheader",
-    ]
-    values = []
-    # Without nvidia-smi, the description is made without its fields.
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        smi = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
-        values = smi.stdout.strip().split(", ")
     return description | {
         "gpu": gpu.name,
         "gpu_memory_gib": round(gpu.total_memory / 2**30, 1),
         "multiprocessors": gpu.multi_processor_count,
         "cuda": str(torch.version.cuda),
-        "nvidia_smi": dict(zip(_SMI_FIELDS, values, strict=False)),
+        "nvidia_smi": _query_nvidia_smi(gpu.uuid),
     }
+
+
+def _query_nvidia_smi(uuid: Any) -> dict[str, str]:
+    """Return the driver, clocks and power limit of a GPU by the names of `_SMI_FIELDS`.
+
+    The dictionary is empty if the program nvidia-smi is missing or fails.
+    """
+    command = [
+        "nvidia-smi",
+        f"--query-gpu={','.join(_SMI_FIELDS)}",
+        f"--id=GPU-{uuid}",
+        "--format=csv,noheader",
+    ]
+    try:
+        smi = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    values = smi.stdout.strip().split(", ")
+    return dict(zip(_SMI_FIELDS, values, strict=False))
 
 
 def machine_name(device: str) -> str:

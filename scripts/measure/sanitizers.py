@@ -110,19 +110,11 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
     # If a crash or a time-out ended pytest, its output names no failed tests.
     has_crashed = process.returncode not in (0, _NO_TESTS) and not result["failures"]
     if has_crashed:
+        # The last line names the test, without the "=" that pytest draws around a line.
         last_line = process.stdout.strip().rpartition("\n")[2].strip("= ")
         result["failed"] = max(1, result["failed"])
         result["failures"] = [f"{test} ended with {process.returncode}: {last_line}"]
-    text = log.read_text(errors="replace") if log.is_file() else ""
-    records = _RECORD.split(text)[1:]  # The first part is the text before the first record.
-    # A record about one of our kernels contains our namespace. Remove the lines of the host's
-    # stack first: there our code may have launched a kernel of another library.
-    ours = [record for record in records if NAMESPACE in _HOST_FRAME.sub("", record)]
-    return result | {
-        "errors": len(ours),
-        "elsewhere": len(records) - len(ours),
-        "records": ours[:5],
-    }
+    return result | _read_records(log)
 
 
 def _read_outcomes(output: str) -> dict[str, Any]:
@@ -134,6 +126,20 @@ def _read_outcomes(output: str) -> dict[str, Any]:
     passed = counts.pop("passed", 0)
     failures = re.findall(r"^(?:FAILED|ERROR) (.+)$", output, re.MULTILINE)
     return {"passed": passed, "failed": sum(counts.values()), "failures": failures}
+
+
+def _read_records(log: Path) -> dict[str, Any]:
+    """Read the log of the tool: the numbers of errors, here and elsewhere, and five records."""
+    text = log.read_text(errors="replace") if log.is_file() else ""
+    records = _RECORD.split(text)[1:]  # The first part is the text before the first record.
+    # A record about one of our kernels contains our namespace. Remove the lines of the host's
+    # stack first: there our code may have launched a kernel of another library.
+    ours = [record for record in records if NAMESPACE in _HOST_FRAME.sub("", record)]
+    return {
+        "errors": len(ours),
+        "elsewhere": len(records) - len(ours),
+        "records": ours[:5],
+    }
 
 
 def run_tool(tool: str) -> dict[str, Any]:
