@@ -90,6 +90,7 @@ def parse_record(
         best_if_null: The value of ``best_fitness`` if it is null.
         others_if_null: The value of every other number that is null.
     """
+    # ``NUMBERS`` has the names of a record's numbers.
     numbers: dict[str, Any] = {
         name: others_if_null if line[name] is None else line[name] for name in NUMBERS
     }

@@ -129,7 +129,7 @@ def _read_outcomes(output: str) -> dict[str, Any]:
 
 
 def _read_records(log: Path) -> dict[str, Any]:
-    """Read the log of a tool: the numbers of errors, and up to five records (see `run_file`)."""
+    """Read the log of a tool: return the numbers of errors, and up to five records."""
     text = log.read_text(errors="replace") if log.is_file() else ""
     records = _RECORD.split(text)[1:]  # The first part is the text before the first record.
     # A record about one of our kernels contains our namespace. Remove the lines of the host's
