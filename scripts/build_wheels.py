@@ -139,7 +139,7 @@ def compile_one(
         return file
     # `PROCESSORS` has Clang's name of the instruction set.
     compiler_flags = [f"-mcpu={PROCESSORS[machine][instruction_set]}", *extension.cflags]
-    # Error messages contain the paths of sources. Replace the folders of this machine by "/".
+    # Error messages contain the paths of sources. Remove the folders of this machine from them.
     torch_folder = find_torch().root.parent
     for folder in (ROOT, torch_folder):
         compiler_flags.append(f"-ffile-prefix-map={folder}/=")

@@ -305,6 +305,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_writable(arguments.gif)
             check_gif(FRAMES_PER_SECOND)
         task = TASKS[arguments.task](arguments.seed, render=arguments.gif is not None)
+        # Options that the user has given take precedence over those of the task.
         options = dict(task.planner)
         for name in ("seed", "num_samples", "iterations", "horizon"):
             value = getattr(arguments, name)

@@ -241,12 +241,14 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
             observation, reward, is_over, _, infos = envs.step(action)
             steps.append((x, mask, action, policy.log_prob(action), value, reward, is_over))
             x, mask = choices(observation, infos)
+        # Each of shape (STEPS, GAMES, ...).
         xs, masks, actions, log_probs, values, rewards, game_ends = (
             torch.stack(column) for column in zip(*steps, strict=True)
         )
         with torch.no_grad():
             _, next_value = agent.evaluate(x, mask)
         advantages = estimate_advantages(rewards, values, game_ends, next_value)
+        # The target of a value is the estimated return: the advantage plus the value.
         columns = (xs, masks, actions, log_probs, advantages, advantages + values)
         agent.improve([column.flatten(0, 1) for column in columns])
         placements += GAMES * STEPS

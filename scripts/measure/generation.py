@@ -107,7 +107,10 @@ def ask_and_tell(shape: Shape, device: str, backend: str = "auto", cma: bool = F
 def _graph(
     shape: Shape, device: str, count: int, objective: Any = sphere, cma: bool = False
 ) -> Run:
-    """Return a function that runs generations of our search as a CUDA graph of ``count``."""
+    """Return a function that runs our search by replaying a CUDA graph of some generations.
+
+    ``count`` is the number of generations in the graph.
+    """
     state = make_search(shape, device, cma=cma).state
     graph = GenerationGraph(state, lambda x, _: objective(x), count)
     return lambda generations: graph(state, generations // count)

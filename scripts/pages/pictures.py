@@ -50,7 +50,7 @@ def draw_training(series: Path, run: Mapping[str, Any], picture: Path) -> None:
         run: The description of the run, with its settings.
         picture: The file to write.
     """
-    # Older files also have settings that no longer exist.
+    # The configuration also has the version of its format, which is no setting.
     settings = {key: value for key, value in run["config"].items() if key in SETTINGS}
     # The names of two keys in older files, and their present names.
     old_keys = {"elite_worst": "elite_threshold", "mean_fitness": "learned_mean_fitness"}
