@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         excluded.add("article")
     methods = [method for method in sampling.METHODS if method.name not in excluded]
     clock = "latency" if device == "cuda" else "wall"
-    sizes = []
+    sizes = []  # The times of all methods, by number of dimensions.
     for dim in sorted(set(arguments.dims)):
         functions = sampling.calls(dim, device, arguments.samples, methods)
         if device == "cuda":
@@ -72,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             times = wall_times(functions, Plan(3, 1, 0))
         sizes.append({"dim": dim, clock: times})
+    # A table for each kind of noise: our method first, then the others that draw this noise.
     for ours, (noise, others) in sampling.NOISES.items():
         names = [name for name in (ours, *others) if name in sizes[0][clock]]
         rows = []

@@ -82,13 +82,16 @@ def list_libraries() -> list[Extension]:
     The feature sets of the controllers that ship with the package get engines with lookahead,
     too.
     """
+    # "du" is another name of the feature set "bcts", so it has no library of its own.
     sets = {name: feature_names(name) for name in feature_sets() if name != "du"}
-    libraries = [library.extension(name, "cpu") for name in FAMILIES]
+    libraries = [library.extension(name, "cpu") for name in FAMILIES]  # The operators.
     libraries += [native.extension(), value_iteration.extension()]
     libraries += [engines.extension(names) for names in sets.values()]
+    # Environments whose observations are features.
     libraries += [
         native.feature_extension(sets[name]) for name in ("dellacherie", "bcts", "dt")
     ]
+    # The feature sets of the controllers that ship with the package.
     shipped = sorted({resolve(name).features for name in known_names()} & sets.keys())
     for lookahead in (Lookahead.PREVIEW, Lookahead.EXPECTIMAX):
         libraries += [engines.extension(sets[name], lookahead) for name in shipped]
@@ -100,14 +103,16 @@ def write_stubs(folder: Path) -> list[str]:
 
     A stub only defines the names of a library's functions. The linker needs no more.
     """
+    # The libraries call torch only through the C functions that these headers declare.
     headers = find_torch().root.glob("include/torch/csrc/**/*shim*.h")
     text = "".join(path.read_text(encoding="utf-8") for path in headers)
     names = {"libtorch_cpu.so": re.findall(r"\b(?:aoti_)?torch_\w+(?=\()", text)}
     names |= {file: words.split() for file, words in RUNTIME.items()}
     for file in names:
         source = folder / f"{file}.s"
-        lines = [f".globl {name}\n{name}:\n" for name in sorted(set(names[file]))]
-        source.write_text("".join([".data\n", *lines, ".quad 0\n"]), encoding="utf-8")
+        # In assembly, every name is a global label of the same eight bytes of data.
+        labels = [f".globl {name}\n{name}:\n" for name in sorted(set(names[file]))]
+        source.write_text("".join([".data\n", *labels, ".quad 0\n"]), encoding="utf-8")
         flags = ["-shared", "-nostdlib", f"-Wl,-soname,{file}", source, "-o", folder / file]
         subprocess.run([*os.environ["CXX"].split(), *flags], check=True)
     return [str(folder / file) for file in names]
@@ -116,23 +121,25 @@ def write_stubs(folder: Path) -> list[str]:
 def compile_one(
     job: tuple[str, Extension], machine: str, target_folder: Path, linker_flags: list[str]
 ) -> Path:
-    """Compile a library for an instruction set, and return its file.
+    """Compile a library for an instruction set, and return the path of the compiled file.
 
     If the file already exists, nothing is compiled.
 
     Args:
-        job: The name of the instruction set, and the library.
+        job: The name of the instruction set, such as "x86-64-v3", and the library.
         machine: The machine that has the instruction set, a key of `PROCESSORS`.
         target_folder: The folder of the compiled libraries of the machine.
         linker_flags: Options of the linker, and the paths of the stub libraries, which stand
             in for torch and the C++ runtime.
     """
     instruction_set, extension = job
+    # The stem contains a digest of the sources, so changed sources get another file.
     file = target_folder / f"{extension.ready_stem()}-{instruction_set}.so"
     if file.exists():
         return file
+    # `PROCESSORS` has Clang's name of the instruction set.
     compiler_flags = [f"-mcpu={PROCESSORS[machine][instruction_set]}", *extension.cflags]
-    # Remove the folders of this machine from the paths of sources in error messages.
+    # Error messages contain the paths of sources. Remove the folders of this machine from them.
     torch_folder = find_torch().root.parent
     for folder in (ROOT, torch_folder):
         compiler_flags.append(f"-ffile-prefix-map={folder}/=")
@@ -164,14 +171,16 @@ def compile_all(machine: str, libraries: Sequence[Extension], folder: Path = WOR
     os.environ["CXX"] = f"{sys.executable} -m ziglang c++ -target {machine}-linux-gnu.{GLIBC}"
     target_folder = folder / machine
     target_folder.mkdir(parents=True, exist_ok=True)
+    # The stub libraries stand in for torch and the C++ runtime.
     compile_job = partial(
         compile_one,
         machine=machine,
         target_folder=target_folder,
         linker_flags=["-s", "-Wl,-z,defs,--gc-sections", *write_stubs(target_folder)],
     )
+    # A job compiles one library for one instruction set. The jobs run in parallel.
     jobs = list(product(PROCESSORS[machine], libraries))
-    files = side_by_side(compile_job, jobs)  # It runs the jobs in parallel.
+    files = side_by_side(compile_job, jobs)
     digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     index = {"machine": machine, "libraries": digests}
     (target_folder / prebuilt.INDEX).write_text(json.dumps(index, indent=1), encoding="utf-8")

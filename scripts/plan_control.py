@@ -75,11 +75,12 @@ def pendulum_cost(state: Tensor, plans: Tensor) -> Tensor:
     """
     import torch
 
+    # Shape ([B,] 1): all N plans start from the same state.
     angle = state[..., None, 0]
     speed = state[..., None, 1]
     total = torch.zeros(1, dtype=plans.dtype, device=plans.device)
-    for torque in plans[..., 0].unbind(-1):
-        # The same angle between -pi and pi; 0 is upright.
+    for torque in plans[..., 0].unbind(-1):  # Shape ([B,] N): the torques of one step.
+        # The deviation from upright, between -pi and pi.
         error = torch.remainder(angle + torch.pi, 2 * torch.pi) - torch.pi
         total = total + error.square() + 0.1 * speed.square() + 0.001 * torque.square()
         # Pendulum-v1 integrates by the semi-implicit Euler method and limits the speed to 8.
@@ -139,6 +140,8 @@ def sum_reaching_rewards(positions: Any, actions: Any, dt: float) -> Any:
     """
     import numpy as np
 
+    # The rewards are those of the states after the actions, so the first state is left out. The
+    # second joint's angle is relative to the first link, so the sum is the second link's angle.
     angles = positions[:, 1:, :2].cumsum(-1)
     target = positions[:, 1:, 2:4]
     fingertip = np.stack([np.cos(angles) @ _LINKS, np.sin(angles) @ _LINKS], axis=-1)
@@ -165,6 +168,7 @@ class Simulator:
         self._env = env
         self._sum_rewards = sum_rewards
         self._pool = rollout.Rollout(nthread=threads)
+        # Each thread needs memory of its own for a simulation.
         self._data = [mujoco.MjData(env.model) for _ in range(threads)]
         self._kind = mujoco.mjtState.mjSTATE_FULLPHYSICS
         self._size = mujoco.mj_stateSize(env.model, self._kind)
@@ -195,9 +199,11 @@ class Simulator:
         # The environment repeats every action for `frame_skip` steps of the simulator.
         controls = actions.repeat(env.frame_skip, axis=1)
         starts = np.broadcast_to(start.numpy(), (len(actions), 1, self._size))
+        # `states` has the state after every step of the simulator, shape (N, steps, size). Only
+        # those after the last step of each action are needed.
         states, _ = self._pool.rollout(env.model, self._data, starts[:, 0], controls)
         after_actions = states[:, env.frame_skip - 1 :: env.frame_skip]
-        # A state of MuJoCo has the time and then the positions.
+        # The first number of a state is the time. The next `nq` numbers are the positions.
         positions = np.concatenate([starts, after_actions], axis=1)[..., 1 : 1 + env.model.nq]
         return -self._sum_rewards(positions, actions, env.dt)
 
@@ -237,6 +243,7 @@ def make_simulated_task(
         raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
     env.reset(seed=seed)
     simulator = Simulator(env, sum_rewards, threads or usable_cores())
+    # `nu` is MuJoCo's number of actuators.
     planner = {"action_dim": env.model.nu, "bounds": (-1.0, 1.0), "num_samples": 40}
     return Task(env, simulator.read_state, simulator.cost, planner)
 
@@ -298,6 +305,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_writable(arguments.gif)
             check_gif(FRAMES_PER_SECOND)
         task = TASKS[arguments.task](arguments.seed, render=arguments.gif is not None)
+        # Options that the user has given take precedence over those of the task.
         options = dict(task.planner)
         for name in ("seed", "num_samples", "iterations", "horizon"):
             value = getattr(arguments, name)

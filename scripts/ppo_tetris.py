@@ -105,6 +105,7 @@ class Agent:
 
         x = (features - self.mean) / self.deviation
         logits = self.actor(x).squeeze(-1).masked_fill(~mask, -torch.inf)
+        # The mean and the minimum of each feature over the placements that may be drawn.
         is_choice = mask.unsqueeze(-1)
         means = (x * is_choice).sum(1) / is_choice.sum(1)
         minima = x.masked_fill(~is_choice, torch.inf).amin(1)
@@ -127,6 +128,7 @@ class Agent:
 
         decisions = len(samples[0])
         for _ in range(EPOCHS):
+            # Divide the decisions at random into minibatches.
             for rows in torch.randperm(decisions).split(decisions // MINIBATCHES):
                 features, mask, action, old_log_prob, advantage, target = (
                     column[rows] for column in samples
@@ -239,12 +241,14 @@ def learn(features: str, seconds: float, seed: int) -> LinearController:
             observation, reward, is_over, _, infos = envs.step(action)
             steps.append((x, mask, action, policy.log_prob(action), value, reward, is_over))
             x, mask = choices(observation, infos)
+        # Each of shape (STEPS, GAMES, ...).
         xs, masks, actions, log_probs, values, rewards, game_ends = (
             torch.stack(column) for column in zip(*steps, strict=True)
         )
         with torch.no_grad():
             _, next_value = agent.evaluate(x, mask)
         advantages = estimate_advantages(rewards, values, game_ends, next_value)
+        # The target of a value is the estimated return: the advantage plus the value.
         columns = (xs, masks, actions, log_probs, advantages, advantages + values)
         agent.improve([column.flatten(0, 1) for column in columns])
         placements += GAMES * STEPS

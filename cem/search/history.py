@@ -66,9 +66,11 @@ class History:
             evaluations: The number of evaluations of this search so far.
         """
         columns = self.columns
+        # The record has the best fitness of its search, the history that of all searches.
         best = record.best_fitness
         if columns["best_fitness"]:
             best = self.better(columns["best_fitness"][-1], best)
+        # ``self.evaluations`` is the number of the earlier searches.
         columns["evaluations"].append(self.evaluations + evaluations)
         columns["best_fitness"].append(best)
         columns["population_size"].append(population_size)
@@ -81,13 +83,14 @@ def parse_record(
 ) -> GenerationRecord:
     """Return the record of a generation from a line of a JSON file.
 
-    JSON has no number for NaN and infinity: both are written as null.
+    JSON has no NaN and no infinity. Both are written as null, which is None here.
 
     Args:
         line: The values of the record by name.
         best_if_null: The value of ``best_fitness`` if it is null.
         others_if_null: The value of every other number that is null.
     """
+    # ``NUMBERS`` has the names of a record's numbers.
     numbers: dict[str, Any] = {
         name: others_if_null if line[name] is None else line[name] for name in NUMBERS
     }

@@ -43,8 +43,8 @@ class NoiseDetector:
         """Evaluate a population, and detect noise in generations 0 and 1.
 
         In these two generations, the first mean of the search replaces the first candidate. If
-        its fitness differs between them, the objective is noisy: the metrics of this and all
-        later evaluations then contain the difference.
+        its two fitness values differ, the objective is noisy: the metrics of this and all later
+        evaluations then contain the difference.
 
         Args:
             candidates: The candidates, shape (N, dim). In generations 0 and 1 this function
@@ -55,6 +55,7 @@ class NoiseDetector:
             evaluation = as_evaluation(self.evaluate(candidates, generation))
             return self._add_difference(evaluation)
         candidates[0] = self.mean
+        # The objective gets a copy, because it may change its argument.
         evaluation = as_evaluation(self.evaluate(copy_of(candidates), generation))
         if evaluation.candidates is not None:
             # The objective has evaluated other candidates. The mean may not be among them.
@@ -71,11 +72,12 @@ class NoiseDetector:
             # A resumed search restores the detector from these metrics.
             metrics = {_VALUE: mean_fitness, _RANGE: self._scale}
             return replace(evaluation, metrics={**evaluation.metrics, **metrics})
+        # Compare the two values of the mean, unless the first one was not finite.
         if generation == 1 and self._first_fitness is not None:
             difference = abs(mean_fitness - self._first_fitness)
             if difference > _NOISY * self._scale:
                 self._difference = difference
-                self._noisy_from = 2  # Two generations, 0 and 1, precede the detection.
+                self._noisy_from = 2  # Noise is known after two generations, 0 and 1.
         return self._add_difference(evaluation)
 
     def restore(self, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -84,6 +86,7 @@ class NoiseDetector:
         if first_fitness is not None and scale is not None:
             self._first_fitness = first_fitness
             self._scale = scale
+        # All records after the detection contain the difference: take the first of them.
         for line in lines:
             is_first = not self._difference
             if is_first and _DIFFERENCE in line:

@@ -87,6 +87,7 @@ def complete_options(function: str, options: Mapping[str, Any]) -> dict[str, Any
     """
     for name in options:
         if name not in _DEFAULTS:
+            # Suggest our name of an option of another library, or else a similar name.
             hint = did_you_mean(_SYNONYMS.get(name, name), [*_DEFAULTS, "mean", "std"])
             if name in CEMConfig.__dataclass_fields__:
                 hint = f": give it as config=CEMConfig({name}=...) or CEMConfig.cma({name}=...)"
@@ -96,6 +97,7 @@ def complete_options(function: str, options: Mapping[str, Any]) -> dict[str, Any
 
 def show_options(function: Callable[..., Any]) -> inspect.Signature:
     """Return a function's signature with every option in place of ``**options``, for help()."""
+    # The last parameter is ``**options``.
     *arguments, _ = inspect.signature(function).parameters.values()
     keyword = inspect.Parameter.KEYWORD_ONLY
     options = [

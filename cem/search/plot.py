@@ -56,12 +56,14 @@ def draw_result(result: Any) -> "Figure":
     """
     import matplotlib.figure
 
+    # By the name of a parameter, the most important one first.
     importance = {} if result.model is None else result._ranked_importance()
     all_slices = [_slice_along(result, name) for name in importance]
     # There is no slice along a permutation.
     slices = [part for part in all_slices if part is not None][:_MOST_SLICES]
     rows = math.ceil(len(slices) / _COLUMNS)
     figure = matplotlib.figure.Figure(figsize=(11, 3.2 + 2.5 * rows), layout="constrained")
+    # The top row is higher than the rows of slices.
     grid = figure.add_gridspec(1 + rows, _COLUMNS, height_ratios=[1.3] + rows * [1.0])
     # Without a model the progress takes the full width.
     history_cell = grid[0, :3] if importance else grid[0, :]
@@ -69,6 +71,7 @@ def draw_result(result: Any) -> "Figure":
     if result.model is not None:
         _draw_importance(figure.add_subplot(grid[0, 3]), importance, result.model.r2)
     for number, part in enumerate(slices):
+        # Slices fill the rows of the grid from left to right.
         axes = figure.add_subplot(grid[1 + number // _COLUMNS, number % _COLUMNS])
         _draw_slice(axes, part, result)
         if number == 0:  # All slices have the same legend.
@@ -81,7 +84,7 @@ def _slice_along(result: Any, name: str) -> _Slice | None:
 
     Args:
         result: A result with a model.
-        name: The name of the parameter; "x[column]" if the parameters are a vector.
+        name: The name of the parameter, or "x[2]" for component 2 of a vector.
 
     Returns:
         The slice of the model through the fittest candidate. None for a permutation, which has
@@ -91,8 +94,8 @@ def _slice_along(result: Any, name: str) -> _Slice | None:
     assert evaluations is not None
     assert result.model is not None
     parameter = None
-    column: Any  # an index, or a slice of columns for a permutation
-    if result._space is None:
+    column: Any  # An index, or a slice of columns for a permutation.
+    if result._space is None:  # The parameters are a vector, so they have no names.
         column = int(name.strip("x[]"))
     else:
         parameter = result._space.parameters[name]
@@ -102,14 +105,15 @@ def _slice_along(result: Any, name: str) -> _Slice | None:
     observed = evaluations.candidates[:, column]
     best_index = evaluations.best(result._maximize)
     grid = np.unique(observed)
-    if not isinstance(parameter, (Choice, Int)):
+    if not isinstance(parameter, (Choice, Int)):  # The parameter is continuous.
         grid = np.linspace(grid[0], grid[-1], _RESOLUTION)
     # Each row is the fittest candidate with another number in this column.
     candidates = np.tile(evaluations.candidates[best_index], (len(grid), 1))
     candidates[:, column] = grid
     curve = result.model.predict(candidates)
     if parameter is not None:
-        # The column may contain logarithms or numbers of steps. Convert these to values.
+        # Candidates contain the logarithms of some parameters, or their numbers of steps.
+        # Convert them to values.
         observed = parameter.values_of(observed)
         grid = parameter.values_of(grid)
     return _Slice(name, parameter, observed, observed[best_index], grid, curve)
@@ -189,7 +193,7 @@ def _scale_values(
         lowest_curve: The lowest value of a curve on the same axes.
     """
     finite = values[np.isfinite(values)]
-    if not len(finite):
+    if not len(finite):  # Leave the axis as it is.
         return
     low, high = finite.min(), finite.max()
     if min(low, lowest_curve) > 0 and high > _WIDE * low:
@@ -200,5 +204,5 @@ def _scale_values(
         low = np.quantile(finite, 1 - _SHOWN)
     else:
         high = np.quantile(finite, _SHOWN)
-    margin = 0.05 * (high - low) or 1.0  # A margin of 0 becomes 1.0.
+    margin = 0.05 * (high - low) or 1.0  # If all values are equal, the margin is 1.
     axes.set_ylim(low - margin, high + margin)

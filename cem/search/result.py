@@ -124,6 +124,7 @@ class Result(Generic[_Vector]):
             return None
         families = self.settings["config"].families
         dim = self._evaluations.candidates.shape[1]
+        # The other columns of a candidate belong to the families of discrete parameters.
         num_numbers = dim - sum(family.columns for family in families)
         return fit_response(self._evaluations, self._space, num_numbers, self._maximize)
 
@@ -179,8 +180,9 @@ class Result(Generic[_Vector]):
         if isinstance(self.x, (Tensor, np.ndarray)):
             # Print only the first and last numbers of a long vector.
             x = np.array2string(np.array(self.x.tolist()), precision=6, threshold=12)
+        # These parts of the line "settings" are empty if they do not apply.
         paths = ", evolution paths" if config.paths else ""
-        # This is the surrogate model of the search. ``self.model`` is fitted after the search.
+        # This is the model that the search used. ``self.model`` is fitted after the search.
         model = ", a quadratic model" if self.settings["model"] else ""
         noise = ", a noisy objective: x is the averaged mean" if self.settings["noise"] else ""
         lines = [
@@ -220,7 +222,9 @@ def best_search(ended: Sequence[Ended], maximize: bool) -> Ended | None:
     sign = 1.0 if maximize else -1.0
 
     def quality(search: Ended) -> tuple[float, bool, float]:
+        """Return the three criteria in this order. A greater tuple is better."""
         optimizer = search.optimizer
+        # An optimizer without constraints does not have this attribute.
         is_strictly_feasible = not getattr(optimizer, "within_tolerance", False)
         return -search.violation, is_strictly_feasible, sign * optimizer.best_fitness
 
@@ -259,7 +263,7 @@ def build_result(
         message = _INFEASIBLE.format(search.violation)
         warnings.warn(message, RuntimeWarning, stacklevel=outside())
     if history.has_seen_noise:
-        # The best candidate may only have been lucky: the averaged mean is nearer to the
+        # The best candidate may be the best by chance. The averaged mean is nearer to the
         # optimum.
         x = with_integers(optimizer.state, optimizer.state.averaged_mean)
         fun = history.columns["elite_mean"][-1]

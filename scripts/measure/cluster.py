@@ -64,6 +64,7 @@ class InstantEngine(Executor):
     def _complete(self) -> None:
         """Give a random running candidate its result, unless it was cancelled."""
         index = self._random.randrange(len(self._running))
+        # Swap it with the last one, since removing the last item of a list is fast.
         self._running[index], self._running[-1] = self._running[-1], self._running[index]
         future, result = self._running.pop()
         if future.set_running_or_notify_cancel():
@@ -78,7 +79,7 @@ def first_coordinate(x: Any) -> float:
 def measure_feeding(dim: int, total: int) -> float:
     """Return how many candidates per second the driver of a search sends to workers.
 
-    The search is asynchronous: it replaces a candidate as soon as its value is there. The
+    The search is asynchronous: it replaces a candidate as soon as its value is known. The
     workers answer at once, so only the work of the driver takes time.
 
     Args:
@@ -106,12 +107,13 @@ def measure_utilisation(*, is_asynchronous: bool) -> float:
 
     Args:
         is_asynchronous: Whether the search replaces each candidate as soon as its value is
-            there. Otherwise the workers wait for the slowest candidate of each generation.
+            known. Otherwise the workers wait for the slowest candidate of each generation.
     """
+    # All durations are in seconds. They are drawn before the search, because the threads share
+    # this iterator.
     rng = random.Random(1)
-    # All threads take their durations from this iterator.
     durations_s = iter([rng.expovariate(1 / MEAN_S) for _ in range(CANDIDATES)])
-    slept_s: list[float] = []  # The durations of all evaluations, in seconds.
+    slept_s: list[float] = []
 
     def sleep(x: Any) -> float:
         duration_s = next(durations_s)
@@ -138,25 +140,26 @@ def measure_utilisation(*, is_asynchronous: bool) -> float:
 
 
 def measure_journal(folder: Path) -> dict[str, float]:
-    """Write a journal of evaluations and read it again; return its size and times.
+    """Write `RECORDS` evaluations to a journal and read them again; return size and times.
+
+    A journal is the file from which an interrupted search restores its evaluations. A record of
+    the file has a candidate, here 1,000 numbers, and its value.
 
     Returns:
-        Three figures per record: its bytes, and the microseconds to write it and to read it. A
-        record has a candidate of 1,000 numbers and its value.
+        Three figures per record: its bytes, and the microseconds to write it and to read it.
     """
     path = folder / "evaluations.journal"
-    search = {"mean": [0.0] * 1000}
+    search = {"mean": [0.0] * 1000}  # The journal takes the size of a candidate from the mean.
     row = np.ones(1000)
     candidate = Candidate(number=0, generation=0, x=row, row=row, device=None)
     candidate.settle(Fate.DONE, 1.0)  # The candidate was evaluated; its value is 1.
-    # A resumed search would begin with generation `RECORDS`. All records are of generation 0.
     journal = Journal(path, search, generation=RECORDS)
     start_time = time.perf_counter()
     for number in range(RECORDS):
-        journal.write(0, number, candidate)  # In generation 0, with this number.
+        journal.write(0, number, candidate)  # The first argument is the generation.
     write_end = time.perf_counter()
     journal.close()
-    # A journal reads the records of an existing file when it is opened.
+    # Opening the journal again reads all of its records.
     Journal(path, search, RECORDS).close()
     read_end = time.perf_counter()
     return {
@@ -177,8 +180,8 @@ def simulate(mean_s: float, service_s: float) -> float:
         service_s: The time that the driver needs to serve a worker.
     """
     rng = random.Random(1)
-    # A heap of the evaluations that run now, as pairs (end, start). At time 0 every worker ends
-    # an evaluation without duration, and so asks for a candidate.
+    # A heap of the running evaluations, as pairs (end, start). The first one of every worker
+    # takes no time, so at time 0 all workers ask for a candidate.
     running = [(0.0, 0.0)] * SIMULATED_WORKERS
     driver_free_at = 0.0
     busy_s = 0.0
@@ -187,10 +190,11 @@ def simulate(mean_s: float, service_s: float) -> float:
         # The next event is the end of the evaluation that ends first.
         now, start = heapq.heappop(running)
         busy_s += now - start
+        # Its worker waits until the driver has served all workers that asked earlier.
         driver_free_at = max(driver_free_at, now) + service_s
         end = driver_free_at + rng.expovariate(1 / mean_s)
         heapq.heappush(running, (end, driver_free_at))
-    # Evaluations that are still running count up to now. Those that begin later do not count.
+    # Running evaluations count up to now. Those that have not begun yet do not count.
     busy_s += sum(max(0.0, now - start) for _, start in running)
     return busy_s / (SIMULATED_WORKERS * now)
 
@@ -198,8 +202,8 @@ def simulate(mean_s: float, service_s: float) -> float:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Measure the driver, the workers and the journal, and simulate many workers."""
     figures = {}
-    # `FED` maps a number of dimensions to the number of candidates. The first search in each
-    # dimension compiles operators, so it is not timed.
+    # `FED` maps the number of dimensions of a search to its number of candidates. The first
+    # search in each dimension compiles operators, so its result is not used.
     for dim in FED:
         measure_feeding(dim, OUTSTANDING)
     for dim, total in FED.items():

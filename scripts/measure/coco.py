@@ -87,7 +87,7 @@ class Objective:
         self.budget = checkpoints[-1]
         self.evaluations = 0
         self.best = dict.fromkeys(checkpoints, math.inf)
-        # The indices of the integer parameters: they come first.
+        # The indices of the integer parameters, which come before the continuous ones.
         self.integers = range(problem.number_of_integer_variables)
         # The lower and the upper bounds, shape (2, dim).
         self.box = np.array([problem.lower_bounds, problem.upper_bounds], dtype=np.float64)
@@ -103,16 +103,16 @@ class Objective:
             self.std = np.diff(self.box, axis=0)[0] / 4
         elif suite == "bbob-noisy":
             # Functions 3k - 2, 3k - 1 and 3k are the same function with normal, uniform and
-            # Cauchy noise. Most evaluations with Cauchy noise have no noise at all. So values
-            # without noise are taken from function 3k: round up to a multiple of three.
+            # Cauchy noise. Cauchy noise is rare: most evaluations of function 3k have none, so
+            # values without noise are taken from it.
             cauchy_function = 3 * math.ceil(function / 3)
             self._noiseless = _load_problem(suite, dim, cauchy_function, instance)
-        # `_noiseless_value` skips values far below `_optimum`. For the optimum itself it must
-        # not skip any.
+        # `_noiseless_value` rejects values far below `_optimum`. While it computes the optimum
+        # itself, it must not reject any.
         self._optimum = -math.inf
         self._optimum = self._noiseless_value(_best_candidate(problem))
-        # The results (value, constraints) of evaluated candidates, by their bytes. It is used
-        # only if the problem has constraints.
+        # The results (value, constraints) of evaluated candidates, by the bytes of a candidate.
+        # They are stored only if the problem has constraints.
         self._evaluated: dict[bytes, tuple[float, Any]] = {}
 
     def __call__(self, candidates: Any) -> Any:
@@ -144,7 +144,7 @@ class Objective:
         if key in self._evaluated:
             return self._evaluated[key]
         is_spent = self.evaluations == self.budget
-        # Targets are gaps. The last one is the smallest.
+        # `best` has the smallest gap so far. Targets are gaps, too, in decreasing order.
         is_solved = self.best[self.budget] <= TARGETS[-1]
         if is_spent or is_solved:
             raise Spent
@@ -161,7 +161,8 @@ class Objective:
     def _record_gap(self, x: Any, value: float) -> None:
         """Update `best` with the gap of the candidate that has just been evaluated.
 
-        The gap is the candidate's value without noise minus the optimal value.
+        The gap is the candidate's value without noise minus the optimal value. `best` maps a
+        number of evaluations to the smallest gap until then.
         """
         if self._noiseless is not self._problem:  # The problem is noisy.
             value = self._noiseless_value(x)
@@ -205,7 +206,8 @@ def _load_problem(suite: str, dim: int, function: int, instance: int) -> Any:
 
 
 def _best_candidate(problem: Any) -> Any:
-    """Return the best candidate. The suite writes it to a file in the working folder."""
+    """Return the best candidate of a problem of `cocoex`, shape (dim,)."""
+    # The suite writes it to a file in the working folder, so change to a temporary folder.
     working_folder = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -246,15 +248,15 @@ def _evotorch(objective: Objective, seed: int, *, algorithm: str, **settings: An
 
     problem = evotorch.Problem(
         "min",
-        lambda x: torch.from_numpy(objective(x.numpy())),
+        lambda x: torch.from_numpy(objective(x.numpy())),  # Candidates (N, dim) to values (N,).
         vectorized=True,
         seed=seed,
         solution_length=objective.dim,
         initial_bounds=(-5.0, 5.0),
         dtype=torch.float64,
     )
-    make_searcher = getattr(evotorch.algorithms, algorithm)
-    searcher = make_searcher(
+    searcher_class = getattr(evotorch.algorithms, algorithm)
+    searcher = searcher_class(
         problem,
         center_init=torch.from_numpy(objective.start),
         popsize=POPULATION * objective.dim,
@@ -266,6 +268,7 @@ def _evotorch(objective: Objective, seed: int, *, algorithm: str, **settings: An
 
 
 def _cmaes(objective: Objective, seed: int, *, algorithm: str) -> None:
+    """Minimise an objective with a class of the package cmaes, such as "CMA"."""
     import cmaes
 
     search = getattr(cmaes, algorithm)(mean=objective.start, sigma=objective.std, seed=seed)
@@ -275,15 +278,16 @@ def _cmaes(objective: Objective, seed: int, *, algorithm: str) -> None:
 
 
 def _cmawm(objective: Objective, seed: int) -> None:
-    """Minimise an objective with integer parameters with CMAwM of the package cmaes.
+    """Minimise an objective with integer parameters by the search CMAwM of the package cmaes.
 
-    Whenever the search has converged, it restarts from a random point with twice the
+    Whenever a search has converged, the next one starts from a random point with twice the
     population. The loop has no end of its own: the objective raises `Spent` when its budget is
     spent or its last target has been reached.
     """
     import cmaes
 
-    # CMAwM rounds parameters to multiples of a step; continuous parameters have step 0.
+    # CMAwM rounds a parameter to multiples of its step: 1 for integers, and 0 for continuous
+    # parameters, which are not rounded.
     steps = np.isin(range(objective.dim), objective.integers).astype(float)
     mean = objective.start
     population = 4 + int(3 * math.log(objective.dim))  # The default of CMA-ES.
@@ -298,8 +302,8 @@ def _cmawm(objective: Objective, seed: int) -> None:
             steps=steps,
         )
         while not search.should_stop():
-            # `ask` returns a candidate twice: rounded for the objective, and as it was sampled
-            # for `tell`.
+            # `ask` returns a candidate in two forms: the rounded one is evaluated, and the
+            # sampled one is for `tell`.
             evaluations = []
             for _ in range(population):
                 rounded, sampled = search.ask()
@@ -333,9 +337,9 @@ def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
     }
     std = objective.std
     if objective.integers:
-        # pycma samples real numbers and rounds integer parameters. Their bounds are widened by
-        # almost 0.5, so that as many numbers round to the smallest and the largest integer as
-        # to any other. All numbers within these bounds still round to an allowed integer.
+        # pycma samples real numbers and rounds integer parameters. Only half as many numbers
+        # would round to the smallest and the largest integer as to the others, so their bounds
+        # are widened by almost 0.5.
         is_integer = np.isin(range(objective.dim), objective.integers)
         margin = 0.4999 * is_integer
         lower_bounds, upper_bounds = objective.box
@@ -357,7 +361,10 @@ def _pycma_noise(objective: Objective, seed: int) -> None:
 
 
 def _pycma_constrained(objective: Objective, seed: int) -> None:
-    """Minimise with pycma's augmented Lagrangian; each restart doubles the population."""
+    """Minimise with pycma's augmented Lagrangian; each restart doubles the population.
+
+    The loop has no end of its own: the objective raises `Spent` when its budget is spent.
+    """
     import cma
 
     for restart in itertools.count():
@@ -365,6 +372,7 @@ def _pycma_constrained(objective: Objective, seed: int) -> None:
             objective.evaluate_one, objective.constraints, archives=False, logging=0
         )
         options = {"seed": seed + restart, "verbose": -9, "verb_log": 0, "tolstagnation": 0}
+        # The default population of CMA-ES, doubled in every restart.
         options["popsize"] = (4 + int(3 * math.log(objective.dim))) << restart
         cma.fmin2(fitness, objective.start, objective.std, options, callback=fitness.update)
 
@@ -379,9 +387,15 @@ def scipy_search(objective: Any, seed: int, *, algorithm: str, **settings: Any) 
 
 def _cem_with_model(objective: Objective, seed: int) -> None:
     """Minimise with `cem.minimize`, which calls the objective with one candidate at a time."""
-    budget = objective.budget + 1
-    start, std = objective.start, objective.std
-    minimize(objective.evaluate_one, start, std, budget=budget, seed=seed, vectorize="loop")
+    # The objective ends the search, so the search itself never reaches its budget.
+    minimize(
+        objective.evaluate_one,
+        objective.start,
+        objective.std,
+        budget=objective.budget + 1,
+        seed=seed,
+        vectorize="loop",
+    )
 
 
 def scipy_constraints(objective: Any) -> Any:
@@ -399,10 +413,15 @@ def _cem_asynchronous(objective: Objective, seed: int, *, workers: int) -> None:
     Candidates that are running when the budget is spent count as evaluated.
     """
     # Until the objective is spent, there is always budget for a candidate per worker.
-    budget = objective.budget + workers
-    start, std = objective.start, objective.std
-    options: dict[str, Any] = {"workers": InstantEngine(workers), "asynchronous": True}
-    minimize(objective.evaluate_one, start, std, budget=budget, seed=seed, **options)
+    minimize(
+        objective.evaluate_one,
+        objective.start,
+        objective.std,
+        budget=objective.budget + workers,
+        seed=seed,
+        workers=InstantEngine(workers),
+        asynchronous=True,
+    )
 
 
 def _slsqp(objective: Any, start: Any) -> Any:
@@ -455,8 +474,8 @@ def _optuna(objective: Objective, seed: int) -> None:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-    study.enqueue_trial({str(i): 0.0 for i in range(objective.dim)})
-    while True:
+    study.enqueue_trial({str(i): 0.0 for i in range(objective.dim)})  # The start.
+    while True:  # Until the objective raises `Spent`.
         trial = study.ask()
         bounds = enumerate(objective.box.T.tolist())
         x = [trial.suggest_float(str(i), low, high) for i, (low, high) in bounds]
@@ -599,13 +618,16 @@ def summary(
     reached_checkpoints = checkpoints[: len(gaps[0])]
     for index, evaluations in enumerate(reached_checkpoints):
         gaps_then = np.array([run_gaps[index] for run_gaps in gaps])
-        shares = (gaps_then[:, None] <= TARGETS).mean(1)  # One share per run.
-        by_function = shares.reshape(functions, -1)
+        # Compare every run with every target, shape (runs, targets), and take the share of each
+        # run.
+        shares = (gaps_then[:, None] <= TARGETS).mean(1)
+        by_function = shares.reshape(functions, -1)  # Shape (functions, instances).
         instances = by_function.shape[1]
         error = None
         if instances > 1:
-            # The variance of a function's mean share is the variance of its shares divided by
-            # their number. The error is that of the mean over all functions.
+            # The mean share of a function has the variance of its shares, divided by their
+            # number. The mean over all functions has the sum of these variances, divided by the
+            # squared number of functions.
             error = math.sqrt(by_function.var(1, ddof=1).sum() / instances) / functions
         result[str(evaluations)] = {"solved": float(shares.mean()), "standard_error": error}
     return result
@@ -616,13 +638,14 @@ def run_all(run: Callable[[Any], Any], runs: Sequence[Any], jobs: int, name: str
 
     Args:
         run: Returns the result of a run.
-        runs: The runs. The last ones take longest, and so come first.
+        runs: The runs. The last ones take longest, so they start first.
         jobs: The number of processes.
         name: The name that the progress bar shows.
     """
     pool = None
     if jobs > 1:
-        # Threads of a library do not survive a fork.
+        # Processes are spawned, since the threads of a library do not survive a fork. Each of
+        # them begins with the call `torch.set_num_threads(1)`.
         spawn = multiprocessing.get_context("spawn")
         pool = spawn.Pool(jobs, torch.set_num_threads, (1,))
     with pool or contextlib.nullcontext():
@@ -631,22 +654,30 @@ def run_all(run: Callable[[Any], Any], runs: Sequence[Any], jobs: int, name: str
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Run the searches in every dimension, and return the shares of targets that they reach."""
+    """Run the searches in every dimension, and return the shares of targets that they reach.
+
+    An example of a figure's name is "bbob.cem.d5.200.solved": the suite, the search, the number
+    of dimensions, and the number of evaluations per dimension.
+    """
     suite = arguments.suite
     searches = SEARCHES[suite]
+    # Numbers of evaluations per dimension, after which the share is computed.
     checkpoints = (max(1, arguments.budget // 10), arguments.budget)
     if arguments.checkpoints:
         checkpoints = tuple(sorted(arguments.checkpoints))
     functions = arguments.functions or range(1, 1 + FUNCTIONS[suite])
-    instances = [*itertools.chain(*arguments.instances)]
+    instances = [*itertools.chain(*arguments.instances)]  # The arguments are ranges.
+    # Wrong arguments end the program with a message of one line.
     with one_line_errors():
         for name in arguments.searches or ():
             if name not in searches:
                 raise unknown_name("search", name, searches)
         for dim in arguments.dims:
+            # It raises an error if the suite does not have this dimension.
             _load_problem(suite, dim, functions[0], instances[0])
     installed = [name for name in searches if find_spec(searches[name].module)]
     names = arguments.searches or installed
+    # A cell of the results is a search in a dimension. It has a run for each problem.
     cells = []
     for dim in sorted(arguments.dims):
         cells += [(name, dim) for name in names if dim <= searches[name].max_dims]
@@ -654,6 +685,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     runs = []
     for name, dim in cells:
         runs += [Run(suite, name, checkpoints, dim, *problem) for problem in problems]
+    # The gaps of every run, cell by cell.
     gaps = run_all(gaps_of, runs, arguments.jobs, suite)
     details: dict[str, Any] = {name: {"label": searches[name].label} for name in names}
     figures = {}

@@ -51,12 +51,19 @@ class Solver:
     """Plans in a task by a solver of stable-worldmodel."""
 
     def __init__(self, task: plan_control.Task, seed: int, name: str) -> None:
-        """Make a solver by the name of its class."""
+        """Make a solver for a task.
+
+        Args:
+            task: The task.
+            seed: The seed of the solver.
+            name: The name of the solver's class, such as "CEMSolver".
+        """
         from stable_worldmodel import solver as solvers
 
         self._task = task
         self._bounds = task.planner["bounds"]
         solver_class = getattr(solvers, name)
+        # The first argument is the model: the solver calls its method `get_cost`.
         self._solver = solver_class(
             self, num_samples=_SAMPLES, n_steps=_ITERATIONS, topk=_SAMPLES // 10, seed=seed
         )
@@ -72,12 +79,14 @@ class Solver:
         return torch.as_tensor(costs).unsqueeze(0)
 
     def plan(self, state: Any) -> Tensor:
-        """Return the next action, shape (A,)."""
-        # The solver would round the state to float32, so it gets a number in its place.
+        """Return the next action in a state, shape (A,)."""
+        # The solver would round the state to float32. So `get_cost` takes it from here, and the
+        # solver gets a number that nobody reads.
         self._state = torch.as_tensor(state)
         info = {"number": torch.zeros(1, 1)}
+        # The search starts from the last plan without its first action, which has been done.
         rest = None if self._last_plan is None else self._last_plan[:, 1:]
-        with contextlib.redirect_stdout(io.StringIO()):
+        with contextlib.redirect_stdout(io.StringIO()):  # Discard what it prints.
             result = self._solver.solve(info, init_action=rest)
         self._last_plan = result["actions"].clamp(*self._bounds)
         return self._last_plan[0, 0]
@@ -103,7 +112,8 @@ def run_episode(run: tuple[str, str, int]) -> float:
         run: The name of the task, the name of the planner, and the seed of both.
     """
     task_name, planner_name, seed = run
-    # Every process simulates with one thread. The equations of the pendulum are not simulated.
+    # Runs are processes in parallel, so each of them simulates with a single thread. The task
+    # of the pendulum needs no simulator, and does not have this option.
     options = {} if task_name == "pendulum" else {"threads": 1}
     task = plan_control.TASKS[task_name](seed, **options)
     planner = PLANNERS[planner_name](task, seed)

@@ -58,7 +58,10 @@ class Pairs:
 
     def __call__(self, x: Any) -> Any:
         """Map values, shape (N, 2 PAIRS), to costs, shape (N,)."""
-        costs = COSTS[(x == self.right)[:, self.pairs].sum(-1)].sum(-1)
+        is_right = x == self.right
+        # The number of right values in each pair, shape (N, PAIRS).
+        right_values = is_right[:, self.pairs].sum(-1)
+        costs = COSTS[right_values].sum(-1)
         self.costs += costs.tolist()
         return costs
 
@@ -73,6 +76,7 @@ def _cem(problem: Pairs, seed: int, budget: int) -> None:
     def cost(parameters: dict[str, Any]) -> Any:
         return problem(np.stack(list(parameters.values()), axis=-1))
 
+    # With vectorize=False the function gets an array of shape (N,) for each parameter.
     minimize(cost, space, vectorize=False, target=0.0, budget=budget, seed=seed)
 
 
@@ -135,7 +139,7 @@ def _draw_permutations(p: Tensor) -> Tensor:
     """
     # 1 for an item that a permutation does not contain yet, otherwise 0.
     unused = p.new_ones(POPULATION, ITEMS)
-    # For each permutation, the index of the row of `p` from which its next item is drawn.
+    # For each permutation, the row of `p` from which its next item is drawn.
     row_index = p.new_zeros(POPULATION).long()
     items = []
     for _ in range(ITEMS):
@@ -144,7 +148,7 @@ def _draw_permutations(p: Tensor) -> Tensor:
         uniform = torch.rand_like(unused)
         gumbel_noise = -(-uniform.log()).log()
         log_probabilities = (p[row_index] * unused).log()
-        item = (log_probabilities + gumbel_noise).argmax(1)
+        item = (log_probabilities + gumbel_noise).argmax(1)  # One per permutation.
         items.append(item)
         # A permutation never draws the same item again.
         unused.scatter_(1, item.unsqueeze(1), 0.0)
@@ -161,9 +165,10 @@ def _step_orders(p: Tensor) -> None:
     """
     permutations = _draw_permutations(p)
     elites = permutations[_fitness(permutations).topk(ELITES).indices]
-    # `rows` has the row of p from which every item of the elites was drawn. `frequencies` has
-    # the share of the elites that drew an item from a row.
+    # For every item of the elites, the row of p from which it was drawn: 0 for the first item,
+    # otherwise the previous item + 1.
     rows = pad(elites[:, :-1] + 1, (1, 0))
+    # In each row of p, the share of the elites that have drawn an item from it.
     shares = torch.full(elites.shape, 1 / ELITES, device=p.device)
     frequencies = torch.zeros_like(p).index_put_((rows, elites), shares, accumulate=True)
     p.lerp_(frequencies, 0.7)
@@ -185,7 +190,7 @@ def _graph_times(
             search has `GENERATIONS`.
 
     Returns:
-        The median time of a generation in microseconds: of our search, and of plain PyTorch.
+        The median microseconds of a generation: of our search, and of plain PyTorch.
     """
     # The search has only discrete parameters, so the mean of the continuous ones is empty.
     no_continuous_parameters = torch.zeros(0)
@@ -198,7 +203,8 @@ def _graph_times(
         seed=1,
         device="cuda",
     )
-    # The objective ignores its second argument, the number of the generation.
+    # Each value is a function that replays a graph. An objective gets the number of the
+    # generation as a second argument, which this one ignores.
     graphs = {
         "cem": search.capture(lambda candidates, _: _fitness(candidates), GENERATIONS),
         "torch": capture(partial(step, p), torch_generations),
@@ -215,7 +221,7 @@ def on_gpu() -> Measured:
     The figures are microseconds per generation: of our search ("cem"), and of a search in plain
     PyTorch ("torch"). At the start of both searches all values are equally probable.
     """
-    parameters, values = CATEGORIES
+    parameters, values = CATEGORIES  # The number of parameters, and of values of each.
     with torch.device("cuda"):
         p_bits = torch.full((BITS,), 0.5)
         p_values = torch.full((parameters, values), 1 / values)
@@ -226,7 +232,7 @@ def on_gpu() -> Measured:
         f"categories.{parameters}x{values}": _graph_times(
             categories, _step_categories, p_values, GENERATIONS
         ),
-        # One generation of permutations already has many operations: `ITEMS` draws.
+        # One generation of permutations is enough for a graph, since it draws `ITEMS` times.
         f"orders.{ITEMS}": _graph_times(
             Permutation(ITEMS), _step_orders, p_items, torch_generations=1
         ),
@@ -239,7 +245,7 @@ def on_gpu() -> Measured:
 
 
 def on_cpu() -> Measured:
-    """Run all installed searches on problems with discrete parameters.
+    """Run all installed searches on problems with discrete parameters, one run for each seed.
 
     The optimum of a problem has the cost 0. The figures of a search are
 
@@ -259,14 +265,13 @@ def on_cpu() -> Measured:
             seeds = TPE_SEEDS
             budget = TPE_BUDGET
         early_costs = []
-        # For every run that reached the optimum, the number of evaluations that it needed.
-        evaluations = []
+        evaluations = []  # One number for every run that reached the optimum.
         for seed in range(seeds):
             problem = Pairs(1000 + seed)  # Every run has a problem of its own.
             search(problem, seed, budget)
             # The problem has recorded the costs of all candidates, in order of evaluation.
             early_costs.append(min(problem.costs[:EARLY]))
-            if 0.0 in problem.costs:
+            if 0.0 in problem.costs:  # The run reached the optimum.
                 evaluations.append(problem.costs.index(0.0) + 1)
         prefix = f"discrete.{name}"
         figures[f"{prefix}.runs"] = seeds

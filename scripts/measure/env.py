@@ -24,17 +24,18 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
     """Return a speed test of random play in a vector environment of Gymnasium.
 
     Args:
-        figure: The name of the test's figure in the results, without the unit.
+        figure: The name of the measured speed in the results, without the unit.
         count: The number of environments.
         options: Other arguments of `gymnasium.make_vec`.
     """
     envs: Any = gymnasium.make_vec(tetris.envs.IDS[0], count, **options)
-    # Random actions are drawn before the measurement, for `_DRAWN_STEPS` steps. They are used
-    # again and again, so that only the environments are timed.
+    # Random actions for `_DRAWN_STEPS` steps are drawn before the measurement, and are used
+    # again and again. So only the environments are timed.
     generator = torch.Generator().manual_seed(SEED)
     shape = (_DRAWN_STEPS, count)
     actions: Any = torch.randint(0, int(envs.single_action_space.n), shape, generator=generator)
     takes_tensors = options.get("output") == "torch" or "device" in options
+    # Make a list with the actions of each step.
     if takes_tensors:
         actions = list(actions.to(envs.device))
     else:
@@ -47,7 +48,7 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
         for step in range(steps):
             _, _, terminated, _, _ = envs.step(actions[step % _DRAWN_STEPS])
             games_ended = games_ended + terminated.sum()
-        # The step after the end of a game only resets the game and places no piece. int() also
+        # The step after the end of a game only resets the game, and places no piece. `int` also
         # waits until the device has finished all steps.
         return steps * count - int(games_ended)
 
@@ -64,7 +65,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     count = arguments.num_envs
     courses = [make_course("env.python", count=1, vectorization_mode="sync")]
     if device != "python":
-        for output in OUTPUTS:
+        for output in OUTPUTS:  # Whether observations are arrays of NumPy or tensors.
             courses.append(make_course(f"env.cpu.{output}.{count}", count, output=output))
         figure = f"env.cpu.{FEATURES}.{count}"
         courses.append(make_course(figure, count, output="torch", features=FEATURES))

@@ -103,7 +103,7 @@ def _divide(rng: random.Random, decisions: int) -> tuple[int, ...]:
     """
     few = min(7, decisions)
     random_cuts = sorted(rng.randint(0, decisions) for _ in range(5))
-    # A part begins after each of these numbers of decisions, and at 0.
+    # A cut is the number of decisions before the start of a part. Choose one of four divisions.
     cuts = rng.choice(
         (
             [],  # One part.
@@ -120,9 +120,10 @@ def configurations(
 ) -> list[Configuration]:
     """Return random rollouts. Equal arguments give equal rollouts.
 
-    Rollouts come in rounds. A round has one rollout for every feature set. From round to round
-    the board of a feature set changes, and so do the numbers of candidates, streams and
-    decisions.
+    A rollout is many games of Tetris side by side: each candidate, a vector of weights, chooses
+    the placements of several streams of pieces. Rollouts come in rounds. A round has one
+    rollout for every feature set. From round to round the board of a feature set changes, and
+    so do the numbers of candidates, streams and decisions.
 
     Args:
         count: The number of rollouts.
@@ -137,6 +138,7 @@ def configurations(
         # `WIDTHS` maps a feature set to the board widths on which it is compared.
         width, height = _choose_board(rng, round_number, WIDTHS[features])
         rules = Rules.of(width, height, rng.choice(RULES), rng.choice(PIECES))
+        # The sum makes every feature set go through all shapes, each beginning with another.
         shape_number = (round_number + set_number) % len(SHAPES)
         population, stream_count, decisions = SHAPES[shape_number]
         if lookahead is not Lookahead.NONE:
@@ -220,9 +222,9 @@ def compare(game: Configuration, device: str, reference: str = "cpu") -> int:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Play random rollouts on a device and on the CPU, and check that the games are the same.
+    """Play random games on a device and on the CPU, and check that both play the same.
 
-    A configuration is the description of a rollout. The figures are
+    A rollout is many games side by side. The figures are
 
     equality.configurations: The number of compared rollouts.
     equality.decisions: The number of compared decisions in all rollouts.
@@ -234,13 +236,13 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         feature_sets: Sequence[str] = SLOW
         if lookahead is Lookahead.NONE:
             feature_sets = tuple(WIDTHS)  # The keys are all feature sets.
-        chosen = configurations(count, feature_sets, lookahead)
+        new_rollouts = configurations(count, feature_sets, lookahead)
         if device == "cuda":
-            # Compiling all engines in parallel takes less time than compiling them one by one.
-            # An engine is compiled for a feature set and a board width.
-            engines = [(rollout.features, rollout.streams.rules.width) for rollout in chosen]
+            # Compile all engines now, in parallel: one by one would take longer. An engine is
+            # compiled for a feature set and a board width.
+            engines = [(game.features, game.streams.rules.width) for game in new_rollouts]
             build_engines(engines, [lookahead])
-        rollouts += chosen
+        rollouts += new_rollouts
     start_time = time.monotonic()
     # `compare` returns the number of decisions that it has compared.
     decision_counts = [compare(rollout, device) for rollout in rollouts]

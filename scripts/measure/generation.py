@@ -72,7 +72,7 @@ def make_search(
         backend: The implementation that draws candidates: "auto" or "torch".
         cma: Whether to adapt a full covariance instead of its diagonal.
     """
-    *batch, population, dim = shape
+    *batch, population, dim = shape  # `batch` is [problems], or empty.
     added_variance = f"constant:{EXTRA_VARIANCE}"
     if cma:
         config = CEMConfig.cma(variance_schedule=added_variance)
@@ -107,18 +107,26 @@ def ask_and_tell(shape: Shape, device: str, backend: str = "auto", cma: bool = F
 def _graph(
     shape: Shape, device: str, count: int, objective: Any = sphere, cma: bool = False
 ) -> Run:
+    """Return a function that runs our search by replaying a CUDA graph of some generations.
+
+    ``count`` is the number of generations in the graph.
+    """
     state = make_search(shape, device, cma=cma).state
     graph = GenerationGraph(state, lambda x, _: objective(x), count)
     return lambda generations: graph(state, generations // count)
 
 
 def _step(mean: Tensor, std: Tensor, population: int) -> tuple[Tensor, Tensor]:
-    """Run a generation in ten lines of PyTorch, and return the new mean and std."""
+    """Run a generation in ten lines of PyTorch, and return the new mean and std.
+
+    Both have the shape ([problems,] dimensions).
+    """
     noise = torch.randn((*mean.shape[:-1], population, mean.shape[-1]), device=mean.device)
     candidates = mean.unsqueeze(-2) + std.unsqueeze(-2) * noise
     fitness = sphere(candidates)
     elite_count = population // CANDIDATES_PER_ELITE
     best = torch.topk(fitness, elite_count, dim=-1, largest=False).indices
+    # `gather` needs an index for each number of an elite.
     elites = candidates.gather(-2, best.unsqueeze(-1).expand(*best.shape, candidates.shape[-1]))
     return elites.mean(-2), (elites.var(-2, correction=0) + EXTRA_VARIANCE).sqrt()
 
@@ -126,6 +134,7 @@ def _step(mean: Tensor, std: Tensor, population: int) -> tuple[Tensor, Tensor]:
 def _ten_lines(
     shape: Shape, device: str, step: Callable[..., tuple[Tensor, Tensor]] = _step
 ) -> Run:
+    """Return a function that runs generations of a search in plain PyTorch, one by one."""
     *batch, population, dim = shape
     mean = torch.ones((*batch, dim), device=device)
     std = torch.ones_like(mean)
@@ -139,7 +148,7 @@ def _ten_lines(
 
 
 def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
-    """Return a function that runs generations of `_step` by replaying a CUDA graph.
+    """Return a function that runs a search in plain PyTorch by replaying a CUDA graph.
 
     Args:
         shape: ([problems,] population, dimensions).
@@ -157,10 +166,11 @@ def _ten_lines_graph(shape: Shape, device: str, count: int) -> Run:
         mean = graph_mean
         std = graph_std
         for _ in range(count):
-            mean, std = _step(mean, std, population)
+            mean, std = _step(mean, std, population)  # One generation.
         graph_mean.copy_(mean)
         graph_std.copy_(std)
 
+    # `capture` records the work of one call in a graph, and returns the graph's replay.
     replay = capture(run_generations, calls=1)
 
     def run(generations: int) -> None:
@@ -202,7 +212,7 @@ def _evotorch(shape: Shape, device: str) -> Run:
 def _evox(population: int, dim: int, device: str, compiled: bool = False) -> Run:
     """Return a function that runs generations of EvoX's SNES on the sphere.
 
-    Of EvoX's searches that adapt a distribution, SNES is the fastest.
+    SNES is the fastest of EvoX's searches that adapt a distribution.
 
     Args:
         population: The number of candidates.
@@ -275,7 +285,7 @@ def _pycma(population: int, dim: int) -> Run:
 
 
 def methods(shape: Shape, device: str) -> dict[str, Run]:
-    """Return functions that run a number of generations of a search, by the search's name.
+    """Return a function for each search, by its name, that runs a number of generations.
 
     An example of a name is "cem.generation.graph". It begins with the package: "cem" is ours,
     "torch" is ten lines of PyTorch. It ends with the way in which generations run: "eager",
@@ -286,7 +296,7 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
         device: "cpu" or "cuda".
     """
     *batch, population, dim = shape
-    eager = {}
+    eager = {}  # The functions that run the operations of a generation one by one.
     # The cross-entropy method needs at least two elites. For smaller populations only searches
     # with a full covariance are compared.
     if population < 2 * CANDIDATES_PER_ELITE:
@@ -338,7 +348,7 @@ def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
         as "median".
     """
     count = GENERATIONS  # Each timing covers this number of generations.
-    if device == "cpu" and shape[-1] >= 1000:  # So many dimensions are slow.
+    if device == "cpu" and shape[-1] >= 1000:  # With so many dimensions a CPU is slow.
         count = max(1, GENERATIONS // 10)
 
     def wait_for_device() -> None:
@@ -346,6 +356,7 @@ def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
             torch.cuda.synchronize()
 
     def time_generation(run_all: Function) -> float:
+        """Return the microseconds of a generation, if ``run_all`` runs ``count`` of them."""
         wait_for_device()
         start_time = time.perf_counter()
         run_all()
@@ -355,6 +366,7 @@ def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:
     functions = {}
     for name, run in methods(shape, device).items():
         functions[name] = partial(run, count)
+    # All searches are timed in each of `REPEATS` rounds, with one timing of each in a round.
     plan = Plan(REPEATS, calls=1, warm_up=1)
     return times_of(functions, plan, time_generation)
 

@@ -64,6 +64,7 @@ def step_rooms(state: Tensor, action: Tensor) -> Tensor:
     A wall at x = 0 divides the rooms. It has a door where abs(y) < 0.25.
     """
     moved = (state + 0.06 * action).clamp(-1.0, 1.0)
+    # If x changes its sign outside the door, the point keeps its x.
     hits_wall = (state[..., 0] * moved[..., 0] <= 0.0) & (moved[..., 1].abs() >= 0.25)
     x = torch.where(hits_wall, state[..., 0], moved[..., 0])
     return torch.stack([x, moved[..., 1]], dim=-1)
@@ -88,12 +89,13 @@ def step_links(
     speed_1, speed_2 = speeds.unbind(-1)
     cosine = angles[..., 1].cos()
     sine = angles[..., 1].sin()
-    pull = gravity * angles.sum(-1).sin()
-    # Friction at the joints is 0.5 times the angular velocity.
+    weight_2 = gravity * angles.sum(-1).sin()  # The torque of the second link's weight.
+    # The torques of the motors, less the friction at the joints.
     torque_1, torque_2 = (action * torch.tensor(strengths) - 0.5 * speeds).unbind(-1)
+    # The terms with `sine` are the centrifugal and Coriolis forces.
     force_1 = torque_1 + sine * (2.0 * speed_1 + speed_2) * speed_2
-    force_1 = force_1 - 2.0 * gravity * angles[..., 0].sin() - pull
-    force_2 = torque_2 - sine * speed_1.square() - pull
+    force_1 = force_1 - 2.0 * gravity * angles[..., 0].sin() - weight_2
+    force_2 = torque_2 - sine * speed_1.square() - weight_2
     # Solve M a = f for the accelerations a with Cramer's rule. M is the inertia matrix
     # ((inertia, coupling), (coupling, 1)).
     inertia = 3.0 + 2.0 * cosine
@@ -111,11 +113,12 @@ def step_cart_pole(state: Tensor, action: Tensor) -> Tensor:
     """Return the next states of a cart with a pole, with the equations of CartPole.
 
     A state is the position and velocity of the cart, and the angle and angular velocity of the
-    pole.
+    pole. The cart weighs 1 kg, the pole 0.1 kg.
     """
     position, velocity, angle, speed = state.unbind(-1)
     sine = angle.sin()
     cosine = angle.cos()
+    # `turn` is the angular acceleration of the pole.
     push = (10.0 * action[..., 0] + 0.05 * speed.square() * sine) / 1.1
     turn = (9.8 * sine - cosine * push) / (0.5 * (4.0 / 3.0 - 0.1 * cosine.square() / 1.1))
     velocity = (velocity + 0.02 * (push - 0.05 * turn * cosine / 1.1)).clamp(-4.0, 4.0)
@@ -138,15 +141,19 @@ def step_push(state: Tensor, action: Tensor) -> Tensor:
 
 
 def draw_picture(positions: Tensor) -> Tensor:
-    """Return pictures of 8 x 8 pixels, flattened: one for each pair of coordinates."""
+    """Return pictures of 8 x 8 pixels, flattened: one for each pair of coordinates.
+
+    A picture shows a bell-shaped spot at the coordinates.
+    """
     pixels = torch.linspace(-1.0, 1.0, 8)
+    # Shape (..., pairs, 2, 1), so that every coordinate is compared with all eight pixels.
     coordinates = positions.unflatten(-1, (-1, 2)).unsqueeze(-1)
     rows, columns = torch.exp(-((coordinates - pixels) / 0.3).square()).unbind(-2)
     return (rows.unsqueeze(-1) * columns.unsqueeze(-2)).flatten(-3)
 
 
 def read_angles(state: Tensor) -> Tensor:
-    """Return the sines and cosines of a state's numbers, and the numbers times 0.25."""
+    """Return the sines and the cosines of a state, and a quarter of the state itself."""
     return torch.cat([state.sin(), state.cos(), 0.25 * state], dim=-1)
 
 
@@ -214,6 +221,7 @@ def play(system: System, seed: int, episodes: int) -> tuple[Tensor, Tensor]:
         """Draw uniform numbers between -1 and 1, with a row for each episode."""
         return 2.0 * torch.rand(episodes, *shape, generator=generator) - 1.0
 
+    # A first state is uniform within bounds that the system gives.
     state = draw(len(system.spread)) * torch.tensor(system.spread)
     actions = draw(HORIZON, BLOCK, system.action_dim)
     # In every second episode, the actions of a block are one action plus some noise. These
@@ -221,6 +229,7 @@ def play(system: System, seed: int, episodes: int) -> tuple[Tensor, Tensor]:
     repeated = draw(HORIZON, 1, system.action_dim)
     actions[::2] = (1.2 * repeated + 0.3 * actions)[::2].clamp(-1.0, 1.0)
     states = [state]
+    # Take the actions of all blocks one after another, each of shape (episodes, A).
     for step, action in enumerate(actions.flatten(1, 2).unbind(1), start=1):
         state = system.step(state, action)
         if step % BLOCK == 0:  # A block ends.
@@ -248,7 +257,7 @@ def train(system: System, seed: int) -> LatentModel:
     for _ in range(_STEPS):
         batch = torch.randint(_EPISODES, (_BATCH,))
         observed = observations[batch]
-        latents = model.encoder(observed)
+        latents = model.encoder(observed)  # Shape (batch, HORIZON + 1, L).
         # Predict all latent states after the first one.
         imagined = model.imagine(latents[:, 0], actions[batch])
         loss = (model.decoder(latents) - observed).square().mean()

@@ -42,13 +42,14 @@ def step_acrobot(observation: Tensor, action: Tensor) -> Tensor:
     angle_1 = torch.atan2(sine_1, cosine_1)
     angle_2 = torch.atan2(sine_2, cosine_2)
     state = torch.stack([angle_1, angle_2, speed_1, speed_2])
-    torque = action[..., 0] - 1.0
+    torque = action[..., 0] - 1.0  # The actions 0, 1 and 2 are the torques -1, 0 and 1.
     slope_1 = _differentiate_acrobot(state, torque)
     slope_2 = _differentiate_acrobot(state + _ACROBOT_STEP / 2 * slope_1, torque)
     slope_3 = _differentiate_acrobot(state + _ACROBOT_STEP / 2 * slope_2, torque)
     slope_4 = _differentiate_acrobot(state + _ACROBOT_STEP * slope_3, torque)
     slope = (slope_1 + 2.0 * slope_2 + 2.0 * slope_3 + slope_4) / 6.0
     angle_1, angle_2, speed_1, speed_2 = state + _ACROBOT_STEP * slope
+    # The environment limits both speeds.
     speed_1 = speed_1.clamp(-4.0 * torch.pi, 4.0 * torch.pi)
     speed_2 = speed_2.clamp(-9.0 * torch.pi, 9.0 * torch.pi)
     numbers = [angle_1.cos(), angle_1.sin(), angle_2.cos(), angle_2.sin(), speed_1, speed_2]
@@ -65,8 +66,8 @@ def _differentiate_acrobot(state: Tensor, torque: Tensor) -> Tensor:
     """
     angle_1, angle_2, speed_1, speed_2 = state
     # The links have length 1, mass 1 and moment of inertia 1, and their centres of mass are in
-    # their middles. The names are those of Sutton and Barto's book, from which the equations of
-    # Gymnasium are.
+    # their middles. Gymnasium takes the equations from Sutton and Barto's book. The names here
+    # are those of the book.
     d_1 = 3.5 + angle_2.cos()
     d_2 = 1.25 + 0.5 * angle_2.cos()
     phi_2 = 4.9 * (angle_1 + angle_2).sin()
@@ -90,9 +91,10 @@ CartPole-v1 needs none for a comparison: no return is greater than 500.
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Return the mean returns of random play, of both rounds, and with the true equations.
+    """Play environments by planning, and return the mean return of each stage of the learning.
 
-    Examples of a figure's name are "learned_control.Pendulum-v1.random" and
+    The stages are random play, two rounds of planning with a learned model, and planning with
+    the true equations. Examples of a figure's name are "learned_control.Pendulum-v1.random" and
     "learned_control.Pendulum-v1.round_1". In the data, "returns" has the returns of all
     episodes, and "steps" has the number of their steps.
     """
@@ -101,14 +103,16 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     figures = {}
     returns = {}
     steps = {}
+    # `DYNAMICS` maps an environment to its true equations, or to None.
     for name, dynamics in DYNAMICS.items():
+        # `plays` has the episodes of random play and of both rounds.
         _, plays = program.run(name, _SEED)
         if dynamics is not None:
             envs = gymnasium.make_vec(name, program.EPISODES)
             planner = program.make_planner(envs, dynamics, program.TASKS[name].cost, _SEED)
-            # The starts are those of the last round.
-            starts = _SEED + program.ROUNDS * program.EPISODES
-            plays.append(program.play(envs, planner.plan, starts))
+            # This seed gives the same starts as in the last round.
+            start_seed = _SEED + program.ROUNDS * program.EPISODES
+            plays.append(program.play(envs, planner.plan, start_seed))
         # Without true equations, the last label has no episodes.
         for label, episodes in zip(LABELS, plays, strict=False):
             figure = f"learned_control.{name}.{label}"

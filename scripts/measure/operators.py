@@ -55,7 +55,7 @@ def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
         grad: The gradient of a loss with respect to an operator's output, of the same shape.
     """
     y = sigmoid(a)  # The backward operator of sigmoid takes the output, not the input.
-    # The first call loads the library, which registers the backward operators.
+    # The first call of an operator loads the library that registers its backward operator.
     elementwise_mult(a[:1], b[:1])
     ours = torch.ops.cem_tetris
     return {
@@ -72,7 +72,7 @@ def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
         "elementwise_mult_backward": Case(
             partial(ours.elementwise_mult_backward.default, grad, a, b),
             lambda: (torch.mul(grad, b), torch.mul(grad, a)),
-            tensors=5,
+            tensors=5,  # It reads three tensors, and writes a gradient for each input.
         ),
     }
 
@@ -80,8 +80,7 @@ def cases(a: Tensor, b: Tensor, grad: Tensor) -> dict[str, Case]:
 def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
     """Time our and PyTorch's elementwise operators, and return a row of results for each.
 
-    The first row is the copy of a tensor. No operator can have a higher bandwidth than a copy.
-    All rows have
+    The first row is the copy of a tensor, whose bandwidth no operator can exceed. All rows have
 
     us: The median time in microseconds.
     spread: The range of the rounds' medians divided by the median time.
@@ -99,7 +98,7 @@ def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
         torch.randn(count, device=device, dtype=dtype, generator=generator) for _ in range(3)
     )
     functions: dict[str, Function] = {"copy": a.clone}
-    # How many tensors each operator reads and writes. A copy reads one and writes one.
+    # The number of tensors that an operator reads and writes. A copy reads one and writes one.
     tensor_counts = {"copy": 2}
     for name, case in cases(a, b, grad).items():
         functions[name] = case.ours
@@ -119,7 +118,7 @@ def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
             "elements": count,
             "us": median,
             "spread": (statistics["most"] - statistics["least"]) / median,
-            "gb_per_s": tensor_count * a.nbytes / median / 1e3,  # From bytes / us.
+            "gb_per_s": tensor_count * a.nbytes / median / 1e3,  # 1,000 bytes/us are 1 GB/s.
         }
         if name != "copy":
             row["torch_us"] = times[f"torch {name}"]["median"]
@@ -139,7 +138,7 @@ class PlainLLTM(LLTM):
 
 
 def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
-    """Time three versions of the recurrent cell LLTM.
+    """Time the passes of three versions of the recurrent cell LLTM.
 
     The versions are ours, plain PyTorch ("plain"), and plain PyTorch with torch.compile
     ("compile"). The passes are "forward", "inference" (forward without gradients) and
@@ -153,14 +152,13 @@ def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
     Returns:
         batch, inputs, states: The size.
         microseconds: Statistics of the microseconds, by version and pass.
-        speedups: The median time of every other version divided by that of ours, by pass and
-            version.
+        speedups: By pass and version, the median time of another version divided by ours.
     """
     batch, inputs, states = size
     torch.manual_seed(0)
     ours = LLTM(inputs, states, device=device)
     plain = PlainLLTM(inputs, states, device=device)
-    plain.load_state_dict(ours.state_dict())
+    plain.load_state_dict(ours.state_dict())  # Both have the same weights.
     torch.compiler.reset()
     cells = {"plain": plain, "ours": ours, "compile": torch.compile(plain, fullgraph=True)}
     hidden = torch.randn(batch, states, device=device)
@@ -172,8 +170,8 @@ def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
             time_pass = partial(_time_pass, pass_name, cell, arguments)
             time_pass()  # The first call compiles.
             functions[f"{name} {pass_name}"] = time_pass
-    # These functions measure themselves and return the microseconds of the pass, because they
-    # also do work that must not be timed, such as the forward pass before a backward pass.
+    # `time_pass` returns the microseconds itself, because it also does work that must not be
+    # timed, such as the forward pass before a backward pass.
     times = times_of(functions, plan, time_call=lambda time_pass: time_pass())
     statistics_by_cell: dict[str, Any] = {name: {} for name in cells}
     speedups: dict[str, Any] = {pass_name: {} for pass_name in PASSES}
@@ -196,7 +194,8 @@ def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
 def _time_pass(pass_name: str, cell: Any, arguments: Any) -> float:
     """Run a pass of a cell, and return its microseconds.
 
-    A backward pass needs a forward pass before it, which does not count.
+    A backward pass needs a forward pass before it, which does not count. The loss is the sum of
+    both results.
     """
     cell.zero_grad()
     with torch.set_grad_enabled(pass_name != "inference"):

@@ -49,7 +49,7 @@ def our_games(count: int) -> Course:
     """
     envs: Any = gymnasium.make_vec(BOARD, count, output="torch", autoreset_mode="SameStep")
     # Random scores of all placements are drawn before the measurement, for `SCAN` steps. They
-    # are used again and again, so that the test mainly times the environment.
+    # are used again and again. So the test mainly times the environment.
     shape = (SCAN, count, int(envs.single_action_space.n))
     scores = torch.rand(shape, generator=torch.Generator().manual_seed(SEED))
     _, infos = envs.reset(seed=SEED)
@@ -74,7 +74,7 @@ def one_game(name: str, env: Any, action: Callable[[Any], Any]) -> Course:
     Args:
         name: The name of the environment in the results.
         env: The environment.
-        action: Maps an environment's info to a random action.
+        action: Maps the ``info`` of a step to the next action.
     """
     env.action_space.seed(SEED)
     _, info = env.reset(seed=SEED)
@@ -94,8 +94,8 @@ def one_game(name: str, env: Any, action: Callable[[Any], Any]) -> Course:
 def tetris_gymnasium_games() -> Iterator[Course]:
     """Yield two speed tests of Tetris-Gymnasium on 10x10: hard drops, and random placements.
 
-    The first one presses the key of a hard drop in every step. In the second one a wrapper of
-    the package translates every placement into key presses.
+    The first one presses the key of a hard drop in every step. In the second one, a wrapper of
+    the package translates each placement into key presses.
     """
     import tetris_gymnasium.envs  # noqa: F401 - it registers the environment
     import tetris_gymnasium.wrappers.grouped as grouping
@@ -119,12 +119,12 @@ def jax_courses(
     """Yield two speed tests of a step in JAX: a jitted step, and a jitted scan of `SCAN` steps.
 
     A step is a function for `jax.lax.scan`. The carry is the state that a step passes on to the
-    next step. Both tests make steps in rounds of `SCAN`: the first one calls the jitted step in
-    a loop, the second one calls the scan once.
+    next step. Both tests run rounds of `SCAN` steps. In each round, the first test calls the
+    jitted step in a loop, and the second one calls the scan once.
 
     Args:
-        figure_template: The name of the test's figure in the results, in which {way} is
-            replaced by "jit" or "scan".
+        figure_template: The name of a test's figure in the results, with {way} in place of
+            "jit" or "scan".
         start: Returns the first carry.
         step: Maps a carry and an input to the next carry and an output. The output is ignored.
         inputs: The inputs of the `SCAN` steps of a round, stacked.
@@ -132,6 +132,7 @@ def jax_courses(
     """
     import jax
 
+    # `step` and `jax.lax.scan` return a pair (carry, output). Only the carry is needed.
     jitted_step = jax.jit(lambda carry, step_input: step(carry, step_input)[0])
     jitted_scan = jax.jit(lambda carry, stacked: jax.lax.scan(step, carry, stacked)[0])
     step_inputs = list(inputs)
@@ -154,7 +155,7 @@ def jax_courses(
             rounds = math.ceil(steps / SCAN)
             for _ in range(rounds):
                 carry = run(carry)
-            jax.block_until_ready(carry)
+            jax.block_until_ready(carry)  # JAX returns before it has computed the result.
             return rounds * SCAN * count
 
         return Course(figure_template.format(way=way), play, warm_up=SCAN)
@@ -166,16 +167,17 @@ def jax_courses(
 def jumanji_games(count: int) -> Iterator[Course]:
     """Yield two speed tests of random play in Jumanji's Tetris-v0.
 
-    One step of the environment places a piece in each of its ``count`` games. The carry that a
-    step passes on to the next step is a pair: the state of the games, and the mask of allowed
-    placements, shape (games, rotations, columns). The input of a step is random scores of all
-    placements.
+    The tests differ in how they call the environment's step, see `jax_courses`. One step places
+    a piece in each of ``count`` games. The carry that a step passes on to the next step is a
+    pair: the state of the games, and the mask of allowed placements, shape (games, rotations,
+    columns). The input of a step is random scores of all placements.
     """
     import jax
     import jumanji.wrappers
 
     rotations = 4
     columns = 10
+    # The wrapper plays many games at once, and starts a new game when one has ended.
     env = jumanji.wrappers.VmapAutoResetWrapper(jumanji.make("Tetris-v0"))
     key = jax.random.PRNGKey(SEED)
 
@@ -210,12 +212,11 @@ def our_generations(population: int, dim: int, backend: str) -> Course:
 
 
 def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]:
-    """Yield speed tests of an evosax search on the sphere function, in generations per second.
+    """Yield two speed tests of an evosax search on the sphere function: a loop, and a scan.
 
-    There are two: one runs the steps by ``jax.lax.scan``, the other one by a loop in Python.
-
-    A step is one generation. The carry that a step passes on to the next step is the state of
-    the search. The input of a step is a random key.
+    The speeds are in generations per second. One test calls the step in a loop in Python, the
+    other one calls ``jax.lax.scan``. A step is one generation. The carry that a step passes on
+    to the next step is the state of the search. The input of a step is a random key.
 
     Args:
         population: The number of candidates.
@@ -253,7 +254,7 @@ def courses(games: int) -> Iterator[Course]:
     Args:
         games: The number of games in a vector environment.
     """
-    # Vector environments. A package in JAX has two tests.
+    # Environments of many games. A package in JAX has two tests.
     yield our_games(games)
     if find_spec("jumanji"):
         yield from jumanji_games(games)
@@ -263,7 +264,7 @@ def courses(games: int) -> Iterator[Course]:
     yield one_game("ours", env, action=lambda info: sample(mask=info["action_mask"]))
     if find_spec("tetris_gymnasium"):
         yield from tetris_gymnasium_games()
-    # Searches.
+    # Searches. The backend "torch" draws our candidates without compiled operators.
     for population, dim in SHAPES:
         for backend in ("auto", "torch"):
             yield our_generations(population, dim, backend)
@@ -277,7 +278,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     usual_threads = torch.get_num_threads()
     versions = {}
     for name, module in PACKAGES.items():
-        if find_spec(module):
+        if find_spec(module):  # The package is installed.
             versions[name] = importlib.metadata.version(name)
     # A new thread inherits the cores of the thread that starts it. JAX starts its threads in
     # this block, so they use the same core.

@@ -78,8 +78,11 @@ class Problems(NamedTuple):
         return self.free_cost(latents, plans.clamp(*_BOUNDS))
 
     def free_cost(self, latents: Tensor, plans: Tensor) -> Tensor:
-        """Return the costs of plans (P, N, HORIZON, A), shape (P, N), without clamping them."""
-        start, goal = latents.unsqueeze(1).unbind(-2)
+        """Return the costs of plans (P, N, HORIZON, A), shape (P, N), without clamping them.
+
+        ``latents`` has the latent states of the starts and the goals, shape (P, 2, L).
+        """
+        start, goal = latents.unsqueeze(1).unbind(-2)  # Each of shape (P, 1, L).
         starts = start.expand(*plans.shape[:2], -1)
         imagined = self.model.imagine(starts, plans)
         return (imagined[..., -1, :] - goal).square().sum(-1)
@@ -89,6 +92,7 @@ class Problems(NamedTuple):
 
         ``plans`` has the shape (P, HORIZON, A).
         """
+        # Each problem gets two plans: its own, and one of zeros, which does nothing.
         pairs = torch.stack([plans, torch.zeros_like(plans)], dim=1)
         costs = self.cost(self.latents, pairs)
         ratios: list[float] = (costs[:, 0] / costs[:, 1]).tolist()
@@ -115,7 +119,7 @@ class CostModel(NamedTuple):
 
 
 def solve_by_planner(problems: Problems, samples: int, iterations: int) -> Tensor:
-    """Return the best plans of `cem.Planner` with its defaults, one per problem.
+    """Return the best plans that `cem.Planner` finds with its defaults, one per problem.
 
     The result has the shape (P, HORIZON, A): P problems, and A numbers in an action of a plan.
     """
@@ -125,7 +129,7 @@ def solve_by_planner(problems: Problems, samples: int, iterations: int) -> Tenso
         action_dim=problems.action_dim,
         action_block=BLOCK,
         bounds=_BOUNDS,
-        num_envs=_PROBLEMS,
+        num_envs=_PROBLEMS,  # Each problem is an environment of its own.
         num_samples=samples,
         iterations=iterations,
         seed=_SEED,
@@ -149,7 +153,7 @@ def solve_by_peer(peer: Any, problems: Problems, clamps: bool, **options: Any) -
     space = gymnasium.spaces.Box(low, high, (_PROBLEMS, problems.action_dim))
     config = SimpleNamespace(horizon=HORIZON, action_block=BLOCK)
     solver.configure(action_space=space, n_envs=_PROBLEMS, config=config)
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()):  # Discard what the solver prints.
         plans: Tensor = solver.solve({"latents": problems.latents})["actions"]
     return plans
 
@@ -157,8 +161,8 @@ def solve_by_peer(peer: Any, problems: Problems, clamps: bool, **options: Any) -
 def measure_peers(problems: Problems, samples: int, iterations: int) -> dict[str, float]:
     """Return the scores of stable-worldmodel's solvers, each with its best settings.
 
-    The lower a score, the better. Predictive sampling has a single iteration, so it gets the
-    samples of all iterations at once.
+    A score is the cost of a plan divided by the cost of doing nothing: the lower, the better.
+    Predictive sampling has a single iteration, so it gets the samples of all iterations.
 
     Args:
         problems: The planning problems.
@@ -167,7 +171,7 @@ def measure_peers(problems: Problems, samples: int, iterations: int) -> dict[str
     """
     from stable_worldmodel import solver as peers
 
-    # `topk` is the number of elites: the default, or a tenth of the samples.
+    # `topk` is the number of elites: the default, 30, or a tenth of the samples.
     settings = [
         {"num_samples": samples, "n_steps": iterations, "topk": topk}
         for topk in (30, max(2, samples // 10))
@@ -181,7 +185,7 @@ def measure_peers(problems: Problems, samples: int, iterations: int) -> dict[str
     }
     scores: dict[str, float] = {}
     for name, (solver, options_to_try) in solvers.items():
-        # ``clamps``: whether the model clamps actions into their bounds.
+        # `clamps` is whether the model clamps actions into their bounds. Try both.
         for options, clamps in itertools.product(options_to_try, (True, False)):
             plans = solve_by_peer(solver, problems, clamps, **options)
             scores[name] = min(scores.get(name, math.inf), problems.score(plans))
@@ -189,18 +193,18 @@ def measure_peers(problems: Problems, samples: int, iterations: int) -> dict[str
 
 
 def measure_system(name: str) -> dict[str, float]:
-    """Train the model of a system, and return the scores of all planners in it.
+    """Train a model of a system, and return the scores of all planners that plan with it.
 
     An example of a figure's name is "plans.push.300x30.ours": the system, samples x iterations,
     and the planner.
     """
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # Each system has a process of its own.
     system = SYSTEMS[name]
     model = train(system, _SEED)
     latents = make_problems(model, system, _SEED + 1, _PROBLEMS)
     problems = Problems(model, latents, system.action_dim)
     figures: dict[str, float] = {}
-    for samples, iterations in CELLS:
+    for samples, iterations in CELLS:  # The budgets of the planners.
         scores = {
             "ours": problems.score(solve_by_planner(problems, samples, iterations)),
             # Our planner with half the samples.
@@ -233,10 +237,10 @@ def count_wins(figures: dict[str, float], ours: str) -> int:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Return the scores of all planners in all systems, and how often ours beats all others.
 
-    The last two figures, "plans.cells_ahead" and "plans.cells_ahead_by_half", are the numbers
-    of cells in which our planner wins with all samples and with half of them. A cell is a
-    system with a budget of samples and iterations. The two figures are missing if the package
-    with the other planners is not installed.
+    A cell is a system with a budget of samples and iterations. The last two figures are the
+    numbers of cells in which our planner wins: with all samples ("plans.cells_ahead"), and with
+    half of them ("plans.cells_ahead_by_half"). They are missing if the package with the other
+    planners is not installed.
     """
     figures: dict[str, float] = {}
     context = multiprocessing.get_context("spawn")

@@ -74,15 +74,19 @@ class Objective:
             has_penalty: Whether the values of infeasible candidates contain a penalty.
         """
         self._problem = problem
+        # The weight of the violations in a value. It is 0 if there is no penalty.
         self._penalty = 10 * abs(problem.best) * has_penalty
-        # The results (value, constraints) by the bytes of the candidate. A search asks for the
-        # value and for the constraints of a candidate in two calls: they are one evaluation.
+        # The results (value, constraints) of evaluated candidates, by the bytes of a candidate.
+        # A search asks for the value and for the constraints of a candidate in two calls, which
+        # count as one evaluation.
         self._evaluated: dict[bytes, tuple[float, Any]] = {}
         self.budget = budget
         self._deadline = time.perf_counter() + LIMIT_S
         self.evaluations = 0
         self.lowest = math.inf
         self.is_solved = False
+        # The lower and the upper bounds, shape (2, dim). A problem's `low` is a text with the
+        # lower bounds of its parameters.
         self.box = np.array([[0.0], [1.0]]).repeat(len(problem.low.split()), 1)
         self.start = np.random.default_rng(seed).uniform(*self.box)
         self.has_constraints = problem.has_constraints
@@ -102,6 +106,8 @@ class Objective:
         Raises:
             Spent: If the problem is solved, or the budget or the time is spent.
         """
+        # With constraints, a search asks for the value and for the constraints of a candidate
+        # in two calls. The second call gets the stored result, and does not count.
         key = x.tobytes()
         if self.has_constraints and key in self._evaluated:
             return self._evaluated[key]
@@ -111,14 +117,15 @@ class Objective:
         self.evaluations += 1
         value, constraints = self._problem.evaluate(x)
         self._evaluated[key] = (value, constraints)
-        if (constraints <= TOLERANCE).all():
+        if (constraints <= TOLERANCE).all():  # The candidate is feasible.
             self.lowest = min(self.lowest, value)
-        best = self._problem.best
+        best = self._problem.best  # The best known value.
         self.is_solved = self.lowest <= best + WITHIN * abs(best)
         return value, constraints
 
 
 def _cem(objective: Objective, seed: int) -> None:
+    """Minimise an objective with `cem.minimize`, which calls it candidate by candidate."""
     constraints = objective.constraints if objective.has_constraints else None
     minimize(
         objective.evaluate_one,
@@ -142,12 +149,21 @@ def _differential_evolution(objective: Objective, seed: int) -> None:
 
 
 def _optuna(objective: Objective, seed: int, *, sampler: str) -> None:
-    """Minimise an objective with a sampler of Optuna, whose first trial is the start."""
+    """Minimise an objective with a sampler of Optuna. The first trial is the start.
+
+    The loop has no end of its own: the objective raises `Spent`.
+
+    Args:
+        objective: The objective, whose parameters are between 0 and 1.
+        seed: The seed of the sampler.
+        sampler: The name of a class in `optuna.samplers`.
+    """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     settings: dict[str, Any] = {"seed": seed}
     if objective.has_constraints:
+        # The sampler reads the constraints of a finished trial from its attribute.
         settings["constraints_func"] = lambda trial: trial.user_attrs["constraints"]
     study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(**settings))
     study.enqueue_trial({str(i): value for i, value in enumerate(objective.start.tolist())})
@@ -195,7 +211,7 @@ def run_search(run: tuple[str, str, int]) -> dict[str, Any]:
     """
     problem, name, seed = run
     search = SEARCHES[name]
-    has_penalty = name == "pycma_lq"
+    has_penalty = name == "pycma_lq"  # This search takes no constraints.
     objective = Objective(PROBLEMS[problem], seed, search.budget, has_penalty)
     with contextlib.suppress(Spent), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -208,8 +224,13 @@ def run_search(run: tuple[str, str, int]) -> dict[str, Any]:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Run all searches of all problems, and return the medians of their evaluations."""
+    """Run all searches of all problems, and return the medians of their evaluations.
+
+    An example of a figure's name is "practice.beam.slsqp.evaluations". A search has no figure
+    for a problem that most of its runs have not solved.
+    """
     names = [name for name, search in SEARCHES.items() if find_spec(search.module)]
+    # A cell is a problem and a search. It has `STARTS` runs.
     cells = [*itertools.product(arguments.problems or PROBLEMS, names)]
     # pycma does not accept 0 as a seed.
     runs = [(*cell, seed) for cell in cells for seed in range(1, STARTS + 1)]
@@ -217,11 +238,12 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     figures = {}
     details: dict[str, Any] = {}
     for index, (problem, name) in enumerate(cells):
-        ends = results[index * STARTS : (index + 1) * STARTS]
-        counts = [end["evaluations"] if end["is_solved"] else math.inf for end in ends]
+        cell_runs = results[index * STARTS : (index + 1) * STARTS]
+        # A run that has not solved the problem counts as infinitely many evaluations.
+        counts = [run["evaluations"] if run["is_solved"] else math.inf for run in cell_runs]
         median = float(np.median(counts))
         if median < math.inf:
             figures[f"practice.{problem}.{name}.evaluations"] = median
-        details.setdefault(problem, {})[name] = ends
+        details.setdefault(problem, {})[name] = cell_runs
     labels = {name: SEARCHES[name].label for name in names}
     return Measured(figures, {"labels": labels, "problems": details})

@@ -84,28 +84,47 @@ def mgh09(b1: float, b2: float, b3: float, b4: float) -> Any:
 
 
 def vessel(shell: float, head: float, radius: float, length: float) -> Any:
-    """Return the cost of a pressure vessel from its thicknesses, radius and length."""
+    """Return the cost and the constraints of a pressure vessel.
+
+    Args:
+        shell: The thickness of the shell in inches.
+        head: The thickness of the heads in inches.
+        radius: The inner radius in inches.
+        length: The length of the cylinder in inches.
+    """
     cost = 0.6224 * shell * radius * length + 1.7781 * head * radius**2
     cost += (3.1661 * length + 19.84 * radius) * shell**2
     volume = math.pi * radius**2 * (length + 4 / 3 * radius)
+    # Each is a ratio that may be at most 1.
     constraints = 0.0193 * radius / shell, 0.00954 * radius / head, 1_296_000 / volume
     return cost, np.array(constraints) - 1
 
 
 def beam(weld: float, length: float, height: float, width: float) -> Any:
-    """Return the cost of a welded beam that carries 6,000 pounds at 14 inches."""
+    """Return the cost and the constraints of a welded beam.
+
+    The beam carries 6,000 pounds, 14 inches from the weld. Lengths are in inches.
+
+    Args:
+        weld: The thickness of the weld.
+        length: The length of the weld.
+        height: The height of the beam.
+        width: The width of the beam.
+    """
     bar_cost = 0.04811 * height * width * (14 + length)
+    # The shear stress in the weld has two parts: the load itself, and its torsion.
     lever = (weld + height) / 2
     radius = math.hypot(length / 2, lever)
     area = math.sqrt(2) * weld * length
     direct = 6000 / area
     torsion = 3000 * (14 + length / 2) * radius / (area * (length**2 / 12 + lever**2))
     stress = math.sqrt(direct**2 + direct * torsion * length / radius + torsion**2)
+    # Each is a ratio that may be at most 1.
     constraints = (
         stress / 13_600,
         504_000 / (width * height**2) / 30_000,  # The bending stress.
         weld / width,
-        (0.10471 * weld**2 + bar_cost) / 5,
+        (0.10471 * weld**2 + bar_cost) / 5,  # A cost of at most 5.
         0.125 / weld,
         2.1952 / (height**3 * width) / 0.25,  # The deflection at the end.
         6000 / (102_372.449 * (1 - 0.0282346 * height) * height * width**3),  # Buckling.
@@ -114,21 +133,31 @@ def beam(weld: float, length: float, height: float, width: float) -> Any:
 
 
 def truss(outer: float, middle: float) -> Any:
-    """Return the volume of a truss of three bars from their cross-sections."""
+    """Return the volume and the constraints of a truss of three bars.
+
+    ``outer`` and ``middle`` are the cross-sections of the bars.
+    """
     root = math.sqrt(2)
     stress = 1 / (root * outer**2 + 2 * outer * middle)
+    # The stresses of the bars, as ratios that may be at most 1.
     constraints = (root * outer + middle) * stress, middle * stress, 1 / (root * middle + outer)
     return 100 * (2 * root * outer + middle), np.array(constraints) - 1
 
 
 def spring(wire: float, coil: float, turns: float) -> Any:
-    """Return the weight of a tension spring from its diameters and number of turns."""
+    """Return the weight and the constraints of a tension spring.
+
+    Args:
+        wire: The diameter of the wire in inches.
+        coil: The diameter of the coil in inches.
+        turns: The number of turns.
+    """
     bending = (4 * coil**2 - wire * coil) / (12_566 * (coil * wire**3 - wire**4))
     constraints = (
-        1 - coil**3 * turns / (71_785 * wire**4),
-        bending + 1 / (5108 * wire**2) - 1,
-        1 - 140.45 * wire / (coil**2 * turns),
-        (wire + coil) / 1.5 - 1,
+        1 - coil**3 * turns / (71_785 * wire**4),  # The deflection.
+        bending + 1 / (5108 * wire**2) - 1,  # The shear stress.
+        1 - 140.45 * wire / (coil**2 * turns),  # The surge frequency.
+        (wire + coil) / 1.5 - 1,  # The outer diameter.
     )
     return (turns + 2) * coil * wire**2, np.array(constraints)
 
@@ -136,20 +165,34 @@ def spring(wire: float, coil: float, turns: float) -> Any:
 def reducer(
     face: float, module: float, teeth: float, l1: float, l2: float, d1: float, d2: float
 ) -> Any:
-    """Return the weight of a speed reducer from its gears and its two shafts."""
+    """Return the weight and the constraints of a speed reducer with two gears on two shafts.
+
+    Lengths are in centimetres.
+
+    Args:
+        face: The width of the gears' faces.
+        module: The module of the teeth: the pitch diameter of a gear divided by its teeth.
+        teeth: The number of teeth of the smaller gear.
+        l1: The length of the first shaft between its bearings.
+        l2: The length of the second shaft.
+        d1: The diameter of the first shaft.
+        d2: The diameter of the second shaft.
+    """
     gears = face * module**2
     weight = 0.7854 * gears * (3.3333 * teeth**2 + 14.9334 * teeth - 43.0934)
     weight += 7.4777 * (d1**3 + d2**3) - 1.508 * face * (d1**2 + d2**2)
     weight += 0.7854 * (l1 * d1**2 + l2 * d2**2)
-    pitch = module * teeth
+    pitch = module * teeth  # The pitch diameter of the smaller gear.
+    # Each is a ratio that may be at most 1.
     constraints = (
-        27 / (gears * teeth),
-        397.5 / (gears * teeth**2),
-        1.93 * l1**3 / (pitch * d1**4),
+        27 / (gears * teeth),  # The bending stress of the teeth.
+        397.5 / (gears * teeth**2),  # The stress of their surface.
+        1.93 * l1**3 / (pitch * d1**4),  # The deflections of the shafts.
         1.93 * l2**3 / (pitch * d2**4),
+        # The stresses of the shafts.
         math.hypot(745 * l1 / pitch, math.sqrt(16.9e6)) / (110 * d1**3),
         math.hypot(745 * l2 / pitch, math.sqrt(157.5e6)) / (85 * d2**3),
-        pitch / 40,
+        pitch / 40,  # This and the following ones limit sizes.
         5 * module / face,
         face / (12 * module),
         (1.5 * d1 + 1.9) / l1,
@@ -165,13 +208,15 @@ def pid(proportional: float, integral: float, derivative: float) -> float:
     output should jump from 0 to 1, and is observed for 15 s in steps of 0.02 s.
     """
     step_s = 0.02
-    inputs = [0.0] * 25  # The inputs of the dead time.
+    # The plant gets an input 25 steps late. During the first 25 steps its input is 0.
+    inputs = [0.0] * 25
     output = speed = error_sum = cost = 0.0
     for step in range(750):
         error = 1 - output
         error_sum += error * step_s
         control = proportional * error + integral * error_sum - derivative * speed
         inputs.append(min(max(control, -10.0), 10.0))
+        # The semi-implicit Euler method; `speed` is y'.
         speed += (inputs[step] - speed - output) * step_s
         output += speed * step_s
         cost += step * step_s * abs(error) * step_s
@@ -184,22 +229,35 @@ def kernel(*exponents: float) -> Any:
     Args:
         exponents: The decimal logarithms of two length scales and of the noise's variance.
     """
+    # The data are 60 points of the unit square, spread evenly by the golden ratio.
     number = np.arange(60)
     inputs = np.stack([number / 60, number * 0.618034 % 1])
     targets = np.sin(6 * inputs[0]) * np.cos(4 * inputs[1]) + 0.1 * np.sin(number**2)
     *scales, noise = 10.0 ** np.array(exponents)
     scaled = inputs / np.array(scales)[:, None]
+    # The squared distance of every pair of points, shape (60, 60).
     distances = np.square(scaled[:, :, None] - scaled[:, None]).sum(0)
     inverse = np.linalg.inv(np.exp(-distances / 2) + noise * np.eye(60))
+    # The leave-one-out errors follow from the inverse, without another fit for every point.
     return np.sqrt(np.mean((inverse @ targets / inverse.diagonal()) ** 2))
 
 
 def _prey_and_predators(
     growth: float, capacity: float, attack: float, gain: float, death: float, predators: float
 ) -> Any:
-    """Return the numbers of prey and predators at 20 times, by the midpoint method."""
+    """Return the numbers of prey and predators after each of 20 seconds, shape (20, 2).
+
+    Args:
+        growth: The growth rate of few prey.
+        capacity: The number of prey at which no more are born.
+        attack: The prey that a predator eats per second, for each prey that there is.
+        gain: The predators that are born for each prey that is eaten.
+        death: The death rate of predators.
+        predators: The number of predators at the start, when there is one prey.
+    """
 
     def change(state: Any) -> Any:
+        """Return the derivative of a state (prey, predators) with respect to time."""
         prey, hunters = state
         eaten = attack * prey * hunters
         births = growth * prey * (1 - prey / capacity)
@@ -209,10 +267,11 @@ def _prey_and_predators(
     state = np.array([1.0, predators])
     states = []
     for _ in range(200):
+        # A step of the midpoint method.
         middle = state + step_s / 2 * change(state)
         state = state + step_s * change(middle)
         states.append(state)
-    return np.array(states[9::10])
+    return np.array(states[9::10])  # Ten steps are a second.
 
 
 @cache
@@ -235,7 +294,12 @@ def _pendulum() -> Any:
 
 
 def pendulum(*weights: float) -> float:
-    """Return the cost of two episodes of Gymnasium's Pendulum, with eight hidden units."""
+    """Return the cost of two episodes of Gymnasium's Pendulum, played by a neural network.
+
+    Args:
+        weights: The 41 weights of the network. It has one layer of eight hidden units.
+    """
+    # A hidden unit has three weights and a bias, the output has eight weights and a bias.
     hidden = np.reshape(weights[:32], (8, 4))
     output = np.array(weights[32:])
     environment = _pendulum()
@@ -244,7 +308,7 @@ def pendulum(*weights: float) -> float:
         observation, _ = environment.reset(seed=seed)
         for _ in range(200):
             activations = np.tanh(hidden[:, :3] @ observation + hidden[:, 3])
-            torque = 2 * np.tanh(output[:8] @ activations + output[8])
+            torque = 2 * np.tanh(output[:8] @ activations + output[8])  # Between -2 and 2.
             observation, reward, *_ = environment.step([torque])
             cost -= float(reward)
     return cost

@@ -4,7 +4,6 @@
 that measures writes a result file.
 """
 
-import contextlib
 import datetime
 import json
 import os
@@ -74,16 +73,16 @@ def write_result(
 ) -> None:
     """Write the result of a measurement as JSON, with its commit, date, command and machine.
 
-    Each series of records is written to a separate file in the same folder, one record a line.
-    The file's name is that of the result, followed by the key of the series.
+    A measurement may also have series of records. Each is written to a separate file in the
+    same folder, with a record on each line. The file's name is that of the result, followed by
+    the key of the series.
 
     Args:
         path: The file of the result.
         measured: The result.
         device: The device that was measured.
-        commit: What the function `commit` returned before the measurement: the SHA, and whether
-            the checkout differs from it. This function does not call `commit`, since the
-            checkout may have changed during the measurement.
+        commit: The commit before the measurement, during which the checkout may change: its
+            SHA, and whether files differ from it.
     """
     for ending, records in measured.series.items():
         lines = "".join(json.dumps(record) + "\n" for record in records)
@@ -109,6 +108,7 @@ def commit() -> tuple[str | None, bool]:
 
     The environment variable `COMMIT` takes precedence over git.
     """
+    # The text is the SHA, followed by "+" if files differ. It is empty if it is not known.
     text = os.environ.get(COMMIT) or run_folder.commit()
     return text.rstrip("+") or None, text.endswith("+") or not text
 
@@ -121,7 +121,7 @@ def _command() -> str:
     words = list(sys.argv)
     while "--json" in words[:-1]:
         index = words.index("--json")
-        del words[index : index + 2]
+        del words[index : index + 2]  # The option and its value.
     for index, path in enumerate(map(Path, words)):
         if path.is_absolute():
             words[index] = str(path.relative_to(ROOT)) if ROOT in path.parents else path.name
@@ -136,7 +136,7 @@ def machine(device: str) -> dict[str, Any]:
     dictionary if the program nvidia-smi fails.
     """
     processor = run_folder.processor()
-    flags = set(processor.get("flags", "").split())
+    flags = set(processor.get("flags", "").split())  # For example "avx2".
     # `_VECTORS` maps sets of instructions to the flags that they need, the widest set first.
     supported = [name for name, required in _VECTORS.items() if required <= flags]
     description = {
@@ -151,23 +151,32 @@ def machine(device: str) -> dict[str, Any]:
     if device != "cuda":
         return description
     gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
-    query = [
-        "nvidia-smi",
-        f"--query-gpu={','.join(_SMI_FIELDS)}",
-        f"--id=GPU-{gpu.uuid}",
-        "--format=csv,noheader",
-    ]
-    values = []
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        smi = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
-        values = smi.stdout.strip().split(", ")
     return description | {
         "gpu": gpu.name,
         "gpu_memory_gib": round(gpu.total_memory / 2**30, 1),
         "multiprocessors": gpu.multi_processor_count,
         "cuda": str(torch.version.cuda),
-        "nvidia_smi": dict(zip(_SMI_FIELDS, values, strict=False)),
+        "nvidia_smi": _query_nvidia_smi(gpu.uuid),
     }
+
+
+def _query_nvidia_smi(uuid: Any) -> dict[str, str]:
+    """Return the driver, clocks and power limit of a GPU by the names of `_SMI_FIELDS`.
+
+    The dictionary is empty if the program nvidia-smi is missing or fails.
+    """
+    command = [
+        "nvidia-smi",
+        f"--query-gpu={','.join(_SMI_FIELDS)}",
+        f"--id=GPU-{uuid}",
+        "--format=csv,noheader",
+    ]
+    try:
+        smi = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    values = smi.stdout.strip().split(", ")
+    return dict(zip(_SMI_FIELDS, values, strict=False))
 
 
 def machine_name(device: str) -> str:

@@ -138,8 +138,8 @@ class Search(NamedTuple):
 def make_searches(plan: Plan) -> list[Search]:
     """Return the searches of an experiment before their first generation.
 
-    There is one search for every seed and noise schedule, in the order of the seeds. The first
-    mean of a search is 0.
+    There is one search for every seed and noise schedule, in the order of the seeds. A noise
+    schedule is the variance that is added in each generation. The first mean of a search is 0.
     """
     weight_count = len(feature_names(plan.features, plan.rules.width))
     start = torch.zeros(weight_count)
@@ -182,6 +182,7 @@ def _play_generation(plan: Plan, device: str, searches: list[Search], generation
     # `MEAN_GAMES` copies of its mean, then its candidates.
     players = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
     if is_after_last:
+        # These games decide the result, so they have streams of their own.
         first_stream += _LAST_STREAMS
     else:
         candidates = [search.optimizer.ask() for search in searches]
@@ -191,7 +192,7 @@ def _play_generation(plan: Plan, device: str, searches: list[Search], generation
     # the game ended, and 0 if it was cut off at the limit of decisions.
     for number, search in enumerate(searches):
         curves = search.curves
-        mean_lines = float(lines[number, :MEAN_GAMES].double().mean())
+        mean_lines = float(lines[number, :MEAN_GAMES].double().mean())  # Lines per game.
         is_cut = games[number] == 0
         curves["mean_lines"].append(round(mean_lines, 2))
         curves["mean_games_cut"].append(int(is_cut[:MEAN_GAMES].sum()))
@@ -204,8 +205,8 @@ def _play_generation(plan: Plan, device: str, searches: list[Search], generation
 def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
     """Run the searches of an experiment together; return their learning curves and scores.
 
-    Equal plans give equal results, apart from the measured seconds: the searches run on the
-    CPU, and games are the same on every device.
+    Equal plans give equal results on every device, apart from the measured seconds: the
+    searches always run on the CPU, and games are the same on all devices.
     """
     start_time = time.perf_counter()
     decisions = 0
@@ -233,7 +234,8 @@ def run_experiment(plan: Plan, device: str) -> dict[str, Any]:
 def _score_search(search: Search, plan: Plan, device: str) -> dict[str, Any]:
     """Score the last mean of a search; return its learning curves, weights and score.
 
-    The score is measured as for published controllers, so no game is cut off.
+    The score is the lines per game of a controller with these weights. It is measured as for
+    published controllers, so no game is cut off.
     """
     weights = search.optimizer.mean.tolist()
     controller = LinearController(plan.features, tuple(weights), plan.rules)
@@ -273,7 +275,7 @@ def _play_once(
         The number of finished games of each player, 0 or 1, shape (searches, players).
         The number of decisions of all players.
     """
-    weights = torch.cat(players)
+    weights = torch.cat(players)  # Shape (players of all searches, features).
     share = ranks.share(len(weights))  # The slice of the players that this process plays.
     streams = Streams(
         plan.rules,
@@ -285,7 +287,7 @@ def _play_once(
     )
     result = rollout(Policy(weights[share], plan.features), streams, plan.limit, device)
     counts = torch.stack([result.lines, result.games, result.decisions], dim=1).cpu()
-    all_counts = ranks.gather(counts, len(weights))
+    all_counts = ranks.gather(counts, len(weights))  # Those of all processes.
     lines, games, decisions = all_counts.unbind(1)
     searches = len(players)
     return lines.reshape(searches, -1), games.reshape(searches, -1), int(decisions.sum())
@@ -304,9 +306,9 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
             paper.
     """
     paper = PUBLISHED_SCORES[controller].get(board)
-    lines = _UNKNOWN if paper is None else (paper.low + paper.high) / 2
+    lines = _UNKNOWN if paper is None else (paper.low + paper.high) / 2  # Per game.
     # The standard deviation of a game's lines is about their mean, so the relative error of n
-    # games is 1 / sqrt(n).
+    # games is 1 / sqrt(n). The half-width of the 95 % interval is 1.96 standard errors.
     games = (1.96 * (1 + precision) / precision) ** 2
     decisions = games * lines / _LINES_PER_DECISION * _SPARE
     return math.ceil(decisions / _ROUND) * _ROUND
@@ -315,10 +317,10 @@ def decisions_for(controller: str, board: str, precision: float) -> int:
 def published(device: str, quick: bool) -> Measured:
     """Measure the scores of the published controllers on both boards, in lines per game.
 
-    If `PRECISION` has a precision for the board on this device, a controller makes as many
-    decisions as its score needs for that precision. Otherwise it plays for a number of seconds.
-    If no game ends, only a lower bound of the score is known, and the name of its figure ends
-    with "_at_least".
+    The precision of a score is the half-width of its 95 % interval divided by the score. If
+    `PRECISION` has one for the board on this device, a controller makes as many decisions as it
+    needs. Otherwise it plays for a number of seconds. If no game ends, only a lower bound of
+    the score is known, and the name of its figure ends with "_at_least".
 
     Args:
         device: The device that plays.
@@ -349,8 +351,9 @@ def published(device: str, quick: bool) -> Measured:
 def noisy_ce(name: str, device: str, quick: bool) -> Measured:
     """Run an experiment with noisy cross-entropy searches.
 
-    The figures are the median scores of the searches with each noise schedule. The details
-    describe all searches. The series has the learning curves, with one record for each search.
+    The fitness of a candidate is the number of lines in one game. The figures are the median
+    scores of the searches with each noise schedule. The details describe all searches. The
+    series has the learning curves, with one record for each search.
 
     Args:
         name: The name of the experiment, a key of `PLANS`.
@@ -368,16 +371,16 @@ def noisy_ce(name: str, device: str, quick: bool) -> Measured:
     figures = {}
     for noise in NOISES:
         scores = [search["score"] for search in searches if search["noise"] == noise]
-        schedule = noise.partition(":")[0]  # "linear" of "linear:5.0,10.0"
+        schedule = noise.partition(":")[0]  # "linear" of "linear:5.0,10.0".
         figure = f"reproduce.{name}.{schedule}.lines_per_game_median"
+        # `least_lines` returns the lines per game, or a lower bound if no game ended.
         figures[figure] = median(map(least_lines, scores))
     # Move the curves from the details into the series, which is written to a separate file.
     series = []
     for search in searches:
         curves = {key: search.pop(key) for key in BY_GENERATION}
         series.append({"noise": search["noise"], "seed": search["seed"], **curves})
-    # A key of the last argument is the ending that is added to the name of the result file to
-    # name the file of the series. Here it is empty.
+    # The key of a series is added to the name of its file. The only series needs no ending.
     return Measured(figures, experiment, {"": series})
 
 
@@ -392,7 +395,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         names = [name for name in ("published", *PLANS) if not name.endswith("10x20")]
     if arguments.json and len(names) > 1:
         fail(f"expected one experiment with --json, got {len(names)}")
-    # Raise an error if there is no compiler: the engine in Python would play for weeks.
+    # It raises an error if there is no compiler: the engine in Python would play for weeks.
     with one_line_errors():
         find_compiler()
     figures: dict[str, float] = {}

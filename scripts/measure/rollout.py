@@ -58,6 +58,7 @@ def measure_courses(
         median placements per second of processor time. Processor time is summed over all
         threads.
     """
+    # `_warm_up` returns how many steps a test makes in the given time.
     steps_per_round = [_warm_up(course, seconds) for course in courses]
     speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
     processor_speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
@@ -89,7 +90,7 @@ def _medians(values: Mapping[str, list[float]]) -> dict[str, float]:
 
 
 def _warm_up(course: Course, seconds: float) -> int:
-    """Warm a speed test up, and return how many of its steps take a time in seconds."""
+    """Warm a speed test up, and return how many of its steps take about ``seconds``."""
     course.play(course.warm_up)
     start_time = time.perf_counter()
     course.play(course.warm_up)
@@ -132,8 +133,8 @@ def make_course(
 ) -> Course:
     """Return a speed test of a game engine that plays with a controller.
 
-    The result is in decisions per second. If the engine has a task of its own (``engine.task``
-    is not None), it plays a single game, and its result is in microseconds per decision.
+    The result is in decisions per second. An engine with a task of its own (``engine.task``)
+    plays a single game, and its result is in microseconds per decision.
 
     Args:
         engine: The engine.
@@ -148,9 +149,10 @@ def make_course(
     def play(decisions: int) -> int:
         """Make a number of decisions in each game, and return the number in all games."""
         usual_threads = torch.get_num_threads()
-        torch.set_num_threads(engine.threads or usual_threads)  # None: as usual.
+        # An engine with `threads` None uses as many as usual.
+        torch.set_num_threads(engine.threads or usual_threads)
         result = rollout.advance(decisions)
-        int(result.lines.sum())  # int() waits until the device has finished.
+        int(result.lines.sum())  # `int` waits until the device has finished.
         torch.set_num_threads(usual_threads)
         return decisions * engine.streams
 
@@ -165,8 +167,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     are named after the feature sets of the controllers, so no two controllers may have the same
     feature set.
     """
-    # The engines are sorted from slow to fast. If one works on a machine, all engines before it
-    # work there, too. With "auto", ``device`` is the fastest device that works here.
+    # `ENGINES` are sorted from slow to fast. If one works on a machine, all engines before it
+    # work there, too. With "auto", `device` is the fastest device that works here.
     devices = [engine.device for engine in ENGINES]
     if arguments.device == "auto":
         measured_devices = devices[: devices.index(device) + 1]
@@ -185,7 +187,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             features[controller.name] = list(controller.names_on(rules))
             task = f"{controller.features}.{rules.board}"
             for engine in ENGINES:
-                is_for_task = engine.task in (None, task)  # None stands for all tasks.
+                # An engine with the task None is measured with all tasks.
+                is_for_task = engine.task in (None, task)
                 if is_for_task and engine.device in measured_devices:
                     courses.append(make_course(engine, controller, rules, task))
     return measure_courses(

@@ -72,6 +72,7 @@ class Method(NamedTuple):
 
 
 def _transform(mean: Tensor, std: Tensor, noise_rows: int, count: int) -> Tensor:
+    """Return samples, shape (dim, count). With one row of noise, all dimensions share it."""
     noise = torch.randn((noise_rows, count), device=mean.device, dtype=mean.dtype)
     return mean.unsqueeze(1) + std.unsqueeze(1) * noise
 
@@ -200,7 +201,7 @@ def _gb_per_second(size: Mapping[str, Any], clock: str, name: str) -> float:
 def calls(
     dim: int, device: str, samples: int, methods: Iterable[Method] = METHODS
 ) -> dict[str, Function]:
-    """Return functions that draw a population: one for each method, by its name.
+    """Return a function for each method, by its name, that draws a population.
 
     The functions take no arguments. Each function has already been called once, so that later
     calls include no compilation.
@@ -221,7 +222,7 @@ def calls(
             sample = method.make()
             functions[method.name] = partial(sample, mean, std, samples)
     # The first call compiles a function. `Method.make` may reset torch's compiler, which drops
-    # all compiled code. So all functions are made before any of them is called.
+    # all compiled code. So no function is called before all functions are made.
     for function in functions.values():
         function()
     return functions
@@ -244,10 +245,11 @@ def draw_sizes(
     """
     dimensions = [size["dim"] for size in sizes]
     panels = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
-    time_panels, speedup_panels = panels
+    time_panels, speedup_panels = panels  # The upper and the lower row.
     for column, (clock, our_method) in enumerate(columns):
         time_panel = time_panels[column]
         speedup_panel = speedup_panels[column]
+        # `NOISES` has the kind of noise of our method, and the other methods with this kind.
         noise, others = NOISES[our_method]
         for name in (our_method, *others):
             if name not in sizes[0][clock]:  # The method was not measured.
@@ -286,7 +288,7 @@ def measure_large(dim: int) -> dict[str, Any] | None:
     torch.cuda.empty_cache()
     size = dim * SAMPLES * 4  # Bytes of float32.
     free, _ = torch.cuda.mem_get_info()
-    if free < 5 * size:
+    if free < 5 * size:  # Some methods need memory for several populations.
         print(f"note: d = {dim:,} is left out, it needs {5 * size / 2**30:.0f} GiB free")
         return None
     times = event_times(calls(dim, "cuda", SAMPLES), PLANS["large"])
@@ -301,7 +303,7 @@ def on_cpu() -> Measured:
     at the largest size.
     """
     sizes = []
-    for dim in CPU:
+    for dim in CPU:  # The numbers of dimensions that a CPU draws.
         times = wall_times(calls(dim, "cpu", SAMPLES), PLANS["wall"])
         bytes_written = dim * SAMPLES * 4  # The samples are float32.
         sizes.append({"dim": dim, "bytes": bytes_written, "wall": times})
@@ -325,8 +327,8 @@ def on_gpu() -> Measured:
     bandwidth limits the speed. The figures of a method are
 
     mean_speedup_over_OTHER: Its mean speed-up over the method OTHER at the article's sizes.
-        There is one such figure for each of the `CLOCKS`. The suffix of the clock is added to
-        the figure's name.
+        There is one such figure for each way to time a call (`CLOCKS`), whose suffix is added
+        to the figure's name.
     host_us: The microseconds for which a call keeps the CPU busy.
     gb_per_s: The gigabytes per second that it writes at the largest size that fits into memory.
     fraction_of_fill: Its speed at that size divided by the speed of `Tensor.fill_`, which is
@@ -338,6 +340,7 @@ def on_gpu() -> Measured:
     # `measure_large` returns None for a size that does not fit into memory.
     large = [size for size in map(measure_large, LARGE) if size is not None]
     figures = {}
+    # `RATIOS` has the methods that each method is compared with.
     for method, others in RATIOS:
         infix = "" if method == "ours" else f"{method}."
         for other in others:

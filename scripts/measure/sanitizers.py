@@ -100,30 +100,21 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
     # The program `timeout` ends the tool and the tests, since they are in its process group.
     command = ["timeout", "-k5", str(TIMEOUT_S), find_sanitizer(), "--tool", tool]
     command += [*FILTERS.get(tool, ()), "--log-file", str(log)]
-    # With -v pytest prints the name of a test before it runs the test. So after a crash the
-    # last line names the test that crashed.
-    # -m and -k select the GPU tests that can run under the tool.
+    # -m and -k select the GPU tests that can run under the tool. With -v pytest prints the name
+    # of a test before it runs the test, so after a crash the last line names the crashed test.
     command += [sys.executable, *PYTEST, "-m", MARKED, "-k", SELECTED[tool], test, "-v"]
     process = subprocess.run(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )
     result = _read_outcomes(process.stdout)
-    # After a crash or a time-out pytest prints no summary, so there are no failures yet.
+    # If a crash or a time-out ended pytest, its output names no failed tests.
     has_crashed = process.returncode not in (0, _NO_TESTS) and not result["failures"]
     if has_crashed:
+        # The last line names the test, without the "=" that pytest draws around a line.
         last_line = process.stdout.strip().rpartition("\n")[2].strip("= ")
         result["failed"] = max(1, result["failed"])
         result["failures"] = [f"{test} ended with {process.returncode}: {last_line}"]
-    text = log.read_text(errors="replace") if log.is_file() else ""
-    records = _RECORD.split(text)[1:]  # The first part is the text before the first record.
-    # A record is about one of our kernels if it contains our namespace, not counting the stack
-    # of the host: on this stack our code may have launched a kernel of another library.
-    ours = [record for record in records if NAMESPACE in _HOST_FRAME.sub("", record)]
-    return result | {
-        "errors": len(ours),
-        "elsewhere": len(records) - len(ours),
-        "records": ours[:5],
-    }
+    return result | _read_records(log)
 
 
 def _read_outcomes(output: str) -> dict[str, Any]:
@@ -137,6 +128,20 @@ def _read_outcomes(output: str) -> dict[str, Any]:
     return {"passed": passed, "failed": sum(counts.values()), "failures": failures}
 
 
+def _read_records(log: Path) -> dict[str, Any]:
+    """Read the log of a tool: return the numbers of errors, and up to five records."""
+    text = log.read_text(errors="replace") if log.is_file() else ""
+    records = _RECORD.split(text)[1:]  # The first part is the text before the first record.
+    # A record about one of our kernels contains our namespace. Remove the lines of the host's
+    # stack first: there our code may have launched a kernel of another library.
+    ours = [record for record in records if NAMESPACE in _HOST_FRAME.sub("", record)]
+    return {
+        "errors": len(ours),
+        "elsewhere": len(records) - len(ours),
+        "records": ours[:5],
+    }
+
+
 def run_tool(tool: str) -> dict[str, Any]:
     """Run all GPU tests under a tool of compute-sanitizer, and return the findings.
 
@@ -147,6 +152,7 @@ def run_tool(tool: str) -> dict[str, Any]:
         errors, elsewhere, passed, failed: The sums over all files, as in `run_file`.
         records, failures: The lists of all files together.
     """
+    # List the tests without running them.
     command = [sys.executable, *PYTEST, "-q", "--collect-only", "-m", MARKED, *SANITIZED]
     process = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     # pytest prints the name of every test as "file.py::test".
@@ -160,7 +166,7 @@ def run_tool(tool: str) -> dict[str, Any]:
     findings: dict[str, Any] = {"tool": tool}
     for key in ("errors", "elsewhere", "passed", "failed"):
         findings[key] = sum(result[key] for result in results)
-    for key in ("records", "failures"):  # Join the lists.
+    for key in ("records", "failures"):  # These are lists.
         findings[key] = list(chain.from_iterable(result[key] for result in results))
     return findings
 
@@ -177,8 +183,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     tool = arguments.tool
     with one_line_errors():
         find_sanitizer()  # It raises an error if the tool is missing, before the long build.
-    # Compile the engines of the tests now: under a tool, compiling would take minutes. Most
-    # tests play on boards of width 10.
+    # Compile the engines of the tests now: under a tool, compiling would take minutes. An
+    # engine is compiled for a feature set and a board width, which is 10 in most tests.
     width = 10
     build_engines((features, width) for features in GOOD_CONTROLLERS)
     start_time = time.monotonic()

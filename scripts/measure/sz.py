@@ -30,8 +30,10 @@ def lane_shares(trial: Trial) -> list[list[float]]:
     """
     rollout = Rollout(trial.policy, Streams(RULES, LANE_GAMES, SEED), trial.device)
     rollout.advance(_LANE_DECISIONS)
-    heights = rollout.column_heights[0]
+    heights = rollout.column_heights[0]  # Of the only candidate, shape (boards, columns).
+    # The height of a lane's right column minus that of its left column.
     steps = heights[:, 1::2] - heights[:, 0::2]
+    # -1 is ready for an S, and 1 for a Z.
     shares_by_piece = [(steps == step).double().mean(0).tolist() for step in (-1, 1)]
     return [list(lane) for lane in zip(*shares_by_piece, strict=True)]
 

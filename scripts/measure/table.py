@@ -208,15 +208,15 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, or 1 if the measurement failed.
     """
-    row = MEASUREMENTS[name]  # A row of the table of measurements.
+    measurement = MEASUREMENTS[name]
     words = sys.argv[1:] if argv is None else argv
-    # `row.words` are arguments that this measurement always has.
-    arguments = _parse(row, [*row.words.split(), *words])
+    # `measurement.words` are arguments that this measurement always has.
+    arguments = _parse(measurement, [*measurement.words.split(), *words])
     with one_line_errors():
         if arguments.json is not None:
             check_writable(arguments.json)
-        device = _choose_device(row, arguments)
-    # These two modules import torch.
+        device = _choose_device(measurement, arguments)
+    # These two modules import torch. A rank is the number of a process, if several measure.
     from kernels.support import ranks
     from measure import provenance
 
@@ -228,12 +228,12 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
         folder = provenance.RESULTS / provenance.machine_name(device)
         folder.mkdir(parents=True, exist_ok=True)
         arguments.json = folder / f"{name}.json"
-    measure = importlib.import_module(f"measure.{row.module}").measure
+    measure = importlib.import_module(f"measure.{measurement.module}").measure
     with command_line.joined_ranks():
         try:
             result = measure(arguments, device)
-        except BuildError:
-            raise  # It is a RuntimeError, too, but the caller prints it.
+        except BuildError:  # It is a RuntimeError, too, but the caller prints it.
+            raise
         except RuntimeError as error:
             print(error, file=sys.stderr)
             return 1
@@ -241,22 +241,22 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
         hardware = machine.get("gpu", machine["processor"])
         print(hardware, machine["vectors"], f"{machine['threads']} threads", sep=", ")
         print(_figure_table(result.figures, result.data.get("ranges", {})), flush=True)
-        if arguments.json is not None and ranks.rank() == 0:
+        if arguments.json is not None and ranks.rank() == 0:  # Only one process writes.
             provenance.write_result(arguments.json, result, device, (sha, is_dirty))
     return 0
 
 
-def _choose_device(row: Measurement, arguments: argparse.Namespace) -> str:
+def _choose_device(measurement: Measurement, arguments: argparse.Namespace) -> str:
     """Return the device to measure; raise ValueError if this machine does not have it."""
-    if row.devices == GPU:
+    if measurement.devices == GPU:
         check_gpu("what is measured", "a machine with one")
     # Measurements for a single device have no option --device.
-    if len(row.devices) == 1:
-        return row.devices[0]
+    if len(measurement.devices) == 1:
+        return measurement.devices[0]
     return choose_device(arguments.device)
 
 
-def _parse(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
+def _parse(measurement: Measurement, words: Sequence[str]) -> argparse.Namespace:
     """Parse the words of a command line, and return the arguments of a measurement.
 
     Every measurement has the options --json and --record, which write a result file. A
@@ -265,13 +265,15 @@ def _parse(row: Measurement, words: Sequence[str]) -> argparse.Namespace:
     """
     # The help begins with the docstring of the module. The docstring is read from the source,
     # since importing the module would import torch, which takes seconds.
-    source = Path(__file__).with_name(f"{row.module}.py").read_text(encoding="utf-8")
+    module = measurement.module
+    source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
     description = ast.get_docstring(ast.parse(source)) or ""
     parser = Parser(description=description, usage="%(prog)s [option ...] [argument ...]")
-    for name, options in OPTIONS.get(row.module, {}).items():
+    # `OPTIONS` has the keyword arguments of each option, by module.
+    for name, options in OPTIONS.get(module, {}).items():
         parser.add_argument(name, **options)
-    if len(row.devices) > 1:
-        add_device(parser, ("auto", *row.devices), what="what is measured")
+    if len(measurement.devices) > 1:
+        add_device(parser, ("auto", *measurement.devices), what="what is measured")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
     parser.add_argument(
         "--record", action="store_true", help="to benchmarks/results/<machine>/<name>.json"
@@ -292,4 +294,5 @@ def _figure_table(figures: Mapping[str, float], ranges: Mapping[str, Sequence[fl
         rows.append(row)
     width = max(map(len, rows))
     header = ["figure", "value", "least", "most"][:width]
+    # Rows without a range get empty cells.
     return table(header, [[*row, "", ""][:width] for row in rows])

@@ -57,14 +57,14 @@ def times_of(
             round. The first round has ten times as many warm-up calls.
         time_call: Calls a function, and returns the microseconds that the call took.
     """
-    # For each function, by name, one list of times per round.
+    # By the name of a function: a list of times for each round.
     times: dict[str, list[list[float]]] = {name: [] for name in functions}
     for round_number in range(plan.rounds):
         for name, function in functions.items():
             warm_up = plan.warm_up
             if round_number == 0:
                 warm_up *= 10
-            for _ in range(warm_up):
+            for _ in range(warm_up):  # The times of these calls do not count.
                 time_call(function)
             times_of_round = [time_call(function) for _ in range(plan.calls)]
             times[name].append(times_of_round)
@@ -80,16 +80,17 @@ def event_times(functions: Mapping[str, Function], plan: Plan) -> Times:
     """
     flushed = torch.empty(_FLUSHED_BYTES, dtype=torch.int8, device="cuda")
     _wake()
+    # For how long each call keeps the host busy.
     host = host_times(functions, Plan(3, 3, 1), burst=10)
     slowest = max(times["most"] for times in host.values())
     flushes = min(_MAX_FLUSHES, 1 + round(2 * slowest / _FLUSH_MICROSECONDS))
 
-    def once(function: Function) -> float:
+    def time_call(function: Function) -> float:
         for _ in range(flushes):
             flushed.zero_()
         return _between_events(function)
 
-    return times_of(functions, plan, once)
+    return times_of(functions, plan, time_call)
 
 
 def latency_times(functions: Mapping[str, Function], plan: Plan) -> Times:
@@ -105,11 +106,11 @@ def host_times(functions: Mapping[str, Function], plan: Plan, burst: int = 100) 
     kernels, so a burst must not launch more.
     """
 
-    def once(function: Function) -> float:
+    def time_call(function: Function) -> float:
         torch.cuda.synchronize()
         return _by_the_clock(function, burst)
 
-    times = times_of(functions, plan, once)
+    times = times_of(functions, plan, time_call)
     torch.cuda.synchronize()
     return times
 
@@ -123,9 +124,9 @@ def graph_times(functions: Mapping[str, Function], plan: Plan) -> Times:
 
 def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2e-3) -> Times:
     """Time calls on the CPU, in bursts that each take about ``seconds``."""
-    bursts = {}
+    bursts = {}  # The number of calls in a burst, by function.
     for function in functions.values():
-        function()
+        function()  # The first call may be slower.
         bursts[function] = max(1, int(seconds * 1e6 / max(_by_the_clock(function, 1), 1e-3)))
     return times_of(functions, plan, lambda function: _by_the_clock(function, bursts[function]))
 
@@ -136,8 +137,7 @@ def capture(function: Function, calls: int) -> Function:
     Returns:
         A function that replays the graph. It launches the work of all calls at once.
     """
-    # Before a capture, PyTorch needs a few warm-up calls on a stream that is not the current
-    # one.
+    # Before a capture, PyTorch needs a few warm-up calls on a side stream.
     side_stream = torch.cuda.Stream()
     side_stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side_stream):
@@ -152,6 +152,7 @@ def capture(function: Function, calls: int) -> Function:
 
 
 def _by_the_clock(function: Function, burst: int) -> float:
+    """Return the mean microseconds of a call in a burst of calls, by the clock of the host."""
     start_time = time.perf_counter()
     for _ in range(burst):
         function()
@@ -159,6 +160,7 @@ def _by_the_clock(function: Function, burst: int) -> float:
 
 
 def _between_events(function: Function) -> float:
+    """Return the microseconds of a call by the clock of the GPU."""
     start = torch.cuda.Event(enable_timing=True)
     end = torch.cuda.Event(enable_timing=True)
     start.record()
@@ -169,6 +171,7 @@ def _between_events(function: Function) -> float:
 
 
 def _summary(rounds: list[list[float]]) -> dict[str, float]:
+    """Return statistics of the times of a function, see `Times`."""
     times = list(chain(*rounds))
     medians = list(map(statistics.median, rounds))
     return {

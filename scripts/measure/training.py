@@ -57,13 +57,14 @@ def train(
         The standard output of the process.
     """
     command = [sys.executable, "-m", "tetris", "train", "--device", device, "--seed", str(seed)]
-    command += ["--out", str(out.path), *flags, *FLAGS]
+    command += ["--out", str(out.path), *flags, *FLAGS]  # `FLAGS` are those of all runs.
     environment = os.environ | variables
     start_time = time.perf_counter()
     process = subprocess.run(
         command, cwd=ROOT, env=environment, check=True, text=True, stdout=subprocess.PIPE
     )
     seconds = time.perf_counter() - start_time
+    # The run wrote its controller to a JSON file, which also describes the training.
     controller = json.loads(out.controller.read_text(encoding="utf-8"))
     provenance = controller["provenance"]
     run = {
@@ -72,7 +73,8 @@ def train(
         "training_seconds": provenance["seconds"],
         "weights": controller["weights"],
     }
-    # An interrupted training has no scores, and not every training has estimates.
+    # An interrupted training has no scores, and not every training has estimates. A value that
+    # is missing becomes an empty list.
     for key in ("decisions", "config", "score", "estimates"):
         run[key] = provenance.get(key) or []
     return run, process.stdout
@@ -92,6 +94,7 @@ def first_run(folder: Path, device: str) -> Measured:
         run, output = train(out, device, 1, CEM_TETRIS_CACHE=cache)
         figures[f"first_run.{state}.seconds"] = run["total_seconds"]
         runs.append(run)
+    # The output ends with the learned controller's score, as a multiple of that of dt20.
     figures["first_run.times_dt20"] = float(re.findall(r"([\d.]+) times dt20", output)[-1])
     return Measured(figures, {"runs": runs})
 
@@ -116,8 +119,8 @@ _OF_ONE_SEED: dict[str, Callable[[Path, str], Measured]] = {
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Make one of four measurements, which ``arguments.what`` names.
 
-    "first_run" and the records are measured by ``_OF_ONE_SEED``. For "training" controllers are
-    trained with several seeds:
+    "first_run" and the records train with one seed, by the functions in ``_OF_ONE_SEED``. For
+    "training" controllers are trained with several seeds:
 
     - The figures are the median and the largest time over all seeds, both of the training alone
       ("training_seconds") and of the command, which also measures scores ("total_seconds").

@@ -41,6 +41,7 @@ def _documentation(module: ModuleType, name: str) -> str | None:
     The text documents the name. Python does not store it, so it is read from the source of the
     module. If the module imports the name from another module, that module is searched.
     """
+    # Compare every statement with the next one, which may be such a text.
     statements = ast.parse(inspect.getsource(module)).body
     for statement, next_statement in pairwise(statements):
         if isinstance(statement, ast.ImportFrom):
@@ -50,7 +51,7 @@ def _documentation(module: ModuleType, name: str) -> str | None:
                 return _documentation(source, name)
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
             if isinstance(statement, ast.Assign):
-                target = statement.targets[0]
+                target = statement.targets[0]  # "a = b = 1" has two targets.
             else:
                 target = statement.target
             is_assigned = ast.unparse(target) == name

@@ -54,7 +54,7 @@ def sz_players() -> str:
 
     Players that were not measured here have a dash in place of our score.
     """
-    result = load_all("sz")[-1]
+    result = load_all("sz")[-1]  # The latest one.
     rows = []
     for player, source, paper_score, name in SZ_PLAYERS:
         figure = f"sz.{name}.lines_per_game"
@@ -89,7 +89,7 @@ def published() -> str:
     published in the paper.
     """
     result = load("h200/published")
-    rows: dict[str, list[str]] = {}
+    rows: dict[str, list[str]] = {}  # The row of each controller.
     # In the file the measurements on 10x10 come first. So a row gets the two cells of 10x10
     # before those of 10x20, in the order of the header.
     for measurement in result.data["measurements"]:
@@ -130,6 +130,7 @@ def noisy_ce() -> str:
         for noise, label in NOISES.items():
             scores = []
             for search in result.data["searches"]:
+                # `noise` is the name of a schedule: "constant" for "constant:4.0".
                 if search["noise"].startswith(noise):
                     scores.append(search["score"])
             # `least_lines` returns the lines per game, or a lower bound if no game ended.

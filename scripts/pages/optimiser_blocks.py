@@ -47,15 +47,16 @@ _BUDGETS = ("300x30", "64x3")
 def plans_in_models() -> str:
     """Return a Markdown table of the costs of plans in learned models.
 
-    A column is a solver. A row is a model with a budget of samples and iterations. The defaults
-    of our solver were not chosen on these models. Our cost is bold if it is lower than the
-    costs of all other solvers.
+    A column is a solver. A row is a model with a budget of samples and iterations, such as
+    "300x30". The defaults of our solver were not chosen on these models. Our cost is bold if it
+    is lower than the costs of all other solvers.
     """
     result = load_all("plans")[0]  # One machine has measured it.
-    costs = figures(result, "plans.")
+    costs = figures(result, "plans.")  # By a name such as "push.300x30.cem".
     other_solvers = [name for name in _SOLVERS if not name.startswith("ours")]
 
     def cell(row: str, solver: str) -> str:
+        """Return the text of a cell, from the keys of its row and its column."""
         cost = costs[f"{row}.{solver}"]
         best_other_cost = min(costs[f"{row}.{name}"] for name in other_solvers)
         is_ahead = solver.startswith("ours") and cost < best_other_cost
@@ -118,8 +119,9 @@ def returns_by_learned_models() -> str:
 
     def cell(task: str, stage: str) -> str | None:
         figure = f"learned_control.{task}.{stage}"
-        if figure not in returns:
+        if figure not in returns:  # The stage was not measured, so the cell has a dash.
             return None
+        # The mean, and the standard deviation of the episodes' returns.
         return f"{result.figures[figure]:.0f}±{statistics.stdev(returns[figure]):.0f}"
 
     rows = {}
@@ -132,8 +134,9 @@ def returns_by_learned_models() -> str:
 def optimiser_claim() -> str:
     """Return README's table of the shares of targets that our optimiser and others reach.
 
-    It begins with functions that are called one candidate at a time, with few evaluations. The
-    numbers come from the result files of "bbob-few", "bbob-constrained" and "bbob".
+    A target is a value that is close to the optimum of a benchmark function. The first rows are
+    of functions that are called one candidate at a time, with few evaluations. The numbers come
+    from the result files of "bbob-few", "bbob-constrained" and "bbob".
     """
     # `load_all` returns the results of all machines. Number 0 was measured without a GPU.
     few, constrained, bbob = (
@@ -141,10 +144,15 @@ def optimiser_claim() -> str:
     )
 
     def shares(result: Result, size: str, *searches: str) -> list[str]:
+        """Return the cells of a row.
+
+        ``size`` has the number of parameters, and of evaluations per parameter: "d5.20".
+        """
         suite = "bbob-constrained" if result is constrained else "bbob"
         keys = [f"{suite}.{search}.{size}.solved" for search in searches]
         return [f"{result.figures[key]:.0%}" for key in keys]
 
+    # The searches in the columns: ours, that of SciPy, and that of pycma.
     candidate_by_candidate = ("cem_model", "slsqp", "slsqp_lq")
     any_population = ("cem", "dual_annealing", "pycma_bipop")
     with_constraints = ("cem", "slsqp", "pycma")
@@ -191,7 +199,7 @@ def _coco_block(result: Result) -> str:
     """
     data = result.data.get("quality", result.data)  # One file nests its data in "quality".
     searches = data["searches"]
-    checkpoints = data["evaluations_per_dimension"]
+    checkpoints = data["evaluations_per_dimension"]  # Numbers such as 200.
     dims = [key for key in searches["cem"] if key != "label"]  # "d2", "d5", ...
     # `searches[name][dim]` maps a checkpoint, such as "200", to the share of reached targets
     # ("solved") and its standard error.
@@ -216,6 +224,7 @@ def _coco_block(result: Result) -> str:
             errors += values(name, dim, "standard_error")
     best_first = sorted(searches, key=lambda name: -totals[name])
     suite = result.name.partition("/")[2]  # The name is "machine/suite".
+    # Some searches and numbers of parameters are left out to keep the table short.
     omitted = _OMITTED_SEARCHES.get(suite, ())
     omitted_dims = _OMITTED_DIMS.get(suite, ())
     budgets = " / ".join(f"{count:,}" for count in checkpoints)
@@ -238,7 +247,9 @@ def practice() -> str:
 
 
 def _practice_block(result: Result) -> str:
-    """Return the number of problems that `cem` solves first, and a Markdown table.
+    """Return a Markdown table of the evaluations that searches need to solve problems.
+
+    A sentence before it says for how many problems `cem` needs the fewest.
 
     A row is a problem, a column is a search. A cell is the median of the evaluations. If most
     runs have not solved the problem, the cell is ">" and the fewest evaluations of these runs,
@@ -248,9 +259,11 @@ def _practice_block(result: Result) -> str:
     labels = result.data["labels"]
 
     def median(problem: str, search: str) -> float | None:
+        """Return the median, or None if most runs have not solved the problem."""
         return result.figures.get(f"practice.{problem}.{search}.evaluations")
 
     def lower_bound(problem: str, search: str) -> float:
+        """Return the median, or if there is none, the fewest evaluations of unsolved runs."""
         runs = problems[problem][search]
         counts = [run["evaluations"] for run in runs if not run["is_solved"]]
         return median(problem, search) or min(counts)
@@ -259,11 +272,12 @@ def _practice_block(result: Result) -> str:
         least = lower_bound(problem, search)
         if median(problem, search) is None:
             return f">{least:,}"
+        # `labels` has all searches, the columns of the table.
         is_smallest = least == min(lower_bound(problem, name) for name in labels)
         return f"**{least:,.0f}**" if is_smallest else f"{least:,.0f}"
 
     rows = {name: name for name in problems}
-    wins = sum(cell(name, "cem").startswith("**") for name in problems)
+    wins = sum(cell(name, "cem").startswith("**") for name in problems)  # Bold cells.
     table = crossed("evaluations", labels, rows, cell, result)
     return f"""Evaluations until a value is within 1% of the best known: medians of nine \
 starts. `cem`, called candidate by candidate, needs the fewest for {wins} of \
@@ -276,11 +290,16 @@ def asynchronous() -> str:
 
 
 def _asynchronous_block(result: Result) -> str:
-    """Return the shares of targets that searches reach, means over numbers of parameters."""
+    """Return a sentence on the targets that synchronous and asynchronous searches reach.
+
+    It has the shares of targets, as means over the numbers of parameters.
+    """
     checkpoints = result.data["evaluations_per_dimension"]
 
     def shares(search: str) -> str:
+        """Return a share for each checkpoint, such as "0.58 / 0.91"."""
         details = result.data["searches"][search].items()
+        # A cell for each number of parameters. The label of the search is no cell.
         cells = [cell for name, cell in details if name != "label"]
         means = [statistics.mean(cell[str(n)]["solved"] for cell in cells) for n in checkpoints]
         return " / ".join(f"{mean:.2f}" for mean in means)
@@ -310,8 +329,8 @@ def _discrete_block(result: Result) -> str:
     if "gpu" in result.machine:
         return crossed("us per generation", _FAMILIES, _DISCRETE, time, result)
 
-    # The headings of the columns, by the format of their cells. In the row of the search "cem",
-    # {solved} is replaced by the figure "discrete.cem.solved".
+    # The headings of the columns, by the format of their cells. A format has the names of
+    # figures: in the row of "cem", {solved} is the figure "discrete.cem.solved".
     header = {
         "{solved:.0f} of {runs:.0f}": "found the optimum",
         "{median:,.0f} ({least:,.0f}-{most:,.0f})": "evaluations for it, median (range)",

@@ -50,6 +50,7 @@ def draw_training(series: Path, run: Mapping[str, Any], picture: Path) -> None:
         run: The description of the run, with its settings.
         picture: The file to write.
     """
+    # The configuration also has the version of its format, which is no setting.
     settings = {key: value for key, value in run["config"].items() if key in SETTINGS}
     # The names of two keys in older files, and their present names.
     old_keys = {"elite_worst": "elite_threshold", "mean_fitness": "learned_mean_fitness"}
@@ -68,11 +69,12 @@ def draw_choices(picture: Path) -> None:
     cyclically, so that the right value is in the bottom row.
     """
     problem = Pairs(seed=100)
-    figure = new_figure(10.0, 2.1)
+    figure = new_figure(10.0, 2.1)  # The size in inches.
     # The cost depends on pairs of parameters. This order puts the two columns of a pair side by
     # side.
     parameters = problem.pairs.reshape(-1)
     right_values = torch.tensor(problem.right[parameters])
+    # The values of each parameter in the order of the rows, shape (parameters, VALUES).
     shifted_values = (right_values.unsqueeze(1) + torch.arange(VALUES)) % VALUES
     panels = figure.subplots(1, len(_GENERATIONS), sharey=True)
     family = Categorical((VALUES,) * len(parameters))
@@ -80,6 +82,7 @@ def draw_choices(picture: Path) -> None:
         family, function=lambda candidates: problem(candidates.numpy()), population=30
     )
     for axes, generation, table in zip(panels, _GENERATIONS, tables, strict=True):
+        # A table has the probabilities, with a row for each parameter.
         probabilities = table[parameters].gather(1, shifted_values)
         image = axes.imshow(
             probabilities.T.numpy(), "Blues", vmin=0, vmax=1, origin="lower", aspect="auto"
@@ -115,7 +118,7 @@ def draw_route(picture: Path) -> None:
         # city after city i. A route can follow a line in either direction, so the probabilities
         # of both directions are added.
         probability = table[1:] + table[1:].T
-        for pair in torch.combinations(torch.arange(len(cities))):
+        for pair in torch.combinations(torch.arange(len(cities))):  # All pairs of cities.
             strength = min(1.0, float(probability[tuple(pair)]))
             axes.plot(x[pair], y[pair], color=_BLUE, alpha=strength, linewidth=2.5 * strength)
     best_axes = panels[-1]
@@ -137,9 +140,9 @@ def draw_key_presses(picture: Path) -> None:
     for _ in range(40):
         piece = int(observation["piece"])
         placement = choose(env.rows, piece, player, env.rules)
-        # A piece begins in the middle. If an orientation is too wide for the space to the
-        # right, rotating the piece moves it to the left, and it stays there.
-        shapes = PIECES[piece]
+        # A piece begins in the middle. Rotating it moves it to the left if the new orientation
+        # is too wide for the space to the right. It stays there.
+        shapes = PIECES[piece]  # One for each orientation.
         middle = (env.rules.width - shapes[0].width) // 2
         column = min(middle, env.rules.width - max(shape.width for shape in shapes))
         sideways = RIGHT if placement.column > column else LEFT
@@ -171,9 +174,10 @@ def _shortest_path(x: Any) -> Any:
 
 
 def draw_levels(picture: Path) -> None:
-    """Draw how the probability that a shortest path is longer than 2 is estimated.
+    """Draw how the cross-entropy method estimates a small probability.
 
-    Each panel shows one iteration: a histogram of the lengths of shortest paths, drawn from the
+    It is the probability that the shortest path over a bridge is longer than 2. Each panel
+    shows one iteration: a histogram of the lengths of shortest paths, drawn from the
     distribution of this iteration. The part above the iteration's level is filled. The next
     distribution is fitted to this part. The last panel shows the distribution of the final
     samples, from which the probability is estimated.
@@ -186,14 +190,14 @@ def draw_levels(picture: Path) -> None:
     panels = figure.subplots(1, len(levels), sharex=True, sharey=True)
     bins = 80
     bin_width = 0.05
-    edges = torch.arange(bins + 1) * bin_width
+    edges = torch.arange(bins + 1) * bin_width  # From 0 to 4.
     for axes, distribution, level in zip(panels, distributions, levels, strict=True):
         lengths = _shortest_path(distribution.sample(1 << 20, seed=1))  # About a million.
         density = lengths.histc(bins, 0.0, bins * bin_width) / (bin_width * len(lengths))
         axes.stairs(density, edges, color=_BLUE)
         density_above = torch.where(edges[1:] > level, density, 0.0)
         axes.stairs(density_above, edges, color=_VERMILION, fill=True, alpha=0.7)
-        axes.axvline(levels[-1], color=_BLACK, linestyle=":")
+        axes.axvline(levels[-1], color=_BLACK, linestyle=":")  # The last level is 2.
         axes.set_title(f"level {level:.2f}", loc="left", fontsize="medium")
         axes.set(xlabel="shortest path", xlim=(0, 4), yticks=[])
     panels[0].set_ylabel("density")
@@ -210,7 +214,7 @@ def _search(family: Family, function: Any, population: int) -> tuple[list[Any], 
         population: The number of candidates in a generation.
 
     Returns:
-        The tables of probabilities, one for each of the `_GENERATIONS`, before it began.
+        The tables of probabilities at the start of each of the `_GENERATIONS`.
         The best candidate.
     """
     # The search has only discrete parameters, so the mean of the normal ones is empty.
@@ -222,7 +226,8 @@ def _search(family: Family, function: Any, population: int) -> tuple[list[Any], 
     tables = []
     for generation in range(_GENERATIONS[-1] + 1):
         if generation in _GENERATIONS:
-            # `tables_of` returns a pair (family, table) for each family: here only one.
+            # `tables_of` returns a pair (family, table) for each family: here only one. The
+            # table is stored as a vector, which gets its rows again.
             _, table = tables_of(search.state)[0]
             tables.append(table.unflatten(0, family.rows))
         candidates = search.ask()

@@ -32,7 +32,7 @@ def poster_page() -> str:
     # Replace a Markdown link "[text](target)" by its text, and remove the marks ` and *.
     markup = re.compile(r"\[(.*?)\]\(.*?\)|[`*]")
     score_rows = []
-    for line in results().splitlines():
+    for line in results().splitlines():  # The rows of the Markdown table.
         cells = line.strip("| ").split(" | ")
         if cells[0] != "---":  # Skip the line below the header.
             score_rows.append([markup.sub(r"\1", cell) for cell in cells])

@@ -59,6 +59,7 @@ def render(page: Path) -> str:
         names |= {name: value for name, value in vars(module).items() if name[0] != "_"}
     output = io.StringIO()
     Cog().process_file(io.StringIO(page.read_text()), output, str(page), globals=names)
+    # In links of the blocks, {root} stands for the path from the page to the root.
     root = os.path.relpath(ROOT, page.parent)
     return output.getvalue().replace("{root}", "" if root == "." else f"{root}/")
 
@@ -82,6 +83,7 @@ def with_short_lines(notebook: str) -> str:
         for output in cell.get("outputs", ()):
             for kind, lines in output.get("data", {}).items():
                 text = "".join(lines)
+                # A notebook joins the lines again, so a line may end anywhere.
                 output["data"][kind] = [text[i : i + WIDTH] for i in range(0, len(text), WIDTH)]
     return f"{json.dumps(content, indent=1, ensure_ascii=False)}\n"
 
@@ -101,6 +103,7 @@ def main() -> int:
     for page, text in page_texts().items():
         if page.exists() and text == page.read_text():
             continue
+        # The page differs from the text that is generated now.
         is_outdated = True
         path = page.relative_to(ROOT)
         if arguments.check:

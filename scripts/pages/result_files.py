@@ -69,7 +69,7 @@ def with_provenance(text: str, *results: Result) -> str:
 
     ``{root}`` in a link stands for the path from the page to the root of the repository.
     """
-    links: dict[str, list[str]] = {}
+    links: dict[str, list[str]] = {}  # By the name of the machine.
     for result in results:
         machine = result.hardware
         if result.dirty:

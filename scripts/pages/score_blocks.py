@@ -39,6 +39,7 @@ def _score_on(run: Mapping[str, Any], controller: str, board: str) -> Mapping[st
 
 def median_run(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the training run whose controller has the median score on 10x20."""
+    # `LEARNED` is the name of a run's learned controller.
     in_order = sorted(runs, key=lambda run: _score_on(run, LEARNED, "10x20")["lines_per_game"])
     return in_order[len(runs) // 2]
 
@@ -59,7 +60,7 @@ def results() -> str:
     # The file has two scores: of `best`, the controller that the training learned, and of dt20.
     best, dt20 = load(f"{_GPU}/record_score").data["score"]
     pairs_training = load(f"{_GPU}/record")
-    (pairs,) = pairs_training.data["estimates"]
+    (pairs,) = pairs_training.data["estimates"]  # There is only one estimate.
     looking_ahead = load(f"{_GPU}/lookahead").data["scores"]["pairs"]
     tetr_ai = "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, score by its author"
     rows = [
@@ -154,6 +155,7 @@ CUDA."""
 def lee() -> str:
     """Return a sentence with the scores of the controller lee, from its file in the package."""
     provenance = resolve("lee").provenance
+    # "pieces_known" is 1 if the player knows only the current piece, and 2 with the next one.
     scores = {(item["pieces_known"], item["board"]): item for item in provenance["score"]}
     alone = [score_text(scores[1, board]) for board in ("10x10", "10x20")]
     known = [score_text(scores[2, board]) for board in ("10x10", "10x20")]

@@ -53,7 +53,7 @@ def on_files(files: Any, config: Any) -> Any:
     """
     docs = {f"docs/{name}" for name in files.src_uris if name.endswith(".md")}
     pages = {"tetris.md": notebook_page(ROOT / "docs" / NOTEBOOK)}
-    pages |= api_pages(_COMMENT.sub("", _text("docs/api.md")))
+    pages |= api_pages(_COMMENT.sub("", _text("docs/api.md")))  # Without HTML comments.
     for page, text in pages.items():
         files.append(File.generated(config, page, content=text))
 
@@ -64,6 +64,7 @@ def on_files(files: Any, config: Any) -> Any:
         path = queue.pop(0)
         if path not in docs:  # The site already has the pages of docs/.
             files.append(_file(path, config))
+        # The text of a folder is a list of links to its files.
         has_links = path.endswith(".md") or (ROOT / path).is_dir()
         if has_links:
             for target in targets(_text(path), path):
@@ -88,8 +89,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 def description(text: str) -> str:
     """Return the beginning of a page's first paragraph, for search engines."""
-    for paragraph in _FENCE.sub("", text).split("\n\n"):
+    for paragraph in _FENCE.sub("", text).split("\n\n"):  # Without blocks of code.
+        # A heading, a list or a table begins with another character.
         if re.match(r"[A-Z`]", paragraph):
+            # Replace a link "[text](target)" by its text, and remove the marks ` and *.
             plain = re.sub(r"!?\[([^\[\]]*)\]\([^)]*\)|[`*]", r"\1", paragraph)
             return textwrap.shorten(plain, 160, placeholder=" ...")
     return ""
@@ -158,7 +161,7 @@ def api_pages(text: str) -> dict[str, str]:
     packages = parts[1::2]
     sections = parts[2::2]
     pages = {}
-    first_paths: dict[int, str] = {}  # The path of an object's docstring, by the object's id.
+    first_paths: dict[int, str] = {}  # Where an object's docstring is, by the object's id.
     # A line of the list, such as "- `minimize`: finds the minimum".
     name_in_list = re.compile(r"^- `(\w+)`:", re.MULTILINE)
     for package, section in zip(packages, sections, strict=True):
@@ -166,6 +169,7 @@ def api_pages(text: str) -> dict[str, str]:
         docstrings = ""
         for name in name_in_list.findall(section):
             path = f"{package}.{name}"
+            # It is `path` if no earlier package exports the object.
             first_path = first_paths.setdefault(id(getattr(module, name)), path)
             section = section.replace(f"- `{name}`:", f"- [`{name}`][{first_path}]:")
             if first_path == path:
@@ -186,6 +190,7 @@ def notebook_page(notebook: Path) -> str:
 
 def _output_text(output: dict[str, Any]) -> str:
     """Return an output of a notebook's cell: as a picture, else as HTML, else as text."""
+    # Printed text has no "data". A text is a list of lines.
     lines_by_kind = output.get("data", {"text/plain": output.get("text")})
     data = {kind: "".join(lines) for kind, lines in lines_by_kind.items()}
     if "image/png" in data:

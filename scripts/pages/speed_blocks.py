@@ -103,8 +103,9 @@ def sampling_claim() -> str:
     measured = figures(result, "sampling.")
 
     def cell(methods: tuple[str, str], clock: str) -> str | None:
-        # An example of a figure is "article.shared.mean_speedup_over_shared_eager_graph", where
-        # "shared." is the method. It is empty for our default method.
+        # An example of a figure is "article.shared.mean_speedup_over_shared_eager_graph". Here
+        # "shared." is the method, "shared_eager" the other one, and "_graph" the clock. The
+        # name of our default method is empty.
         method, other = methods
         speedup = measured.get(f"article.{method}mean_speedup_over_{other}{clock}")
         return None if speedup is None else f"{speedup:.2f}"
@@ -125,9 +126,9 @@ def sampling_time() -> str:
     """
     sampling = load("epyc-2core/sampling")
     training = load("epyc-2core/training")
-    # The times of populations with `_DRAWN_DIM` dimensions.
-    times = next(times for times in sampling.data["sizes"] if times["dim"] == _DRAWN_DIM)
-    sampling_us = median(times, "wall", "ours")
+    # Of the measured sizes, take the populations with `_DRAWN_DIM` dimensions.
+    size = next(size for size in sampling.data["sizes"] if size["dim"] == _DRAWN_DIM)
+    sampling_us = median(size, "wall", "ours")
     run = training.data["runs"][0]
     population = run["config"]["population"]
     parameters = len(run["weights"])
@@ -153,6 +154,7 @@ def sampling_large() -> str:
         size = sizes[index]
         time = median(size, "event", name)
         fill_time = median(size, "event", "fill")
+        # Times are in microseconds, and 1,000 bytes per microsecond are 1 GB/s.
         return f"{size['bytes'] / 1e3 / time:,.0f} ({fill_time / time:.0%})"
 
     header = {index: f"d = {size['dim']:,}" for index, size in enumerate(sizes)}
@@ -168,8 +170,8 @@ def sampling_steps() -> str:
     """
     result = load(f"{_GPU}/sampling")
     measured = figures(result, "sampling.")
-    # The headings of the columns, by the name of their figure. {method} is replaced by the key
-    # of the row, which is empty for our default method.
+    # The headings of the columns, by the names of their figures. In a name, {method} stands for
+    # the key of the row. The key of our default method is empty.
     columns = {
         "{method}host_us": "us that a call keeps the CPU",
         "large.{method}fraction_of_fill": "speed as a share of `fill_`'s, d = 1,000,000",
@@ -218,7 +220,8 @@ def peers() -> str:
         name = figure.removeprefix("peers.").rpartition(".")[0]
         speeds[name] = speed
     rows = []
-    # `peer_pattern` is a regular expression that matches the names of all speeds of a package.
+    # `_PEERS` has the name of our speed, and a regular expression that matches the names of all
+    # speeds of the other package.
     for label, (our_name, peer_pattern) in _PEERS.items():
         peer_speeds = []
         for name, speed in speeds.items():
@@ -241,12 +244,13 @@ def rollout() -> str:
 
     def cell(name: str, machine: str) -> str | None:
         speed = results[machine].figures.get(name)
-        if not speed:
+        if not speed:  # The engine was not measured on this machine.
             return None
         if name.endswith("us_per_decision"):  # The figure is a time.
             speed = 1e6 / speed
         return count(speed)
 
+    # The headings of the columns: the GPU beside the processor, or the processor alone.
     machines = {}
     for name, result in results.items():
         machines[name] = " beside ".join(dict.fromkeys((result.hardware, result.cores)))
@@ -287,6 +291,7 @@ workers busy {measured["utilisation.synchronous"]:.0%} of the time, with `asynch
 
     def cell(dim: int, name: str) -> str:
         value = measured[name.format(dim)]
+        # Numbers up to 1 are shares of the workers' time.
         return f"{value:,.0f}" if value > 1 else f"{value:.0%}"
 
     dims = {10: "10", 1000: "1,000"}
@@ -304,14 +309,14 @@ def environments() -> str:
     for result in results:
         has_gpu = "gpu" in result.machine
         for figure, speed in result.figures.items():
-            # A figure has a name such as "env.cpu.torch.1024.placements_per_second": the engine
-            # is "cpu.torch", with 1024 games.
+            # An example of a figure's name is "env.cpu.torch.1024.placements_per_second". The
+            # engine is "cpu.torch", and it played 1,024 games.
             match = _ENVIRONMENT_FIGURE.fullmatch(figure)
             assert match is not None, figure
             engine = match["engine"]
             is_on_gpu = engine.startswith("cuda")
             if is_on_gpu == has_gpu:
-                games = int(match["games"] or 1)
+                games = int(match["games"] or 1)  # A name without a number means one game.
                 rows.append([_ENVIRONMENTS[engine], f"{games:,}", count(speed)])
     header = ["environment", "games", "placements/s, median"]
     return with_provenance(markdown(header, rows), *results)

@@ -49,6 +49,8 @@ def main() -> None:
     command = [sys.executable, "-m", "ziglang", "c++", *FLAGS.split(), *folders]
     command += [f"-DTETRIS_FEATURES={STRUCTS}", str(ENGINE / "browser.cpp"), "-o", str(LIBRARY)]
     subprocess.run(command, check=True)
+    # A custom section is the byte 0 and its length, then the length of its name, the name
+    # "sources", and its contents.
     section = bytes([7]) + b"sources" + digest()
     LIBRARY.write_bytes(LIBRARY.read_bytes() + bytes([0, len(section)]) + section)
 
