@@ -236,7 +236,7 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
         smoothing=config.smoothing,
         std_smoothing=config.std_smoothing,
         mean_averaging=config.mean_averaging,
-        ranked=state.factor is not None,
+        ranked=False,
     )
 
     # These are the first three fields of a state. The others do not change. Taking them with a

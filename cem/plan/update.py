@@ -117,7 +117,7 @@ class Update:
         """
         costs = costs.double()
         # How much worse each elite is than the best one, which is the first.
-        gaps = (costs - costs[:, :1]).abs().nan_to_num(torch.inf)
+        gaps = (costs - costs[:, :1]).abs().nan_to_num(torch.inf, posinf=torch.inf)
         if self._options.temperature is None:
             return torch.where(gaps.isfinite(), 1.0, 0.0)
         return torch.softmax(-gaps / self._options.temperature, dim=-1)

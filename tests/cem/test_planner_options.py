@@ -166,6 +166,17 @@ def test_an_elite_is_executed_as_often_as_its_weight_says() -> None:
     assert abs(int(is_best.sum()) - 300) < 43
 
 
+def test_an_elite_of_infinite_cost_is_never_executed() -> None:
+    def cost(state: Tensor, plans: Tensor) -> Tensor:
+        return torch.tensor([0.0, math.inf, math.inf, math.nan]).expand(100, 4)
+
+    for temperature in (None, 1.0):
+        options = {"num_envs": 100, "num_samples": 4, "num_elites": 2, "iterations": 1}
+        planner = make(cost, **options, temperature=temperature, keep=0.0, execute="sample")
+        actions = planner.plan(torch.zeros(100))
+        assert torch.equal(actions, planner.elite_plans[:, 0, 0])
+
+
 @pytest.mark.parametrize("kind", ["zero", "linear", "cubic"])
 def test_splines_are_those_of_scipy(kind: str) -> None:
     interpolate = pytest.importorskip("scipy.interpolate")

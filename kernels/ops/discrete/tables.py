@@ -20,8 +20,8 @@ Operations Research 134, 2005, sections 4 and 5). The negative part is as in CMA
 probabilities move away from worse candidates. Candidates of equal fitness share the mean of
 their weights. NaN and an infinitely bad fitness are equal, and rank last. A probability of 0
 remains 0. Others do not fall below a floor. With it, some row is expected to draw another value
-than its likeliest one in every third generation (R. Hamano et al., CatCMA: Stochastic
-Optimization for Mixed-Category Problems, GECCO 2024).
+than its likeliest one in about a quarter of the candidates (R. Hamano et al., CatCMA:
+Stochastic Optimization for Mixed-Category Problems, GECCO 2024).
 
 Probabilities are multiples of 2^-40 and weights are integers, so that sums are exact in any
 order.
