@@ -76,11 +76,11 @@ void backward_elements(const CellSizes& sizes, const Backward& pass) {
 }
 
 // The backward pass of a small LLTM cell on a GPU. One kernel computes the gradients of the
-// elements (gates and old cell) and of the parameters. If the gradients of the parameters are
-// not wanted, another kernel computes only the gradients of the elements.
+// sums that enter the gates (d_gates), of the old cell, and of the parameters. If the gradients
+// of the parameters are not wanted, another kernel computes only the other ones.
 //
-// The last kernel computes the gradients of old_h and of the input as one product with the
-// weights, d_gates * weights. It does not compute a gradient that is not wanted.
+// The last kernel computes the gradients of old_h and of the input. They are the columns of one
+// product, d_gates * weights. Columns that are not wanted are not computed.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   Gpu gpu{Device(pass.gates)};
