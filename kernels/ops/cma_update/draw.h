@@ -33,9 +33,9 @@ struct Draw {
 // samples of the group exist.
 //
 // All threads of the team call the function and share the items. An item is a block of four
-// consecutive samples (normal::kTile) in one dimension. The block consists of two pairs (radius
-// * cosine, radius * sine) of the Box-Muller transform, which takes its random words from
-// Philox. The noise depends only on the key, the generation, the sample and the dimension.
+// consecutive samples (normal::kTile) in one dimension. The Box-Muller transform draws two
+// samples at a time, the pair radius * cosine and radius * sine, from random words of Philox.
+// The noise depends only on the key, the generation, the sample and the dimension.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, normal::Key key,
     uint64_t generation, int64_t first, int count, double* z) {
@@ -45,11 +45,13 @@ CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, no
     int block = item % kSampleBlocks;
     int dimension = item / kSampleBlocks;
     bool has_samples = block * normal::kTile < count;
-    if (!has_samples) continue;
+    if (!has_samples) continue;  // the block lies after the last sample
     normal::Polar<T> pairs[normal::kTile / 2];
-    normal::set_pairs<T>(keys, normal::dimension_part(key, dimension, generation),
-        normal::samples_of<T>(key, generation, /*dimension=*/0, first / normal::kTile + block),
-        pairs);
+    // The random words depend on two parts: one of the samples, and one of the dimension.
+    const auto samples =
+        normal::samples_of<T>(key, generation, /*dimension=*/0, first / normal::kTile + block);
+    const auto part = normal::dimension_part(key, dimension, generation);
+    normal::set_pairs<T>(keys, part, samples, pairs);
     Quad& four = *reinterpret_cast<Quad*>(z + dimension * kGroup + block * normal::kTile);
     CEM_TETRIS_UNROLL
     for (int s = 0; s < normal::kTile; ++s) {
