@@ -17,7 +17,8 @@ namespace cem_tetris::update {
 //
 // tile_kernel sorts tiles of kTile elites. Then every launch of merge_kernel joins up to
 // kMerged tiles into one, until a problem has a single tile. A slot is a position in the sorted
-// sequence. Slots without an elite fill up the last tile of a problem.
+// sequence. Slots without an elite fill up the last tile of a problem. `where` is the device of
+// the scratch tensors.
 template <typename Key, typename Gpu>
 void launch_ranks(
     const Gpu& device, const Job& job, const int64_t* index, Device where, double* weight) {
@@ -34,10 +35,10 @@ void launch_ranks(
   Slots<Key> from{
       mutable_data<Key>(keys), mutable_data<int32_t>(places), int32_t(problem_slots)};
   Slots<Key> to{from.key + slots, from.place + slots, from.count};
-  device.launch(tile_kernel<Key>, slots / kTile, kTile, 0, job, index, from);
+  device.launch(tile_kernel<Key>, slots / kTile, kTile, /*bytes=*/0, job, index, from);
   for (int64_t size = kTile; size <= largest_tile; size *= kMerged) {
-    device.launch(merge_kernel<Key>, slots / kRankThreads, kRankThreads, 0, job, index, from,
-        to, int32_t(size), weight);
+    device.launch(merge_kernel<Key>, slots / kRankThreads, kRankThreads, /*bytes=*/0, job,
+        index, from, to, int32_t(size), weight);
     std::swap(from, to);
   }
 }
@@ -65,11 +66,11 @@ void launch_sums(const Gpu& device, const Job& job, const Workspace& work) {
   // If a multiprocessor gets several blocks, a block has kSumThreads = 256 threads, so that
   // four blocks run at the same time. Otherwise it has kThreads = 1024.
   int threads = sum_blocks > device.multiprocessors ? kSumThreads : kThreads;
-  device.launch(kernel, sum_blocks, threads, 0, job, work, int32_t(tiles));
+  device.launch(kernel, sum_blocks, threads, /*bytes=*/0, job, work, int32_t(tiles));
   // A block of finish_kernel has 32 dimensions. Without dimensions, one block writes the
   // record.
   int64_t finish_blocks = std::max<int64_t>(1, divide_up(dimensions, kWarp));
-  device.launch(finish_kernel<T>, problems * finish_blocks, kThreads, 0, job, work,
+  device.launch(finish_kernel<T>, problems * finish_blocks, kThreads, /*bytes=*/0, job, work,
       int32_t(finish_blocks));
 }
 
@@ -117,10 +118,10 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   int lowest = wide ? 0 : 32;  // the lowest bit of a key; a key of 32 bits is the upper half
   for (int top = 64; top > lowest; top -= kDigit) {
     int bits = std::min(kDigit, top - lowest);
-    device.launch(
-        digit_kernel, problems * blocks, kSearchThreads, 0, job, work, top - bits, bits);
+    device.launch(digit_kernel, problems * blocks, kSearchThreads, /*bytes=*/0, job, work,
+        top - bits, bits);
   }
-  device.launch(list_kernel, problems * blocks, kSearchThreads, 0, job, work);
+  device.launch(list_kernel, problems * blocks, kSearchThreads, /*bytes=*/0, job, work);
   if (settings.ranked || weight.has_value()) {
     auto* launch = wide ? launch_ranks<uint64_t, Gpu> : launch_ranks<uint32_t, Gpu>;
     launch(device, job, work.index, where, work.weight);
@@ -140,7 +141,8 @@ __global__ void advance_kernel(Job job) { *job.new_generation = *job.generation 
 template <typename Gpu>
 void launch(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
-  if (settings.problems == 0) return device.launch(advance_kernel, 1, 1, 0, job);
+  if (settings.problems == 0)
+    return device.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, job);
   bool has_wide_fitness = is_wide(job);  // a fitness of 64 bits
   bool has_doubles = job.type == Number::Double;
   bool needs_ranks = settings.ranked || job.weights;  // weights belong to ranks

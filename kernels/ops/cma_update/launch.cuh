@@ -270,7 +270,8 @@ template <typename Gpu>
 void launch(const Gpu& device, Call call, Device) {
   int64_t problems = call.job.settings.problems;
   int64_t population = call.job.settings.population;
-  if (problems == 0) return device.launch(advance_kernel, 1, 1, 0, call.job);
+  if (problems == 0)
+    return device.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, call.job);
   int d = call.plan.dimensions;
   int entries = (d + 1) / 2 * (d + 1);  // of the triangle, see Block::eliminate()
   bool is_small = entries <= kFewThreads;

@@ -165,7 +165,7 @@ void launch(const Gpu& device, const Call& call, Device) {
   int64_t blocks_per_group = divide_up(call.rows, kWarps);
   int64_t groups_per_problem = divide_up(call.samples, kGroup);
   device.launch_early(categorical_kernel, call.problems * groups_per_problem * blocks_per_group,
-      kThreads, 0, call, uint32_t(blocks_per_group), uint32_t(groups_per_problem));
+      kThreads, /*bytes=*/0, call, uint32_t(blocks_per_group), uint32_t(groups_per_problem));
 }
 
 constexpr int kAtOnce = 4;                 // keys that a thread loads at once
@@ -450,8 +450,8 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
 // of move_kernel moves kRowsOfBlock rows of a problem's table. It needs the sums of the weights
 // of the candidates that have the same value, and computes them itself if they fit into its
 // shared memory. Otherwise, and for permutations (has_transitions), count_kernel computes them
-// first, in global memory. With the first family, every problem has one more block, which
-// writes its record and best candidate.
+// first, in global memory; `where` is the device of this memory. With the first family, every
+// problem has one more block, which writes its record and best candidate.
 template <typename T, typename Gpu>
 void move(const Gpu& device, const Move& call, const Family& family, Device where) {
   int64_t problems = call.settings.problems;
@@ -468,7 +468,7 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
     counted = mutable_data<Sum>(*zeros);
     device.zero(counted, sizeof(Sum) * cells);
     device.launch(count_kernel<T>, divide_up(problems * call.settings.population, kWarps),
-        kThreads, 0, call, family, counted);
+        kThreads, /*bytes=*/0, call, family, counted);
     bytes = sizeof(Sum) * kPlaces;
   }
   device.launch_early(move_kernel<T>, problems * blocks, kMoveThreads, bytes, call, family,
@@ -481,11 +481,12 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
 template <typename Gpu>
 void launch(const Gpu& device, const Move& call, Device where) {
   int64_t problems = call.settings.problems;
-  if (problems == 0) return device.launch(advance_kernel, 1, 1, 0, call);
+  if (problems == 0)
+    return device.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, call);
   int64_t blocks = divide_up(call.settings.population, kWarps);
   visit_fitness(call.fitness_type, [&](auto kind) {
-    device.launch_early(
-        rank_kernel<decltype(kind)>, problems * blocks, kThreads, 0, call, uint32_t(blocks));
+    device.launch_early(rank_kernel<decltype(kind)>, problems * blocks, kThreads, /*bytes=*/0,
+        call, uint32_t(blocks));
   });
   bool is_double = call.type == Number::Double;
   auto* move_family = is_double ? move<double, Gpu> : move<float, Gpu>;

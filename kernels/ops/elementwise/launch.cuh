@@ -99,7 +99,7 @@ void launch(const Gpu& gpu, Elements<T, kIn, kOut> tensors, const F& f) {
   for (int64_t remaining = tensors.size; remaining > 0; remaining -= kLaunch) {
     tensors.size = std::min(remaining, kLaunch);
     gpu.launch(elementwise_kernel<kWidth, T, kIn, kOut, F>,
-        divide_up(tensors.size, kBlockElements), kThreads, 0, tensors, f);
+        divide_up(tensors.size, kBlockElements), kThreads, /*bytes=*/0, tensors, f);
     // The next launch begins after the elements of this one.
     for (const T*& pointer : tensors.in) pointer += tensors.size;
     for (T*& pointer : tensors.out) pointer += tensors.size;

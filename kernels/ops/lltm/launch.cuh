@@ -87,7 +87,7 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
   int64_t columns = sizes.columns();
   if (pass.wants_parameters) {
     gpu.launch(small_parameters<T>, tiles(sizes.states, kTileStates, columns, kColumns),
-        kSmallThreads, 0, joined_of<T>(sizes, pass), pointers_of<T>(pass),
+        kSmallThreads, /*bytes=*/0, joined_of<T>(sizes, pass), pointers_of<T>(pass),
         mutable_data<T>(pass.d_weights), mutable_data<T>(pass.d_bias));
   } else {
     backward_elements<T>(sizes, pass);
@@ -99,9 +99,9 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
   dim3 grid = tiles(end_column - first_column, kResultColumns, sizes.batch, kTileRows);
   T* d_old_h = pass.wants_old_h ? mutable_data<T>(pass.d_old_h) : nullptr;
   T* d_input = pass.wants_input ? mutable_data<T>(pass.d_input) : nullptr;
-  gpu.launch(small_inputs<T>, grid, kTileRows * kResultColumns, 0, const_data<T>(pass.d_gates),
-      const_data<T>(pass.weights), sizes.batch, sizes.inputs, sizes.states, first_column,
-      d_old_h, d_input);
+  gpu.launch(small_inputs<T>, grid, kTileRows * kResultColumns, /*bytes=*/0,
+      const_data<T>(pass.d_gates), const_data<T>(pass.weights), sizes.batch, sizes.inputs,
+      sizes.states, first_column, d_old_h, d_input);
 }
 
 }  // namespace

@@ -195,7 +195,9 @@ struct Chunk {
 
   // Stores the tiles of the first `lanes` lanes into a problem's result. A tile is four
   // dimensions and four samples (kTile = 4). The tiles are neighbours in memory: together they
-  // form four rows of lanes * kTile consecutive numbers.
+  // form four rows of lanes * kTile consecutive numbers, of which this is one:
+  //
+  //   | 4 numbers of lane 0's tile | 4 numbers of lane 1's tile | ...
   //
   // If `across` is true, the result has the layout (N, d). A row has the dimensions of one
   // sample, and lane l has the dimensions of tile `tile` + l. Otherwise the result has the

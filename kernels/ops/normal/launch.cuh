@@ -92,8 +92,8 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   auto* kernel = small_kernel<T, kTile, kDimFirst>;
   if (dims == 1) kernel = small_kernel<T, 1, kDimFirst>;
   if (dims == 2) kernel = small_kernel<T, 2, kDimFirst>;
-  gpu.launch_early(
-      kernel, grid_of(divide_up(threads, block_threads), 1), block_threads, 0, job, out);
+  gpu.launch_early(kernel, grid_of(divide_up(threads, block_threads), 1), block_threads,
+      /*bytes=*/0, job, out);
   return true;
 }
 
@@ -128,7 +128,8 @@ void launch(const Gpu& gpu, Call call, T* out) {
   auto* general_kernel =
       noise.dim_first ? sample_kernel<T, false, true> : sample_kernel<T, false, false>;
   dim3 grid = grid_of(int64_t{shape.across} * shape.down, noise.problems);
-  gpu.launch(is_plain ? plain_kernel : general_kernel, grid, kThreads, 0, call, shape, out);
+  gpu.launch(
+      is_plain ? plain_kernel : general_kernel, grid, kThreads, /*bytes=*/0, call, shape, out);
 }
 
 void draw(const Call& call, const Tensor& out) {

@@ -141,9 +141,11 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
     const Small& job, uint32_t threads_before, const float (&x)[kTile][kDims], T* out) {
   __shared__ Pack<T, kDims> staged[kTile * kThreads];
   uint32_t row_packs = job.by_row_threads.divisor;  // how many packs a row of the result has
-  // A row of threads has a group of four rows of packs (kTile). Thread t is at position t -
-  // row_group * row_packs of its row, and its group begins at pack row_group * kTile *
-  // row_packs. The number of the thread's first pack is the sum of both.
+  // With R = row_packs, R neighbouring threads have four rows of packs (kTile), a group:
+  //
+  //   | threads 0 to R - 1 | the same | the same | the same | threads R to 2 R - 1 | ...
+  //
+  // So the first pack of thread t is number t, plus 3 R for each group before its own.
   uint32_t row_group = job.by_row_threads.quotient(threadIdx.x);
   uint32_t first_pack = threadIdx.x + row_group * (kTile - 1) * row_packs;
   CEM_TETRIS_UNROLL
