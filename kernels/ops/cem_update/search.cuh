@@ -148,9 +148,10 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
 //
 // The first pass also combines three results of the slice with those of the other slices: the
 // smallest key of all candidates, the largest key of a valid candidate (one that did not fail),
-// and the number of valid candidates. All fields of `search` are 0 at first. So the smallest
-// key is stored as its complement, of which the largest one is wanted. All threads of a block
-// call the function. `sums` is scratch memory.
+// and the number of valid candidates. All fields of `search` are 0 at first, so a minimum
+// cannot be stored there. Instead of the smallest key, its complement is stored, which is the
+// largest of all complements. All threads of a block call the function. `sums` is scratch
+// memory.
 CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& work,
     Search& search, int64_t problem, int shift, int bits, uint32_t (&bins)[kBins],
     int (&sums)[kMaxWarps]) {

@@ -207,8 +207,8 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
       split_work(product.rows, product.columns * product.depth,
           [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
     };
-    // The gradient of the weights is d_gates^T X, and that of the bias the sum of the rows of
-    // d_gates.
+    // The gradient of the weights is d_gates^T X. The gradient of the bias is the sum of the
+    // rows of d_gates.
     if (pass.wants_parameters) {
       Tensor joined = join<T>(sizes, pass.input, pass.old_h);
       T* d_weights = mutable_data<T>(pass.d_weights);

@@ -188,8 +188,8 @@ CEM_TETRIS_FUNCTION double minus_two_log(double u) {
 
 // Returns a random point of the plane in polar form, by the Box-Muller transform. Its
 // coordinates, radius * cosine and radius * sine, are independent standard normal numbers. The
-// words w0 and w1 are 64 random bits, whose upper 53 bits determine the radius. Those of w2 and
-// w3 determine the angle in the same way. The function uses only IEEE operations, so CPU and
+// words w0 and w1 are 64 random bits, and the upper 53 of them determine the radius. The upper
+// 53 bits of w2 and w3 determine the angle. The function uses only IEEE operations, so CPU and
 // GPU get the same bits. plus_half(upper, lower) is upper * 2^32 + lower + 1/2.
 CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
   constexpr double kTwoPi53 = 0x1.921fb54442d18p-51;  // 2 pi 2^-53
@@ -216,9 +216,8 @@ CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, u
   double first_terms = 1.0 - half_square;
   double rounding_error = (1.0 - first_terms) - half_square;
   double cosine = first_terms + fma(x2 * x2, cosine_series, rounding_error);
-  // Turn by the quarters, of which there are 0 to 4. An odd number exchanges sine and cosine. 1
-  // and 2 quarters change the sign of the cosine, which is bit 63. 2 and 3 quarters change the
-  // sign of the sine.
+  // Turn by 0 to 4 quarters. An odd number exchanges sine and cosine. 1 and 2 quarters change
+  // the sign of the cosine, and 2 and 3 quarters the sign of the sine. The sign is bit 63.
   bool is_odd = quarters % 2 != 0;
   uint64_t cosine_bits = bit_cast<uint64_t>(is_odd ? sine : cosine);
   uint64_t sine_bits = bit_cast<uint64_t>(is_odd ? cosine : sine);

@@ -195,7 +195,7 @@ struct Chunk {
 
   // Stores the tiles of the first `lanes` lanes into a problem's result. A tile is four
   // dimensions and four samples (kTile = 4). The tiles are neighbours in memory: together they
-  // form four rows of lanes * kTile consecutive numbers, of which this is one:
+  // form four rows of lanes * kTile consecutive numbers. A row is
   //
   //   | 4 numbers of lane 0's tile | 4 numbers of lane 1's tile | ...
   //
