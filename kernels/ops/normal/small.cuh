@@ -163,6 +163,36 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
   }
 }
 
+// Stores the numbers x of a thread, by sample and dimension, in the layout (..., d, N) if
+// kDimFirst is true, and otherwise (..., N, d). The first sample is block * kTile, and the
+// first dimension is `dimension`. In (..., d, N) the number of samples is a multiple of kTile.
+// In (..., N, d) the last block may have fewer samples.
+template <typename T, int kDims, bool kDimFirst>
+CEM_TETRIS_DEVICE_FUNCTION void store_numbers(const Small& job, uint32_t threads_before,
+    uint32_t problem, int64_t dimension, uint32_t block, const float (&x)[kTile][kDims],
+    T* out) {
+  const Noise& noise = job.call.noise;
+  int64_t first_sample = int64_t(block) * kTile;
+  if constexpr (kDimFirst) {
+    T* to = out + (problem * noise.dimensions + dimension) * noise.samples + first_sample;
+    CEM_TETRIS_UNROLL
+    for (int i = 0; i < kDims; ++i) {
+      const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
+      store_pack(to + i * noise.samples, packed<T>(row));
+    }
+  } else {
+    if constexpr (kDims == kTile) {
+      if (job.is_staged) return store_staged(job, threads_before, x, out);
+    }
+    T* to = out + (problem * noise.samples + first_sample) * noise.dimensions + dimension;
+    CEM_TETRIS_UNROLL
+    for (int i = 0; i < kTile; ++i) {
+      if (first_sample + i < noise.samples)
+        store_pack(to + i * noise.dimensions, packed<T>(x[i]));
+    }
+  }
+}
+
 // Kernel: draws mean + std * z, clamped to the bounds, for small results. A thread draws kDims
 // dimensions of one block of four samples (kTile). The result has the layout (..., d, N) if
 // kDimFirst is true, and otherwise (..., N, d). Its last side is the fast one, whose numbers
@@ -199,28 +229,7 @@ __global__ __launch_bounds__(kThreads) void small_kernel(
   auto is_greater = [](float value, float limit) { return value > limit; };
   clamp(call.low, problem, dimension, is_less, x);
   clamp(call.high, problem, dimension, is_greater, x);
-
-  int64_t first_sample = int64_t(block) * kTile;
-  if constexpr (kDimFirst) {
-    T* to =
-        out + (problem * call.noise.dimensions + dimension) * call.noise.samples + first_sample;
-    CEM_TETRIS_UNROLL
-    for (int i = 0; i < kDims; ++i) {
-      const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
-      store_pack(to + i * call.noise.samples, packed<T>(row));
-    }
-  } else {
-    if constexpr (kDims == kTile) {
-      if (job.is_staged) return store_staged(job, threads_before, x, out);
-    }
-    T* to =
-        out + (problem * call.noise.samples + first_sample) * call.noise.dimensions + dimension;
-    CEM_TETRIS_UNROLL
-    for (int i = 0; i < kTile; ++i) {
-      if (first_sample + i < call.noise.samples)
-        store_pack(to + i * call.noise.dimensions, packed<T>(x[i]));
-    }
-  }
+  store_numbers<T, kDims, kDimFirst>(job, threads_before, problem, dimension, block, x, out);
 }
 
 }  // namespace cem_tetris::normal
