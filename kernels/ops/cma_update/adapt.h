@@ -410,7 +410,7 @@ struct Adaptation {
         total += moments[padded + kOne];
       }
       double mean_step = sum * (1.0 / total);
-      // The other columns have no mean: `moves` is false for them.
+      // The columns from d on have no mean: `moves` is false for them.
       double mean = double(old_mean[i < d ? i : 0]) + mean_step;
       bool moves = i < d && is_finite(mean);
       double smoothed_step = moves ? settings.smoothing * mean_step : 0.0;
@@ -482,8 +482,8 @@ struct Adaptation {
   //     sum over the rows r of the slice: w y[corner.down + c / 4] y[corner.across + c % 4].
   //
   // y is row r of arrays.rows, a candidate minus the old mean, and w is arrays.share[r]. In the
-  // slice for the old covariance L L^T (is_factor), y is column r of L, and w is 1. These
-  // columns are 0 above row r, so only those up to the tile's last column are added.
+  // slice for the old covariance L L^T (is_factor), y is column r of L, and w is 1. Column r is
+  // 0 above row r, so only the columns up to the tile's last column are added.
   CEM_TETRIS_DEVICE_FUNCTION void add_tile(int item, int first, int count) const {
     int slice = item / plan.tiles;
     TileCorner corner(item - slice * plan.tiles);

@@ -13,8 +13,8 @@ namespace {
 // A block computes a rectangle of tiles. The rectangle is 2^log_width tiles wide along the fast
 // side, as wide as the block's kThreads threads and the result allow. The block's threads form
 // `height` rows of this width. Every thread computes `steps` tiles, one below the other along
-// the slow side. A thread with more steps repeats less work. But with fewer than 16 blocks per
-// multiprocessor, the blocks would not keep the device busy.
+// the slow side. A thread with more steps repeats less work. But the number of steps is doubled
+// only as long as at least 16 blocks per multiprocessor remain, which keep the device busy.
 Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
   int log_width = 0;
   while ((1 << log_width) < kThreads && (int64_t{1} << log_width) < fast_tiles) ++log_width;
@@ -76,7 +76,7 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   // layout (..., N, d) its dimensions must not cross the end of a row.
   int dims = choose_dims(noise.problems * sample_blocks * dimensions / device_threads);
   while (kDimFirst ? dims > dimensions : dimensions % dims != 0) dims /= 2;
-  int64_t across = divide_up(dimensions, dims);  // threads for the dimensions of one block
+  int64_t across = divide_up(dimensions, dims);  // threads of one block of samples
   int64_t threads = noise.problems * sample_blocks * across;
   // If a row of the result does not consist of complete cache lines, a warp would write parts
   // of many lines. Such a result goes through shared memory (it is staged), if a thread block

@@ -80,8 +80,8 @@ struct alignas(16) Column {
 // the dimension but not on the sample. A bound that does not exist is infinite. A plain call
 // (kPlain) has no bounds.
 //
-// If all dimensions share their noise, they use the random words of dimension 0, which is part
-// 0 here. Dimensions beyond the last one repeat its parameters.
+// If all dimensions share their noise, they use the random words of dimension 0, which belong
+// to column.noise[0]. Dimensions beyond the last one repeat its parameters.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION Column<Real, kPlain> load_column(
     Key key, const Call& call, int64_t first) {

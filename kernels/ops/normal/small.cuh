@@ -166,9 +166,9 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
 // Stores the numbers x of a thread, by sample and dimension, in the layout (..., d, N) if
 // kDimFirst is true, and otherwise (..., N, d). The first sample is block * kTile, and the
 // first dimension is `dimension`. In (..., d, N) the number of samples is a multiple of kTile.
-// In (..., N, d) the last block may have fewer samples, and if is_staged is true, the results of
-// the thread block go through shared memory. threads_before is the number of threads in earlier
-// blocks.
+// In (..., N, d) the last block may have fewer samples, and if is_staged is true, the results
+// of the thread block go through shared memory. threads_before is the number of threads in
+// earlier blocks.
 template <typename T, int kDims, bool kDimFirst>
 CEM_TETRIS_DEVICE_FUNCTION void store_numbers(const Small& job, uint32_t threads_before,
     uint32_t problem, int64_t dimension, uint32_t block, const float (&x)[kTile][kDims],
