@@ -47,11 +47,10 @@ CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, no
     bool has_samples = block * normal::kTile < count;
     if (!has_samples) continue;  // the block lies after the last sample
     normal::Polar<T> pairs[normal::kTile / 2];
-    // The random words depend on two parts: one of the samples, and one of the dimension.
-    const auto samples =
-        normal::samples_of<T>(key, generation, /*dimension=*/0, first / normal::kTile + block);
-    const auto part = normal::dimension_part(key, dimension, generation);
-    normal::set_pairs<T>(keys, part, samples, pairs);
+    // The random words consist of a part for the dimension and a part for the samples.
+    normal::set_pairs<T>(keys, normal::dimension_part(key, dimension, generation),
+        normal::samples_of<T>(key, generation, /*dimension=*/0, first / normal::kTile + block),
+        pairs);
     Quad& four = *reinterpret_cast<Quad*>(z + dimension * kGroup + block * normal::kTile);
     CEM_TETRIS_UNROLL
     for (int s = 0; s < normal::kTile; ++s) {
