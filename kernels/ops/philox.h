@@ -20,14 +20,14 @@ constexpr uint32_t kMultiplier0 = 0xD2511F53u, kMultiplier1 = 0xCD9E8D57u;
 constexpr uint32_t kWeyl0 = 0x9E3779B9u, kWeyl1 = 0xBB67AE85u;
 constexpr int kRounds = 10;
 
-// Returns four random words of Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as
-// easy as 1, 2, 3", SC 2011). They are a pure function of a 128-bit counter, which is passed as
-// two 64-bit halves, and a 64-bit key.
+// Returns a block of four random words of Philox4x32-10 (J. Salmon et al., "Parallel random
+// numbers: as easy as 1, 2, 3", SC 2011). They are a pure function of a 128-bit counter, which
+// is passed as two 64-bit halves, and of a 64-bit key.
 //
-// A round multiplies words 0 and 2 of the counter by constants. The upper halves of the
-// products, combined with the other two words and the key by exclusive or, become words 0 and 2
-// of the next round. The lower halves become words 1 and 3. Then the Weyl constants are added
-// to the key.
+// The counter consists of the words c0 to c3, and the key of k0 and k1. A round multiplies c0
+// and c2 by constants. The upper half of a product is combined with another word of the counter
+// and a word of the key by exclusive or. This word and the lower half are two words of the next
+// counter. Then the Weyl constants are added to the key.
 PHILOX_FUNCTION Block block(uint64_t counter_low, uint64_t counter_high, uint64_t key) {
   uint32_t c0 = uint32_t(counter_low);
   uint32_t c1 = uint32_t(counter_low >> 32);

@@ -93,20 +93,21 @@ struct Device {
   }
 };
 
-// Returns a contiguous tensor with unset elements. Its shape is the first `leading` numbers of
-// `sizes`, followed by the numbers of `more`. The function calls torch's C interface directly,
-// because torch::stable::empty would go through the dispatcher, which takes as long as a small
-// kernel.
+// Returns a contiguous tensor with unset elements. Its shape consists of the first `leading`
+// numbers of `sizes`, followed by all numbers of `more`. The function calls torch's C interface
+// directly, because torch::stable::empty would go through the dispatcher, which takes as long
+// as a small kernel.
 inline Tensor empty(Device device, ScalarType type, Sizes sizes, size_t leading,
     std::initializer_list<int64_t> more = {}) {
-  int64_t count = int64_t(leading + more.size());
+  int64_t count = int64_t(leading + more.size());  // the number of dimensions
   STD_TORCH_CHECK(
       count <= kMaxDimensions, "expected at most ", kMaxDimensions, " dimensions, got ", count);
   int64_t size[kMaxDimensions];
   int64_t stride[kMaxDimensions];
-  int64_t* size_end = std::copy_n(sizes.begin(), leading, size);
-  std::copy(more.begin(), more.end(), size_end);
-  // The last dimension has the stride 1. A dimension of size 0 counts as 1, as in PyTorch.
+  int64_t* leading_end = std::copy_n(sizes.begin(), leading, size);
+  std::copy(more.begin(), more.end(), leading_end);
+  // The last dimension has the stride 1. The stride of every other dimension is the product of
+  // the sizes after it. A size of 0 counts as 1, as in PyTorch.
   int64_t next_stride = 1;
   for (int64_t i = count - 1; i >= 0; --i) {
     stride[i] = next_stride;
@@ -187,9 +188,9 @@ struct Problems {
   Tensor empty(ScalarType type, std::initializer_list<int64_t> more) const {
     return cem_tetris::empty(device, type, sizes, sizes.size(), more);
   }
-  // Raises an error unless a tensor has the expected shape, type and device. The shape is the
-  // batch dimensions of this call (`sizes`) followed by `more`. If has_batch is false, it is
-  // only `more`. `name` is the name of the tensor in the error message.
+  // Raises an error unless a tensor has the expected shape, type and device. The expected shape
+  // consists of the batch dimensions of this call (`sizes`), followed by `more`. If has_batch
+  // is false, it consists of `more` alone. `name` is the tensor's name in the error message.
   void require(const Tensor& tensor, const char* name, ScalarType type,
       std::initializer_list<int64_t> more, bool has_batch = true) const {
     const Sizes got = tensor.sizes();

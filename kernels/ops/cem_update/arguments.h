@@ -22,8 +22,8 @@ static_assert(Number(ScalarType::Long) == Number::Long &&
               Number(ScalarType::Double) == Number::Double);
 
 // Returns the fitness as a contiguous tensor of type Float, Double or Long, the types that the
-// kernels can rank. Half and BFloat16 become Float; Bool and smaller integers become Long.
-// These conversions keep the order of the values. Raises an error for any other type.
+// kernels can rank. Half and BFloat16 become Float; Bool and the smaller integers become Long.
+// These conversions are exact. Raises an error for any other type.
 inline Tensor ranked_fitness(const Tensor& fitness) {
   ScalarType type = fitness.scalar_type();
   switch (type) {

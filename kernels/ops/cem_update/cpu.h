@@ -109,7 +109,8 @@ class Selector {
     const auto valid_candidates = int64_t(keys.size() - failures);
     valid_elites = std::min(valid_candidates, wanted_);
     best = std::find(keys.begin(), keys.end(), least) - keys.begin();
-    // The limit is the key of the worst elite. With few valid candidates all are elites.
+    // The limit is the key of the worst elite. If there are too few valid candidates, all of
+    // them are elites.
     Key limit = valid_candidates > wanted_ ? find_limit(least, most) : most;
     list_elites(limit, index);
     // Failed candidates fill the rest of the list. If there is no rest, the loop does not run.
@@ -142,9 +143,9 @@ class Selector {
     return int64_t(count);
   }
 
-  // Returns a limit, such that exactly `wanted_` candidates have a key of at most the limit. If
-  // there is no such limit because of equal keys, returns the smallest limit that at least
-  // `wanted_` candidates reach. The function searches by bisection from `low` to `high`.
+  // Returns a limit such that exactly `wanted_` candidates have a key of at most the limit. If
+  // equal keys make that impossible, returns the smallest limit with at least `wanted_` such
+  // candidates. The function searches by bisection from `low` to `high`.
   Key find_limit(Key low, Key high) const {
     while (low < high) {
       Key middle = low + (high - low) / 2;
@@ -203,10 +204,10 @@ int residues_of(int64_t count) { return int(std::min<int64_t>(count, kResidues))
 // Returns the sum of number(p) over p = 0 to `count` - 1. The GPU kernels add up numbers in the
 // same order, so that all devices get the same bits.
 //
-// The numbers are split into chunks of kChunk. In a chunk, the numbers with the same residue r
-// = p mod kResidues are added one after the other. Then fold() adds the sums of the residues as
-// a binary tree; the arguments are the number of sums and of columns. The sums of the chunks
-// are added in the same way: by the residue of the chunk's number, then as a tree.
+// The numbers are split into chunks of kChunk. In a chunk, the numbers with the same residue p
+// mod kResidues are added one after the other. Then fold(sums, rows, columns) adds the sums of
+// the residues as a binary tree, and leaves the result in row 0. The sums of the chunks are
+// added in the same way: by the residue of the chunk's number, then as a tree.
 template <typename Number>
 double ordered_sum(int64_t count, const Number& number) {
   double chunks[kResidues][1] = {};
@@ -239,9 +240,10 @@ struct Tile {
   // coordinate. moments() returns the results.
   //
   // All devices add up the elites in the same order, and so get the same bits. The list of
-  // elites is split into chunks of kChunk. In a chunk, add_residue() adds the elites whose
-  // places have the same residue mod kResidues. Then fold() adds the sums of the residues as a
-  // binary tree. The sums of the chunks are added in the same way.
+  // elites is split into chunks of kChunk places. In a chunk, add_residue() adds the elites
+  // whose places have the same residue mod kResidues. Then fold() adds the sums of the residues
+  // as a binary tree, and leaves the result in row 0. The sums of the chunks are added in the
+  // same way.
   //
   // Args:
   //     rows: the coordinates of the candidates in these dimensions. Those of candidate i begin
@@ -253,7 +255,8 @@ struct Tile {
   void add_up(const T* rows, int64_t stride, int width, const int64_t* index,
       const double* weight, int64_t valid_elites, int64_t best) {
     for (int j = 0; j < width; ++j) base[j] = rows[best * stride + j];
-    // The number of residues of the chunks: that of the chunks, but at most kResidues.
+    // How many residues the numbers of the chunks have: as many as there are chunks, but at
+    // most kResidues.
     int chunk_residues = residues_of(divide_up(valid_elites, kChunk));
     for (auto& sums : sums_of_chunks) {
       for (int r = 0; r < chunk_residues; ++r) std::fill(sums[r], sums[r] + width, 0.0);
@@ -287,8 +290,8 @@ struct Tile {
   //
   // The candidate at place p is index[p], and its coordinates begin at rows + index[p] *
   // stride. In dimension j, x is the coordinate minus base[j], the coordinate of the best
-  // candidate. w is weight[p], or 1 if `weight` is null. If kWidth > 0, it is the width, so
-  // that the compiler can keep the sums in registers.
+  // candidate. w is weight[p], or 1 if `weight` is null. If kWidth is not 0, it equals `width`,
+  // and the compiler can keep the sums in registers, because it knows their number.
   template <int kWidth>
   void add_residue(const T* rows, int64_t stride, int width, const int64_t* index,
       const double* weight, int64_t p, int64_t end, int r) {
@@ -385,9 +388,10 @@ void select_elites(Work& job, int64_t problem, Selector<typename Type::Key>& sel
 }
 
 // Updates the distribution of a problem in the dimensions `left` to `left` + `width` - 1. A
-// distribution is a matrix with one column per dimension. Its rows are the mean, the standard
-// deviation, the averaged mean and the best candidate so far. tile.add_up() computes the
-// moments of the elites, from which write_marginal() computes a column of the new distribution.
+// distribution is a matrix with one column per dimension. Its four rows are the mean, the
+// standard deviation, the averaged mean and the best candidate so far. tile.add_up() computes
+// the moments of the elites, the sums of w x and w x^2. write_marginal() computes a column of
+// the new distribution from the moments of its dimension.
 //
 // `tile` is scratch memory. `mean_share` is the weight of the new mean in the averaged mean,
 // and `extra_variance` is added to every variance. job.floors holds the smallest standard
@@ -408,7 +412,7 @@ void update_tile(const Work& job, Tile<T>& tile, int64_t problem, int64_t left, 
   const auto* floors = static_cast<const T*>(job.floors);
   const T* floor = floors ? floors + problem * settings.floor_stride + left : nullptr;
   for (int j = 0; j < width; ++j) {
-    T old[kRows];
+    T old[kRows];  // this dimension of the old distribution
     for (int row = 0; row < kRows; ++row) old[row] = distribution[row * dimensions + j];
     double least_std = floor ? double(floor[j]) : -std::numeric_limits<double>::infinity();
     T best_coordinate = candidates[selection.best * dimensions + j];

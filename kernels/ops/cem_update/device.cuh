@@ -105,9 +105,10 @@ struct alignas(2 * sizeof(Key)) Entry {
 // comes first. `count` is the number of entries, a power of two. All threads of the block call
 // the function together, and need a barrier before they read the entries of other warps.
 //
-// A round merges sorted sequences of size / 2 entries into sorted sequences of `size` entries,
-// which ascend and descend in turn. A round consists of steps. A step compares every pair of
-// entries that are `step` apart, and swaps them if their order is wrong.
+// A round merges sorted sequences of size / 2 entries into sorted sequences of `size` entries.
+// The first of these sequences ascends, the second one descends, and so on. A round consists of
+// steps. A step compares every pair of entries that are `step` apart, and swaps them if their
+// order is wrong.
 //
 // A warp works on 32 consecutive pairs. If step <= 32, these pairs lie in 64 consecutive
 // entries, which no other warp touches. If this is true of a step and of the next one, a
@@ -120,8 +121,8 @@ CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
     for (int step = size / 2; step > 0; step /= 2) {
 #pragma unroll 1
       for (int pair = threadIdx.x; pair < count / 2; pair += blockDim.x) {
-        // Bit `step` is 0 in the index of a pair's first entry. `low` is the index number
-        // `pair` of this kind.
+        // The index of a pair's first entry is a number in which the bit of `step` is 0. So
+        // `low` is `pair` with a bit of 0 inserted there.
         int low = 2 * pair - (pair & (step - 1));
         int high = low + step;
         Entry<Key> a = entry[low];
@@ -132,8 +133,8 @@ CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
           entry[high] = a;
         }
       }
-      // The next step is smaller, except after the last step of a round: the first step of the
-      // next round is `size`.
+      // The next step is smaller. But the last step of a round is 1, and the next one, which
+      // begins a round, is `size`.
       bool crosses_warps = step > kWarp;
       bool next_round_crosses_warps = step == 1 && size > kWarp;
       if (crosses_warps || next_round_crosses_warps) {

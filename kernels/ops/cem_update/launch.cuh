@@ -16,13 +16,14 @@ namespace cem_tetris::update {
 // - weight: the weight of the elite at each place, unless `weight` is null.
 //
 // tile_kernel sorts tiles of kTile elites. Then every launch of merge_kernel joins up to
-// kMerged tiles into one, until a problem has a single tile. A slot is an entry of the sorted
-// sequence. Slots without an elite fill up the last tile of a problem.
+// kMerged tiles into one, until a problem has a single tile. A slot is a position in the sorted
+// sequence. Slots without an elite fill up the last tile of a problem. `where` is the device of
+// the scratch tensors.
 template <typename Key, typename Gpu>
 void launch_ranks(
     const Gpu& device, const Job& job, const int64_t* index, Device where, double* weight) {
   int64_t elites = job.settings.elites;
-  int64_t largest_tile = kTile;  // how many slots a tile has before the last merge
+  int64_t largest_tile = kTile;  // slots of a tile before the last merge
   while (largest_tile * kMerged < elites) largest_tile *= kMerged;
   int64_t problem_slots = divide_up(elites, largest_tile) * largest_tile;
   int64_t slots = job.settings.problems * problem_slots;
@@ -34,10 +35,10 @@ void launch_ranks(
   Slots<Key> from{
       mutable_data<Key>(keys), mutable_data<int32_t>(places), int32_t(problem_slots)};
   Slots<Key> to{from.key + slots, from.place + slots, from.count};
-  device.launch(tile_kernel<Key>, slots / kTile, kTile, 0, job, index, from);
+  device.launch(tile_kernel<Key>, slots / kTile, kTile, /*bytes=*/0, job, index, from);
   for (int64_t size = kTile; size <= largest_tile; size *= kMerged) {
-    device.launch(merge_kernel<Key>, slots / kRankThreads, kRankThreads, 0, job, index, from,
-        to, int32_t(size), weight);
+    device.launch(merge_kernel<Key>, slots / kRankThreads, kRankThreads, /*bytes=*/0, job,
+        index, from, to, int32_t(size), weight);
     std::swap(from, to);
   }
 }
@@ -46,9 +47,9 @@ void launch_ranks(
 // elites in `work`. sums_kernel adds up each chunk of a list, and finish_kernel adds up the
 // chunks of each problem and writes the results.
 //
-// In sums_kernel a warp has a tile of dimensions: a lane loads one pack of 16 bytes of each
-// candidate, which is kPack dimensions. If not all packs are aligned, or if the dimensions do
-// not fill a tile of packs, a lane loads one dimension instead.
+// In sums_kernel a warp has a tile of dimensions. Each of its lanes loads one pack of every
+// elite: 16 bytes, which are kPack dimensions. If not all packs are aligned, or if the
+// dimensions do not fill a tile of packs, a lane loads one dimension instead.
 template <typename T, typename Gpu>
 void launch_sums(const Gpu& device, const Job& job, const Workspace& work) {
   int64_t problems = job.settings.problems;
@@ -62,13 +63,14 @@ void launch_sums(const Gpu& device, const Job& job, const Workspace& work) {
   // A chunk has one block for each tile, and one more for the sums of the fitness and of the
   // weights.
   int64_t sum_blocks = problems * work.chunks * (tiles + 1);
-  // If a multiprocessor gets several blocks, they have kSumThreads = 256 threads, so that four
-  // of them run at the same time. Otherwise its only block has kThreads = 1024.
+  // If a multiprocessor gets several blocks, a block has kSumThreads = 256 threads, so that
+  // four blocks run at the same time. Otherwise it has kThreads = 1024.
   int threads = sum_blocks > device.multiprocessors ? kSumThreads : kThreads;
-  device.launch(kernel, sum_blocks, threads, 0, job, work, int32_t(tiles));
-  // A block of finish_kernel has 32 dimensions. Without dimensions, one block writes the record.
+  device.launch(kernel, sum_blocks, threads, /*bytes=*/0, job, work, int32_t(tiles));
+  // A block of finish_kernel has 32 dimensions. Without dimensions, one block writes the
+  // record.
   int64_t finish_blocks = std::max<int64_t>(1, divide_up(dimensions, kWarp));
-  device.launch(finish_kernel<T>, problems * finish_blocks, kThreads, 0, job, work,
+  device.launch(finish_kernel<T>, problems * finish_blocks, kThreads, /*bytes=*/0, job, work,
       int32_t(finish_blocks));
 }
 
@@ -116,10 +118,10 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   int lowest = wide ? 0 : 32;  // the lowest bit of a key; a key of 32 bits is the upper half
   for (int top = 64; top > lowest; top -= kDigit) {
     int bits = std::min(kDigit, top - lowest);
-    device.launch(
-        digit_kernel, problems * blocks, kSearchThreads, 0, job, work, top - bits, bits);
+    device.launch(digit_kernel, problems * blocks, kSearchThreads, /*bytes=*/0, job, work,
+        top - bits, bits);
   }
-  device.launch(list_kernel, problems * blocks, kSearchThreads, 0, job, work);
+  device.launch(list_kernel, problems * blocks, kSearchThreads, /*bytes=*/0, job, work);
   if (settings.ranked || weight.has_value()) {
     auto* launch = wide ? launch_ranks<uint64_t, Gpu> : launch_ranks<uint32_t, Gpu>;
     launch(device, job, work.index, where, work.weight);
@@ -128,18 +130,19 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
 }
 
 // Kernel: an update of no problems only advances the generation.
-__global__ void count_kernel(Job job) { *job.new_generation = *job.generation + 1; }
+__global__ void advance_kernel(Job job) { *job.new_generation = *job.generation + 1; }
 
 // Launches the kernels of an update. If one block can hold the population and the elites, it is
 // a single kernel, otherwise several. If there are no problems (batch entries), only the
 // generation advances.
 //
-// `device` launches kernels, sets memory to zero, and knows the number of multiprocessors.
-// Tests pass an object that emulates a GPU on the CPU. `where` is the device of new tensors.
+// `device` launches kernels, sets memory to zero, and knows the number of multiprocessors; in
+// tests it is an object that emulates a GPU on the CPU. `where` is the device of new tensors.
 template <typename Gpu>
 void launch(const Gpu& device, const Job& job, Device where) {
   const Settings& settings = job.settings;
-  if (settings.problems == 0) return device.launch(count_kernel, 1, 1, 0, job);
+  if (settings.problems == 0)
+    return device.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, job);
   bool has_wide_fitness = is_wide(job);  // a fitness of 64 bits
   bool has_doubles = job.type == Number::Double;
   bool needs_ranks = settings.ranked || job.weights;  // weights belong to ranks

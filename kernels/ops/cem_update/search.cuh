@@ -94,9 +94,9 @@ CEM_TETRIS_DEVICE_FUNCTION int block_sum(int x, int (&sums)[kMaxWarps]) {
 //
 // search.bins[d] is the number of candidates whose key has the digit d and agrees with
 // search.limit in all higher digits. search.before is the number of candidates whose higher
-// digits are smaller than those of search.limit. The running sum of search.before and the bins
-// reaches `wanted` in one bin, whose number is the digit. Then search.before becomes the sum
-// before this bin.
+// digits are smaller than those of search.limit. The bins are added to search.before, one after
+// the other. The sum reaches `wanted` in one bin, and the number of this bin is the digit. Then
+// search.before becomes the sum before this bin.
 //
 // All threads of one block call the function: the block that is the last one to finish a pass.
 // A thread has kThreadBins neighbouring bins, and sets them to 0 for the next pass.
@@ -121,8 +121,8 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
     *bin = 0;
   }
   // A prefix sum over the threads of the block: first within every warp, then over the sums of
-  // the warps. `below` becomes the number of candidates in search.before and in all bins before
-  // this thread's first bin.
+  // the warps. `below` becomes search.before plus the number of candidates in all bins before
+  // this thread's first bin. The scan includes the thread's own bins, so `total` is subtracted.
   uint32_t below = warp_scan(total, lane);
   if (lane == kWarp - 1) sums[warp] = int(below);
   __syncthreads();
@@ -146,10 +146,11 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
 // digit consists of `bits` bits from bit `shift` upwards. In the first pass there are no higher
 // digits.
 //
-// The first pass also adds three results of the slice to those of the problem: the smallest key
-// of all candidates, the largest key of a candidate that did not fail, and the number of these
-// candidates. The smallest key is stored as its complement, whose maximum can begin at 0, as
-// all fields of `search` do. All threads of a block call the function. `sums` is scratch
+// The first pass also combines three results of the slice with those of the other slices: the
+// smallest key of all candidates, the largest key of a valid candidate (one that did not fail),
+// and the number of valid candidates. All fields of `search` are 0 at first, so a minimum
+// cannot be stored there. Instead of the smallest key, its complement is stored, which is the
+// largest of all complements. All threads of a block call the function. `sums` is scratch
 // memory.
 CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& work,
     Search& search, int64_t problem, int shift, int bits, uint32_t (&bins)[kBins],
@@ -157,7 +158,7 @@ CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& wo
   int thread = threadIdx.x;
   int64_t block = blockIdx.x % work.blocks;
   int64_t population = job.settings.population;
-  bool is_first = shift + bits == 64;
+  bool is_first = shift + bits == 64;  // the highest digit of a key of 64 bits
   for (int bin = thread; bin < kBins; bin += kSearchThreads) bins[bin] = 0;
   __syncthreads();
   WideKey higher_digits = is_first ? 0 : search.limit >> (shift + bits);
@@ -174,8 +175,9 @@ CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& wo
       greatest = max(greatest, is_valid ? key : 0ull);
       valid_candidates += is_valid;
     }
-    if (is_first || key >> (shift + bits) == higher_digits)
-      atomicAdd(&bins[key >> shift & mask], 1u);
+    bool agrees = is_first || key >> (shift + bits) == higher_digits;
+    WideKey digit = key >> shift & mask;
+    if (agrees) atomicAdd(&bins[digit], 1u);
   }
   if (is_first) {
     least_complement = warp_max(uint64_t(least_complement));
@@ -189,9 +191,10 @@ CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& wo
   }
 }
 
-// Kernel: one pass of the radix search, for the digit that consists of `bits` bits from bit
-// `shift` upwards. The first pass also determines the smallest and the largest valid key, and
-// the number of candidates that did not fail.
+// Kernel: one pass of the radix search for the key of the worst elite. It counts the digits of
+// the keys; a digit consists of `bits` bits from bit `shift` upwards. The last block that
+// finishes chooses the digit (add_digit()). The first pass also determines the smallest and the
+// largest valid key, and the number of valid candidates, those that did not fail.
 __global__ void __launch_bounds__(kSearchThreads)
     digit_kernel(Job job, Workspace work, int shift, int bits) {
   __shared__ uint32_t bins[kBins];
@@ -202,8 +205,8 @@ __global__ void __launch_bounds__(kSearchThreads)
   int64_t wanted = job.settings.elites;
   Search& search = work.search[problem];
   bool is_first = shift + bits == 64;
-  if (!is_first && search.valid_candidates <= wanted)
-    return;  // all valid candidates are elites
+  // If all valid candidates are elites, there is nothing to search for.
+  if (!is_first && search.valid_candidates <= wanted) return;
   count_digits(job, work, search, problem, shift, bits, bins, sums);
   __syncthreads();
   // Add the counts of this block to those of the problem.
@@ -242,9 +245,10 @@ struct EliteRule {
 // exclusive prefix sums). `sure` counts the block's sure elites. `ties` counts its candidates
 // that are elites only as long as there is room.
 //
-// A block publishes its counts as the word counts[block], which is 0 at first. Then it waits
-// for the words of the earlier blocks, which have all started before it. Bit 63 marks a word as
-// published, bits 31 to 61 are the number of ties, and bits 0 to 30 the number of sure elites.
+// A block publishes its two counts as one word, counts[block], which is 0 at first. Then it
+// waits until the earlier blocks, which have all started before it, have published theirs. Bit
+// 63 marks a word as published, bits 31 to 61 are the number of ties, and bits 0 to 30 the
+// number of sure elites.
 //
 // All threads of the block call the function, and share the earlier blocks. `sums` is scratch
 // memory for two calls of block_sum().
@@ -354,13 +358,13 @@ struct Slots {
   int32_t count;  // slots of a problem
 };
 
-// Kernel: sorts tiles of kTile elites by key, one block per tile. This is the first step of a
-// merge sort of every problem's elites. A key is an unsigned integer that ranks a fitness, the
-// best one first.
+// Kernel: sorts tiles of kTile elites by key, one block per tile and one thread per slot. This
+// is the first step of a merge sort of every problem's elites. A key is an unsigned integer
+// that ranks a fitness, the best one first.
 //
-// index[problem * elites + place] is the candidate at a place of the list of elites, which is
-// in index order. Of equal keys the lower place comes first. A problem has slots.count slots, a
-// multiple of kTile. A slot after the end of the list gets the largest key.
+// A problem's list of elites is in index order: index[problem * elites + place] is the
+// candidate at a place. Of equal keys the lower place comes first. A problem has slots.count
+// slots, a multiple of kTile. A slot after the end of the list gets the largest key.
 template <typename Key>
 __global__ void __launch_bounds__(kTile)
     tile_kernel(Job job, const int64_t* index, Slots<Key> slots) {
@@ -388,7 +392,7 @@ __global__ void __launch_bounds__(kTile)
 //
 // One thread searches all of these tiles with a binary search per tile. It searches kAtOnce
 // tiles at the same time, so that their loads are in flight together. If fewer tiles are left,
-// it searches the last tile several times, but counts it only once.
+// it searches tile `end` - 1 several times, but counts it only once.
 template <typename Key>
 CEM_TETRIS_DEVICE_FUNCTION int count_below(
     const Key* keys, int size, int begin, int end, Key bound) {
@@ -429,9 +433,9 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
 // other tiles that come before it. count_below() finds this number. Of equal keys, those of
 // earlier tiles come first.
 //
-// The final merge joins all tiles of a problem, so that the position is the elite's rank. It
-// writes no slots. It writes the elites by rank if job.settings.ranked is true, and their
-// weights by place if `weight` is not null.
+// The final merge joins all tiles of a problem, so that the new position is the elite's rank.
+// Instead of slots, this merge writes the elites by rank if job.settings.ranked is true, and
+// their weights by place if `weight` is not null.
 template <typename Key>
 __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int64_t* index,
     Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {
@@ -457,19 +461,20 @@ __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int6
   // In earlier tiles, smaller and equal keys come before this one. These are the keys below key
   // + 1. If key + 1 would overflow, they are all keys of these tiles.
   bool is_largest = key == ~Key{0};
-  int before = is_largest ? (tile - begin) * size
-                          : count_below<Key>(from.key, size, begin, tile, key + 1);
+  int earlier = is_largest ? (tile - begin) * size
+                           : count_below<Key>(from.key, size, begin, tile, key + 1);
   // In later tiles, only smaller keys come before this one.
-  int before_in_later_tiles = count_below<Key>(from.key, size, tile + 1, end, key);
-  int rank = before + slot % size + before_in_later_tiles;
+  int later = count_below<Key>(from.key, size, tile + 1, end, key);
+  int position = earlier + slot % size + later;  // in the merged tile
   if (!is_final) {
-    to.key[begin * size + rank] = key;
-    to.place[begin * size + rank] = place;
+    to.key[begin * size + position] = key;
+    to.place[begin * size + position] = place;
     return;
   }
+  // The merged tile is the whole problem, so the position is the elite's rank.
   int64_t list = problem * job.settings.elites;  // where the problem's list begins
-  if (job.settings.ranked) job.elites[list + rank] = index[list + place];
-  if (weight) weight[list + place] = job.weights[rank];
+  if (job.settings.ranked) job.elites[list + position] = index[list + place];
+  if (weight) weight[list + place] = job.weights[position];
 }
 
 }  // namespace cem_tetris::update

@@ -118,9 +118,9 @@ CEM_TETRIS_DEVICE_FUNCTION int bit_length(uint64_t x) {
 // the order of their indices.
 //
 // A thread has kItems candidates, its items. The candidates of a warp are consecutive: item k
-// of lane l is number 32 k + l of the warp. The ordinal of a candidate is therefore the sum of
-// three counts: the matching candidates in earlier warps, in earlier items of the same warp,
-// and in lower lanes of the same item.
+// of lane l is number 32 k + l of the warp. So the ordinal of a candidate is the sum of three
+// counts: the matching candidates in earlier warps, in earlier items of the same warp, and in
+// the same item of lower lanes.
 //
 // The function contains a barrier, so all threads of the block have to call it. `warp_counts`
 // is scratch memory.
@@ -140,7 +140,7 @@ CEM_TETRIS_DEVICE_FUNCTION void visit_in_index_order(
   int ordinal = warp_sum(lane < warp ? warp_counts[lane] : 0);
   CEM_TETRIS_UNROLL
   for (int item = 0; item < kItems; ++item) {
-    unsigned matching_lanes = __ballot_sync(kAll, predicate(item));
+    unsigned matching_lanes = __ballot_sync(kAll, predicate(item));  // bit l is lane l
     if (matching_lanes >> lane & 1) {
       unsigned lower_lanes = matching_lanes & ((1u << lane) - 1);
       use(item, ordinal + __popc(lower_lanes));
@@ -164,24 +164,24 @@ CEM_TETRIS_DEVICE_FUNCTION int hidden(int x) {
 }
 
 // Returns the sum of the four numbers of a quad. x[u] is the number of residue class r + 8 u.
-// They are added in the order of the tree: r += r + 16, then r += r + 8. The sum of a class with
-// several elites begins at 0, which turns -0 into +0. Therefore 0.0 is added here, too.
+// They are added in the order of the tree: r += r + 16, then r += r + 8. The sum of a class
+// with several elites begins at 0, which turns -0 into +0. Therefore 0.0 is added here, too.
 CEM_TETRIS_DEVICE_FUNCTION double quad_sum(const double (&x)[kResidues / kQuads]) {
   return ((0.0 + x[0]) + (0.0 + x[2])) + ((0.0 + x[1]) + (0.0 + x[3]));
 }
 
 // Returns the sums of w x and w x^2 over every 32nd elite (kResidues = 32), in one dimension.
-// One thread computes them. x is the candidate's coordinate minus `best`, the coordinate of the
-// best candidate; w is its weight. The sums go over the places `first`, `first` + 32, and so
-// on, up to `end` - 1, of the list of elites.
+// One thread computes them. x is the elite's coordinate minus `best`, the coordinate of the
+// best candidate; w is its weight. A place is a position in the list of elites. The sums go
+// over the places `first`, `first` + 32, and so on, up to `end` - 1.
 //
 // Args:
 //     rows: the coordinate of candidate i in this dimension is rows[i * stride].
 //     index: the candidate at each place.
 //     weight: the weight at each place; null means that all weights are 1.
 //     by_quads: whether the list has at most 32 places. The sums then go over a quad instead:
-//         the places `first`, `first` + 8, `first` + 16 and `first` + 24. The loop below runs
-//         only once then.
+//         the places `first`, `first` + 8, `first` + 16 and `first` + 24. These are loaded
+//         together, so the loop runs only once.
 //
 // All devices add up the elites in the same order, and so get the same bits: first the places
 // of each residue mod 32, then the 32 residues as a binary tree (r += r + 16, then r += r + 8,
@@ -323,10 +323,10 @@ struct SingleBlock {
     return i < population && (key[item] < limit || (key[item] == limit && i < bound));
   }
 
-  // Loads the fitness of this thread's kItems candidates, and converts it to keys. A key is an
-  // unsigned integer that ranks a fitness; the best candidate has the smallest key. Items
-  // beyond the population get kFailed, the key of a candidate that failed. visit() calls the
-  // function with an object whose class describes the type of the fitness.
+  // Loads the fitness of this thread's kItems candidates, its items, and converts it to keys. A
+  // key is an unsigned integer that ranks a fitness; the best candidate has the smallest key.
+  // Items beyond the population get kFailed, the key of a candidate that failed. visit() calls
+  // the lambda with an object whose class describes the type of the fitness.
   CEM_TETRIS_DEVICE_FUNCTION void load_keys() {
     visit<Key>(job.fitness_type, [&](auto type) {
       CEM_TETRIS_UNROLL
@@ -361,8 +361,9 @@ struct SingleBlock {
 
   // Loads the values that do not depend on the fitness, while the loads of load_keys() are in
   // flight: the number of the generation, the best fitness of earlier generations, the old
-  // marginals of this block's first tile, and the first weights. Also clears the bins of
-  // find_limit() and rank_elites(). A bin is a count and a linked list.
+  // mean, standard deviation and so on in the dimensions of this block's first tile, and the
+  // first weights. Also clears the bins of find_limit() and rank_elites(). A bin has a count
+  // and the head of a linked list; kNone means that the list is empty.
   CEM_TETRIS_DEVICE_FUNCTION void prepare() {
     generation = *job.generation;
     best_known = job.record[problem * kFigures + kBestFitness];
@@ -387,7 +388,7 @@ struct SingleBlock {
   //
   // A key ranks a candidate's fitness, the best one first; a candidate that failed has the
   // largest key, kFailed. A thread reduces its own kItems keys, and a warp the results of its
-  // threads. After a barrier every warp reduces the results of all warps.
+  // threads. After a barrier every warp reduces the results of all warps, one in each lane.
   //
   // Two other tasks are done here only because the threads would otherwise wait: all threads
   // store the old marginals in shared memory, and the last warp loads the extra variance.
@@ -434,10 +435,10 @@ struct SingleBlock {
   // key, and `bound` to an index. A candidate is an elite if its key is smaller than `limit`,
   // or if its key equals `limit` and its index is smaller than `bound`.
   //
-  // This is a radix search in the range of keys [low, limit], which at first holds all valid
-  // keys. A step divides the range into bins of equal width, a power of two, and counts the
-  // keys in every bin. The bin that holds the worst elite becomes the next range. The search
-  // ends when all candidates of the range are elites, or when the range is a single key.
+  // This is a radix search in the range of keys from `low` to `limit`, which at first holds all
+  // valid keys. A step divides the range into bins of equal width, a power of two, and counts
+  // the keys in every bin. The bin that holds the worst elite becomes the next range. The
+  // search ends when all candidates of the range are elites, or when the range is a single key.
   //
   // All threads of the block call this function together. A thread has kItems keys, and thread
   // t also has bin t.
@@ -450,6 +451,7 @@ struct SingleBlock {
     int shift = 0;        // a bin is 2^shift keys wide
     do {
       Key range = limit - low;
+      // The bins are as narrow as possible, so that 2^log_bins of them cover the range.
       shift = max(0, bit_length(range) - grid.log_bins);
       count_keys(low, range, shift);
       __syncthreads();  // All threads have counted their keys.
@@ -463,6 +465,7 @@ struct SingleBlock {
         shared.within = within;
       }
       __syncthreads();  // All threads read the numbers of this bin.
+      // The bin becomes the range. The last bin may reach beyond the old range.
       low += Key(shared.bin) << shift;
       Key bin_range = (Key(1) << shift) - 1;
       limit = low + min(Key(limit - low), bin_range);
@@ -498,8 +501,8 @@ struct SingleBlock {
   }
 
   // Writes the list of the valid elites, those that did not fail, to shared memory, in the
-  // order of their indices. An entry of the list is the index of a candidate and, if ranks are
-  // needed, its key.
+  // order of their indices; a place is a position in the list. arrays.index[place] is the index
+  // of the candidate, and arrays.list_key[place] its key, if ranks are needed.
   //
   // Also finds shared.best, the index of the best candidate; of equal candidates the first one
   // is the best. In the block that writes the record, shared.greatest[w] becomes the worst key
@@ -536,10 +539,10 @@ struct SingleBlock {
   // every place to shared memory, and the indices of the elites by rank to job.elites.
   //
   // The range of keys is divided into bins of equal width. A bin has a count and a linked list
-  // of its elites: arrays.head[bin] is the first place of the list, arrays.next[place] the next
-  // one. A prefix sum replaces the count of a bin by the number of elites in lower bins. The
-  // rank of an elite is this number plus the number of elites in its own bin that come before
-  // it.
+  // of its elites: arrays.head[bin] is the first place in it, and arrays.next[place] the place
+  // after a place. Then count_lower_bins() returns how many elites are in the bins below bin t,
+  // by a prefix sum over the counts. The rank of an elite is this number for its own bin, plus
+  // the number of elites in this bin that come before it (rank_of()).
   //
   // All threads of the block call the function and share the elites. Thread t also has bin t.
   CEM_TETRIS_DEVICE_FUNCTION void rank_elites() {
@@ -613,8 +616,8 @@ struct SingleBlock {
   //
   // The list of elites is split into `chunks` chunks of kChunk places. One warp adds up a
   // chunk, and its lane 0 gets the result. Warp 1 has chunk 0, warp 2 chunk 1, and so on; warp
-  // 0 comes last, because it also writes the marginals. If there is only one chunk, warp 1
-  // therefore has the result, and no barrier is needed.
+  // 0 comes last, because it also writes the marginals. Warp 1 then needs the sums of all
+  // chunks. If there is only one chunk, it already has the sum, and no barrier is needed.
   CEM_TETRIS_DEVICE_FUNCTION void write_record_of_problem(int chunks) {
     double sum = 0.0;
     int first_chunk = warp == 0 ? warps - 1 : warp - 1;
@@ -625,6 +628,7 @@ struct SingleBlock {
     if (chunks > 1) __syncthreads();
     if (warp != 1) return;
     if (chunks > 1) sum = warp_fold(lane < chunks ? shared.fitness[lane] : 0.0);
+    // list_elites() has stored the worst key of the elites of each warp.
     Key worst = warp_max(lane < warps ? shared.greatest[lane] : Key(0));
     if (lane == 0) {
       double best_fitness = 0.0;
@@ -655,10 +659,10 @@ struct SingleBlock {
   // All threads of the block call the function. There are at most kSingleChunks chunks.
   //
   // Weights are added in the order of the ranks, which are split into chunks of kChunk. One
-  // warp adds up a chunk: a lane adds the weights of the ranks of one residue mod 32, and
-  // warp_fold() adds the 32 sums as a binary tree. After a barrier every warp adds up the sums
-  // of the chunks. The last warp has chunk 0: if there is only one chunk, this warp already has
-  // the result, and no barrier is needed.
+  // warp adds up a chunk: a lane adds the weights of every 32nd rank, and warp_fold() adds the
+  // sums of the 32 lanes as a binary tree. After a barrier every warp adds up the sums of the
+  // chunks. The last warp has chunk 0, the last but one chunk 1, and so on. So if there is only
+  // one chunk, the last warp already has the result, and no barrier is needed.
   CEM_TETRIS_DEVICE_FUNCTION void sum_weights(int chunks) {
     total = double(valid_elites);
     squares = total;
@@ -702,7 +706,8 @@ struct SingleBlock {
   }
 
   // Updates the distribution in one tile of `width` dimensions: adds up the moments of the
-  // elites chunk by chunk, then the sums of all chunks, and writes the new marginals. All
+  // elites chunk by chunk, then the sums of all chunks, and writes the new marginals. A
+  // marginal is the distribution of one dimension: mean, standard deviation and so on. All
   // threads of the block call the function, after share_scalars().
   //
   // The first tile of a block has the block's own number. For this tile, prepare() has already
@@ -714,8 +719,8 @@ struct SingleBlock {
       share_marginals();
       load_best(tile);
     }
-    // Other threads have written the old marginals that this thread reads. The barriers of
-    // sum_chunks() come in between, unless there are no elites to add up.
+    // write_marginals() reads old marginals that other threads have written. The barriers of
+    // sum_chunks() come in between, but without elites it is not called.
     if (valid_elites == 0) __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < mine.chunks; chunk += mine.chunks_at_once)
@@ -761,11 +766,11 @@ struct SingleBlock {
   // the coordinate of the best candidate. `mine` is this thread's part of the tile. All threads
   // of the block call the function.
   //
-  // The threads of the block form rows, with one thread for each dimension of the tile. First a
-  // row of threads adds up one residue: every 32nd elite of a chunk. If there are at most 32
-  // elites, it adds up one quad instead: the residues r, r + 8, r + 16 and r + 24. Then the 32
-  // sums of a chunk are added as a binary tree: the four residues of a quad, then the eight
-  // quads.
+  // A chunk is kChunk elites, and residue r of it every 32nd elite, from elite r on. The
+  // threads of the block form rows, with one thread for each dimension of the tile. First a row
+  // of threads adds up one residue. If there are at most 32 elites, it adds up one quad
+  // instead: the residues r, r + 8, r + 16 and r + 24. Then the 32 sums of a chunk are added as
+  // a binary tree: the four residues of a quad, then the eight quads.
   //
   // The sums lie in arrays.part, `width` numbers for each residue; the sums of w x^2 begin
   // moment_stride numbers after those of w x. If there are several chunks, their sums are
@@ -784,17 +789,21 @@ struct SingleBlock {
     }
   }
 
-  // Adds up the elites of every residue (or quad) of mine.chunks_at_once chunks, and writes the
-  // sums to arrays.part: `width` numbers per residue, first the sums of w x and, moment_stride
-  // numbers later, the sums of w x^2. w is the weight of an elite, and x its coordinate minus
-  // the best candidate's. All threads of the block call the function. A row of threads has one
-  // residue at a time, and each of its threads one dimension.
+  // Adds up the elites of every residue of mine.chunks_at_once chunks, from chunk `first_chunk`
+  // on, in all dimensions of a tile. `mine` is this thread's part of the tile. A chunk is
+  // kChunk elites, and residue r of it every 32nd elite, from elite r on. If there are at most
+  // 32 elites, the function adds up quads instead (mine.by_quads).
+  //
+  // The sums are written to arrays.part, `width` numbers for each residue: first the sums of w
+  // x and, moment_stride numbers later, the sums of w x^2. w is the weight of an elite, and x
+  // its coordinate minus the best candidate's. All threads of the block call the function. A
+  // row of threads has one residue at a time, and each of its threads one dimension.
   CEM_TETRIS_DEVICE_FUNCTION void add_elites(const TileThread& mine, int first_chunk) {
     double* second_moments = arrays.part + grid.layout.moment_stride;
 #pragma unroll 1
     for (int row = mine.thread_row; row < mine.chunks_at_once << mine.log_rows;
         row += mine.thread_rows) {
-      // A chunk has 2^log_rows rows, which are its residues or quads.
+      // A chunk has 2^log_rows rows, one for each of its residues or quads.
       int chunk = first_chunk + (row >> mine.log_rows);
       int residue = row & ((1 << mine.log_rows) - 1);
       int begin = chunk * kChunk;
@@ -810,8 +819,10 @@ struct SingleBlock {
     }
   }
 
-  // Adds the four residues of every quad of the chunks, in place in arrays.part. All threads of
-  // the block call the function. A row of threads has one quad at a time, and each of its
+  // Adds the sums of the four residues of every quad of mine.chunks_at_once chunks, in place in
+  // arrays.part. Quad r of a chunk consists of the residues r, r + 8, r + 16 and r + 24; the
+  // result replaces the sum of residue r. `mine` is this thread's part of the tile. All threads
+  // of the block call the function. A row of threads has one quad at a time, and each of its
   // threads one dimension.
   CEM_TETRIS_DEVICE_FUNCTION void add_residues(const TileThread& mine, int first_chunk) {
 #pragma unroll 1
@@ -851,9 +862,10 @@ struct SingleBlock {
     __syncthreads();
   }
 
-  // Writes the new distribution in the dimensions of a tile, one thread per dimension. It
-  // computes mean, standard deviation and so on from the sums of w x and w x^2 over the elites,
-  // where w is the weight of an elite, and x its coordinate minus the best candidate's.
+  // Writes the new distribution in the dimensions of a tile, one thread per dimension.
+  // write_marginal() computes mean, standard deviation and so on from the sums of w x and w x^2
+  // over the elites, where w is the weight of an elite, and x its coordinate minus the best
+  // candidate's.
   //
   // If the elites fill several chunks, fold_chunks() has written these sums to
   // arrays.chunk_sum. If they fill one chunk, arrays.part has the sums of its eight quads,
@@ -883,7 +895,7 @@ struct SingleBlock {
 // Kernel: updates the distributions of a batch of problems. grid.blocks blocks share a problem.
 // Each of them finds all elites of the problem, because that is faster than a second kernel,
 // and then updates its tiles, which are ranges of dimensions. One of the blocks also writes the
-// indices of the elites and the record of the problem.
+// indices of the elites and the record of the problem; it may be a block without a tile.
 //
 // wait_for_kernel_before() and let_kernel_after_begin() let successive kernels of a stream
 // overlap: a kernel is set up while the previous one still runs.
@@ -915,28 +927,29 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int tile = block.block; tile < grid.tiles; tile += grid.blocks) block.update_tile(tile);
 }
 
-// Sets grid.layout for `elites` elites: where the arrays of the dynamic shared memory begin,
-// and its size. The numbers of chunks, bins and dimensions of a tile in `grid` have been set.
-// `threads` is the number of threads of a block, and `key_bytes` the size of a key.
+// Sets grid.layout for `elites` elites: the offsets of the arrays in the dynamic shared memory,
+// and its size, in bytes. The numbers of chunks, bins and dimensions of a tile in `grid` have
+// been set. `threads` is the number of threads of a block, and `key_bytes` the size of a key.
 inline void set_layout(
     Grid& grid, int64_t elites, int64_t threads, bool needs_ranks, int64_t key_bytes) {
   int64_t width = int64_t{1} << grid.log_width;
-  int64_t listed = divide_up(elites, kWarp) * kWarp;  // places that the arrays have
+  int64_t listed = divide_up(elites, kWarp) * kWarp;  // elements of an array by place
   int64_t rows = elites <= kFew ? kQuads : kResidues;
   Layout& layout = grid.layout;
-  // Appends an array to the layout, and sets where it begins.
+  // Appends an array of `bytes` bytes to the layout, and sets `begin` to its offset.
   auto append = [&](int& begin, int64_t bytes) {
     begin = layout.bytes;
     layout.bytes += int(bytes);
   };
   layout.moment_stride = int(std::max(threads, rows * width));
   layout.bytes = needs_ranks ? int(listed * key_bytes) : 0;
-  // The factors 2, 4 and 8 are the bytes of an element: uint16_t, uint32_t or double. The keys
-  // of the list come first, at 0.
+  // The keys of the list have come first, at offset 0. The factors 2, 4 and 8 are the bytes of
+  // an element: uint16_t, uint32_t or double.
   append(layout.next, needs_ranks ? listed * 4 : 0);
   append(layout.head, needs_ranks ? grid.bins * 4 : 0);
   append(layout.count, grid.bins * 4);
-  // The sums of a tile (two moments) use the same memory as the arrays so far.
+  // The sums of a tile (two moments) use the same memory as the arrays so far, because these
+  // are not needed any more when the sums begin.
   layout.bytes = std::max(layout.bytes, 2 * layout.moment_stride * 8);
   append(layout.chunk_sum, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
   append(layout.weight, needs_ranks ? listed * 8 : 0);
@@ -949,8 +962,8 @@ inline void set_layout(
 //
 // Every block finds all elites of its problem, so a problem gets few blocks: one for each tile
 // as long as the device is not full, and one more for the record if there is room, because it
-// then costs no time. If there are many elites, the tiles are narrow, which spreads the work
-// of adding them up over more blocks.
+// then costs no time. A tile is 32 dimensions (kMaxWidth). If there are many elites, it is only
+// 8 dimensions (kMinWidth), so that more blocks share the work of adding them up.
 inline Grid make_grid(const Settings& settings, int64_t full) {
   int64_t problems = settings.problems;
   int64_t chunks = divide_up(settings.elites, kChunk);
@@ -961,15 +974,15 @@ inline Grid make_grid(const Settings& settings, int64_t full) {
   bool has_record_block = problems * (tile_blocks + 1) <= full;
   Grid grid{};
   grid.tiles = int(tiles);
-  grid.log_width = is_narrow ? 3 : 5;  // of kMinWidth and kMaxWidth
+  grid.log_width = is_narrow ? 3 : 5;  // the binary logarithms of kMinWidth and kMaxWidth
   grid.blocks = int(tile_blocks + (has_record_block ? 1 : 0));
   grid.record_block = int(has_record_block ? tile_blocks : 0);
   grid.chunks = int(chunks);
   return grid;
 }
 
-// Chooses the grid, the number of threads and the kernel, and launches it. The kernel has a
-// version for 1, 4 and 16 candidates per thread.
+// Chooses the grid, the number of threads and the version of single_kernel, and launches it.
+// There are versions with 1, 4 and 16 candidates per thread (items).
 template <typename Key, typename T, typename Launcher>
 void launch_single(const Launcher& device, const Job& job) {
   const Settings& settings = job.settings;
@@ -985,6 +998,7 @@ void launch_single(const Launcher& device, const Job& job) {
   if (population <= 4 * kThreads) {
     int items = population <= kThreads ? 1 : 4;
     kernel = items == 1 ? single_kernel<Key, T, 1> : single_kernel<Key, T, 4>;
+    // If there are more blocks than fill the device, a block may have fewer threads.
     int64_t least = blocks <= full ? 256 : 128;
     threads = std::max(least, divide_up(population, items * kWarp) * kWarp);
   }

@@ -21,9 +21,10 @@ enum Scalar { kFitness, kWeight, kWeightSquared, kScalars };
 // 0 adds up the fitness, warp 1 the weights, and warp 2 the squared weights (enum Scalar). All
 // threads of a block call the function; the other warps return at once.
 //
-// The fitness is added in the order of the list of elites (work.index holds the candidate at
-// each place), and the weights in the order of the ranks. Only the valid elites, those that did
-// not fail, are added. Without weights every weight is 1.
+// The fitness is added in the order of the list of elites; a place is a position in this list,
+// and work.index holds the candidate at each place. The weights are added in the order of the
+// ranks. Only the valid elites, those that did not fail, count. Without weights every weight is
+// 1.
 CEM_TETRIS_DEVICE_FUNCTION void sum_scalars(
     const Job& job, const Workspace& work, int64_t problem, int64_t chunk) {
   int scalar = threadIdx.x / kWarp;

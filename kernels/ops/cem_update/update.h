@@ -155,10 +155,10 @@ CEM_TETRIS_FUNCTION T rounded(double x) {
   return T(x > kLargest ? kLargest : x < -kLargest ? -kLargest : x);
 }
 
-// Writes one dimension (a marginal) of the next distribution: its mean, standard deviation,
-// averaged mean, and the coordinate of the best candidate so far. These are the rows of the
-// matrix job.new_distribution. One thread computes a dimension. The CPU and every CUDA kernel
-// call this function, once per dimension.
+// Writes one dimension (a marginal) of the new distribution: its mean, standard deviation,
+// averaged mean, and the coordinate of the best candidate so far. They are one column of the
+// matrix job.new_distribution, which has four rows (kRows). The CPU and every CUDA kernel call
+// this function, once per dimension.
 //
 // The first three rows keep their old values if the new mean or variance is not finite. All
 // rows keep their old values if all candidates failed.
@@ -245,9 +245,9 @@ CEM_TETRIS_FUNCTION double extra_variance_of(const Job& job, int64_t generation)
 // One thread calls the function once per problem. For problem 0 it also advances the
 // generation, whose number all problems share.
 //
-// `valid_elites` is the number of elites that did not fail. The other elites do not count.
-// best_fitness, worst_fitness and fitness_sum are the best fitness, the worst fitness and the
-// sum over the valid elites. If there are none, the three figures of this generation are NaN.
+// `valid_elites` is the number of elites that did not fail. best_fitness, worst_fitness and
+// fitness_sum are the best fitness, the worst fitness and the sum over these elites alone. If
+// there are none, the three figures of this generation are NaN.
 CEM_TETRIS_FUNCTION void write_record(const Job& job, int64_t problem, int64_t valid_elites,
     double best_fitness, double fitness_sum, double worst_fitness, int64_t generation) {
   const double* old = job.record + problem * kFigures;

@@ -35,7 +35,7 @@ constexpr int kSide = 4;               // rows and columns of a tile of the cova
 constexpr int kCells = kSide * kSide;
 constexpr int kTileStride = kCells + 1;  // sums of neighbouring tiles are in different banks
 constexpr int kMostSlices = 8;
-constexpr int kSums = 240;  // tiles of all slices that a block's threads add up at once
+constexpr int kMostTiles = 240;      // of all slices: a block's threads add them up at once
 constexpr double kTiny = 0x1p-1022;  // the least normal number
 
 // Four neighbouring numbers, which one instruction loads or stores.
@@ -62,25 +62,26 @@ struct Plan {
 
   // Chooses the sizes of the scratch memory for `population` candidates of d dimensions.
   //
-  // The covariance is cut into tiles of 4 x 4 numbers (kSide); only the tiles on or below the
-  // diagonal are computed. The sum over the candidates is split into 1, 2, 4 or 8 partial sums,
-  // the slices. Slices let more threads work, but each of them costs memory. Their number is
-  // halved until all slices together have at most kSums tiles and every slice adds up at least
-  // 8 rows. The rows are the candidates and the columns of the old factor.
+  // The covariance is cut into tiles of 4 x 4 numbers (kSide = 4); only the tiles on or below
+  // the diagonal are computed. Every number is a sum over rows, which are the candidates and
+  // the columns of the old factor. The sum is split into 1, 2, 4 or 8 partial sums, the slices.
+  // More slices let more threads work, but cost memory. So their number is halved until all
+  // slices together have at most kMostTiles tiles, and every slice adds up at least 8 rows.
   //
   // `chunk` is the number of candidates in memory at once: the population or `most_candidates`,
   // whichever is smaller, rounded up to a multiple of 8 (kMostSlices).
   Plan(int64_t d, int64_t population, int64_t most_candidates = 128)
       : dimensions(int(d)),
         padded(int(divide_up(d, kSide) * kSide)),
-        stride(padded + 2),
-        columns(padded + 4) {
+        stride(padded + 2),        // so that the rows of eight threads are in different banks
+        columns(padded + 4) {      // room for ExtraColumn
     constexpr int kLeastRows = 8;  // a slice adds up at least this many rows
     int64_t tiles_across = padded / kSide;
     tiles = int(tiles_across * (tiles_across + 1) / 2);
     int64_t rows = population + d;
     slices = kMostSlices;
-    while (slices > 1 && (slices * tiles > kSums || slices * kLeastRows > rows)) slices /= 2;
+    while (slices > 1 && (slices * tiles > kMostTiles || slices * kLeastRows > rows))
+      slices /= 2;
     int64_t candidates = std::min(population, most_candidates);
     chunk = int(divide_up(candidates, kMostSlices) * kMostSlices);
   }
@@ -183,9 +184,9 @@ CEM_TETRIS_FUNCTION Quad quad_at(const double* memory) {
 // `white` have plan.padded numbers. L(i, j) is lower[j * plan.stride + i], and 1 / L(i, i) is
 // inverse_diagonal[i].
 //
-// Four rows of the solution are computed at a time. `rest` is what remains of these rows of y.
-// First the products of the columns to the left with the known part of `white` are subtracted.
-// Then the 4 x 4 triangle on the diagonal is solved.
+// The function computes four rows of the solution at a time. `rest` begins as these rows of y.
+// First the products of the columns to the left with the known part of `white` are subtracted
+// from it. Then the 4 x 4 triangle on the diagonal is solved.
 CEM_TETRIS_FUNCTION double whiten(const Plan& plan, const double* lower,
     const double* inverse_diagonal, const double* y, double* white) {
   double squared_length = 0.0;
@@ -311,6 +312,7 @@ struct Adaptation {
   // team.copy_matrix<4>() calls store(i, k, load(i, k)) for every entry (i, k). A thread has
   // four loads in flight.
   CEM_TETRIS_DEVICE_FUNCTION void load_state() const {
+    // The numbers above the diagonal and in the padding are 0.
     auto load = [&](int i, int k) { return k <= i && i < d ? factor[i * d + k] : T{0}; };
     auto store = [&](int i, int k, T x) { arrays.lower[k * stride + i] = double(x); };
     team.template copy_matrix<4>(padded, padded, load, store);
@@ -351,15 +353,15 @@ struct Adaptation {
     team.sync();
   }
 
-  // Adds the candidates of ranks `first` to `first` + `count` - 1 (a chunk) to the sums over
-  // the elites in arrays.moments. There is one sum for each column of arrays.rows:
+  // Adds the candidates of ranks `first` to `first` + `count` - 1 (a chunk) to the sums in
+  // arrays.moments. Row r of arrays.rows is the candidate of rank `first` + r, and there is one
+  // sum over the elites for each of its columns k:
   //
-  // - the sums of the d dimensions (candidate minus old mean), weighted;
-  // - the sum of the constant 1, weighted, which is the sum of the elites' weights;
-  // - the sum of the fitness, not weighted.
+  // - k < d: the weighted sum of the candidates minus the old mean, in dimension k;
+  // - k = padded + kOne: the weighted sum of the constant 1, that is, the sum of the weights;
+  // - k = padded + kFitness: the sum of the fitness, not weighted.
   //
-  // One more column, kAllWeights, is the sum of the weights of all candidates, not only of the
-  // elites.
+  // The last sum, k = padded + kAllWeights, is over all candidates: the sum of their weights.
   //
   // Every sum is split into plan.slices partial sums: row r of a chunk belongs to slice r %
   // plan.slices. set_step() adds up the slices. A group of threads (a warp) works on one slice
@@ -369,9 +371,9 @@ struct Adaptation {
       for (int k = team.lane; k < padded + kExtraColumns; k += team.lanes) {
         bool is_weight_sum = k == padded + kAllWeights;
         bool is_weighted = k <= padded + kOne;
+        // The elites come first, and the loop ends at the last one. Only the sum of all weights
+        // includes the other candidates, too.
         int elites_left = valid_elites - first;
-        // The loop ends at the last elite of the chunk. Only the sum of all weights includes
-        // the other candidates, too.
         int end = is_weight_sum || elites_left > count ? count : elites_left;
         // In row r, the number to add is column[r * row_stride].
         const double* column = is_weight_sum ? arrays.weight : arrays.rows + k;
@@ -393,10 +395,10 @@ struct Adaptation {
   // In a dimension whose new mean would not be finite, the step is 0.
   //
   // All threads of the team call the function when add_moments() has added the last chunk.
-  // arrays.moments then holds plan.slices partial sums of every column. Column i is dimension
-  // i, and column padded + kOne is the sum of the elites' weights. The two columns after it,
-  // the sums of the fitness and of all weights, are only added up and stored in the same
-  // columns of arrays.step.
+  // arrays.moments then holds plan.slices partial sums of every column. Column i < d is
+  // dimension i, and column padded + kOne is the sum of the elites' weights. Two more columns
+  // are the sums of the fitness and of all weights. Their partial sums are only added up, and
+  // stored in the same columns of arrays.step.
   CEM_TETRIS_DEVICE_FUNCTION void set_step() const {
     team.sync();  // The partial sums of all threads are complete.
     for (int i = thread; i < padded + kExtraColumns; i += threads) {
@@ -408,10 +410,11 @@ struct Adaptation {
         total += moments[padded + kOne];
       }
       double mean_step = sum * (1.0 / total);
+      // The columns from d on have no mean: `moves` is false for them.
       double mean = double(old_mean[i < d ? i : 0]) + mean_step;
       bool moves = i < d && is_finite(mean);
       double smoothed_step = moves ? settings.smoothing * mean_step : 0.0;
-      bool is_plain_sum = i > padded + kOne;
+      bool is_plain_sum = i > padded + kOne;  // of the fitness or of all weights
       arrays.step[i] = is_plain_sum ? sum : smoothed_step;
     }
     team.sync();  // One thread will read the whole step in set_shares().
@@ -431,14 +434,14 @@ struct Adaptation {
   // of the mean.
   //
   // All threads of the team call the function and share `count` + 1 items: item 0 is the step,
-  // item n the candidate in row `count` - n. The last ranks have negative weights. They take
-  // the longest, because only they need the triangular solve of whiten(), and so come first.
+  // item n the candidate in row `count` - n. So the last rows come first: they have negative
+  // weights, and take the longest, because whiten() solves a triangular system for each.
   CEM_TETRIS_DEVICE_FUNCTION void set_shares(int count, bool with_step) const {
     int first_item = with_step ? 0 : 1;
     for (int item = first_item + thread; item <= count; item += threads) {
       bool is_step = item == 0;
       int r = count - item;
-      // The step gets a negative weight only because it has to be whitened, too.
+      // The step has no weight. It gets a negative one, so that it is whitened, too.
       double w = is_step ? -1.0 : arrays.weight[r];
       double white[kMostDimensions];
       if (w < 0.0) {
@@ -471,13 +474,16 @@ struct Adaptation {
       add_tile(item, first, count);
   }
 
-  // Adds the products of one slice to one 4 x 4 tile: item / plan.tiles is the number of the
-  // slice, and item % plan.tiles the number of the tile. One thread does this. Cell c of the
-  // tile is in row c / 4 and column c % 4, and its sum is
+  // Adds the products w y y^T of one slice to one 4 x 4 tile of the covariance. item /
+  // plan.tiles is the number of the slice, and item % plan.tiles the number of the tile. One
+  // thread does this. Cell c of the tile is in row c / 4 and column c % 4 (kSide = 4), and its
+  // sum is
   //
   //     sum over the rows r of the slice: w y[corner.down + c / 4] y[corner.across + c % 4].
   //
-  // In the slice for the old covariance (is_factor), y is column r of L, and w is 1.
+  // y is row r of arrays.rows, a candidate minus the old mean, and w is arrays.share[r]. In the
+  // slice for the old covariance L L^T (is_factor), y is column r of L, and w is 1. Column r is
+  // 0 above row r, so only the columns up to the tile's last column are added.
   CEM_TETRIS_DEVICE_FUNCTION void add_tile(int item, int first, int count) const {
     int slice = item / plan.tiles;
     TileCorner corner(item - slice * plan.tiles);
@@ -488,6 +494,7 @@ struct Adaptation {
     int row_step = is_factor ? 1 : plan.slices;
     double* tile = arrays.sums + item * kTileStride;
     double sum[kCells];
+    // The first chunk begins a new sum, and a later one (first > 0) continues it.
     CEM_TETRIS_UNROLL
     for (int c = 0; c < kCells; ++c) sum[c] = first > 0 ? tile[c] : 0.0;
     for (int r = is_factor ? 0 : slice; r < end; r += row_step) {
@@ -505,14 +512,12 @@ struct Adaptation {
   // Updates the two evolution paths of CMA-ES by equations (43) to (45) of Hansen's tutorial.
   // arrays.path is the path of the step size, and arrays.long_path the path of the covariance.
   // arrays.white holds L^-1 step, the whitened step of the mean. If the step size is far too
-  // small, its path becomes long. While it is, the step size grows fast, and the path of the
-  // covariance only decays (h_sigma is false).
-  //
-  // arrays.step has the sum of all candidates' weights after the padded step, in the column
-  // kAllWeights. add_products() has left it there.
+  // small, its path becomes long. Then h_sigma is false: the path of the covariance does not
+  // follow the step but only decays, while the step size grows fast.
   //
   // Also sets step_ratio, the new step size divided by the old one, and factor_share, the
-  // weight of the old covariance in the new one.
+  // weight of the old covariance in the new one. set_step() has written the sum of all weights,
+  // which the latter depends on, to the column padded + kAllWeights of arrays.step.
   //
   // Only group 0 (the first warp) does this, and its lanes share the dimensions. The other
   // groups return at once and go on to write_means_and_elites().
@@ -533,6 +538,7 @@ struct Adaptation {
                             (h_sigma ? learning.long_gain * arrays.step[i] : 0.0);
     }
     if (team.lane == 0) {
+      // inverse_chi is 1 / the expected length of a standard normal vector.
       double exponent = learning.damping * (sqrt(squared_length) * learning.inverse_chi - 1.0);
       // The step size grows at most by the factor e in a generation.
       step_ratio = exponential(exponent > 1.0 ? 1.0 : exponent);
@@ -581,7 +587,7 @@ struct Adaptation {
     double mean_share = newest_share(settings, generation);
     for (int i = thread_from_last; i < d; i += threads) {
       T stored_average = old_rows[kAveragedMean * d + i];
-      double old_average = double(stored_average);
+      double old_average = double(stored_average);  // computed in double, stored as T
       double mean = double(old_mean[i]) + arrays.step[i];
       bool is_updated = valid_candidates > 0 && is_finite(mean);
       double average =
@@ -597,13 +603,17 @@ struct Adaptation {
   // and below the diagonal. It replaces the old factor L. Also writes the new evolution paths.
   // With the path q in arrays.long_path, the new covariance is
   //
-  //     step_ratio^2 (factor_share L L^T + sum of c_mu w y y^T over the candidates + c_1 q q^T).
+  //     step_ratio^2 (factor_share L L^T + the sum of share[r] y y^T + c_1 q q^T).
   //
-  // The generation's extra variance is then added to the diagonal. If a standard deviation
-  // would be below its floor, as much is added as it takes to reach the floor.
+  // The sum is over the candidates. y is a candidate minus the old mean, and set_shares() has
+  // computed its factor share[r].
   //
-  // All threads of the team call the function. An item of the loop is one cell of one 4 x 4
-  // tile, and a thread computes one item at a time. Entry (i, k) is lower[k * stride + i].
+  // Then the generation's extra variance is added to the diagonal, or more, if the standard
+  // deviation would be below its floor otherwise.
+  //
+  // All threads of the team call the function and share the cells of the 4 x 4 tiles (kSide =
+  // 4). Entry (i, k) of the covariance is lower[k * stride + i]. If all candidates failed,
+  // there is no new covariance, and the loop does not run.
   CEM_TETRIS_DEVICE_FUNCTION void set_covariance() const {
     const T* floors =
         call.job.floors ? of_problem(call.job.floors, settings.floor_stride) : nullptr;
@@ -621,7 +631,7 @@ struct Adaptation {
       entry = (entry + learning.c_1 * arrays.long_path[i] * arrays.long_path[k]) * scale;
       if (i == k) {
         double least_std = floors ? double(floors[i]) : 0.0;
-        // How much the variance is below its floor; negative if it is above.
+        // What has to be added to reach the floor; negative if the variance is above it.
         double missing = floors ? least_std * least_std - entry : extra;
         entry += missing > extra ? missing : extra;
         arrays.variance[i] = entry;
@@ -707,7 +717,7 @@ struct Adaptation {
   // dimension without variance gets a row of zeros.
   //
   // All threads of the team call the function and share the entries. team.copy_matrix<4>()
-  // calls store(i, k, load(i, k)) for every entry (i, k). Only the old factor is loaded.
+  // calls store(i, k, load(i, k)) for every entry (i, k); load() is for the old factor alone.
   CEM_TETRIS_DEVICE_FUNCTION void write_factor(bool is_factorised) const {
     for (int i = thread; i < d; i += threads) {
       new_rows[kStd * d + i] =
@@ -732,8 +742,8 @@ struct Adaptation {
 // over the candidates is skipped, and the old state is written again.
 //
 // `memory` is scratch memory of call.plan.doubles() numbers that the team shares. It has room
-// for call.plan.chunk candidates, so the loop loads the candidates in chunks and adds each
-// chunk to sums.
+// for call.plan.chunk candidates. So the loop goes through the candidates in chunks: it loads a
+// chunk, and adds it to the sums over all candidates.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team, const Call& call, int64_t problem,
     const uint16_t* order, const double* value, int valid_candidates, double* memory) {
@@ -755,8 +765,7 @@ CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team, const Call& call, int64_
     adaptation.set_shares(count, /*with_step=*/is_last);
     adaptation.add_products(first, count);
   }
-  // The phases below read the sums of all threads.
-  team.sync();
+  team.sync();  // The phases below read the sums of all threads.
   adaptation.move_paths();
   adaptation.write_means_and_elites();
   adaptation.set_covariance();

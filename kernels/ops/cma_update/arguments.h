@@ -15,9 +15,9 @@ using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 // new distribution, record, generation, factor and paths, and the indices of the elites.
 //
 // any_factor is the Cholesky factor L of the covariance, (..., d, d); any_paths are the
-// evolution paths, (..., 2, d). Both may have any strides. mu_eff to c_mu are the learning
-// rates in the notation of Hansen's CMA-ES tutorial (c_s and d_s belong to the step size), and
-// chi is E|N(0, I)|.
+// evolution paths, (..., 2, d). Both may have any strides. The arguments from mu_eff to c_mu
+// have the names of Hansen's CMA-ES tutorial (c_s is its c_sigma, and d_s its damping), and chi
+// is E|N(0, I)|, the expected length of a standard normal vector.
 template <void (&run)(const Call&, Device)>
 Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor& distribution,
     const Tensor& record, const Tensor& generation, const Tensor& any_factor,
@@ -26,11 +26,11 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
     double mean_averaging, double mu_eff, double c_s, double d_s, double c_c, double c_1,
     double c_mu, double chi) {
   std::optional<Tensor> new_factor, new_paths;
-  // Runs the update of CMA-ES. with_job() below calls it with the checked arguments of
-  // the mean's update (job) and the batch of problems. It checks the factor and the paths,
-  // allocates the new ones, and computes the constants of the tutorial's equations (43) to (47)
-  // from the learning rates. Tensors on the meta device have no data, so run() is not called
-  // for them.
+  // Runs the update of CMA-ES. with_job() below calls it with the checked arguments of the
+  // mean's update (job) and the batch of problems. The function checks the factor and the
+  // paths, allocates the new ones, and computes the constants of equations (43) to (47) of
+  // Hansen's tutorial from the learning rates. Tensors on the meta device have no data, so
+  // run() is not called for them.
   auto adapt = [&](const Job& job, const Problems& problems) {
     ScalarType type = candidates.scalar_type();
     int64_t d = job.settings.dimensions;
@@ -71,9 +71,10 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
 // entry). Checks the arguments, and calls the device's run() unless the result is empty or on
 // the meta device. The result has the shape (..., samples, d).
 //
-// any_distribution has the shape (..., 4, d), and its row 0 is the mean. any_factor is L, (...,
-// d, d). any_seed has one seed for every problem. The candidates are clamped to the bounds
-// `low` and `high`, if there are any; the stride of a bound is 0 if all problems share it.
+// any_distribution has the shape (..., 4, d), and its row 0 is the mean. any_factor is the
+// Cholesky factor L of the covariance, (..., d, d), and z is standard normal noise. any_seed
+// has one seed for every problem. The candidates are clamped to the bounds `low` and `high`, if
+// there are any; the stride of a bound is 0 if all problems share it.
 template <void (&run)(const Draw&, Device)>
 Tensor draw_correlated(const Tensor& any_distribution, const Tensor& any_factor,
     int64_t samples, const Tensor& any_seed, const Tensor& generation,

@@ -38,8 +38,8 @@ struct OneThread {
   //
   //     a(i, k) = a(i, k) mantissa - a(i, j) a(k, j) scale.
   //
-  // The usual elimination leaves column j of L D in column j. Here the result is greater by the
-  // factor products[j], the product of the mantissas of all earlier pivots.
+  // The usual elimination leaves column j of L D in column j. Here this column is products[j]
+  // times as large; products[j] is the product of the mantissas of all earlier pivots.
   void eliminate(const Plan& plan, double* lower, double* products) const {
     int d = plan.dimensions;
     int stride = plan.stride;
@@ -52,6 +52,7 @@ struct OneThread {
       for (int k = j + 1; k < d; ++k) {
         double multiple = column[k] * pivot.scale;
         double* later = lower + k * stride;
+        // The pragma promises that the two columns do not overlap.
 #pragma GCC ivdep
         for (int i = k; i < d; ++i) later[i] = later[i] * pivot.mantissa - column[i] * multiple;
       }
@@ -71,8 +72,9 @@ void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& or
     std::vector<double>& value, double* memory) {
   int valid_candidates = 0;
   // Write the candidates' indices and fitness by rank, and count those that did not fail.
-  // visit_fitness() calls the function with a value of the class that describes the type of the
-  // fitness: float, double or integer. ranking() returns pairs of key and index, best first.
+  // visit_fitness() calls the lambda with an object of the class that describes the type of the
+  // fitness: float, double or integer. ranking() returns the candidates as pairs of key and
+  // index, the best one first. A key is an integer that orders the fitness.
   visit_fitness(call.job.fitness_type, [&](auto kind) {
     using Type = decltype(kind);
     const auto* fitness = fitness_of<Type>(call.job, problem);
@@ -91,7 +93,8 @@ void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& or
 }
 
 // Updates the distributions of all problems (batch entries). The CPU threads share the
-// problems. If there are none, only the generation advances.
+// problems, and each has scratch memory of its own. If there are no problems, only the
+// generation advances.
 void run(const Call& call, Device) {
   const Settings& settings = call.job.settings;
   if (settings.problems == 0) *call.job.new_generation = *call.job.generation + 1;

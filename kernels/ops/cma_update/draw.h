@@ -33,9 +33,9 @@ struct Draw {
 // samples of the group exist.
 //
 // All threads of the team call the function and share the items. An item is a block of four
-// consecutive samples (normal::kTile) in one dimension. The block consists of two pairs (radius
-// * cosine, radius * sine) of the Box-Muller transform, which takes its random words from
-// Philox. The noise depends only on the key, the generation, the sample and the dimension.
+// consecutive samples (normal::kTile) in one dimension. The Box-Muller transform draws two
+// samples at a time, the pair radius * cosine and radius * sine, from random words of Philox.
+// The noise depends only on the key, the generation, the sample and the dimension.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, normal::Key key,
     uint64_t generation, int64_t first, int count, double* z) {
@@ -45,8 +45,9 @@ CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, no
     int block = item % kSampleBlocks;
     int dimension = item / kSampleBlocks;
     bool has_samples = block * normal::kTile < count;
-    if (!has_samples) continue;
+    if (!has_samples) continue;  // the block lies after the last sample
     normal::Polar<T> pairs[normal::kTile / 2];
+    // The random words consist of a part for the dimension and a part for the samples.
     normal::set_pairs<T>(keys, normal::dimension_part(key, dimension, generation),
         normal::samples_of<T>(key, generation, /*dimension=*/0, first / normal::kTile + block),
         pairs);

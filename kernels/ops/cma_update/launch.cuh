@@ -38,11 +38,11 @@ struct Block {
   // Calls store(i, k, load(i, k)) for all rows i < rows and columns k < columns of a matrix.
   // All threads of the block call the function and share the entries.
   //
-  // The lanes of a warp work on neighbouring columns, and the warps on different rows. To hide
-  // the latency of memory, a lane issues kAtOnce loads before it stores the first value. These
-  // entries are in rows that are `groups` apart, the number of warps. Instead of a row beyond
-  // the end, the lane loads the last row again and does not store it, so that no load waits for
-  // a comparison.
+  // The lanes of a warp work on neighbouring columns k, and the warps on different rows. To
+  // hide the latency of memory, a lane issues kAtOnce loads before it stores the first value.
+  // It loads them from one column, in rows that are `groups` (the number of warps) apart.
+  // Instead of a row beyond the end, the lane loads the last row again and does not store it,
+  // so that no load waits for a comparison.
   template <int kAtOnce, typename Load, typename Store>
   CEM_TETRIS_DEVICE_FUNCTION void copy_matrix(
       int rows, int columns, const Load& load, const Store& store) const {
@@ -115,9 +115,13 @@ struct Block {
     //
     // The lower triangle of a d x d matrix is laid out as a rectangle of d + 1 columns, which
     // has `entries` entries, numbered row by row. Row `row` of the rectangle holds column `row`
-    // of the triangle, from the diagonal down, and then column d - 1 - row. If d is odd, both
-    // are the same column in the middle row, and the second one is not used. A number without
-    // an entry of its own repeats entry (0, 0).
+    // of the triangle, from the diagonal down, and then column d - 1 - row. For d = 4:
+    //
+    //     | (0, 0)  (1, 0)  (2, 0)  (3, 0) | (3, 3) |
+    //     | (1, 1)  (2, 1)  (3, 1) | (2, 2)  (3, 2) |
+    //
+    // If d is odd, both columns of the middle row are the same, and the second one is not used.
+    // A number without an entry of its own repeats entry (0, 0).
     for_each_entry([&](int m) {
       int number = thread + m * threads;
       int row = number / (d + 1);
@@ -166,6 +170,19 @@ CEM_TETRIS_FUNCTION int64_t sort_entries(int64_t population) {
   return count;
 }
 
+// Returns the rank of candidate i: how many candidates are better. Their keys are smaller, or
+// equal with a lower index.
+CEM_TETRIS_DEVICE_FUNCTION int count_better(const uint64_t* keys, int population, int i) {
+  uint64_t key = keys[i];
+  int rank = 0;
+  int j = 0;
+#pragma unroll 8
+  for (; j < i; ++j) rank += (keys[j] <= key);
+#pragma unroll 8
+  for (; j < population; ++j) rank += (keys[j] < key);
+  return rank;
+}
+
 // Ranks the candidates of one problem (batch entry) by fitness. order[r] becomes the index of
 // the candidate of rank r, and value[r] its fitness; rank 0 is the best candidate. Of
 // candidates with equal fitness, the one with the lower index comes first. Returns how many
@@ -173,7 +190,8 @@ CEM_TETRIS_FUNCTION int64_t sort_entries(int64_t population) {
 // side. Failed candidates come last.
 //
 // A key is an unsigned integer that orders the candidates, the best one first. Up to kCounted
-// candidates are ranked by comparing every key with all others. More candidates are sorted.
+// candidates are ranked by a comparison of every key with all others. More candidates are
+// sorted.
 //
 // All threads of a block call the function together. `memory` is scratch memory of two doubles
 // for each of sort_entries(population) entries.
@@ -184,8 +202,8 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
   int thread = int(threadIdx.x);
   int threads = int(blockDim.x);
   int64_t first = problem * population;
-  // Writes the candidate with index i to its rank. The last valid rank + 1 is the number of
-  // valid candidates.
+  // Writes the candidate with index i to its rank. Valid candidates come first, so the greatest
+  // rank of one, plus 1, is their number.
   auto write_rank = [&](int rank, int i, uint64_t key) {
     order[rank] = uint16_t(i);
     value[rank] = wide_fitness(job, first + i);
@@ -196,17 +214,8 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
     auto* keys = reinterpret_cast<uint64_t*>(memory);
     for (int i = thread; i < population; i += threads) keys[i] = wide_key(job, first + i);
     __syncthreads();  // Every thread reads all keys.
-    for (int i = thread; i < population; i += threads) {
-      // The rank is the number of better candidates: smaller keys, and equal ones before i.
-      uint64_t key = keys[i];
-      int rank = 0;
-      int j = 0;
-#pragma unroll 8
-      for (; j < i; ++j) rank += (keys[j] <= key);
-#pragma unroll 8
-      for (; j < population; ++j) rank += (keys[j] < key);
-      write_rank(rank, i, key);
-    }
+    for (int i = thread; i < population; i += threads)
+      write_rank(count_better(keys, population, i), i, keys[i]);
   } else {
     auto* entry = reinterpret_cast<Entry<uint64_t>*>(memory);
     int count = int(sort_entries(population));
@@ -226,9 +235,13 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
 }
 
 // Kernel: updates the distribution of one problem (batch entry) per block. It ranks the
-// candidates by fitness, then adapts mean, covariance and paths. A thread owns at most kOwned
-// entries of the covariance's triangle. The dynamic shared memory holds the fitness of the
-// candidates from best to worst, then their indices, then scratch memory for both steps.
+// candidates by fitness, then adapts mean, covariance and evolution paths. A thread owns at
+// most kOwned entries of the covariance's triangle. The launch bounds are the threads of a
+// block, and the blocks of a multiprocessor. The first two calls let the kernels of a stream
+// overlap: a kernel is set up while the one before it still runs.
+//
+// The dynamic shared memory has three parts: the fitness of the candidates from best to worst
+// (doubles), their indices (uint16_t), and scratch memory for both steps.
 template <typename T, int kOwned>
 __global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
     kOwned == kFew ? 4 : 2) adapt_kernel(const __grid_constant__ Call call) {
@@ -250,14 +263,15 @@ __global__ void __launch_bounds__(kDrawThreads) draw_kernel(const __grid_constan
 }
 
 // Launches the update of all problems (batch entries), with one block per problem. A thread of
-// the kernel owns one entry of the covariance's triangle (kFew) if there are at most
-// kFewThreads entries, and up to kMany otherwise. A block loads as many candidates at once as
-// fit into its shared memory. If there are no problems, only the generation advances.
+// the kernel owns kFew = 1 entry of the covariance's triangle if there are at most kFewThreads
+// entries, and up to kMany otherwise. A block loads as many candidates at once as fit into its
+// shared memory. If there are no problems, only the generation advances.
 template <typename Gpu>
 void launch(const Gpu& device, Call call, Device) {
   int64_t problems = call.job.settings.problems;
   int64_t population = call.job.settings.population;
-  if (problems == 0) return device.launch(count_kernel, 1, 1, 0, call.job);
+  if (problems == 0)
+    return device.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, call.job);
   int d = call.plan.dimensions;
   int entries = (d + 1) / 2 * (d + 1);  // of the triangle, see Block::eliminate()
   bool is_small = entries <= kFewThreads;
@@ -266,7 +280,7 @@ void launch(const Gpu& device, Call call, Device) {
   if (call.job.type == Number::Float) {
     kernel = is_small ? adapt_kernel<float, kFew> : adapt_kernel<float, kMany>;
   }
-  // Reduce the number of candidates in memory at once until the GPU grants the memory.
+  // Reduce the number of candidates in memory at once until a block's shared memory holds them.
   int64_t bytes = 0;
   for (int at_once = threads; at_once >= kMostSlices; at_once -= kMostSlices) {
     call.plan = Plan(d, population, at_once);

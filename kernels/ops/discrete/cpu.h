@@ -15,19 +15,20 @@ constexpr int kBlock = 16;  // items whose weights are added up at once
 // row of call.values probabilities for each of the call.rows variables of a problem. The result
 // is problems x samples x variables.
 //
-// The CPU threads share groups of 64 candidates (2 * kPairs). A pair of candidates shares one
-// block of random bits, so a group takes kPairs blocks for each variable. The compiler computes
-// these blocks with vector instructions.
+// The CPU threads share groups of 64 candidates (2 * kPairs). Two candidates, a pair, share one
+// block of random bits, so a group takes kPairs blocks for each variable. They are computed in
+// one loop, for which the compiler uses vector instructions.
 void draw_categories(const Call& call) {
   int64_t groups = divide_up(call.samples, 2 * kPairs);  // groups of one problem
-  // Draw the groups `begin` to `end` - 1. Item i is group i % groups of problem i / groups. For
-  // one variable, noise.set() writes the random words of a pair of candidates, and
-  // draw_category() converts the words of the whole group to categories. kAtOnce is the number
-  // of probabilities that it loads together, which only matters on a GPU.
+  // Draw the items `begin` to `end` - 1. Item i is group i % groups of problem i / groups. For
+  // one variable, noise.set() writes the random words of a pair of candidates, two words from
+  // words[2 * pair] on. draw_category() converts the words of the whole group to categories.
+  // kAtOnce is the number of probabilities that it loads together, which matters only on a GPU.
   parallel_for(0, call.problems * groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       int64_t problem = i / groups;
       int64_t first = i % groups * 2 * kPairs;  // the group's first candidate
+      // The last group of a problem may have fewer candidates. Surplus categories are not used.
       int64_t count = std::min<int64_t>(call.samples - first, 2 * kPairs);
       Noise noise(call, problem);
       int64_t offset = (problem * call.samples + first) * call.rows;
@@ -40,18 +41,18 @@ void draw_categories(const Call& call) {
         const double* row = call.table + (problem * call.rows + variable) * call.values;
         int categories[2 * kPairs];
         draw_category</*kAtOnce=*/1>(row, int(call.values), set_words, categories);
-        for (int64_t s = 0; s < count; ++s) {
-          call.put(offset + s * call.rows + variable, categories[s]);
+        for (int64_t c = 0; c < count; ++c) {
+          call.put(offset + c * call.rows + variable, categories[c]);
         }
       }
     }
   });
 }
 
-// Sets the integer weights of n items from a row of probabilities, and returns their sum. Items
-// that are taken already get the weight 0: free_mask[k] has all bits set while item k is free,
-// and no bit set once it is taken. If no free item has a positive probability, all free items
-// get the weight 1.
+// Sets the weights of n items from a row of probabilities, and returns their sum. weight()
+// converts a probability to an integer. An item that has been taken gets the weight 0:
+// free_mask[k] has all bits set while item k is free, and no bit set once it is taken. If no
+// free item has a positive probability, all free items get the weight 1.
 uint64_t set_weights(const double* row, const uint64_t* free_mask, int n, uint64_t* weights) {
   uint64_t total = 0;
   for (int k = 0; k < n; ++k) {
@@ -59,6 +60,7 @@ uint64_t set_weights(const double* row, const uint64_t* free_mask, int n, uint64
     total += weights[k];
   }
   if (total != 0) return total;
+  // All of these weights are 0.
   for (int k = 0; k < n; ++k) {
     weights[k] = free_mask[k] & 1;
     total += weights[k];
@@ -91,13 +93,14 @@ void draw_permutations(const Call& call) {
   constexpr int kGrainWeights = 4096;  // weights that are worth waking another thread for
   int n = int(call.values);
   int64_t permutations = call.problems * call.samples;
+  // A permutation of n items takes n * n weights.
   int64_t grain = std::max(1, kGrainWeights / n / n);
-  // Draw the permutations `begin` to `end` - 1. Permutation i belongs to candidate i % samples
+  // Draw the permutations `begin` to `end` - 1. Permutation i is that of candidate i % samples
   // of problem i / samples. In a problem's table, row 0 is for the first item, and row 1 + k
   // for the item after item k. The weights of the free items divide the range from 0 to their
-  // sum into one interval per item. A random number in this range falls into the interval of
-  // the next item. free_mask[k] has all bits set while item k is free, and no bit set once it is
-  // taken.
+  // sum (`total`) into one interval per item. `target` is a random number in this range, and
+  // find_item() returns the item whose interval it falls into. free_mask[k] has all bits set
+  // while item k is free, and no bit set once it is taken.
   parallel_for(0, permutations, grain, [&](int64_t begin, int64_t end) {
     std::vector<uint64_t> free_mask(n);
     std::vector<uint64_t> weights(divide_up(n, kBlock) * kBlock);
@@ -112,6 +115,7 @@ void draw_permutations(const Call& call) {
         uint64_t words[2];  // the random words of a pair of candidates
         noise.set(candidate / 2, step, words);
         uint64_t total = set_weights(row, free_mask.data(), n, weights.data());
+        // The upper half of the product of a random word and the total is below the total.
         uint64_t target = multiply_high(words[candidate % 2], total);
         int64_t item = find_item(weights.data(), target) - weights.data();
         free_mask[item] = 0;
@@ -130,11 +134,11 @@ constexpr int64_t kColumns = 64;  // variables whose sums one thread computes
 
 // Ranks the candidates of one problem by fitness. Sets the weight of every candidate in
 // call.weights, which depends on its rank, and the index of the best candidate in call.best.
-// Candidates of equal fitness share their ranks: all of them get the mean weight of these
-// ranks.
+// Candidates of equal fitness share their ranks: weight_of() returns the mean weight of these
+// ranks, which all of them get.
 //
-// `Type` is the type of the fitness. ranking() returns pairs of key and index, the best
-// candidate first; a key is an integer that ranks the fitness.
+// `Type` is the type of the fitness. ranking() returns the candidates as pairs of key and
+// index, the best one first. A key is an integer that orders the fitness.
 template <typename Type>
 void rank(const Move& call, int64_t problem) {
   int64_t samples = call.settings.population;
@@ -142,7 +146,7 @@ void rank(const Move& call, int64_t problem) {
   call.best[problem] = ranked[0].second;
   int64_t first = 0;
   while (first < samples) {
-    // The candidates of ranks `first` to `end` - 1 have the same fitness.
+    // Find the ranks `first` to `end` - 1 whose candidates have the same fitness.
     int64_t end = first;
     while (end < samples && ranked[end].first == ranked[first].first) ++end;
     int64_t weight = weight_of(call, first, end);
@@ -168,17 +172,17 @@ void move_row(
   for (int64_t k = 0; k < family.values; ++k) after[k] = normalise(after[k], total);
 }
 
-// Moves the probabilities of one problem towards its elites, in the columns `first` to `end` -
-// 1 of the candidates. For every candidate it adds the candidate's weight to the cells of the
-// table that hold the probabilities of its values. Then move_row() computes each row.
+// Moves the probabilities of one problem towards its elites, for the columns `first` to `end` -
+// 1 of the candidates. It adds up the weights of the candidates that have the same value, and
+// move_row() then computes a row of probabilities from these sums.
 //
 // A family is a group of discrete variables with equally many values. A variable is a column of
 // the candidates, and its row of the table has a probability for each value. value_of() returns
 // the index of a candidate's value in the row.
 //
 // In a permutation (has_transitions), the row depends on the item in the previous column: it is
-// 1 + that item, or row 0 for the first column. All columns of a permutation are therefore
-// moved together.
+// row 1 + that item, or row 0 for the first column. So all columns of a permutation are moved
+// together.
 //
 // sums[r * family.values + k] is the sum of the weights for value k in row `first_row` + r.
 template <typename T>
@@ -191,7 +195,7 @@ void move(const Move& call, const Family& family, int64_t problem, int64_t first
     const T* x = call.columns_of<T>(problem, i, family.first_column);
     int64_t weight = call.weights[problem * call.settings.population + i];
     for (int64_t column = first; column < end; ++column) {
-      int64_t r = column - first;
+      int64_t r = column - first;  // the row, counted from first_row
       if (has_transitions && column > 0) r = 1 + value_of(family, x[column - 1]);
       sums[r * family.values + value_of(family, x[column])] += weight;
     }
@@ -220,12 +224,13 @@ void write_best(const Move& call, int64_t problem) {
 }
 
 // Updates all problems (batch entries): first the records, then the weights and best
-// candidates, then the table of every family of variables. The CPU threads share the problems.
-// They also share the columns of a table, kColumns at a time. In a permutation a row of the
-// table depends on the previous column (has_transitions), so one thread moves all columns of a
-// problem.
+// candidates, then the tables. Every family of variables has a table with a row for each of its
+// columns. The CPU threads share the problems, and also the columns of a table, kColumns at a
+// time. In a permutation a row of the table depends on the previous column (has_transitions),
+// so one thread moves all columns of a problem.
 void run(const Move& call, Device device) {
-  update::run(call, device);  // the record
+  // The job has no dimensions, so this updates the record and no distribution.
+  update::run(call, device);
   int64_t problems = call.settings.problems;
   int64_t samples = call.settings.population;
   // Calls f(i) for all items. The CPU threads share the items if there is enough work.
@@ -236,6 +241,7 @@ void run(const Move& call, Device device) {
   };
   bool is_double = call.type == Number::Double;
   visit_fitness(call.fitness_type, [&](auto kind) {
+    // The cost is in numbers that are read. To rank a candidate counts as eight of them.
     for_each(problems, 8 * samples, [&](int64_t problem) {
       rank<decltype(kind)>(call, problem);
       auto* write = is_double ? write_best<double> : write_best<float>;

@@ -88,25 +88,28 @@ CEM_TETRIS_FUNCTION uint64_t multiply_high(uint64_t a, uint64_t b) {
 }
 
 // Draws one categorical variable for kCount candidates by inversion: categories[c] becomes the
-// category of candidate c. set_words(words) must set one random word of 64 bits per candidate.
+// category of candidate c. set_words(words) must set one random word of 64 bits for each
+// candidate.
 //
 // The `size` probabilities become integer weights. The weights divide the range from 0 to their
 // sum into one interval per category, and a random number in this range falls into one of the
-// intervals. The index of this category is the number of prefix sums of the weights that are at
-// most the random number. If no weight is positive, all categories are equally likely.
+// intervals. The index of its category is the number of intervals that end at or below the
+// random number; an interval ends at the sum of the weights so far, a prefix sum. If no weight
+// is positive, all categories are equally likely.
 //
-// One thread (or one vector lane of the CPU) draws all of its candidates. It computes the
-// weights twice instead of storing them, and loads kAtOnce probabilities at a time.
+// The function computes the weights twice instead of storing them, and loads kAtOnce
+// probabilities at a time.
 template <int kAtOnce, int kCount, typename Set>
 CEM_TETRIS_FUNCTION void draw_category(
     const double* probabilities, int size, const Set& set_words, int (&categories)[kCount]) {
-  // Calls f with every weight, and then with zeros up to a multiple of kAtOnce calls.
+  // Calls f with every weight. Zeros follow, so that the number of calls is a multiple of
+  // kAtOnce.
   auto for_each_weight = [&](const auto& f) {
 #pragma unroll 1
     for (int first = 0; first < size; first += kAtOnce) {
 #pragma unroll
       for (int i = first; i < first + kAtOnce; ++i) {
-        uint64_t x = weight(probabilities[i < size ? i : size - 1]);
+        uint64_t x = weight(probabilities[i < size ? i : size - 1]);  // never beyond the end
         f(i < size ? x : 0);
       }
     }
@@ -115,10 +118,12 @@ CEM_TETRIS_FUNCTION void draw_category(
   uint64_t total = 0;
   set_words(random);
   for_each_weight([&](uint64_t x) { total += x; });
-  // If no weight is positive, every category gets the weight 1.
+  // If no weight is positive, every category gets the weight 1: the weights are all 0, and
+  // the | below replaces them.
   uint64_t uniform_weight = total == 0 ? 1 : 0;
   if (uniform_weight == 1) total = uint64_t(size);
-  // The upper half of the product with the total is a random number below the total.
+  // Replace the random words by random numbers below the total: the upper half of the product
+  // of a word and the total.
   for (int c = 0; c < kCount; ++c) {
     random[c] = multiply_high(random[c], total);
     categories[c] = 0;
@@ -205,8 +210,9 @@ CEM_TETRIS_FUNCTION double normalise(double p, double total) {
 namespace {
 
 // The operator sample_discrete: draws `samples` candidates for each problem (batch entry) from
-// tables of probabilities. Checks the arguments, and calls the device's run() unless the result
-// is empty or on the meta device. any_seed has one seed for each problem.
+// tables of probabilities, and returns them with the type `type`. Checks the arguments, and
+// calls the device's run() unless the result is empty or on the meta device. any_seed has one
+// seed for each problem.
 //
 // Categorical variables: any_table has the shape (..., V, K) for V variables with K values. The
 // result has the shape (..., samples, V).

@@ -20,18 +20,19 @@ CEM_TETRIS_DEVICE_FUNCTION uint32_t warp_of_grid() {
 // each variable. The result is problems x samples x variables; a sample is a candidate.
 //
 // The samples of a problem (batch entry) are cut into groups of 64 (kGroup). A warp draws one
-// variable for the 64 samples of a group, and a lane of it for two samples. The kWarps warps of
-// a thread block draw neighbouring variables for the same group. A group has blocks_per_group
-// consecutive blocks, which share the variables.
+// variable for the 64 samples of a group, and each of its lanes two of these samples. The
+// kWarps warps of a thread block draw neighbouring variables for the same group. A group has
+// blocks_per_group consecutive blocks, which share the variables.
 //
 // The results go through shared memory, so that neighbouring threads write neighbouring
-// variables of a sample.
+// variables of a sample. The first two calls let the kernels of a stream overlap: a kernel is
+// set up while the one before it still runs.
 __global__ void __launch_bounds__(kThreads) categorical_kernel(
     const __grid_constant__ Call call, uint32_t blocks_per_group, uint32_t groups_per_problem) {
   wait_for_kernel_before();
   let_kernel_after_begin();
-  // The categories by sample and variable. The additional column makes neighbouring rows begin
-  // in different banks of the shared memory.
+  // The categories by sample and variable. A row has one more column than it needs, so that
+  // neighbouring rows begin in different banks of the shared memory.
   __shared__ int drawn[kGroup][kWarps + 1];
   uint32_t group = blockIdx.x / blocks_per_group;  // numbered through all problems
   uint32_t problem = group / groups_per_problem;
@@ -40,7 +41,8 @@ __global__ void __launch_bounds__(kThreads) categorical_kernel(
   int lane = thread % kWarp;
   int64_t first_variable = int64_t{blockIdx.x - group * blocks_per_group} * kWarps;
   int64_t first_sample = int64_t{group - problem * groups_per_problem} * kGroup;
-  // A warp beyond the last variable reads its row of the table, and writes no result.
+  // A warp beyond the last variable reads the row of the last one, and its results are not
+  // written.
   int64_t row = problem * call.rows + min(first_variable + warp, call.rows - 1);
   Noise noise(call, problem);
   // The two samples of a lane share a Philox block: one word of 64 random bits per sample.
@@ -52,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) categorical_kernel(
   constexpr int kLoads = 4;  // probabilities that a lane loads at once
   const double* probabilities = call.table + row * call.values;
   draw_category<kLoads>(probabilities, int(call.values), set_words, categories);
-  for (int h = 0; h < 2; ++h) drawn[2 * lane + h][warp] = categories[h];
+  for (int s = 0; s < 2; ++s) drawn[2 * lane + s][warp] = categories[s];
   __syncthreads();  // A thread writes results that other warps have drawn.
   // Result i of the group is that of sample i / kWarps and variable i % kWarps.
 #pragma unroll 1
@@ -163,7 +165,7 @@ void launch(const Gpu& device, const Call& call, Device) {
   int64_t blocks_per_group = divide_up(call.rows, kWarps);
   int64_t groups_per_problem = divide_up(call.samples, kGroup);
   device.launch_early(categorical_kernel, call.problems * groups_per_problem * blocks_per_group,
-      kThreads, 0, call, uint32_t(blocks_per_group), uint32_t(groups_per_problem));
+      kThreads, /*bytes=*/0, call, uint32_t(blocks_per_group), uint32_t(groups_per_problem));
 }
 
 constexpr int kAtOnce = 4;                 // keys that a thread loads at once
@@ -308,21 +310,20 @@ CEM_TETRIS_DEVICE_FUNCTION void finish(const Move& call, int64_t problem) {
   if (lane == 0) write_record(call, problem, places, top, sum, worst, *call.generation);
 }
 
-// Kernel: adds up the weights of the candidates by the cells of a family's table that hold the
-// probabilities of a candidate's values. One warp handles a candidate, and a lane of it every
-// 32nd column. The kernel is for permutations, and for tables that do not fit into the shared
-// memory of move_kernel.
+// Kernel: adds up the weights of the candidates that have the same value, for every variable of
+// a family. `sums` has one sum for each problem, row of the family's table, and value; all of
+// them are 0 before the kernel. One warp handles a candidate, and each of its lanes every 32nd
+// column. The kernel is for permutations, and for tables that do not fit into the shared memory
+// of move_kernel.
 //
 // A family is a group of discrete variables with equally many values. Its table has a row for
 // each variable, which is a column of the candidates. In a permutation (has_transitions), the
-// row depends on the item in the previous column: it is 1 + that item, or row 0 for the first
-// column. value_of() returns the index of a candidate's value in the row.
-//
-// `sums` has one sum for each problem, row and value. All of them are 0 before the kernel.
+// row depends on the item in the previous column: it is row 1 + that item, or row 0 for the
+// first column. value_of() returns the index of a candidate's value in the row.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) count_kernel(
     const __grid_constant__ Move call, const __grid_constant__ Family family, Sum* sums) {
-  int64_t i = warp_of_grid();
+  int64_t i = warp_of_grid();  // numbers the candidates of all problems
   int64_t problem = i / call.settings.population;
   if (problem >= call.settings.problems) return;
   int64_t candidate = i - problem * call.settings.population;
@@ -337,15 +338,15 @@ __global__ void __launch_bounds__(kThreads) count_kernel(
   }
 }
 
-// Adds up the weights of a problem's candidates by their values, for up to kRowsOfBlock = 8
-// neighbouring variables of a family. `first` is the first variable, and `variables` is their
-// number. All threads of a block call the function together.
+// Adds up the weights of a problem's candidates that have the same value, for each of up to
+// kRowsOfBlock = 8 neighbouring variables of a family. `first` is the first variable, and
+// `variables` is their number. All threads of a block call the function together.
 //
 // Thread t has the variable `first` + t % 8, and every kParts-th candidate, beginning with
-// candidate t / 8. It adds the weight of a candidate to sums[value * kMoveThreads + t] in shared
-// memory. No other thread uses these sums, so the additions need not be atomic. move_kernel adds
-// up the sums of all threads. If there are fewer than 8 variables, threads without one repeat
-// the last one, and their sums are not used.
+// candidate t / 8. It adds the weight of a candidate to sums[value * kMoveThreads + t] in
+// shared memory. No other thread uses these sums, so the additions need not be atomic.
+// move_kernel adds up the sums of all threads. If there are fewer than 8 variables, the threads
+// without a variable repeat the last one, and their sums are not used.
 //
 // A thread loads kLoads candidates before it uses the first one.
 template <typename T>
@@ -357,6 +358,7 @@ CEM_TETRIS_DEVICE_FUNCTION void count_values(const Move& call, const Family& fam
   int64_t candidate_size = call.width - call.cells;  // from one candidate to the next
   // kRowsOfBlock divides kWarp, so the first % has no effect on the value.
   int variable = first + min(thread % kWarp % kRowsOfBlock, variables - 1);
+  // `x` points to the thread's variable in its next candidate.
   const T* x = call.columns_of<T>(problem, part, family.first_column + variable);
   const int64_t* weights = call.weights + int64_t{problem} * samples;
 #pragma unroll 1
@@ -365,7 +367,7 @@ CEM_TETRIS_DEVICE_FUNCTION void count_values(const Move& call, const Family& fam
     int64_t weight[kLoads];
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kLoads; ++u, x += kParts * candidate_size) {
-      int i = begin + u * kParts;
+      int i = begin + u * kParts;  // the candidate; one after the last has no weight
       number[u] = i < samples ? *x : T(0);
       weight[u] = i < samples ? weights[i] : 0;
     }
@@ -443,12 +445,13 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
   }
 }
 
-// Launches the kernels that move the tables of a family towards the elites; a family is a group
-// of discrete variables with equally many values. A block of move_kernel moves kRowsOfBlock
-// rows of a problem's table. If the sums of the candidates' weights fit into its shared memory,
-// it also computes them. Otherwise, and for permutations (has_transitions), count_kernel
-// computes them first, in global memory. With the first family, every problem has one more
-// block, which writes its record and best candidate.
+// Launches the kernels that move the tables of a family towards the elites, for all problems
+// (batch entries). A family is a group of discrete variables with equally many values. A block
+// of move_kernel moves kRowsOfBlock rows of a problem's table. It needs the sums of the weights
+// of the candidates that have the same value, and computes them itself if they fit into its
+// shared memory. Otherwise, and for permutations (has_transitions), count_kernel computes them
+// first, in global memory; `where` is the device of this memory. With the first family, every
+// problem has one more block, which writes its record and best candidate.
 template <typename T, typename Gpu>
 void move(const Gpu& device, const Move& call, const Family& family, Device where) {
   int64_t problems = call.settings.problems;
@@ -458,13 +461,14 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
   int64_t bytes = sizeof(Sum) * std::max<int64_t>(kPlaces, kMoveThreads * family.values);
   std::optional<Tensor> zeros;
   Sum* counted = nullptr;  // the sums of count_kernel
+  // try_dynamic_memory() returns false if a block cannot have this shared memory.
   if (family.has_transitions() || !device.try_dynamic_memory(move_kernel<T>, bytes)) {
     int64_t cells = problems * family.rows * family.values;
     zeros = empty(where, ScalarType::Long, {cells});
     counted = mutable_data<Sum>(*zeros);
     device.zero(counted, sizeof(Sum) * cells);
     device.launch(count_kernel<T>, divide_up(problems * call.settings.population, kWarps),
-        kThreads, 0, call, family, counted);
+        kThreads, /*bytes=*/0, call, family, counted);
     bytes = sizeof(Sum) * kPlaces;
   }
   device.launch_early(move_kernel<T>, problems * blocks, kMoveThreads, bytes, call, family,
@@ -477,11 +481,12 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
 template <typename Gpu>
 void launch(const Gpu& device, const Move& call, Device where) {
   int64_t problems = call.settings.problems;
-  if (problems == 0) return device.launch(update::count_kernel, 1, 1, 0, call);
+  if (problems == 0)
+    return device.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, call);
   int64_t blocks = divide_up(call.settings.population, kWarps);
   visit_fitness(call.fitness_type, [&](auto kind) {
-    device.launch_early(
-        rank_kernel<decltype(kind)>, problems * blocks, kThreads, 0, call, uint32_t(blocks));
+    device.launch_early(rank_kernel<decltype(kind)>, problems * blocks, kThreads, /*bytes=*/0,
+        call, uint32_t(blocks));
   });
   bool is_double = call.type == Number::Double;
   auto* move_family = is_double ? move<double, Gpu> : move<float, Gpu>;

@@ -50,38 +50,41 @@ inline void convert(const float* source, Half* target, int count) {
 
 // Applies f to the elements `begin` to `begin` + `count` - 1 of kIn input and kOut output
 // tensors. f(inputs, outputs) reads one element of each input, and sets one element of each
-// output. Both are numbers of A, the type of computation. The restrict pointers promise the
-// compiler that the tensors do not overlap, so that it can vectorize the loop.
+// output. Both are numbers of A, the type of computation.
+//
+// The pointers are declared __restrict__, which promises that the tensors do not overlap. So
+// the compiler can vectorize the loop.
 template <typename T, int kIn, int kOut, typename F>
-void run(const Elements<T, kIn, kOut>& tensors, int64_t begin, int64_t count, const F& f) {
+void apply(const Elements<T, kIn, kOut>& tensors, int64_t begin, int64_t count, const F& f) {
   using A = compute_t<T>;
   std::array<const T* __restrict__, kIn> in;
   std::array<T* __restrict__, kOut> out;
   for (int i = 0; i < kIn; ++i) in[i] = tensors.in[i] + begin;
   for (int i = 0; i < kOut; ++i) out[i] = tensors.out[i] + begin;
-  for (int64_t j = 0; j < count; ++j) {
+  for (int64_t element = 0; element < count; ++element) {
     A inputs[kIn], outputs[kOut];
-    for (int i = 0; i < kIn; ++i) inputs[i] = A(in[i][j]);
+    for (int i = 0; i < kIn; ++i) inputs[i] = A(in[i][element]);
     f(inputs, outputs);
-    for (int i = 0; i < kOut; ++i) out[i][j] = T(outputs[i]);
+    for (int i = 0; i < kOut; ++i) out[i][element] = T(outputs[i]);
   }
 }
 
 // Applies f to all elements of kIn input and kOut output tensors, in parallel on the CPU.
 // f(inputs, outputs) reads one element of each input, and sets one element of each output.
 //
-// f works on numbers of A, the type of computation. A is float if T is a 16-bit float. Then a
-// block of kBlock elements is converted to float, computed, and converted back. Other types
+// f works on numbers of A, the type of computation. If T is a 16-bit float, A is float. Then
+// kBlock elements at a time are converted to float, computed, and converted back. Other types
 // need no conversion.
 template <typename T, int kIn, int kOut, typename F>
 void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device) {
   using A = compute_t<T>;
   constexpr bool kConverts = std::is_same_v<A, float> && !std::is_same_v<T, float>;
   // The work of one thread: apply f to the elements `begin` to `end` - 1. For 16-bit floats,
-  // `buffer` holds one block of every tensor as floats, and `block` the pointers to them.
+  // `buffer` holds a block of elements of every tensor as floats, first of the inputs, then of
+  // the outputs. `block` holds the pointers into the buffer.
   parallel_for(0, tensors.size, kGrain, [&](int64_t begin, int64_t end) {
     if constexpr (!kConverts) {
-      run(tensors, begin, end - begin, f);
+      apply(tensors, begin, end - begin, f);
     } else {
       A buffer[kIn + kOut][kBlock];
       Elements<A, kIn, kOut> block;
@@ -90,7 +93,7 @@ void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device)
       for (; begin < end; begin += kBlock) {
         int count = int(std::min<int64_t>(kBlock, end - begin));
         for (int i = 0; i < kIn; ++i) convert(tensors.in[i] + begin, buffer[i], count);
-        run(block, 0, count, f);
+        apply(block, 0, count, f);
         for (int i = 0; i < kOut; ++i) convert(buffer[kIn + i], tensors.out[i] + begin, count);
       }
     }
@@ -101,13 +104,13 @@ void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device)
 // double. The function has no branches and no calls, so that the compiler can vectorize a loop
 // over it.
 //
-// x is split into n ln 2 + r with an integer n and |r| <= ln 2 / 2, and the result is 2^n e^r.
-// e^r is a Taylor polynomial, cut where the next term is below a tenth of the last bit.
+// x is written as n ln 2 + r with an integer n and |r| <= ln 2 / 2. Then e^x is 2^n e^r. e^r is
+// a Taylor polynomial, which ends where the next term is below a tenth of the last bit.
 //
 // Adding kRound to x / ln 2 rounds it to the integer n. kRound is so large that the last bit of
 // the sum has the value 1. So the low bits of the sum hold n, and subtracting kRound leaves n
-// as a float. For an accurate r, ln 2 is split into two parts. The greater part, kLn2High, has
-// so few bits that its product with n is exact.
+// as a float. To keep r accurate, ln 2 is the sum of two constants. The greater one, kLn2High,
+// has so few bits that its product with n is exact.
 template <typename A>
 CEM_TETRIS_FUNCTION A exponential(A x) {
   constexpr bool kSingle = sizeof(A) == sizeof(float);
@@ -132,12 +135,13 @@ CEM_TETRIS_FUNCTION A exponential(A x) {
         1.0, 1.0);
   }
   // n can be as low as -150 (or -1076 for double), where 2^n is not a normal number. Therefore
-  // the result is multiplied by two powers of two with half of the exponent each. The bits of a
-  // power of two are its exponent plus kBias, shifted past the bits of the mantissa.
+  // 2^n is the product of two powers of two, with the exponents -half and half - minus_n. The
+  // bits of a power of two are its exponent plus kBias, shifted past the bits of the mantissa.
   auto power_of_two = [](Bits exponent) {
     constexpr Bits kBias = std::numeric_limits<A>::max_exponent - 1;
     return bit_cast<A>((exponent + kBias) << kMantissa);
   };
+  // n is 0 or negative. -n is an unsigned integer, which a shift can halve.
   Bits minus_n = bit_cast<Bits>(kRound) - bit_cast<Bits>(shifted);
   Bits half = minus_n >> 1;
   return power_of_e * power_of_two(Bits{0} - half) * power_of_two(half - minus_n);

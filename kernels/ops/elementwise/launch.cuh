@@ -19,18 +19,18 @@ constexpr int64_t kLaunch = int64_t{1} << 30;
 // Loads kWidth consecutive elements of every input, from element `first` on.
 template <int kWidth, typename T, int kIn, int kOut>
 __device__ void load(
-    const Elements<T, kIn, kOut>& x, uint32_t first, Pack<T, kWidth> (&in)[kIn]) {
+    const Elements<T, kIn, kOut>& tensors, uint32_t first, Pack<T, kWidth> (&in)[kIn]) {
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kIn; ++i)
-    in[i] = *reinterpret_cast<const Pack<T, kWidth>*>(x.in[i] + first);
+    in[i] = *reinterpret_cast<const Pack<T, kWidth>*>(tensors.in[i] + first);
 }
 
 // Applies f to kWidth consecutive elements, from element `first` on, and stores the results.
-// One thread computes them. in[i] holds these elements of input i. f(inputs, outputs) reads one
-// element of each input, and sets one element of each output. Both are numbers of A, the type
-// of computation, which is float for 16-bit floats.
+// One thread computes them. in[i] holds these elements of input i, which have been loaded.
+// f(inputs, outputs) reads one element of each input, and sets one element of each output. Both
+// are numbers of A, the type of computation, which is float for 16-bit floats.
 template <int kWidth, typename T, int kIn, int kOut, typename F>
-__device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t first,
+__device__ void compute(const Elements<T, kIn, kOut>& tensors, uint32_t first,
     const Pack<T, kWidth> (&in)[kIn], const F& f) {
   using A = compute_t<T>;
   Pack<T, kWidth> out[kOut];
@@ -44,7 +44,8 @@ __device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t first,
     for (int i = 0; i < kOut; ++i) out[i].value[e] = T(outputs[i]);
   }
   CEM_TETRIS_UNROLL
-  for (int i = 0; i < kOut; ++i) *reinterpret_cast<Pack<T, kWidth>*>(x.out[i] + first) = out[i];
+  for (int i = 0; i < kOut; ++i)
+    *reinterpret_cast<Pack<T, kWidth>*>(tensors.out[i] + first) = out[i];
 }
 
 // Kernel: applies f to every element of kIn input and kOut output tensors. The memory bandwidth
@@ -60,9 +61,10 @@ __device__ void compute(const Elements<T, kIn, kOut>& x, uint32_t first,
 // together. If the number of elements is not a multiple of kWidth, the last pack is incomplete.
 // Its thread computes the elements of this pack one by one.
 template <int kWidth, typename T, int kIn, int kOut, typename F>
-__global__ void __launch_bounds__(kThreads) elementwise_kernel(Elements<T, kIn, kOut> x, F f) {
+__global__ void __launch_bounds__(kThreads)
+    elementwise_kernel(Elements<T, kIn, kOut> tensors, F f) {
   constexpr int kPacks = kThreadBytes / sizeof(T) / kWidth;
-  uint32_t size = uint32_t(x.size);
+  uint32_t size = uint32_t(tensors.size);
   // The first element of the thread's first pack, and the distance to its next pack.
   uint32_t first_of_thread = (blockIdx.x * kThreads * kPacks + threadIdx.x) * kWidth;
   constexpr uint32_t kStride = kThreads * kWidth;
@@ -70,20 +72,20 @@ __global__ void __launch_bounds__(kThreads) elementwise_kernel(Elements<T, kIn, 
   CEM_TETRIS_UNROLL
   for (int p = 0; p < kPacks; ++p) {
     uint32_t first = first_of_thread + p * kStride;
-    if (first + kWidth <= size) load(x, first, in[p]);
+    if (first + kWidth <= size) load(tensors, first, in[p]);
   }
   CEM_TETRIS_UNROLL
   for (int p = 0; p < kPacks; ++p) {
     uint32_t first = first_of_thread + p * kStride;
     bool is_complete = first + kWidth <= size;
     if (is_complete) {
-      compute(x, first, in[p], f);
+      compute(tensors, first, in[p], f);
     } else if constexpr (kWidth > 1) {
 #pragma unroll 1
       for (; first < size; ++first) {
-        Pack<T, 1> one[kIn];
-        load(x, first, one);
-        compute(x, first, one, f);
+        Pack<T, 1> single[kIn];
+        load(tensors, first, single);
+        compute(tensors, first, single, f);
       }
     }
   }
@@ -93,11 +95,12 @@ __global__ void __launch_bounds__(kThreads) elementwise_kernel(Elements<T, kIn, 
 // number of elements in a pack, which a thread loads and stores at once.
 template <int kWidth, typename T, int kIn, int kOut, typename F>
 void launch(const Gpu& gpu, Elements<T, kIn, kOut> tensors, const F& f) {
-  constexpr int64_t kTile = int64_t{kThreads} * kThreadBytes / sizeof(T);
+  constexpr int64_t kBlockElements = int64_t{kThreads} * kThreadBytes / sizeof(T);
   for (int64_t remaining = tensors.size; remaining > 0; remaining -= kLaunch) {
     tensors.size = std::min(remaining, kLaunch);
-    gpu.launch(elementwise_kernel<kWidth, T, kIn, kOut, F>, divide_up(tensors.size, kTile),
-        kThreads, 0, tensors, f);
+    gpu.launch(elementwise_kernel<kWidth, T, kIn, kOut, F>,
+        divide_up(tensors.size, kBlockElements), kThreads, /*bytes=*/0, tensors, f);
+    // The next launch begins after the elements of this one.
     for (const T*& pointer : tensors.in) pointer += tensors.size;
     for (T*& pointer : tensors.out) pointer += tensors.size;
   }

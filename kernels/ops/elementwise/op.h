@@ -97,24 +97,23 @@ Tensor in_layout_of(const Tensor& output, const Tensor& x) {
 }
 
 // Applies the function object F<T> to each element of kIn tensors of type T, and returns its
-// kOut results. T is a floating-point type, or any number type if kTakesIntegers. `name` is the
-// name of the operator in error messages.
+// kOut results. T is a floating-point type, or any number type if kIntegers is true.
+// `name` is the name of the operator in error messages.
 //
 // The inputs must have the same shape, type and device; the error message calls an input that
-// differs from the first one "b". The results have the memory layout of input number
-// kLayoutInput, and inputs with another layout are copied first.
-template <template <typename> class F, bool kTakesIntegers, int kIn, int kOut = 1,
-    int kLayoutInput = 0>
+// differs from the first one "b". The results have the memory layout (the strides) of input
+// number kLayout. Inputs with another layout are copied first.
+template <template <typename> class F, bool kIntegers, int kIn, int kOut = 1, int kLayout = 0>
 std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   ScalarType type = inputs[0].scalar_type();
   Device device(inputs[0]);
   Problems expected{device, inputs[0].sizes()};  // checks the shape and the device of tensors
   for (int i = 1; i < kIn; ++i) expected.require(inputs[i], "b", type, /*more=*/{});
   std::array<Tensor, kOut> outputs;
-  for (Tensor& output : outputs) output = empty_in_layout_of(inputs[kLayoutInput]);
+  for (Tensor& output : outputs) output = empty_in_layout_of(inputs[kLayout]);
   for (Tensor& input : inputs) input = in_layout_of(outputs[0], input);
   // visit_number() and visit_floating() call this function with a zero of type T, or raise an
-  // error if T is not allowed. Tensors on the meta device have a type, but no elements.
+  // error if T is not allowed. Tensors on the meta device have no data to compute with.
   auto compute = [&](auto zero) {
     if (device.is_meta()) return;
     using T = decltype(zero);
@@ -124,7 +123,7 @@ std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
     tensors.size = outputs[0].numel();
     for_each_element(tensors, F<T>{}, device);
   };
-  if constexpr (kTakesIntegers) visit_number(name, type, compute);
+  if constexpr (kIntegers) visit_number(name, type, compute);
   else visit_floating(name, type, compute);
   return outputs;
 }
@@ -135,7 +134,7 @@ std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
 Tensor sigmoid(const Tensor& x) { return map<Sigmoid, false, 1>("sigmoid", {x})[0]; }
 
 Tensor sigmoid_backward(const Tensor& grad, const Tensor& y) {
-  return map<SigmoidBackward, /*kTakesIntegers=*/false, 2, 1, /*kLayoutInput=*/1>(
+  return map<SigmoidBackward, /*kIntegers=*/false, 2, 1, /*kLayout=*/1>(
       "sigmoid_backward", {grad, y})[0];
 }
 

@@ -42,8 +42,8 @@ struct Gradients {
 //   cell' = cell + elu(candidate) sigmoid(input),   h' = tanh(cell') sigmoid(output).
 //
 // input, output and candidate are the sums that enter the gates, and new_cell is cell'. grad_h
-// and grad_cell are the gradients with respect to h' and cell'. A name such as d_input means
-// the gradient with respect to `input`.
+// and grad_cell are the gradients of the loss with respect to h' and cell'. A name such as
+// d_input means the gradient with respect to `input`.
 template <class Math, typename A>
 CEM_TETRIS_FUNCTION Gradients<A> backward(
     A input, A output, A candidate, A new_cell, A grad_h, A grad_cell) {
@@ -51,6 +51,7 @@ CEM_TETRIS_FUNCTION Gradients<A> backward(
   A output_gate = Math::sigmoid(output);
   A activation = Math::elu(candidate);
   A cell_output = Math::tanh(new_cell);
+  // The derivatives are 1 - y^2 for y = tanh(x), and y (1 - y) for y = sigmoid(x).
   A d_cell = grad_cell + grad_h * output_gate * (1 - cell_output * cell_output);
   A slope = Math::elu_slope(candidate, activation);
   A d_input = d_cell * activation * (input_gate * (1 - input_gate));

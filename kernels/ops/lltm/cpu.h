@@ -74,13 +74,14 @@ void for_each_vector(const CellSizes& sizes, const F& f) {
   parallel_for(0, sizes.batch * row_vectors, kGrainElements / kWide, work);
 }
 
-// The forward pass of the LLTM cell over its elements: computes the new h and cell, batch x
-// states, from the sums that enter the gates, batch x (3 * states), which the BLAS has
-// computed. The first `states` columns belong to the input gate, the next ones to the output
+// The forward pass of the LLTM cell over its elements. It computes the new h and cell, batch x
+// states, from the sums that enter the gates, batch x (3 * states). The BLAS has computed these
+// sums. Their first `states` columns belong to the input gate, the next ones to the output
 // gate, and the last ones to the candidate.
 //
-// for_each_vector() calls the function for every vector of neighbouring states; `position` is
-// its row, its first column and its number of lanes.
+// A Matrix is a view of a tensor from the column on that its second argument gives.
+// for_each_vector() calls the lambda for every vector of neighbouring states. `position` stands
+// for three arguments: the vector's row, its first column and its number of lanes.
 template <typename T>
 void forward_elements(const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
@@ -104,8 +105,9 @@ void forward_elements(const CellSizes& sizes, const Forward& pass) {
 // states)) and of the old cell (batch x states). The first `states` columns of d_gates belong
 // to the input gate, the next ones to the output gate, and the last ones to the candidate.
 //
-// for_each_vector() calls the function for every vector of neighbouring states; `position` is
-// its row, its first column and its number of lanes.
+// A Matrix is a view of a tensor from the column on that its second argument gives.
+// for_each_vector() calls the lambda for every vector of neighbouring states. `position` stands
+// for three arguments: the vector's row, its first column and its number of lanes.
 template <typename T>
 void backward_elements(const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
@@ -120,11 +122,11 @@ void backward_elements(const CellSizes& sizes, const Backward& pass) {
   const Matrix<T> d_gate[kGates] = {Matrix<T>(pass.d_gates, kInput * states),
       Matrix<T>(pass.d_gates, kOutput * states), Matrix<T>(pass.d_gates, kCandidate * states)};
   for_each_vector<kLanes<A>>(sizes, [&](auto... position) {
-    const auto d = backward<VectorMath<A>>(input.load(position...), output.load(position...),
-        candidate.load(position...), cell.load(position...), grad_h.load(position...),
-        grad_cell.load(position...));
-    for (int g = 0; g < kGates; ++g) d_gate[g].store(d.gate[g], position...);
-    d_cell.store(d.old_cell, position...);
+    const auto gradients = backward<VectorMath<A>>(input.load(position...),
+        output.load(position...), candidate.load(position...), cell.load(position...),
+        grad_h.load(position...), grad_cell.load(position...));
+    for (int g = 0; g < kGates; ++g) d_gate[g].store(gradients.gate[g], position...);
+    d_cell.store(gradients.old_cell, position...);
   });
 }
 
@@ -157,10 +159,10 @@ void split_work(int64_t count, int64_t multiply_adds, const F& f) {
   parallel_for(0, count, kGrainMultiplyAdds / (multiply_adds + 1) + 1, f);
 }
 
-// The forward pass of a small LLTM cell: multiplies X = [old_h, input] with the weights, and
-// computes the new h and cell from the products. A block is as many neighbouring states as a
-// vector has lanes; the CPU threads share the blocks. Small cells have float32 or float64
-// numbers, so the function is never called for the 16-bit types.
+// The forward pass of a small LLTM cell. It multiplies X = [old_h, input] with the weights, and
+// computes the new h and cell from the products. The CPU threads share the states, a block at a
+// time. A block is as many neighbouring states as a vector register has numbers. Small cells
+// have float32 or float64 numbers, so the function is never called for the 16-bit types.
 template <typename T>
 void forward_small(const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
@@ -183,46 +185,47 @@ void forward_small(const CellSizes& sizes, const Forward& pass) {
   }
 }
 
-// The backward pass of a small LLTM cell. First it computes the gradients of the elements
-// (gates and old cell). Then it computes the gradients of the parameters, of old_h and of the
-// input, as far as they are wanted. These are products with d, the gradients of the sums that
-// enter the gates, batch x gates. The weights are gates x columns, and X = [old_h, input] is
-// batch x columns.
+// The backward pass of a small LLTM cell. First it computes the gradients of the sums that
+// enter the gates (d_gates, batch x gates) and of the old cell. Then it computes the gradients
+// of the parameters, of old_h and of the input, if they are wanted, as products with d_gates.
+// The weights are gates x columns, and X = [old_h, input] is batch x columns.
 //
 // A Product describes the matrix product result = left * right, and the CPU threads share its
-// rows. `left` is rows x depth; in memory it may be transposed, because both of its strides are
-// given. `right` is depth x columns. Small cells have float32 or float64 numbers, so the
-// function is never called for the 16-bit types.
+// rows. `left` is rows x depth, and `right` is depth x columns. `left` has two strides, so that
+// it can be the transpose of a matrix in memory. Small cells have float32 or float64 numbers,
+// so the function is never called for the 16-bit types.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   backward_elements<T>(sizes, pass);
   if constexpr (std::is_same_v<T, compute_t<T>>) {
-    int64_t rows = sizes.batch;
+    int64_t batch = sizes.batch;
     int64_t gates = sizes.gates();
     int64_t columns = sizes.columns();
-    const T* d = const_data<T>(pass.d_gates);
+    const T* d_gates = const_data<T>(pass.d_gates);
     const T* weights = const_data<T>(pass.weights);
     auto multiply = [](const Product<T>& product) {
       split_work(product.rows, product.columns * product.depth,
           [&](int64_t first, int64_t last) { product.compute_rows(first, last); });
     };
-    // The gradient of the weights is d^T X. The gradient of the bias is the sum of d's rows.
+    // The gradient of the weights is d_gates^T X. The gradient of the bias is the sum of the
+    // rows of d_gates.
     if (pass.wants_parameters) {
       Tensor joined = join<T>(sizes, pass.input, pass.old_h);
       T* d_weights = mutable_data<T>(pass.d_weights);
       T* d_bias = mutable_data<T>(pass.d_bias);
-      multiply({/*rows=*/gates, columns, /*depth=*/rows, /*left=*/d, /*left_row_stride=*/1,
-          /*left_depth_stride=*/gates, /*right=*/const_data<T>(joined),
+      multiply({/*rows=*/gates, columns, /*depth=*/batch, /*left=*/d_gates,
+          /*left_row_stride=*/1, /*left_depth_stride=*/gates, /*right=*/const_data<T>(joined),
           /*right_row_stride=*/columns, /*result=*/d_weights, /*result_row_stride=*/columns});
       std::fill_n(d_bias, gates, T(0));
-      for (int64_t row = 0; row < rows; ++row) {
-        for (int64_t gate = 0; gate < gates; ++gate) d_bias[gate] += d[row * gates + gate];
+      for (int64_t row = 0; row < batch; ++row) {
+        for (int64_t gate = 0; gate < gates; ++gate)
+          d_bias[gate] += d_gates[row * gates + gate];
       }
     }
-    // Writes d times the columns `first` to `first` + `count` - 1 of the weights. The first
-    // `states` columns belong to old_h, the others to the input.
+    // Writes d_gates times the columns `first` to `first` + `count` - 1 of the weights. The
+    // first `states` columns belong to old_h, the others to the input.
     auto multiply_columns = [&](const Tensor& result, int64_t first, int64_t count) {
-      multiply({rows, /*columns=*/count, /*depth=*/gates, /*left=*/d,
+      multiply({/*rows=*/batch, /*columns=*/count, /*depth=*/gates, /*left=*/d_gates,
           /*left_row_stride=*/gates, /*left_depth_stride=*/1, /*right=*/weights + first,
           /*right_row_stride=*/columns, /*result=*/mutable_data<T>(result),
           /*result_row_stride=*/count});

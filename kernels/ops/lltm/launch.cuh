@@ -76,18 +76,18 @@ void backward_elements(const CellSizes& sizes, const Backward& pass) {
 }
 
 // The backward pass of a small LLTM cell on a GPU. One kernel computes the gradients of the
-// elements (gates and old cell) and of the parameters. If the gradients of the parameters are
-// not wanted, another kernel computes only the gradients of the elements.
+// sums that enter the gates (d_gates), of the old cell, and of the parameters. If the gradients
+// of the parameters are not wanted, another kernel computes only the other ones.
 //
-// The last kernel computes the gradients of old_h and of the input as one product with the
-// weights, d_gates * weights. It does not compute a gradient that is not wanted.
+// The last kernel computes the gradients of old_h and of the input. They are the columns of one
+// product, d_gates * weights. Columns that are not wanted are not computed.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   Gpu gpu{Device(pass.gates)};
   int64_t columns = sizes.columns();
   if (pass.wants_parameters) {
     gpu.launch(small_parameters<T>, tiles(sizes.states, kTileStates, columns, kColumns),
-        kSmallThreads, 0, joined_of<T>(sizes, pass), pointers_of<T>(pass),
+        kSmallThreads, /*bytes=*/0, joined_of<T>(sizes, pass), pointers_of<T>(pass),
         mutable_data<T>(pass.d_weights), mutable_data<T>(pass.d_bias));
   } else {
     backward_elements<T>(sizes, pass);
@@ -99,9 +99,9 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
   dim3 grid = tiles(end_column - first_column, kResultColumns, sizes.batch, kTileRows);
   T* d_old_h = pass.wants_old_h ? mutable_data<T>(pass.d_old_h) : nullptr;
   T* d_input = pass.wants_input ? mutable_data<T>(pass.d_input) : nullptr;
-  gpu.launch(small_inputs<T>, grid, kTileRows * kResultColumns, 0, const_data<T>(pass.d_gates),
-      const_data<T>(pass.weights), sizes.batch, sizes.inputs, sizes.states, first_column,
-      d_old_h, d_input);
+  gpu.launch(small_inputs<T>, grid, kTileRows * kResultColumns, /*bytes=*/0,
+      const_data<T>(pass.d_gates), const_data<T>(pass.weights), sizes.batch, sizes.inputs,
+      sizes.states, first_column, d_old_h, d_input);
 }
 
 }  // namespace

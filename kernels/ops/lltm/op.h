@@ -41,7 +41,8 @@ Tensor concatenate(const Tensor& old_h, const Tensor& input) {
 // of the sums that enter the gates. With X = [old_h, input], the gradient of the weights is
 // d_gates^T X, and the gradient of X is d_gates * weights.
 //
-// call_into(result, operator, arguments) calls an operator of torch that writes into `result`.
+// call_into(result, name, arguments...) calls the operator of torch with this name, and lets it
+// write into `result`; aten::mm is the matrix product.
 void multiply_gradients(const Backward& pass) {
   int64_t states = pass.old_h.size(1);
   int64_t batch_dimension = 0;
@@ -66,8 +67,9 @@ void multiply_gradients(const Backward& pass) {
 // the backward pass needs.
 //
 // input is batch x inputs, old_h and old_cell are batch x states, and the weights are (3 *
-// states) x (states + inputs). For a small cell one function computes everything. For larger
-// cells torch's BLAS computes the gates, and one pass over the elements computes the rest.
+// states) x (states + inputs). For a small cell one function, forward_small, computes all
+// results. For larger cells torch's BLAS (aten::linear) computes the gates, and
+// forward_elements computes new_h and new_cell from them.
 std::tuple<Tensor, Tensor, Tensor> forward_pass(const Tensor& input, const Tensor& weights,
     const Tensor& bias, const Tensor& old_h, const Tensor& old_cell) {
   CellSizes sizes = sizes_of(input, old_h);

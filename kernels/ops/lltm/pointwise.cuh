@@ -65,6 +65,8 @@ __global__ void forward_kernel(
   Element own;
   if (own.row >= batch || own.state >= states) return;
   int64_t element = own.row * states + own.state;
+  // A row of `gates` has `states` numbers for each gate, so the three gates of a state are
+  // `states` numbers apart.
   const T* gate = gates + own.row * kGates * states + own.state;
   const auto next = forward<DeviceMath>(
       A(gate[0]), A(gate[states]), A(gate[2 * states]), A(old_cell[element]));
@@ -84,23 +86,23 @@ struct Pointers {
   // Returns the gradients of the LLTM cell for one batch row and state, with respect to the
   // sums that enter the three gates and to the old cell. If `writes` is true, also writes them
   // to d_gates and d_old_cell. `gates`, batch x (3 * states), are the sums that enter the input
-  // gate, the output gate and the candidate.
+  // gate, the output gate and the candidate, in this order.
   __device__ Gradients<compute_t<T>> gradients(
       int64_t row, int64_t state, int64_t states, bool writes) const {
     using A = compute_t<T>;
     int64_t element = row * states + state;
-    int64_t first_gate = row * kGates * states + state;
+    int64_t first_gate = row * kGates * states + state;  // the others are `states` apart
     A input(gates[first_gate]);
     A output(gates[first_gate + states]);
     A candidate(gates[first_gate + 2 * states]);
-    const auto d = backward<DeviceMath>(input, output, candidate, A(new_cell[element]),
+    const auto result = backward<DeviceMath>(input, output, candidate, A(new_cell[element]),
         grad_h.at(row, state), grad_cell.at(row, state));
     if (writes) {
-      d_old_cell[element] = T(d.old_cell);
+      d_old_cell[element] = T(result.old_cell);
       CEM_TETRIS_UNROLL
-      for (int g = 0; g < kGates; ++g) d_gates[first_gate + g * states] = T(d.gate[g]);
+      for (int g = 0; g < kGates; ++g) d_gates[first_gate + g * states] = T(result.gate[g]);
     }
-    return d;
+    return result;
   }
 };
 

@@ -203,20 +203,20 @@ constexpr int kResultColumns = 16;
 // Kernel: computes the gradients of old_h and input in a small LLTM cell. They are the product
 // of d_gates, batch x (3 * states), with the weights, (3 * states) x (states + inputs). The
 // first `states` columns of the product belong to old_h, the others to the input. Columns
-// before `first` are not computed. The pointer of a result that is not wanted is null.
+// before `first_column` are not computed. The pointer of a result that is not wanted is null.
 //
 // Grid: a block has kResultColumns columns (x) and kTileRows batch rows (y). A thread computes
 // one number of the product, the sum over the gates g of
 //
 //   d_gates[row][g] * weights[g][column].
 //
-// The sum goes over kDepth gates at a time: the block loads a tile of each operand into shared
-// memory, with zeros beyond the matrices, and multiplies the tiles. Gate k of a tile is gate
-// first_gate + k. The latency of the loads limits the speed of the kernel.
+// The block goes through the gates, kDepth at a time: it loads a tile of each operand into
+// shared memory, with zeros beyond the matrices, and multiplies the tiles. Gate k of a tile is
+// gate first_gate + k. The latency of the loads limits the speed of the kernel.
 template <typename T>
 __global__ void __launch_bounds__(kTileRows* kResultColumns)
     small_inputs(const T* d_gates, const T* weights, int64_t batch, int64_t inputs,
-        int64_t states, int64_t first, T* d_old_h, T* d_input) {
+        int64_t states, int64_t first_column, T* d_old_h, T* d_input) {
   using A = compute_t<T>;
   constexpr int kDepth = sizeof(A) == 8 ? 64 : 128;
   __shared__ A d_tile[kTileRows][kDepth + 1];  // rows begin in different banks
@@ -226,10 +226,11 @@ __global__ void __launch_bounds__(kTileRows* kResultColumns)
   int64_t columns = inputs + states;
   int own_column = threadIdx.x % kResultColumns;
   int own_row = threadIdx.x / kResultColumns;
-  int64_t column = first + blockIdx.x * int64_t(kResultColumns) + own_column;
+  int64_t column = first_column + blockIdx.x * int64_t(kResultColumns) + own_column;
   int64_t row = blockIdx.y * int64_t(kTileRows) + own_row;
   A sum = 0;
   for (int64_t first_gate = 0; first_gate < gates; first_gate += kDepth) {
+    // Every thread loads numbers of its own column of the weights and of its own batch row.
     CEM_TETRIS_UNROLL
     for (int r = 0; r < kDepth / kTileRows; ++r) {
       int k = r * kTileRows + own_row;
@@ -242,7 +243,7 @@ __global__ void __launch_bounds__(kTileRows* kResultColumns)
       bool is_inside = row < batch && first_gate + k < gates;
       d_tile[own_row][k] = is_inside ? A(d_gates[row * gates + first_gate + k]) : A(0);
     }
-    __syncthreads();
+    __syncthreads();  // A thread reads numbers that other threads have loaded.
 #pragma unroll 16
     for (int k = 0; k < kDepth; ++k) sum = fma(d_tile[own_row][k], w_tile[k][own_column], sum);
     __syncthreads();  // The next gates overwrite the tiles.

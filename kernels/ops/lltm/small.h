@@ -35,18 +35,18 @@ struct SmallCell {
 
  private:
   // Computes the forward pass for a block of kWide neighbouring states in kCount batch rows.
-  // The first state is `state`, and the first row is `row`. At the end of a row the block has
+  // The first state is `state`, and the first row is `row`. The last block of a row may have
   // fewer states. A vector holds one number for each state of the block.
   //
-  // The sum that enters gate g of state s in a batch row is a column of `gates`, batch x (3 *
-  // states). With X = [old_h, input], batch x columns, it is
+  // A batch row has 3 * states gates: number g * states + s is gate g of state s. With X =
+  // [old_h, input], batch x columns, the sum that enters gate j of a row is
   //
-  //     gates[row][g * states + s] = bias[g * states + s]
-  //         + the sum over k of weights[g * states + s][k] * X[row][k].
+  //     gates[row][j] = bias[j] + the sum over k of weights[j][k] * X[row][k].
   //
-  // add_products() leaves the sum over k as kWide partial sums, the vector partial[g][b][i] for
-  // row `row` + b and state `state` + i. lane_sums() adds up the partial sums of each state.
-  // The other matrices, old_cell, new_h and new_cell, are batch x states.
+  // First, add_products() computes the sum over k as kWide partial sums: the vector
+  // partial[g][b][i] is for row `row` + b and state `state` + i. Then lane_sums() adds up the
+  // partial sums, so that lane i gets the sum of state `state` + i. The other matrices,
+  // old_cell, new_h and new_cell, are batch x states.
   template <int kCount>
   void forward_tile(int64_t state, int64_t row) const {
     int block_states = int(std::min<int64_t>(kWide, states - state));
@@ -68,13 +68,13 @@ struct SmallCell {
     }
   }
 
-  // Multiplies the weights of one state with kCount rows of X = [old_h, input] (`joined`). The
-  // first row is `row`. A state has three rows of the weights, one for each gate, which are
-  // states * columns numbers apart.
+  // Multiplies the weights of one state with kCount rows of X = [old_h, input] (`joined`),
+  // which has `columns` columns. The first row is `row`. A state has three rows of the weights,
+  // one for each gate, which are states * columns numbers apart.
   //
-  // partial[g][b][i] becomes a vector of partial sums of the product for gate g and row `row` +
-  // b; i is the position of the state in its block. Number l of the vector is the sum over the
-  // columns l, l + kWide, l + 2 kWide, and so on.
+  // The product of gate g and row `row` + b is a sum over the columns. It is stored as the
+  // vector of partial sums partial[g][b][i], where i is the position of the state in its block.
+  // Number l of the vector is the sum over the columns l, l + kWide, l + 2 kWide, and so on.
   //
   // The function is not inlined, so that only the sums compete for the registers.
   template <int kCount>
@@ -101,7 +101,7 @@ struct SmallCell {
 #pragma GCC unroll 4
       for (int b = 0; b < kCount; ++b) partial[g][b][i] = sums[g][b];
     }
-    // The last columns, which do not fill a vector, are added to number 0.
+    // The last columns do not fill a vector. Their products are added to number 0.
     for (int64_t k = vector_end; k < columns; ++k) {
       for (int g = 0; g < kGates; ++g) {
         for (int b = 0; b < kCount; ++b) {
@@ -154,9 +154,9 @@ struct Product {
   }
 
   // Computes a tile of the matrix product result[i][j] = the sum over k of left[i][k] *
-  // right[k][j]. The tile has kCount rows, and kAcross vectors of kWide columns; its first row
-  // is `row`, and its first column `column`. Its sums stay in registers while k runs over the
-  // depth.
+  // right[k][j]. The tile has kCount rows, from row `row` on, and kAcross vectors of kWide
+  // columns each, from column `column` on. Its sums stay in registers while k goes from 0 to
+  // `depth` - 1.
   //
   // `left` may have any strides. The rows of `right` and `result` are contiguous; a row stride
   // is the distance from one row to the next.

@@ -84,10 +84,10 @@ inline V multiply_add(V a, V b, V c) {
 #endif
 }
 
-// Returns a vector whose lane i is the sum of the lanes of v[i]. With AVX, a vector has 8
-// floats or 4 doubles in two halves. hadd adds neighbouring lanes within each half of its
-// arguments. The first permutation (0x20) joins the lower halves of a and b, and the second one
-// (0x31) their upper halves. Their sum is the result.
+// Returns a vector whose lane i is the sum of the lanes of v[i]; a lane is one number of a
+// vector. With AVX, a vector has 8 floats or 4 doubles in two halves. hadd adds neighbouring
+// lanes within each half of its arguments. The first permutation (0x20) joins the lower halves
+// of a and b, and the second one (0x31) their upper halves. Their sum is the result.
 template <typename A>
 inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
 #ifdef __AVX__
@@ -98,6 +98,7 @@ inline Vector<A> lane_sums(const Vector<A> (&v)[kLanes<A>]) {
     // the sums of their upper halves. `b` has the sums of v[4] to v[7] in the same order.
     return _mm256_permute2f128_ps(a, b, 0x20) + _mm256_permute2f128_ps(a, b, 0x31);
   } else {
+    // `a` has the sums of the lower halves of v[0] and v[1], then those of the upper halves.
     const __m256d a = _mm256_hadd_pd(v[0], v[1]);
     const __m256d b = _mm256_hadd_pd(v[2], v[3]);
     return _mm256_permute2f128_pd(a, b, 0x20) + _mm256_permute2f128_pd(a, b, 0x31);

@@ -49,24 +49,24 @@ constexpr float kLowered = 2e-7f;
 
 #if defined(__CUDA_ARCH__)
 
-// Returns a point of the plane by the Box-Muller transform, from one random word for the radius
-// and one for the angle. The coordinates radius * cosine and radius * sine are independent
-// standard normal numbers. The GPU's special-function unit computes logarithm, root, sine and
-// cosine.
+// Returns a random point of the plane in polar form, by the Box-Muller transform. Its
+// coordinates, radius * cosine and radius * sine, are independent standard normal numbers. One
+// random word determines the radius and another one the angle. The GPU's special-function unit
+// computes logarithm, root, sine and cosine.
 //
-// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). There are two approximations of -2
-// log(u). The first one is computed from the logarithm, minus kLowered, a bound of its error.
-// The second one is w^2 - 1 with w = 2 - u, and is good only near u = 1. Neither is greater
-// than -2 log(u), so the greater one is the better one.
+// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). There are two approximations of
+// -2 log(u). The first one is computed from the logarithm, minus kLowered, a bound of its
+// error. The second one is w^2 - 1 with w = 2 - u, and is good only near u = 1. Neither is
+// greater than -2 log(u), so the greater one is the better one.
 //
-// The angle is uniform in (-pi, pi).
+// The angle is uniform in (-pi, pi): the word, read as a signed integer, plus 1/2, times
+// pi / 2^31.
 CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   constexpr float kPi = 3.14159265f;
-  constexpr float kMinusTwoLog2 = -1.38629436f;
+  constexpr float kMinusTwoLog2 = -1.38629436f;  // -2 log(2): the unit computes log2(u)
   float u = open_unit(radius_word);
   float w = 2.0f - u;
   float log2, radius, cosine, sine;
-  // The special-function unit has instructions for these four functions.
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(log2) : "f"(u));
   float by_logarithm = fmaf(log2, kMinusTwoLog2, -kLowered);
   float near_one = fmaf(w, w, -1.0f);
@@ -81,18 +81,18 @@ CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word
 
 #else
 
-// Returns -2 log(u) for normal floats u < 1, with a relative error of at most 3e-7. With u = m
-// 2^e and 1/2 <= m < 1, the result is -2 log(2) e + (m - 1) Q(m - 1), where Q is a polynomial
-// fitted to the logarithm. Both terms are positive or zero, so no digits cancel.
+// Returns -2 log(u) for normal floats u < 1, with a relative error of at most 3e-7. Let u be
+// m 2^e with 1/2 <= m < 1. The result is -2 log(2) e + (m - 1) Q(m - 1), where Q is a
+// polynomial fitted to the logarithm. Both terms are positive or zero, so no digits cancel.
 //
-// To convert the exponent e to float would be slow in vectors. Instead, the integer e is added
-// to the bits of kMagic, a float so large that its last bit has the value 1. The sum is the
-// bits of the float kMagic + e. One fused multiply-add multiplies it by -2 log(2) and subtracts
-// kMagic * -2 log(2).
+// A conversion of the integer e to float would be slow in vectors. Instead, e is added to the
+// bits of kMagic, a float so large that its last bit has the value 1. The sum is the bits of
+// the float kMagic + e. One fused multiply-add multiplies this float by -2 log(2), and
+// subtracts kMagic * -2 log(2).
 //
-// The same integer also removes the exponent from the bits of u: it is shifted left by the 23
-// bits of the mantissa and subtracted. The bits of kMagic vanish in this shift, because its low
-// 9 bits are 0.
+// The mantissa m has the bits of u, minus e in the bits of the exponent. So the same sum is
+// shifted left by 23 bits, the length of the mantissa, and subtracted. The bits of kMagic
+// vanish in this shift, because its low 9 bits are 0.
 inline float minus_two_log(float u) {
   constexpr float kMagic = 12582912.0f;         // 1.5 * 2^23
   constexpr uint32_t kMagicBits = 0x4B400000u;  // the bits of kMagic
@@ -100,9 +100,10 @@ inline float minus_two_log(float u) {
   constexpr int kMantissa = 23;
   constexpr uint32_t kBias = 126;  // the stored exponent of numbers m with 1/2 <= m < 1
   uint32_t bits = bit_cast<uint32_t>(u);
-  uint32_t exponent_bits = (bits >> kMantissa) + (kMagicBits - kBias);
-  float magic_plus_e = bit_cast<float>(exponent_bits);
-  float m = bit_cast<float>(bits - (exponent_bits << kMantissa));
+  // The upper bits of u are e + kBias, because its sign bit is 0.
+  uint32_t magic_plus_e_bits = (bits >> kMantissa) + (kMagicBits - kBias);
+  float magic_plus_e = bit_cast<float>(magic_plus_e_bits);
+  float m = bit_cast<float>(bits - (magic_plus_e_bits << kMantissa));
   float m_minus_1 = m - 1.0f;
   float q = polynomial(m_minus_1, 0x1.2e4adcp+1f, 0x1.12e852p+1f, 0x1.8f31cep+0f,
       -0x1.496a24p-4f, 0x1.165388p-1f, -0x1.53e010p-1f, 0x1.000482p+0f, -0x1.fffffcp+0f);
@@ -110,37 +111,37 @@ inline float minus_two_log(float u) {
   return fmaf(m_minus_1, q, minus_two_log2_e);
 }
 
-// Returns a point of the plane by the Box-Muller transform, from one random word for the radius
-// and one for the angle. The coordinates radius * cosine and radius * sine are independent
-// standard normal numbers. Sine and cosine are polynomials. Bit masks replace branches, so that
-// a compiler can vectorise a loop over this function.
+// Returns a random point of the plane in polar form, by the Box-Muller transform. Its
+// coordinates, radius * cosine and radius * sine, are independent standard normal numbers. One
+// random word determines the radius and another one the angle. Sine and cosine are polynomials.
+// Bit masks replace branches, so that a compiler can vectorise a loop over this function.
 //
-// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). There are two approximations of -2
-// log(u). The first one is computed from the logarithm, minus kLowered, a bound of its error.
-// The second one is w^2 - 1 with w = 2 - u, and is good only near u = 1. Neither is greater
-// than -2 log(u), so the greater one is the better one.
+// The radius is sqrt(-2 log(u)) with u uniform in (0, 1). There are two approximations of
+// -2 log(u). The first one is computed from the logarithm, minus kLowered, a bound of its
+// error. The second one is w^2 - 1 with w = 2 - u, and is good only near u = 1. Neither is
+// greater than -2 log(u), so the greater one is the better one.
 CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word) {
   float u = open_unit(radius_word);
   float w = 2.0f - u;
   float squared_radius = std::max(minus_two_log(u) - kLowered, fmaf(w, w, -1.0f));
-  // The angle is pi times half_turns, a number from -1 to 1. The polynomials are valid for |t|
-  // <= 1/2. An angle in the left half plane is therefore turned by half a turn, which changes
-  // the signs of sine and cosine. left_mask has all bits set for such an angle, otherwise none.
-  // turned_by_bits are the bits of 1, -1 or 0, the half turns that are subtracted.
+  // The angle is pi times half_turns, a number from -1 to 1. The polynomials below need an
+  // angle pi t with |t| <= 1/2. From an angle in the left half plane, half a turn is therefore
+  // subtracted (or added, if it is negative). That changes the signs of sine and cosine.
+  // left_mask has all bits set for such an angle, and no bit for others.
   float half_turns = fmaf(float(int32_t(angle_word)), 0x1p-31f, 0x1p-32f);
   uint32_t left_mask = std::fabs(half_turns) <= 0.5f ? 0u : ~0u;
-  uint32_t turned_by_bits = bit_cast<uint32_t>(std::copysign(1.0f, half_turns)) & left_mask;
-  float t = half_turns - bit_cast<float>(turned_by_bits);
+  uint32_t subtracted_bits = bit_cast<uint32_t>(std::copysign(1.0f, half_turns)) & left_mask;
+  float t = half_turns - bit_cast<float>(subtracted_bits);  // minus 1, -1 or 0
   float t2 = t * t;
-  uint32_t sign = left_mask & 0x80000000u;  // the sign bit of a float
+  uint32_t changed_sign = left_mask & 0x80000000u;  // the sign bit of a float, or 0
   // Polynomials for cos(pi t), with an error of at most 6e-8, and for sin(pi t) / t, with an
   // error of at most 1e-8.
   float cosine = polynomial(
       t2, 0x1.c02e2p-3f, -0x1.54dcb4p+0f, 0x1.03bc26p+2f, -0x1.3bd39cp+2f, 0x1.fffffep-1f);
   float sine_over_t = polynomial(
       t2, 0x1.3912a8p-4f, -0x1.31fbf4p-1f, 0x1.466504p+1f, -0x1.4abba2p+2f, 0x1.921fb4p+1f);
-  uint32_t cosine_bits = bit_cast<uint32_t>(cosine) ^ sign;
-  uint32_t sine_bits = bit_cast<uint32_t>(sine_over_t * t) ^ sign;
+  uint32_t cosine_bits = bit_cast<uint32_t>(cosine) ^ changed_sign;
+  uint32_t sine_bits = bit_cast<uint32_t>(sine_over_t * t) ^ changed_sign;
   return {std::sqrt(squared_radius), bit_cast<float>(cosine_bits), bit_cast<float>(sine_bits)};
 }
 
@@ -157,14 +158,15 @@ CEM_TETRIS_FUNCTION double plus_half(int32_t upper, uint32_t lower) {
   return fma(double(upper), 0x1p32, signed_lower + (0x1p31 + 0.5));
 }
 
-// Returns -2 log(u) for 2^-54 <= u <= 1. With u = m 2^e and sqrt(1/2) <= m < sqrt(2), log(u) =
-// e log(2) + log(m), where log(m) = 2 atanh(s) = 2 (s + s^3 / 3 + s^5 / 5 + ...) with s = (m -
-// 1) / (m + 1).
+// Returns -2 log(u) for 2^-54 <= u <= 1. Let u be m 2^e with sqrt(1/2) <= m < sqrt(2). Then
 //
-// The exponent e is computed from the bits of u. First the bits of sqrt(1/2), the smallest m,
-// are subtracted, and kBias is added, so that the integer e + kBias is positive. To convert it
-// to a double, it is written into the lowest bits of 2^52, whose last bit has the value 1. Then
-// 2^52 + kBias is subtracted.
+//     log(u) = e log(2) + log(m),
+//     log(m) = 2 atanh(s) = 2 (s + s^3 / 3 + s^5 / 5 + ...), where s = (m - 1) / (m + 1).
+//
+// The exponent e is computed from the bits of u. The bits of sqrt(1/2), the smallest m, are
+// subtracted, and kBias is added to the exponent, so that the integer e + kBias is positive. To
+// convert it to a double, it is written into the lowest bits of 2^52, whose last bit has the
+// value 1. Then 2^52 + kBias is subtracted.
 CEM_TETRIS_FUNCTION double minus_two_log(double u) {
   constexpr uint64_t kRootHalfBits = 0x3FE6A09E667F3BCDull;  // the bits of sqrt(1/2)
   constexpr uint64_t kTwo52Bits = 0x4330000000000000ull;     // the bits of 2^52
@@ -172,32 +174,34 @@ CEM_TETRIS_FUNCTION double minus_two_log(double u) {
   constexpr double kTwoLog2 = 0x1.62e42fefa39efp+0;
   constexpr int kMantissa = 52;
   uint64_t bits = bit_cast<uint64_t>(u);
-  uint64_t biased = (bits - kRootHalfBits + (kBias << kMantissa)) >> kMantissa;
-  double exponent = bit_cast<double>(kTwo52Bits | biased) - (0x1p52 + double(kBias));
-  double m = bit_cast<double>(bits - ((biased - kBias) << kMantissa));
+  uint64_t biased_e = (bits - kRootHalfBits + (kBias << kMantissa)) >> kMantissa;
+  double e = bit_cast<double>(kTwo52Bits | biased_e) - (0x1p52 + double(kBias));
+  double m = bit_cast<double>(bits - ((biased_e - kBias) << kMantissa));
   double m_minus_1 = m - 1.0;
   double s = m_minus_1 / (2.0 + m_minus_1);
   double s2 = s * s;
+  // atanh(s) is s + s^3 times this series.
   double series = polynomial(s2, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11,
       1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3);
-  return fma(exponent, -kTwoLog2, -4.0 * fma(s * s2, series, s));
+  return fma(e, -kTwoLog2, -4.0 * fma(s * s2, series, s));
 }
 
-// Returns a point of the plane by the Box-Muller transform, from four random words. The
-// coordinates radius * cosine and radius * sine are independent standard normal numbers. The
-// upper 53 bits of the words w0 and w1 determine the radius, and the upper 53 bits of w2 and w3
-// the angle. The function uses only IEEE operations, so CPU and GPU get the same bits.
-// plus_half(upper, lower) is upper * 2^32 + lower + 1/2.
+// Returns a random point of the plane in polar form, by the Box-Muller transform. Its
+// coordinates, radius * cosine and radius * sine, are independent standard normal numbers. The
+// words w0 and w1 are 64 random bits, and the upper 53 of them determine the radius. The upper
+// 53 bits of w2 and w3 determine the angle. The function uses only IEEE operations, so CPU and
+// GPU get the same bits. plus_half(upper, lower) is upper * 2^32 + lower + 1/2.
 CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
   constexpr double kTwoPi53 = 0x1.921fb54442d18p-51;  // 2 pi 2^-53
-  // The radius is sqrt(-2 log(u)), with u = (n + 1/2) 2^-53 and n the 53 bits.
+  // The radius is sqrt(-2 log(u)). With the 53 bits as an integer n, u is (n + 1/2) 2^-53.
   uint32_t radius_lower = w0 << 21 | w1 >> 11;
   double u = plus_half(int32_t(w0 >> 11), radius_lower) * 0x1p-53;
   double squared_radius = minus_two_log(u);
-  // The angle is a number of quarter turns plus x, with |x| <= pi / 4. The upper 3 bits of the
-  // angle are a number of eighths of a turn, which is rounded to quarters. x is what remains of
-  // the 53 bits without the quarters. A quarter is 2^19 in their upper 21 bits.
-  uint32_t quarters = ((w2 >> 29) + 1) / 2;
+  // The angle is a number of quarter turns plus x, with |x| <= pi / 4. A whole turn is 2^53, so
+  // the upper 3 bits are a number of eighths of a turn, which is rounded to quarters. x is the
+  // angle minus the quarters. The upper 21 of the 53 bits are in w2, where a quarter is 2^19.
+  uint32_t eighths = w2 >> 29;
+  uint32_t quarters = (eighths + 1) / 2;
   int32_t angle_upper = int32_t((w2 >> 11) - (quarters << 19));
   uint32_t angle_lower = w2 << 21 | w3 >> 11;
   double x = plus_half(angle_upper, angle_lower) * kTwoPi53;
@@ -212,9 +216,8 @@ CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, u
   double first_terms = 1.0 - half_square;
   double rounding_error = (1.0 - first_terms) - half_square;
   double cosine = first_terms + fma(x2 * x2, cosine_series, rounding_error);
-  // Add the quarter turns. An odd number of quarters exchanges sine and cosine. 1 and 2
-  // quarters change the sign of the cosine, which is bit 63. 2 and 3 quarters change the sign
-  // of the sine.
+  // Turn by 0 to 4 quarters. An odd number exchanges sine and cosine. 1 and 2 quarters change
+  // the sign of the cosine, and 2 and 3 quarters the sign of the sine. The sign is bit 63.
   bool is_odd = quarters % 2 != 0;
   uint64_t cosine_bits = bit_cast<uint64_t>(is_odd ? sine : cosine);
   uint64_t sine_bits = bit_cast<uint64_t>(is_odd ? cosine : sine);

@@ -86,19 +86,20 @@ CEM_TETRIS_FUNCTION Samples<Real> samples_of(
 // for each of the two pairs of samples. The first sample of a pair is radius * cosine, and the
 // second one radius * sine. Both are standard normal.
 //
-// philox_words() returns four random words. In float32 a pair takes two words, and in float64
-// it takes four.
+// polar() computes a pair from random words, two of them in float32 and four in float64.
+// philox_words() returns a block of four words. So both pairs take one block in float32, and
+// one block each in float64.
 template <typename Real>
 CEM_TETRIS_FUNCTION void set_pairs(const LateKeys& keys, const DimensionPart& dimension,
     const Samples<Real>& samples, Polar<Real> (&pairs)[kTile / 2]) {
   if constexpr (kPhiloxBlocks<Real> == 1) {
-    Words w = philox_words(keys, dimension, samples.part[0]);
-    pairs[0] = polar(w.word[0], w.word[1]);
-    pairs[1] = polar(w.word[2], w.word[3]);
+    Words words = philox_words(keys, dimension, samples.part[0]);
+    pairs[0] = polar(words.word[0], words.word[1]);
+    pairs[1] = polar(words.word[2], words.word[3]);
   } else {
     for (int pair = 0; pair < 2; ++pair) {
-      Words w = philox_words(keys, dimension, samples.part[pair]);
-      pairs[pair] = polar(w.word[0], w.word[1], w.word[2], w.word[3]);
+      Words words = philox_words(keys, dimension, samples.part[pair]);
+      pairs[pair] = polar(words.word[0], words.word[1], words.word[2], words.word[3]);
     }
   }
 }

@@ -28,21 +28,24 @@ struct ByLane {
   int64_t size = 0;  // how many numbers a problem has
   std::vector<Real> values;
 
-  // Copies a vector, such as the means, into the order in which the lanes read it, and converts
-  // it to the type of computation. The vector has one number for each dimension of each problem
-  // (batch entry). A bound that does not exist has no data, and nothing is copied.
+  // Copies a vector, such as the means, to `values`, and converts it to Real, the type of
+  // computation. The vector has one number for each dimension of each problem (batch entry). A
+  // bound that does not exist has no data, and nothing is copied.
   //
-  // A tile is kTile = 4 dimensions, and lane l works on tile l of kLanes = 32 tiles. Dimension
-  // 0 of these 32 tiles comes first, then dimensions 1, 2 and 3. Then the next 32 tiles follow.
-  // Zeros fill up the last tiles.
+  // The copy has the order in which vector registers of kLanes = 32 lanes read it. Lane l works
+  // on tile l of 32 tiles, and a tile is kTile = 4 dimensions. Dimension 0 of these 32 tiles
+  // comes first, then their dimensions 1, 2 and 3. Then the next 32 tiles follow. Zeros fill up
+  // the last tiles.
   ByLane(Vector vector, int64_t problems, int64_t dimensions) {
     if (!vector.data) return;
+    // A problem has `size` numbers: its dimensions, rounded up to 32 tiles.
     size = divide_up(dimensions, kLaneDimensions) * kLaneDimensions;
     values.resize(problems * size);
     dispatch(vector.type, [&](auto zero) {
       for (int64_t p = 0; p < problems; ++p) {
         const auto* data = static_cast<const decltype(zero)*>(vector.data) + p * vector.stride;
         for (int64_t i = 0; i < dimensions; ++i) {
+          // start() is the position of the tile's first dimension. The others are kLanes apart.
           int64_t lane_position = start(i / kTile) + i % kTile * kLanes;
           values[p * size + lane_position] = Real(data[i]);
         }
@@ -69,14 +72,15 @@ struct Tiles {
   Real radius[kTile][kTile / 2][kLanes];
   Real direction[kTile][kTile][kLanes];
 
-  // Sets the noise of kLanes tiles, one tile per lane: the radii and directions of four
-  // dimensions and a block of four samples. If `across`, lane l has the dimensions of tile
-  // `tile` + l and the samples of `block`. Otherwise it has the dimensions of `tile` and the
-  // samples of `block` + l. If the dimensions share their noise, only dimension 0 is set.
+  // Sets the noise of kLanes tiles, one tile for each lane of the vector registers. A tile is
+  // four dimensions (kTile) and a block of four samples; its noise consists of radii and
+  // directions. If `across` is true, lane l has the dimensions of tile `tile` + l and the
+  // samples of block `block`. Otherwise it has the dimensions of `tile` and the samples of
+  // block `block` + l. If the dimensions share their noise, only dimension 0 is set.
   //
-  // In float32, four random words of Philox give the four samples of a dimension. In float64,
-  // four words give only one pair of samples, so there are two parts with four words each. A
-  // mark in the last word of the Philox counter distinguishes the parts.
+  // In float32, the four random words of a Philox block give the four samples of a dimension.
+  // In float64, four words give only one pair of samples, so there are two parts with four
+  // words each. A mark in the last word of the Philox counter distinguishes the parts.
   void fill(const Noise& noise, int64_t tile, int64_t block, bool across) {
     constexpr bool kIsFloat = sizeof(Real) == sizeof(float);
     Key key = make_key(noise.seed);
@@ -86,15 +90,15 @@ struct Tiles {
     uint32_t dimension_step = across && !noise.shared ? kTile : 0;
     uint32_t block_step = across ? 0 : 1;
     uint64_t generation = noise.generation;
-    // The counter's last word has only upper bits of `tile` and `block`. It is the same for all
-    // lanes: the number that differs between lanes begins at a multiple of kLanes, so its upper
-    // bits do not change.
+    // The last word of the Philox counter has the upper bits of generation, dimension and
+    // block. It is the same for all lanes: the number that differs between lanes begins at a
+    // multiple of kLanes, so its upper bits do not change.
     uint32_t word3 = upper(generation, first_dimension, block);
     for (int j = 0; j < (noise.shared ? 1 : kTile); ++j) {
       for (int part = 0; part < kPhiloxBlocks<Real>; ++part) {
         uint32_t part_mark = part == 0 ? 0 : kSecondHalf;
         uint32_t mark = kIsFloat ? 0 : kOfDouble | part_mark;
-        uint32_t random[4][kLanes];
+        uint32_t random[4][kLanes];  // by word of the Philox block, then by lane
         for (int l = 0; l < kLanes; ++l) {
           uint32_t dimension = low_word(first_dimension) + j + l * dimension_step;
           uint32_t lane_block = low_word(block) + l * block_step;
@@ -151,17 +155,19 @@ struct Chunk {
   Tiles<Real> z;
   Real x[kCells][kLanes];  // the samples, by dimension * kTile + sample, then by lane
 
-  // Computes x = mean + std * z, clamped to the bounds, for one tile per lane: four dimensions
-  // j and four samples s. x is indexed by j * kTile + s, then by lane. The standard normal z is
-  // radius * direction, and samples 2 h and 2 h + 1 share a radius.
+  // Computes x = mean + std * z, clamped to the bounds, for kLanes tiles. A tile is four
+  // dimensions j and four samples s (kTile = 4), and belongs to one lane l of the vector
+  // registers: its numbers are x[j * kTile + s][l]. The standard normal z is radius *
+  // direction, and samples 0 and 1 share a radius, as do samples 2 and 3.
   //
-  // If kAcross, the lanes have different dimensions, so every lane has its own mean, standard
-  // deviation and bounds. Otherwise all lanes have the same dimensions, and use the values of
-  // lane 0.
+  // If kAcross is true, the lanes have different dimensions, so every lane has its own mean,
+  // standard deviation and bounds. Otherwise all lanes have the same dimensions, and use the
+  // values of lane 0.
   template <bool kAcross>
   void compute() {
     for (int j = 0; j < kTile; ++j) {
-      int noise_dimension = noise.shared ? 0 : j;
+      int noise_dimension = noise.shared ? 0 : j;  // all dimensions may share their noise
+      // Returns the parameter of dimension j that belongs to lane l.
       auto lane_value = [j](const Real* values, int l) {
         return values[j * kLanes + (kAcross ? l : 0)];
       };
@@ -187,16 +193,20 @@ struct Chunk {
     }
   }
 
-  // Stores the tiles of the first `lanes` lanes into a problem's result. The tiles are
-  // neighbours in memory: they form kTile rows of lanes * kTile consecutive numbers.
+  // Stores the tiles of the first `lanes` lanes into a problem's result. A tile is four
+  // dimensions and four samples (kTile = 4). The tiles are neighbours in memory: together they
+  // form four rows of lanes * kTile consecutive numbers. A row is
   //
-  // In the layout (N, d), a row of the result has the dimensions of one sample, and the lanes
-  // have different dimensions (`across`). In the layout (d, N), a row has the samples of one
-  // dimension, and the lanes have different samples. Lane 0 begins at dimension tile * kTile
-  // and sample block * kTile.
+  //   | 4 numbers of lane 0's tile | 4 numbers of lane 1's tile | ...
   //
-  // x is indexed by dimension * kTile + sample, then by lane. Numbers beyond the end of a row
-  // or after the last row of the result are not stored.
+  // If `across` is true, the result has the layout (N, d). A row has the dimensions of one
+  // sample, and lane l has the dimensions of tile `tile` + l. Otherwise the result has the
+  // layout (d, N). A row has the samples of one dimension, and lane l has the samples of block
+  // `block` + l. The first dimension of a tile is tile * kTile, and the first sample of a block
+  // is block * kTile.
+  //
+  // x is indexed by dimension * kTile + sample, both within a tile, then by lane. Numbers
+  // beyond the end of a row or after the last row of the result are not stored.
   void store(int64_t tile, int64_t block, bool across, int lanes) {
     int64_t row_size = across ? noise.dimensions : noise.samples;
     int64_t rows = across ? noise.samples : noise.dimensions;
@@ -204,7 +214,7 @@ struct Chunk {
     int64_t row = (across ? block : tile) * kTile;
     int column_step = across ? kTile : 1;  // in x, from one number of a row to the next
     int row_step = across ? 1 : kTile;     // in x, from one row of a tile to the next
-    int64_t count = std::min<int64_t>(lanes * kTile, row_size - column);
+    int64_t count = std::min<int64_t>(lanes * kTile, row_size - column);  // within the row
     int64_t full_tiles = count / kTile;
     for (int r = 0; r < std::min<int64_t>(kTile, rows - row); ++r) {
       T* to = out + (row + r) * row_size + column;
@@ -213,7 +223,7 @@ struct Chunk {
           to[l * kTile + c] = T(x[r * row_step + c * column_step][l]);
         }
       }
-      // Only a part of the last tile may lie within the row.
+      // The row may end within the last tile. Number i is number i % kTile of tile i / kTile.
       for (int64_t i = full_tiles * kTile; i < count; ++i) {
         to[i] = T(x[r * row_step + i % kTile * column_step][i / kTile]);
       }
@@ -221,13 +231,14 @@ struct Chunk {
   }
 
   // Stores the tiles of the first `lanes` lanes into a problem's result, one number at a time,
-  // because the tiles are not neighbours in memory. A tile is kTile dimensions (j) and kTile
-  // samples (s), and x is indexed by j * kTile + s, then by lane.
+  // because the tiles are not neighbours in memory. A tile is four dimensions j and four
+  // samples s (kTile = 4). Its number for j and s is x[j * kTile + s][l], if it belongs to lane
+  // l.
   //
-  // If `across`, lane l has the dimensions of tile `tile` + l and the samples of block `block`.
-  // Otherwise it has the dimensions of `tile` and the samples of block `block` + l. The result
-  // has the layout (d, N) if noise.dim_first, and otherwise (N, d). Numbers of a tile that are
-  // beyond the end of the result are not stored.
+  // If `across` is true, lane l has the dimensions of tile `tile` + l and the samples of block
+  // `block`. Otherwise it has the dimensions of `tile` and the samples of block `block` + l.
+  // The result has the layout (d, N) if noise.dim_first is true, and otherwise (N, d). Numbers
+  // of a tile that are beyond the end of the result are not stored.
   void scatter(int64_t tile, int64_t block, bool across, int lanes) {
     int64_t sample_stride = noise.dim_first ? 1 : noise.dimensions;
     int64_t dimension_stride = noise.dim_first ? noise.samples : 1;
@@ -246,13 +257,13 @@ struct Chunk {
 
 // Draws mean + std * z for all samples, dimensions and problems (batch entries) of a call on
 // the CPU. A tile is 4 dimensions (kTile) times a block of 4 samples. The CPU threads share
-// chunks of kLanes = 32 neighbouring tiles. A chunk is computed with vectors that have one lane
-// per tile.
+// chunks of kLanes = 32 neighbouring tiles. A chunk is computed with vector registers that have
+// one lane for each tile.
 //
-// Numbers along the fast side of the result are neighbours in memory: the dimensions in the
-// layout (..., N, d), the samples in (..., d, N). Usually the tiles of a chunk lie along the
-// fast side. If that side is so short that most lanes would be idle, they lie along the other
-// side, and follows_layout is false.
+// The fast side of the result is the one whose numbers are neighbours in memory: the dimensions
+// in the layout (..., N, d), the samples in (..., d, N). Usually the tiles of a chunk lie along
+// the fast side. If that side is so short that most lanes would be idle, they lie along the
+// other side, and follows_layout is false.
 template <typename T>
 void draw_as(const Call& call, T* out) {
   using Real = compute_t<T>;
@@ -275,11 +286,13 @@ void draw_as(const Call& call, T* out) {
   int64_t rows = across ? blocks : tiles;
   int64_t row_chunks = divide_up(columns, kLanes);
   // Draw the chunks `begin` to `end` - 1. A tile is four dimensions of a block of four samples.
-  // The tiles of a problem form a matrix of rows * columns tiles, and a chunk is up to kLanes
-  // neighbouring tiles of a row. If `across`, a row has the tiles of one block of samples, and
-  // a column those of four dimensions. Otherwise a row has the tiles of four dimensions, and a
-  // column those of one block. A row has row_chunks chunks. They are numbered along a row, then
-  // by row, then by problem.
+  // The tiles of a problem form a matrix of `rows` by `columns` tiles. If `across` is true, row
+  // r has the samples of block r, and column c has four dimensions, which are tile number c.
+  // Otherwise row r has four dimensions, and column c the samples of block c.
+  //
+  // A chunk is up to kLanes neighbouring tiles of a row, and a row has row_chunks chunks. The
+  // chunks are numbered along a row, then by row, then by problem. A CPU thread gets at least
+  // 16 of them, if there are as many.
   parallel_for(0, noise.problems * rows * row_chunks, 16, [&](int64_t begin, int64_t end) {
     Chunk<T, Real> chunk{};
     for (int64_t i = begin; i < end; ++i) {

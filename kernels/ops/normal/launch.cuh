@@ -13,8 +13,8 @@ namespace {
 // A block computes a rectangle of tiles. The rectangle is 2^log_width tiles wide along the fast
 // side, as wide as the block's kThreads threads and the result allow. The block's threads form
 // `height` rows of this width. Every thread computes `steps` tiles, one below the other along
-// the slow side. More steps save work, but their number is doubled only while 16 blocks per
-// multiprocessor remain.
+// the slow side. A thread with more steps repeats less work. But the number of steps is doubled
+// only as long as at least 16 blocks per multiprocessor remain, which keep the device busy.
 Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
   int log_width = 0;
   while ((1 << log_width) < kThreads && (int64_t{1} << log_width) < fast_tiles) ++log_width;
@@ -24,8 +24,8 @@ Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
   // How many blocks lie along the slow side if a thread has `steps` tiles.
   auto blocks_down = [&](int steps) { return divide_up(slow_tiles, steps * height); };
   int steps = 1;
-  // The table in shared memory has an entry for each of the block's steps * height rows of
-  // tiles.
+  // A block has steps * height rows of tiles, and a table in shared memory with kMaxEntries
+  // entries has one entry for each row.
   while (steps < kMaxSteps && 2 * steps * height <= kMaxEntries &&
          blocks_across * blocks_down(2 * steps) >= least_blocks) {
     steps *= 2;
@@ -43,67 +43,70 @@ constexpr int64_t kLine = 128;  // bytes of a cache line
 // Returns how many dimensions a thread of the kernel for small results draws. `load` is the
 // number of threads that the call would have with one dimension per thread, divided by the
 // number of threads that the device can run. The limits were measured.
-int rows_of(int64_t load) {
+int choose_dims(int64_t load) {
   if (load < 4) return 1;
   return load < 15 ? 2 : 4;
 }
 
 // Launches the kernel for small results if this call is small enough. Returns whether it has
-// been launched. A thread of that kernel draws `rows` dimensions (1, 2 or 4) of one block of
+// been launched. A thread of that kernel draws `dims` dimensions (1, 2 or 4) of one block of
 // four samples; a larger call has more dimensions per thread. The result has the layout (...,
-// d, N) if kDimFirst, and otherwise (..., N, d).
+// d, N) if kDimFirst is true, and otherwise (..., N, d).
 //
-// The limit of the number of threads is kSmallLoad times the threads that the device can run.
-// Above it, the general kernel is as fast. The comparisons divide instead of multiplying,
-// because products could overflow.
+// A call is small if it has at most `limit` threads, with one dimension per thread. The limit
+// is kSmallLoad times the threads of a full device; above it, the general kernel is as fast.
+// The comparisons divide instead of multiplying, because products could overflow.
 template <typename T, bool kDimFirst>
 bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   const Noise& noise = call.noise;
   int64_t dimensions = noise.dimensions;
   int64_t device_threads = gpu.multiprocessors * kThreads;
   int64_t limit = kSmallLoad * device_threads;
-  int64_t blocks = divide_up(noise.samples, kTile);
+  int64_t sample_blocks = divide_up(noise.samples, kTile);
   bool has_whole_blocks = noise.samples % kTile == 0;
   if (kDimFirst && !has_whole_blocks) return false;
-  // A problem has blocks * dimensions threads if a thread draws one dimension.
-  if (dimensions > limit || blocks > limit / dimensions) return false;
-  // In the layout (..., N, d) this kernel is also faster for calls with many small problems.
+  // The number of threads is problems * sample_blocks * dimensions.
+  if (dimensions > limit || sample_blocks > limit / dimensions) return false;
+  // In the layout (..., N, d) this kernel is also faster for calls with many small problems, so
+  // the limit for all problems together is higher.
   int64_t most = kDimFirst ? limit : std::max(limit, int64_t{1} << 30);
-  if (noise.problems > most / (blocks * dimensions)) return false;
+  if (noise.problems > most / (sample_blocks * dimensions)) return false;
 
   // In the layout (..., d, N) a thread must not have more dimensions than there are. In the
   // layout (..., N, d) its dimensions must not cross the end of a row.
-  int rows = rows_of(noise.problems * blocks * dimensions / device_threads);
-  while (kDimFirst ? rows > dimensions : dimensions % rows != 0) rows /= 2;
-  int64_t across = divide_up(dimensions, rows);  // threads for the dimensions of one block
-  int64_t threads = noise.problems * blocks * across;
+  int dims = choose_dims(noise.problems * sample_blocks * dimensions / device_threads);
+  while (kDimFirst ? dims > dimensions : dimensions % dims != 0) dims /= 2;
+  int64_t across = divide_up(dimensions, dims);  // threads of one block of samples
+  int64_t threads = noise.problems * sample_blocks * across;
   // If a row of the result does not consist of complete cache lines, a warp would write parts
-  // of many lines. Such a result goes through shared memory.
+  // of many lines. Such a result goes through shared memory (it is staged), if a thread block
+  // can have complete rows.
   bool has_whole_lines = dimensions * int64_t{sizeof(T)} % kLine == 0;
   bool is_staged =
-      !kDimFirst && rows == kTile && across <= kThreads && has_whole_blocks && !has_whole_lines;
+      !kDimFirst && dims == kTile && across <= kThreads && has_whole_blocks && !has_whole_lines;
   // A thread block that goes through shared memory has the threads of complete rows.
   int64_t block_threads = is_staged ? kThreads / across * across : kThreads;
-  Small job{/*by_problem_threads=*/make_divider(uint32_t(blocks * across)),
-      /*by_row_threads=*/make_divider(uint32_t(kDimFirst ? blocks : across)),
+  Small job{/*by_problem_threads=*/make_divider(uint32_t(sample_blocks * across)),
+      /*by_row_threads=*/make_divider(uint32_t(kDimFirst ? sample_blocks : across)),
       /*threads=*/uint32_t(threads), is_staged, call};
   auto* kernel = small_kernel<T, kTile, kDimFirst>;
-  if (rows == 1) kernel = small_kernel<T, 1, kDimFirst>;
-  if (rows == 2) kernel = small_kernel<T, 2, kDimFirst>;
-  gpu.launch_early(
-      kernel, grid_of(divide_up(threads, block_threads), 1), block_threads, 0, job, out);
+  if (dims == 1) kernel = small_kernel<T, 1, kDimFirst>;
+  if (dims == 2) kernel = small_kernel<T, 2, kDimFirst>;
+  gpu.launch_early(kernel, grid_of(divide_up(threads, block_threads), 1), block_threads,
+      /*bytes=*/0, job, out);
   return true;
 }
 
 // Launches a draw of mean + std * z. Small results with float32 parameters have their own
 // kernel (launch_small); the general kernel computes all others. The general kernel has a
-// faster variant, the plain one. It requires independent noise, no bounds, and numbers of
-// samples and dimensions that are multiples of kTile = 4. The problems (batch entries) lie
-// along y of the grid.
+// faster variant, the plain one. It requires that all noise is independent, that there are no
+// bounds, and that the numbers of samples and dimensions are multiples of kTile = 4. The
+// problems (batch entries) lie along y of the grid.
 template <typename T>
 void launch(const Gpu& gpu, Call call, T* out) {
   Noise& noise = call.noise;
-  // With one sample or one dimension both layouts are the same in memory.
+  // With one sample or one dimension both layouts are the same in memory. The longer side then
+  // becomes the fast one, whose numbers are neighbours in memory.
   if (noise.samples == 1 || noise.dimensions == 1) {
     noise.dim_first = noise.dimensions == 1;
   }
@@ -125,7 +128,8 @@ void launch(const Gpu& gpu, Call call, T* out) {
   auto* general_kernel =
       noise.dim_first ? sample_kernel<T, false, true> : sample_kernel<T, false, false>;
   dim3 grid = grid_of(int64_t{shape.across} * shape.down, noise.problems);
-  gpu.launch(is_plain ? plain_kernel : general_kernel, grid, kThreads, 0, call, shape, out);
+  gpu.launch(
+      is_plain ? plain_kernel : general_kernel, grid, kThreads, /*bytes=*/0, call, shape, out);
 }
 
 void draw(const Call& call, const Tensor& out) {

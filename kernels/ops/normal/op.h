@@ -8,9 +8,9 @@ namespace cem_tetris::normal {
 namespace {
 
 // Draws noise.samples samples of mean + std * z for each problem (batch entry), and returns
-// them with the layout (..., d, N) if noise.dim_first and otherwise (..., N, d). Checks the
-// arguments that all operators have in common, and calls the device's draw() unless the result
-// is empty or on the meta device.
+// them in the shape (..., d, N) if noise.dim_first is true, and otherwise (..., N, d). Checks
+// the arguments that all operators have in common. Calls draw(), the function of the device,
+// unless the result is empty or on the meta device.
 //
 // Args:
 //     mean, std: one number for each dimension and problem.
@@ -18,6 +18,7 @@ namespace {
 //         dimensions.
 //     generations: replaces noise.generation by one number for all problems, or by one number
 //         per problem.
+//     dtype: the type of the result.
 //     low, high: bounds, one number per dimension, either for every problem or shared by all.
 Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
     std::optional<Tensor> seeds, std::optional<Tensor> generations, ScalarType dtype,
@@ -108,9 +109,9 @@ Tensor sample_normal_seeded(const Tensor& mean, const Tensor& std, int64_t num_s
 }
 
 // The operator sample_normal_rows: draws num_samples = N samples for each problem (batch entry)
-// from a normal distribution. `distribution` has the shape (..., R, d). Its row 0 is the mean
-// and row 1 the standard deviation; both are read in place. The result has the shape (..., N,
-// d).
+// from a normal distribution with independent dimensions. `distribution` has the shape (..., R,
+// d): of its R rows, row 0 is the mean, row 1 the standard deviation, and the others are not
+// read. The result has the shape (..., N, d).
 Tensor sample_normal_rows(const Tensor& distribution, int64_t num_samples, const Tensor& seeds,
     const Tensor& generation, std::optional<Tensor> low, std::optional<Tensor> high) {
   Tensor rows = dense(distribution);
@@ -121,7 +122,8 @@ Tensor sample_normal_rows(const Tensor& distribution, int64_t num_samples, const
   int64_t dimensions = sizes.back();
   int64_t stride = sizes[sizes.size() - 2] * dimensions;  // from one problem to the next
   ScalarType type = rows.scalar_type();
-  const char* means = const_data<char>(rows);  // an address of bytes, for rows of any type
+  // The addresses are those of bytes, because the rows can have any floating-point type.
+  const char* means = const_data<char>(rows);
   const char* stds = means + dimensions * rows.element_size();
   Noise noise{};
   noise.problems = problems.count();

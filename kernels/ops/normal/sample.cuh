@@ -41,8 +41,8 @@ constexpr int kResident = sizeof(T) == sizeof(double) ? 2
 // converts them to Real. The vector has any of the four floating-point types. Instead of an
 // element beyond the end, the last element is loaded again.
 //
-// All four loads are issued before the first value is converted, because a load takes
-// microseconds while the memory is busy with a stream of stores.
+// The function issues all four loads before it converts the first value, so that they run at
+// the same time. A load takes microseconds while the memory is busy with a stream of stores.
 template <typename Real>
 CEM_TETRIS_DEVICE_FUNCTION void load_four(
     Vector vector, int64_t first, int64_t count, Real (&to)[kTile]) {
@@ -75,13 +75,13 @@ struct alignas(16) Column {
   Real high[kPlain ? 1 : kTile];
 };
 
-// Loads the parameters of the four dimensions `first` to `first` + 3 of a problem: mean,
-// standard deviation and bounds. Also computes dimension_part(), the part of the random words
-// that depends on the dimension but not on the sample. A bound that does not exist is infinite.
-// A plain call (kPlain) has no bounds.
+// Returns what the samples of the four dimensions `first` to `first` + 3 of a problem have in
+// common: mean, standard deviation and bounds, and the part of the random words that depends on
+// the dimension but not on the sample. A bound that does not exist is infinite. A plain call
+// (kPlain) has no bounds.
 //
-// If all dimensions share their noise, the parts are those of the dimensions 0 to 3, and only
-// part 0 is used. Dimensions beyond the last one repeat its parameters.
+// If all dimensions share their noise, they use the random words of dimension 0, which belong
+// to column.noise[0]. Dimensions beyond the last one repeat its parameters.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION Column<Real, kPlain> load_column(
     Key key, const Call& call, int64_t first) {
@@ -134,7 +134,7 @@ inline dim3 grid_of(int64_t blocks, int64_t problems) {
 // second sample is minus z of the first one.
 //
 // If the dimensions share their noise, all of them use the pairs of dimension 0. A plain call
-// (kPlain) has no bounds, and neither shared nor antithetic noise.
+// (kPlain) has no bounds, and its noise is neither shared nor antithetic.
 template <typename Real, bool kPlain>
 CEM_TETRIS_DEVICE_FUNCTION void sample_tile(const LateKeys& keys, const Noise& noise,
     const Column<Real, kPlain>& column, const Samples<Real>& samples, Real (&x)[kTile][kTile]) {
@@ -146,7 +146,7 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_tile(const LateKeys& keys, const Noise& n
   Polar<Real> pairs[kTile / 2];
   CEM_TETRIS_UNROLL
   for (int j = 0; j < kTile; ++j) {
-    // With shared noise, the pairs of dimension 0 are used for all dimensions.
+    // Otherwise the pairs of dimension 0 are kept.
     if (kPlain || !noise.shared || j == 0) set_pairs(keys, column.noise[j], samples, pairs);
     CEM_TETRIS_UNROLL
     for (int pair = 0; pair < 2; ++pair) {
@@ -192,10 +192,10 @@ CEM_TETRIS_DEVICE_FUNCTION Pack<T, kCount> packed(const Real (&x)[kCount]) {
   return pack;
 }
 
-// Stores four neighbouring numbers of a row of the result at `to`, converted to its type.
-// `count` is how many numbers are left from `to` to the end of the row; numbers beyond it are
-// not stored. If is_aligned, all rows begin at multiples of four numbers. Then the four numbers
-// are always within the row, and are stored at once.
+// Stores four neighbouring numbers of a row of the result at `to`, converted to its type T.
+// `count` is how many numbers there are from `to` to the end of the row. Numbers beyond the end
+// are not stored. If is_aligned is true, the length of a row is a multiple of four. Then all
+// four numbers are within the row, and are stored at once.
 template <typename T, typename Real>
 CEM_TETRIS_DEVICE_FUNCTION void store(
     T* to, const Real (&x)[kTile], int64_t count, bool is_aligned) {

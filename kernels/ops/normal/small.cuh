@@ -65,13 +65,14 @@ CEM_TETRIS_DEVICE_FUNCTION void store_pack(T* to, const Pack<T, kCount>& x) {
   }
 }
 
-// Computes x[s][i] = mean + std * z for the four samples 4 * block + s and the kDims dimensions
-// `dimension` + i of a problem. One thread computes all of them. The results are not clamped
-// yet.
+// Computes x[s][i] = mean + std * z for the four samples 4 * block + s (kTile = 4) and the
+// kDims dimensions `dimension` + i of a problem. One thread computes all of them. The results
+// are not clamped yet.
 //
 // Two consecutive samples are a pair with one radius. The standard normal z of the first sample
-// is radius * cosine, and z of the second one is radius * sine. If the dimensions share their
-// noise, all of them have the noise of dimension 0.
+// is radius * cosine, and z of the second one is radius * sine. set_pairs() draws the two pairs
+// of one dimension. If the dimensions share their noise, all of them have the pairs of
+// dimension 0.
 template <int kDims>
 CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
     int64_t dimension, uint32_t block, float (&x)[kTile][kDims]) {
@@ -83,33 +84,33 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
   Key key = make_key(noise.seed);
   LateKeys keys = late_keys(key);
   const auto samples = samples_of<float>(key, noise.generation, /*dimension=*/0, block);
-  // Sets x[s][row] for the four samples from the pairs of this dimension.
-  auto set_row = [&](int row, const Polar<float>(&pairs)[kTile / 2]) {
+  // Sets the four samples x[s][i] of one dimension from its pairs.
+  auto set_samples = [&](int i, const Polar<float>(&pairs)[kTile / 2]) {
     CEM_TETRIS_UNROLL
     for (int s = 0; s < kTile; ++s) {
       const Polar<float>& pair = pairs[s / 2];
       float direction = s % 2 == 0 ? pair.cosine : pair.sine;
-      x[s][row] = fmaf(stds[row] * pair.radius, direction, means[row]);
+      x[s][i] = fmaf(stds[i] * pair.radius, direction, means[i]);
     }
   };
   Polar<float> pairs[kTile / 2];
   if (noise.shared) {
     set_pairs(keys, dimension_part(key, /*dimension=*/0, noise.generation), samples, pairs);
     CEM_TETRIS_UNROLL
-    for (int i = 0; i < kDims; ++i) set_row(i, pairs);
+    for (int i = 0; i < kDims; ++i) set_samples(i, pairs);
   } else {
     CEM_TETRIS_UNROLL
     for (int i = 0; i < kDims; ++i) {
       set_pairs(keys, dimension_part(key, dimension + i, noise.generation), samples, pairs);
-      set_row(i, pairs);
+      set_samples(i, pairs);
     }
   }
 }
 
-// Clamps the numbers x[sample][i] of the dimensions `dimension` + i to one bound, lower or
-// upper. is_beyond(value, limit) is "less" for a lower bound and "greater" for an upper one. It
-// is false for a NaN, which is therefore not changed. `bound` has a limit for each dimension of
-// each problem; it has no data if there is no such bound.
+// Clamps the numbers x[sample][i] of the kDims dimensions `dimension` + i to one bound, lower
+// or upper. is_beyond(value, limit) is value < limit for a lower bound, and value > limit for
+// an upper one. Both are false for a NaN, which is therefore not changed. `bound` has a limit
+// for each dimension of each problem. It has no data if there is no such bound.
 template <int kDims, typename IsBeyond>
 CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dimension,
     const IsBeyond& is_beyond, float (&x)[kTile][kDims]) {
@@ -117,20 +118,21 @@ CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dim
   float limit[kDims];
   load_rows(bound, problem, dimension, limit);
   CEM_TETRIS_UNROLL
-  for (int i = 0; i < kTile * kDims; ++i) {
-    float& value = x[i / kDims][i % kDims];
-    if (is_beyond(value, limit[i % kDims])) value = limit[i % kDims];
+  for (int n = 0; n < kTile * kDims; ++n) {
+    int i = n % kDims;
+    float& value = x[n / kDims][i];
+    if (is_beyond(value, limit[i])) value = limit[i];
   }
 }
 
 // Stores the result of a thread block in the layout (..., N, d). The numbers go through shared
 // memory, so that a warp writes complete cache lines.
 //
-// The result of a thread block is one contiguous piece of memory. A thread has one pack of
-// kDims numbers in each of four consecutive rows (kTile samples). These packs are not
-// neighbours in memory. So the block first collects its piece in shared memory. After the
-// barrier a thread stores four packs that are blockDim.x apart, so that neighbouring threads
-// store neighbouring packs.
+// The result of a thread block is one contiguous piece of memory. A pack is kDims neighbouring
+// numbers of a row. A thread has one pack in each of four consecutive rows (kTile samples), so
+// its packs are not neighbours in memory. Therefore the block first collects its piece in
+// shared memory. After the barrier a thread stores four packs that are blockDim.x apart, so
+// that neighbouring threads store neighbouring packs.
 //
 // x holds the thread's numbers, by sample and dimension. threads_before is the number of
 // threads in earlier blocks.
@@ -139,7 +141,11 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
     const Small& job, uint32_t threads_before, const float (&x)[kTile][kDims], T* out) {
   __shared__ Pack<T, kDims> staged[kTile * kThreads];
   uint32_t row_packs = job.by_row_threads.divisor;  // how many packs a row of the result has
-  // Four rows (kTile) are a group. A group has kTile rows of packs, but one row of threads.
+  // With R = row_packs, R neighbouring threads have four rows of packs (kTile), a group:
+  //
+  //   | threads 0 to R - 1 | the same | the same | the same | threads R to 2 R - 1 | ...
+  //
+  // So the first pack of thread t is number t, plus 3 R for each group before its own.
   uint32_t row_group = job.by_row_threads.quotient(threadIdx.x);
   uint32_t first_pack = threadIdx.x + row_group * (kTile - 1) * row_packs;
   CEM_TETRIS_UNROLL
@@ -152,19 +158,53 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
   for (int i = 0; i < kTile; ++i) pack[i] = staged[threadIdx.x + i * blockDim.x];
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kTile; ++i) {
-    uint32_t number = threadIdx.x + i * blockDim.x;
-    if (number < packs) store_pack(to[number].value, pack[i]);
+    uint32_t position = threadIdx.x + i * blockDim.x;
+    if (position < packs) store_pack(to[position].value, pack[i]);
+  }
+}
+
+// Stores the numbers x of a thread, by sample and dimension, in the layout (..., d, N) if
+// kDimFirst is true, and otherwise (..., N, d). The first sample is block * kTile, and the
+// first dimension is `dimension`. In (..., d, N) the number of samples is a multiple of kTile.
+// In (..., N, d) the last block may have fewer samples, and if is_staged is true, the results
+// of the thread block go through shared memory. threads_before is the number of threads in
+// earlier blocks.
+template <typename T, int kDims, bool kDimFirst>
+CEM_TETRIS_DEVICE_FUNCTION void store_numbers(const Small& job, uint32_t threads_before,
+    uint32_t problem, int64_t dimension, uint32_t block, const float (&x)[kTile][kDims],
+    T* out) {
+  const Noise& noise = job.call.noise;
+  int64_t first_sample = int64_t(block) * kTile;
+  if constexpr (kDimFirst) {
+    T* to = out + (problem * noise.dimensions + dimension) * noise.samples + first_sample;
+    CEM_TETRIS_UNROLL
+    for (int i = 0; i < kDims; ++i) {
+      const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
+      store_pack(to + i * noise.samples, packed<T>(row));
+    }
+  } else {
+    if constexpr (kDims == kTile) {
+      if (job.is_staged) return store_staged(job, threads_before, x, out);
+    }
+    T* to = out + (problem * noise.samples + first_sample) * noise.dimensions + dimension;
+    CEM_TETRIS_UNROLL
+    for (int i = 0; i < kTile; ++i) {
+      if (first_sample + i < noise.samples)
+        store_pack(to + i * noise.dimensions, packed<T>(x[i]));
+    }
   }
 }
 
 // Kernel: draws mean + std * z, clamped to the bounds, for small results. A thread draws kDims
 // dimensions of one block of four samples (kTile). The result has the layout (..., d, N) if
-// kDimFirst, and otherwise (..., N, d). Numbers along its fast side, the last one, are
-// neighbours in memory. Threads are numbered along the fast side, then along the slow side,
-// then by problem (batch entry).
+// kDimFirst is true, and otherwise (..., N, d). Its last side is the fast one, whose numbers
+// are neighbours in memory; the other one is the slow side. Threads are numbered along the fast
+// side, then along the slow side, then by problem (batch entry).
 //
 // All threads of a thread block must reach the barrier in store_staged(). So the surplus
-// threads of the last block repeat the work of the last thread, and write the same numbers.
+// threads of the last block repeat the work of the last thread, and write the same numbers. The
+// quotients are divisions by constants of the launch, which a Divider computes by a fast
+// multiplication.
 template <typename T, int kDims, bool kDimFirst>
 __global__ __launch_bounds__(kThreads) void small_kernel(
     const __grid_constant__ Small job, T* __restrict__ out) {
@@ -191,28 +231,7 @@ __global__ __launch_bounds__(kThreads) void small_kernel(
   auto is_greater = [](float value, float limit) { return value > limit; };
   clamp(call.low, problem, dimension, is_less, x);
   clamp(call.high, problem, dimension, is_greater, x);
-
-  int64_t first_sample = int64_t(block) * kTile;
-  if constexpr (kDimFirst) {
-    T* to =
-        out + (problem * call.noise.dimensions + dimension) * call.noise.samples + first_sample;
-    CEM_TETRIS_UNROLL
-    for (int i = 0; i < kDims; ++i) {
-      const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
-      store_pack(to + i * call.noise.samples, packed<T>(row));
-    }
-  } else {
-    if constexpr (kDims == kTile) {
-      if (job.is_staged) return store_staged(job, threads_before, x, out);
-    }
-    T* to =
-        out + (problem * call.noise.samples + first_sample) * call.noise.dimensions + dimension;
-    CEM_TETRIS_UNROLL
-    for (int i = 0; i < kTile; ++i) {
-      if (first_sample + i < call.noise.samples)
-        store_pack(to + i * call.noise.dimensions, packed<T>(x[i]));
-    }
-  }
+  store_numbers<T, kDims, kDimFirst>(job, threads_before, problem, dimension, block, x, out);
 }
 
 }  // namespace cem_tetris::normal

@@ -151,17 +151,19 @@ CEM_TETRIS_FUNCTION BlockPart block_part(
 }
 
 // Returns the four random words of Philox4x32-10 for one dimension and one block of four
-// samples. A round maps the words (c0, c1, c2, c3) to
+// samples. Philox computes ten rounds. A round maps the words (c0, c1, c2, c3) of a counter to
 //
-//   (high(m1 c2) ^ c1 ^ key0, low(m1 c2), high(m0 c0) ^ c3 ^ key1, low(m0 c0)).
+//   (high(m1 c2) ^ c1 ^ key0, low(m1 c2), high(m0 c0) ^ c3 ^ key1, low(m0 c0)),
 //
-// Most operations of rounds 0 to 2 depend either on the dimension or on the block, and have
-// been done before. `dimension` holds the two halves of round 1's product m0 c0. `block` holds
-// the words at the start of rounds 2 and 3. A field of `block` called `part` lacks only the
-// term that depends on the dimension.
+// where high and low are the halves of a product with a constant, m0 or m1.
 //
-// This function adds these terms by an exclusive or. Then it computes rounds 3 to 9. `keys`
-// holds two words for each of these rounds.
+// Most operations of rounds 0 to 2 depend on the dimension alone or on the block alone. The
+// caller has done them before. `dimension` holds the two halves of round 1's product m0 c0.
+// `block` holds words at the start of rounds 2 and 3. A word whose name ends in `part` still
+// lacks the term that depends on the dimension.
+//
+// This function adds the missing terms by an exclusive or. Then it computes rounds 3 to 9.
+// `keys` holds two words for each of these rounds.
 CEM_TETRIS_FUNCTION Words philox_words(
     const LateKeys& keys, DimensionPart dimension, BlockPart block) {
   // The rest of round 2.
