@@ -136,7 +136,8 @@ class StreamRollout {
   //
   // Fast lanes L of 16 bits can play only on low stacks, and the slower lanes Tall can play on
   // all. Each call returns when the goal is reached or the stack no longer suits its lanes.
-  // get(lanes) makes the rollout of these lanes on the first call.
+  // low_[n] plays in lanes L without the lowest n rows of the board. get() makes the rollout of
+  // some lanes on its first call.
   void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
     while (!goal.reached(pieces, totals)) {
       uint32_t rows_with_cells = 0;
@@ -184,8 +185,9 @@ class StreamRollout {
     if (top_buried < 0) return false;
     StoredBoard upper{};
     if (!remove_buried_rows(board, top_buried, below_lowest_top, upper)) return false;
-    // Play on `upper`, and stop if a column becomes lower than the lowest one is now, because
-    // the buried rows may then come within reach.
+    // Play on `upper`. low_[n] is the rollout for boards without their lowest n rows. It stops
+    // if a column becomes lower than the lowest one is now, because the buried rows may then
+    // come within reach.
     int64_t games_before = totals.games;
     int least_height = popcount(below_lowest_top) - top_buried;
     get(low_[top_buried], top_buried)
@@ -215,7 +217,7 @@ class StreamRollout {
       StoredBoard& upper) const {
     for (int c = 0; c < rules_.width; ++c) {
       uint32_t column = board.columns[c];
-      uint32_t rows_above_buried = ~0u >> (top_buried + 3);
+      uint32_t rows_above_buried = ~0u >> (top_buried + 3);  // rows top_buried + 3 and higher
       bool stays_buried = (column & below_lowest_top & rows_above_buried) != 0;
       if (!stays_buried) return false;
       // Rows 0 to `top_buried` are the highest bits. The shift keeps only these.

@@ -53,6 +53,7 @@ constexpr uint64_t packed_orientations() {
     // The loop goes backwards, so that the first orientation ends up in the lower bits.
     for (int i = ORIENTATIONS[piece] - 1; i >= 0; --i) {
       bool has_width = SHAPES.shape[piece][i].width == WIDTH;
+      // Put the orientation before the ones that have been found so far.
       if (has_width) piece_byte = (piece_byte << 4 | i) & 0xFF;
     }
     all_pieces |= piece_byte << (8 * piece);

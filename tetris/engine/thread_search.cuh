@@ -112,6 +112,7 @@ struct ThreadSearch {
     int total = __shfl_sync(~0u, end, WARP - 1);
     int next = end - count;  // the index of this lane's next unscored placement
     for (int first_of_batch = 0; first_of_batch < total; first_of_batch += WARP) {
+      // next - first_of_batch is this lane's first index in the batch.
       write_tasks(unscored, next - first_of_batch);
       __syncwarp();
       score_task(ground, weights, piece, /*exists=*/first_of_batch + lane < total);

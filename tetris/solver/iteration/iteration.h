@@ -323,7 +323,7 @@ struct Survive {
     uint32_t before = read(marks + board);
     if (before == 0) return;  // the mark cannot lose any more pieces
     uint64_t heights = heights_of(problem, board);
-    uint32_t safe = 0, safe_in_mirror = 0;
+    uint32_t safe = 0, safe_in_mirror = 0;  // the new marks of the board and its mirror image
     for (int piece = 0; piece < PIECES; ++piece) {
       if (!problem.draws(piece)) continue;
       uint32_t safe_next = 0;         // the next pieces for which some placement is safe
