@@ -117,8 +117,8 @@ TETRIS_EXPORT(land) int land(int piece, int placement, int next) {
 }
 
 // Returns the score of a placement of `piece` on the page's board, or NEVER if the placement
-// ends the game. Writes the values of its features to `numerators`, as integers:
-// each value is multiplied by a constant of the feature.
+// ends the game. Writes the values of its features to `numerators`, as integers: each value is
+// multiplied by a constant of the feature.
 //
 // `next` is the next piece, or negative if it is not known. If it is known, the score and the
 // values belong to two placements: this one, and the best placement of `next` after it.

@@ -132,14 +132,9 @@ struct PoolRollout {
     uint32_t ending_pieces = 0;  // the set of the pieces that cannot appear after the placement
     int first_value = 0;         // the weighted features that describe the first placement
     if (is_after) {
-      // Play this thread's placement: the even thread has the first one of `best_two`.
-      Board<L> before(geometry, cells);
+      // The even thread has the first placement of `best_two`.
       int placement = Choice{0, unpack(best_two, lane % 2)}.placement_to_play();
-      int falling_piece = job.states[index].piece;
-      Landing<L> landing(before, falling_piece, placement);
-      AfterState<L> after(before, landing, falling_piece, placement);
-      first_value = List::placement_value(decision.weights, after);
-      cells = landing.cells;
+      first_value = play_first(decision, geometry, job.states[index].piece, placement, cells);
       // Only under the rule `original` may a piece not appear.
       for (int i = 0; geometry.original && i < PIECES; ++i) {
         ending_pieces |= (appears(geometry, cells, i) ? 0u : 1u) << i;
@@ -160,6 +155,17 @@ struct PoolRollout {
         prospect.sum += best.first.score + first_value;
       }
     }
+  }
+
+  // Places a piece on the board `cells`, and sets `cells` to the board after it. Returns the
+  // weighted sum of the features that describe this placement.
+  __device__ __forceinline__ int play_first(const Decision& decision,
+      const Geometry<L>& geometry, int piece, int placement, L::ColumnBits& cells) const {
+    Board<L> before(geometry, cells);
+    Landing<L> landing(before, piece, placement);
+    AfterState<L> after(before, landing, piece, placement);
+    cells = landing.cells;
+    return List::placement_value(decision.weights, after);
   }
 
   // Returns the placement of `best_two` with the better prospect. All threads of a warp call
