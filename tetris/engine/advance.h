@@ -17,10 +17,9 @@ namespace tetris {
 // The rollout operator: checks its arguments, packs them into RolloutArguments, and passes
 // these to `Device::play<List>`, which plays the games. `List` is the list of features.
 //
-// A stream is a sequence of games on one board: when a game ends, the next one begins. Each of
-// `population` candidates (agents) plays `streams` streams, on boards of `width` columns. The
-// rollout makes decisions `start` to `start + decisions - 1` of every stream. It stops earlier
-// in a stream of which `last_game` games have ended.
+// Each of `population` candidates (agents) plays `streams` streams. A stream is a sequence of
+// games on one board. The rollout makes decisions `start` to `start + decisions - 1` of every
+// stream, or stops when `last_game` games of the stream have ended.
 //
 //     weights   (population, List::WEIGHTS_PER_CANDIDATE) int32: the weights of the features
 //     boards    (population, streams, width) int32, read and written: the columns of the
@@ -33,9 +32,10 @@ namespace tetris {
 //     rule      how a game ends: an index of RULES in tetris/game/rules.py, from 0 to 2
 //     pieces, piece_count, bag
 //               how pieces are drawn, see PieceSource
-//     seed, first_stream, share_streams
-//               the random numbers: stream i gets the pieces of stream first_stream + i of
-//               `seed`. If share_streams is true, all candidates get the same pieces.
+//     first_stream
+//               stream i gets the random pieces of stream first_stream + i of `seed`
+//     share_streams
+//               whether all candidates get the same pieces
 template <class List, class Device>
 void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, Tensor made,
     std::optional<Tensor> known_in, int64_t height, int64_t rule, int64_t pieces,

@@ -37,24 +37,12 @@ struct Geometry : GameRules {
   typename L::ColumnInts outside_heights;
   Word rows_above_top;
 
-  // Makes the masks of a board that is `width` columns wide and `height` rows high.
+  // Makes the masks of a board of `width` x `height` cells. In a mask, the word of a column is
+  // all ones or 0.
   //
-  // Columns are stored in an array of slots, one word per column: an unused slot, the left
-  // wall, the columns of the board, the right wall, and unused slots. Slot FIRST_COLUMN is
-  // column 0, so the walls count as columns -1 and `width`. A mask is an array that is all ones
-  // in the slots of certain columns, and 0 in the others:
-  //
-  //     inside           the columns of the board
-  //     pairs            the columns that have a column of the board to their right
-  //     edges            the same columns, and also the last column and the left wall
-  //     walls            the two side walls
-  //
-  // outside_heights is not a mask, but an array of heights: 0 in the columns of the board, and
-  // WALL_HEIGHT, which is higher than any board, in all other slots. rows_above_top is a single
-  // word: the bits of the rows above the board.
-  //
-  // Row r of a column is bit L::TOP - r. L::load packs an array of slots into the type of the
-  // lanes; it reads only as many of the MOST_SLOTS words as the lanes have.
+  // Slot FIRST_COLUMN + c of an array holds column c. The side walls are the columns -1 and
+  // `width`; slots beside them are not used. L::load packs the slots into the type of the
+  // lanes.
   TETRIS_FUNCTION explicit Geometry(const GameRules& rules) : GameRules(rules) {
     Word inside_slots[MOST_SLOTS] = {}, pair_slots[MOST_SLOTS] = {};
     Word edge_slots[MOST_SLOTS] = {}, wall_slots[MOST_SLOTS] = {};
@@ -64,7 +52,9 @@ struct Geometry : GameRules {
       int column = slot - FIRST_COLUMN;
       bool is_inside = column >= 0 && column < width;
       inside_slots[slot] = is_inside ? ones : Word(0);
+      // The columns with another column of the board to their right.
       pair_slots[slot] = column >= 0 && column < width - 1 ? ones : Word(0);
+      // The same, but the side walls count as columns.
       edge_slots[slot] = column >= -1 && column < width ? ones : Word(0);
       wall_slots[slot] = column == -1 || column == width ? ones : Word(0);
       outside_slots[slot] = Word(is_inside ? 0 : WALL_HEIGHT);
@@ -74,7 +64,8 @@ struct Geometry : GameRules {
     edges = L::load(edge_slots);
     walls = L::load(wall_slots);
     outside_heights = L::as_ints(L::load(outside_slots));
-    // The rows from `height` up are bit L::TOP - height and all lower bits.
+    // Row r is bit L::TOP - r, so the rows from `height` up are bit L::TOP - height and all
+    // lower bits.
     rows_above_top = height > L::TOP ? Word(0) : Word((Word(2) << (L::TOP - height)) - 1);
   }
 };
@@ -154,24 +145,21 @@ TETRIS_FUNCTION auto full_rows(
 // Removes full rows from a board, and returns its new columns. The cells above a removed row
 // move down by one row. `full` is the set of full rows, one bit per row.
 //
-// `cells` holds one word per column, with one bit per row. Higher rows are lower bits, so
-// doubling a word moves its cells down by one row. The loop removes one row at a time from all
-// columns, beginning with the topmost full row. L::bits_everywhere(w) is an array with the word
-// w in every column.
+// A column is a word with one bit per row, and higher rows are lower bits.
+// L::bits_everywhere(w) is an array with the word w in every column.
 template <class L>
 TETRIS_FUNCTION auto remove_rows(
     const Geometry<L>& geometry, typename L::ColumnBits cells, typename L::Word full) {
   using Word = typename L::Word;
   while (full != 0) {
-    Word row = Word(full & (~full + 1));  // the topmost full row, which is the lowest bit set
+    Word row = Word(full & (~full + 1));  // the lowest bit, which is the topmost full row
     Word rows_above = Word(row - 1);
-    // As a number, a column is the sum below + row + above of its rows below, in and above the
-    // removed row. The cells above move down, so the new column is below + 2 * above, which is
-    // (column - row) + above.
     auto without_row = cells - L::bits_everywhere(row);
     auto above = cells & L::bits_everywhere(rows_above);
+    // `without_row` contains the cells above the row once. Adding them again doubles their
+    // bits, which moves these cells down by one row.
     cells = without_row + above;
-    full = Word(full & (full - 1));
+    full = Word(full & (full - 1));  // without this row
   }
   // The side walls have lost rows, too, and are restored.
   return (cells & geometry.inside) | geometry.walls;
@@ -186,20 +174,12 @@ struct Landing {
   int eroded_cells = 0;  // `lines` times the number of the piece's cells in the removed rows
   bool over = false;     // whether the game has ended
 
-  // Drops a piece straight down on a board and removes full rows. `placement` is a number that
-  // encodes the piece's orientation and the column of its left edge.
+  // Drops a piece straight down on a board and removes full rows. `placement` encodes the
+  // piece's orientation and the column of its left edge.
   //
-  // Sets the fields of the result:
-  //
-  //     cells         the columns of the board after the removal, with the side walls
-  //     row           the row in which the bottom of the piece comes to rest
-  //     lines         the number of removed rows
-  //     eroded_cells  `lines` times the number of the piece's cells in the removed rows
-  //     over          whether the game has ended
-  //
-  // If the piece reaches above the top of the board, the game ends, and `cells` is the board
-  // without the piece. The rule clear_on_overflow is different: full rows are removed first,
-  // and the game ends only if a cell is left above the top.
+  // If the piece reaches above the top of the board, the game ends, and `cells` stays the board
+  // without the piece. Under the rule clear_on_overflow, full rows are removed first, and the
+  // game ends only if a cell is left above the top.
   TETRIS_FUNCTION Landing(const Board<L>& board, int piece, int placement)
       : cells(board.cells) {
     const Geometry<L>& geometry = board.geometry;

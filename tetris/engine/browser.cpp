@@ -74,14 +74,8 @@ void prepare(int width, int height, int rule, uint32_t packed, int count, int ba
 TETRIS_EXPORT(piece_at) int piece_at(double t) { return pieces.piece(uint64_t(t)); }
 
 // Returns the number of the placement that the agent chooses for `piece` on the page's board.
-//
-// `lookahead` is a value of the enum Lookahead, which says what a decision considers:
-//
-//     none        only the piece itself
-//     preview     also the next piece, `next`
-//     expectimax  also all pieces that may come next
-//
-// best(board, piece) returns the best placement of one piece on a board.
+// `lookahead` is a value of the enum Lookahead: a decision considers only the piece itself
+// (none), also the next piece (preview), or all pieces that may come next (expectimax).
 TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
   Board<L> now = board();
   if (lookahead == int(Lookahead::preview)) {
@@ -92,9 +86,8 @@ TETRIS_EXPORT(choose) int choose(int piece, int next, int lookahead) {
   auto score_alone = [&](int placement) {
     return engine->chooser.score_after_state(now, piece, placement);
   };
-  // choose_by_prospects calls make_search once per board, so that a search can prepare data for
-  // all next pieces. Here a search is only the address of the board. `best` prepares the data
-  // again for every piece, which keeps the library small.
+  // choose_by_prospects makes a search once per board, and uses it for all next pieces. Here a
+  // search is only the address of the board, which keeps the library small.
   auto make_search = [](const Board<L>& after) { return &after; };
   auto choose_next = [](const Board<L>* after, int next_piece) {
     return best(*after, next_piece);
@@ -123,13 +116,12 @@ TETRIS_EXPORT(land) int land(int piece, int placement, int next) {
   return landing.row | landing.lines << 8 | (over ? 1 << 16 : 0);
 }
 
-// Returns the score of a placement of `piece` on the page's board, or NEVER, which is lower
-// than every score, if the placement ends the game. Writes the values of its features to
-// `numerators`. They are integers: the value of a feature times a constant of the feature.
+// Returns the score of a placement of `piece` on the page's board, or NEVER if the placement
+// ends the game. Writes the values of its features to `numerators`, as integers: each value is
+// multiplied by a constant of the feature.
 //
 // `next` is the next piece, or negative if it is not known. If it is known, the score and the
-// numerators belong to a pair of placements: this one, and the best placement of `next` after
-// it.
+// values belong to two placements: this one, and the best placement of `next` after it.
 TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
   bool has_next = next >= 0;
   Board<L> now = board();
@@ -142,13 +134,12 @@ TETRIS_EXPORT(score) int score(int piece, int placement, int next) {
     return value(after);
   }
   Choice second = best(after, next);
-  bool ends_with_every_placement = second.placement == Choice::NONE;
-  if (ends_with_every_placement) return NEVER;
+  if (second.placement == Choice::NONE) return NEVER;  // every placement ends the game
   Landing<L> second_landing = landed(after, next, second.placement);
   AfterState<L> after_second(after, second_landing, next, second.placement);
   List::numerators(after_second, numerators);
-  // Features that describe a placement, not a board, count for both placements. The numerators
-  // and second.score include only the second placement so far.
+  // Some features describe a placement, not a board, and count for both placements. So far the
+  // numerators and second.score include only the second placement.
   add_first_placement(List(), after);
   return second.score + List::placement_value(weights, after);
 }

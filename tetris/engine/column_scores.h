@@ -47,29 +47,24 @@ struct ColumnScores {
         L::sum_of_products(weights.height, board.heights, weights.step, sizes_of(board)));
   }
 
-  // Returns `sums` plus the weighted sum of column heights and step sizes after the drop, for
-  // every placement. `drop` is a piece of WIDTH columns at rest, which completes no row. Ints
-  // and Scores hold one number per placement.
+  // Returns `sums` plus the weighted sum of all column heights and step sizes after a drop that
+  // completes no row, for every placement. `before` is the weighted sum before the drop.
   //
-  // A step leads from a column to the next one, and its size is the absolute difference between
-  // their heights. `before` is the weighted sum over the board before the drop. A drop changes
-  // the heights of the columns under the piece, at offsets 0 to WIDTH - 1 from its left edge.
-  // It also changes the steps from the columns at offsets -1 to WIDTH - 1. For each of these
-  // heights and steps, the weight times the growth is added.
-  //
-  //     drop.at_offset(x, k)                the value of x in the column at offset k
-  //     L::weights(a, b)                    a pair of weights
-  //     L::add_products(sum, pair, x, y)    sum + a * x + b * y
+  // A step leads from a column to the next one; its size is the absolute difference of their
+  // heights. For each height and each step size that the drop changes, the weight times the
+  // growth is added: L::add_products(sums, L::weights(a, b), x, y) is sums + a * x + b * y.
+  // drop.at_offset(x, k) is the value of x in the column that is k columns right of the piece's
+  // left edge.
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
     sums = sums + before;
-    // In the column left of the piece only the step changes, not the height.
+    // In the column left of the piece the height does not change, but the step does.
     Ints left_growth = size(drop.first_step()) - drop.at_offset(step_sizes, -1);
     auto left_weights = L::weights(drop.at_offset(step_weights, -1), L::ints(0));
     sums = L::add_products(sums, left_weights, left_growth, L::ints(0));
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-      // The size of a step inside the piece depends only on its shape. The last step leads off
-      // the piece, and depends on the row in which the piece rests.
+      // A step between two columns of the piece depends only on its shape. The last step leads
+      // to the column beside the piece, and depends on the row in which the piece rests.
       bool is_inside_piece = k + 1 < WIDTH;
       Ints new_size =
           is_inside_piece ? L::ints(drop.shape.inner_sizes[k]) : size(drop.last_step());

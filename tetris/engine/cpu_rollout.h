@@ -38,22 +38,16 @@ class LaneRollout {
       : geometry_(rules), chooser_(geometry_, weights) {}
   LaneRollout(const LaneRollout&) = delete;  // The chooser refers to the geometry.
 
-  // Plays on the board `stored`, decision after decision, until the goal is reached or the
-  // board no longer suits these lanes. Adds the removed lines and the ended games to `totals`.
-  // When a game ends, the next one begins on the empty board.
+  // Plays on the board `stored`, one game after another, until the goal is reached or the stack
+  // no longer suits these lanes. Adds the removed lines and the ended games to `totals`.
   //
-  // A stack is low if no column is higher than `limit`. Fast lanes can play only on low stacks,
-  // and slow lanes play on the high ones:
-  //
-  //     plays_high_stacks = true     plays as long as the stack is high
-  //     plays_high_stacks = false    plays as long as the stack is low and every column is at
-  //                                  least `least_height` rows high
-  //
-  // In `cells` a column is a word in which row r is bit L::TOP - r, so the floor is the most
-  // significant bit. ROWS = L::TOP + 1 is the number of rows of a column.
+  // A stack is high if one of its columns is higher than `limit`. If plays_high_stacks is true,
+  // plays as long as the stack is high. Otherwise plays as long as it is not, and as long as no
+  // column is lower than `least_height`.
   TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal,
       int limit, bool plays_high_stacks, Totals& totals, int least_height = 0) const {
-    // In a column, the rows from `limit` up are the lowest ROWS - limit bits.
+    // A column has ROWS bits, and its floor is the highest bit. So the rows from `limit` up are
+    // the lowest ROWS - limit bits.
     Word rows_above_limit = limit >= ROWS ? Word(0) : Word((Word(1) << (ROWS - limit)) - 1);
     // Every column has to reach row least_height - 1, which is one bit.
     Word least_row = least_height == 0 ? Word(0) : Word(Word(1) << (ROWS - least_height));
@@ -140,48 +134,38 @@ class StreamRollout {
   // Plays on `board` until the goal is reached, and adds the removed lines and the ended games
   // to `totals`.
   //
-  // There are three ways to play. Each of them returns when the goal is reached or when it
-  // cannot play on the present stack:
-  //
-  //     low_         fast 16-bit lanes L, for low stacks
-  //     play_upper   the same lanes, for a higher stack without its buried rows. It returns
-  //                  false if the stack has too few buried rows.
-  //     tall_        the slower lanes Tall, for every stack
-  //
-  // L and Tall are the same type if there are no fast lanes. get(lanes) returns the rollout of
-  // these lanes, and makes it on the first call. low_[n] is for boards without n buried rows.
-  // Row r of a column is bit 31 - r.
+  // Fast lanes L of 16 bits can play only on low stacks, and the slower lanes Tall can play on
+  // all. Each call returns when the goal is reached or the stack no longer suits its lanes.
+  // low_[n] plays in lanes L without the lowest n rows of the board. get() makes the rollout of
+  // some lanes on its first call.
   void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
     while (!goal.reached(pieces, totals)) {
       uint32_t rows_with_cells = 0;
       for (const uint32_t column : board.columns) rows_with_cells |= column;
-      int limit = highest();                        // the height up to which a stack is low
-      bool is_low = rows_with_cells << limit == 0;  // the shift removes the lowest `limit` rows
-      if constexpr (std::is_same_v<L, Tall>) {
+      int limit = highest();  // the height up to which a stack is low
+      // Row r is bit 31 - r, so the shift removes the lowest `limit` rows.
+      bool is_low = rows_with_cells << limit == 0;
+      if constexpr (std::is_same_v<L, Tall>) {  // there are no fast lanes
         play_apart(get(tall_), board, pieces, goal, limit, /*plays_high_stacks=*/false, totals);
       } else if (is_low) {
         get(low_[0]).play(board, pieces, goal, limit, /*plays_high_stacks=*/false, totals);
       } else if (!play_upper(board, pieces, goal, totals)) {
+        // Fast lanes cannot play, not even without the lowest rows of the stack.
         play_apart(get(tall_), board, pieces, goal, limit, /*plays_high_stacks=*/true, totals);
       }
     }
   }
 
  private:
-  // Plays on a stack that is too high for the fast lanes L: removes its buried rows, plays as
-  // long as these rows are out of reach, and then puts them back. Returns false, and changes
-  // nothing, if the stack is low enough for L or has too few buried rows, or if the library has
-  // a lookahead or a user's own features.
+  // Plays on a stack that is too high for the fast lanes L: replaces its lowest rows by a
+  // single floor row, plays as long as these rows are out of reach, and then puts them back.
+  // Returns false, and changes nothing, if this is not possible.
   //
-  // A row is buried if it is so far below the top of the lowest column that neither a piece nor
-  // a feature can reach it. Rows 0 to `top_buried` are replaced by one floor row, so the rows
-  // above them become `top_buried` rows lower.
-  //
-  // A column is a word in which row r is bit 31 - r, so `column << n` moves it down by n rows.
-  // `column | -column` fills a column from its topmost cell down to the floor.
+  // The replaced rows have to be buried: so far below the top of the lowest column that neither
+  // a piece nor a feature can reach them. Row r of a column is bit 31 - r.
   bool play_upper(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
-    // The lanes can hold one more row than MAX_STACK. MAX_STACK leaves it free, so that no well
-    // has 16 rows. Here a well is lower, because every column has a cell.
+    // Usually the lanes leave one row free, so that no well has 16 rows. Here no well can have
+    // them, because every column has a cell.
     constexpr int MOST_ROWS = L::MAX_STACK + 1;
 #if defined(TETRIS_FEATURE_HEADER)
     return false;  // A user's own feature may look at any row.
@@ -191,25 +175,27 @@ class StreamRollout {
     uint32_t rows_with_cells = 0;
     uint32_t below_lowest_top = ~0u;  // the rows up to the top of the lowest column
     for (int c = 0; c < rules_.width; ++c) {
+      // The column, filled from its topmost cell down to the floor.
       uint32_t filled = board.columns[c] | (0u - board.columns[c]);
       rows_with_cells |= board.columns[c];
       below_lowest_top &= filled;
     }
     int stack = 32 - lowest_bit(rows_with_cells);  // the height of the highest column
-    int top_buried = stack - MOST_ROWS;
+    int top_buried = stack - MOST_ROWS;            // rows 0 to `top_buried` are replaced
     if (top_buried < 0) return false;
     StoredBoard upper{};
     if (!remove_buried_rows(board, top_buried, below_lowest_top, upper)) return false;
-    // Play on `upper`. If a column becomes lower than the lowest one is now, the buried rows
-    // may come within reach, so `play` stops.
+    // Play on `upper`. low_[n] is the rollout for boards without their lowest n rows. It stops
+    // if a column becomes lower than the lowest one is now, because the buried rows may then
+    // come within reach.
     int64_t games_before = totals.games;
     int least_height = popcount(below_lowest_top) - top_buried;
     get(low_[top_buried], top_buried)
         .play(
             upper, pieces, goal, MOST_ROWS, /*plays_high_stacks=*/false, totals, least_height);
-    // Put rows 0 to `top_buried` back. If the game has ended, a new one has begun on an empty
-    // board, and the rows no longer exist.
-    uint32_t buried_rows = ~(~FLOOR >> top_buried);
+    // Put the buried rows back under the rows of `upper`, unless the game has ended: the next
+    // one has begun on an empty board.
+    uint32_t buried_rows = ~(~FLOOR >> top_buried);  // the highest top_buried + 1 bits
     bool has_ended = totals.games != games_before;
     uint32_t restored_rows = has_ended ? 0 : buried_rows;
     for (int c = 0; c < rules_.width; ++c) {
@@ -221,21 +207,23 @@ class StreamRollout {
 
   static constexpr uint32_t FLOOR = 1u << 31;  // row 0 of a column
 
-  // Sets `upper` to the board in which rows 0 to `top_buried` are replaced by one floor row. In
-  // each column, the floor row has a cell if all of the replaced rows have one.
+  // Sets `upper` to the board in which rows 0 to `top_buried` are replaced by one floor row.
+  // The floor row has a cell in the columns in which all replaced rows have one.
   //
-  // Returns false if these rows are not buried. They are if each column has a cell at row
-  // top_buried + 3 or higher that lies below the top of the lowest column. The comment on this
-  // class explains the 3. below_lowest_top is the set of the rows up to that top.
+  // Returns false if the rows are not buried. They are buried if every column has a cell in one
+  // of the rows from top_buried + 3 to the top of the lowest column. below_lowest_top is the
+  // set of all rows up to this top. In a set and in a column, row r is bit 31 - r.
   bool remove_buried_rows(const StoredBoard& board, int top_buried, uint32_t below_lowest_top,
       StoredBoard& upper) const {
     for (int c = 0; c < rules_.width; ++c) {
       uint32_t column = board.columns[c];
-      uint32_t rows_above_buried = ~0u >> (top_buried + 3);
+      uint32_t rows_above_buried = ~0u >> (top_buried + 3);  // rows top_buried + 3 and higher
       bool stays_buried = (column & below_lowest_top & rows_above_buried) != 0;
       if (!stays_buried) return false;
+      // Rows 0 to `top_buried` are the highest bits. The shift keeps only these.
       bool is_full_below = ~column >> (31 - top_buried) == 0;
       uint32_t floor_cell = is_full_below ? FLOOR : 0;
+      // Move the column down, so that row `top_buried` becomes row 0, and replace this row.
       upper.columns[c] = (column << top_buried & ~FLOOR) | floor_cell;
     }
     return true;

@@ -262,23 +262,18 @@ struct FeatureList {
     typename L::Ints first_of_pair = {};
     int number = 0;  // the number of features so far
   };
-  // Adds weight * value of feature F to `sum`, for every placement (lane), unless F is scored
-  // elsewhere (`summed` is false).
+  // Adds weight * value of feature F to `sum`, for every placement.
   //
-  // Features are added in pairs, because add_products computes sum + weight_0 * value_0 +
-  // weight_1 * value_1 in one step. The first value of a pair is only stored in
-  // sum.first_of_pair. With the second value, both products are added. If the number of
-  // features is odd, the last value is paired with 0. sum.number counts the features so far,
-  // SUMMED is their total number, and sum.weights[i] holds both weights of pair i.
+  // Features are added in pairs, because a vector instruction computes sum + weight_0 * value_0
+  // + weight_1 * value_1. So the first value of a pair is only stored. sum.number counts the
+  // features so far, and sum.weights[i] holds both weights of pair i.
   //
-  // If F has a loop (F::has_loop), its value has been computed in advance and is `looped`.
-  // Otherwise `looped` is not used, and the value is computed here. `drop` is the piece at
-  // rest, and `prepared` is the data that the features have computed from the board before the
-  // drop.
+  // `prepared` is what the features have computed from the board before the drop. `looped` is
+  // the value of a feature whose computation has a loop; it is not used for other features.
   template <class F, class L, int WIDTH>
   TETRIS_FUNCTION static void add(PairedSum<L>& sum, const typename L::Ints& looped,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-    if constexpr (summed<F>) {
+    if constexpr (summed<F>) {  // other features are scored elsewhere
       typename L::Ints value;
       if constexpr (F::has_loop) value = looped;
       else value = after_drop<F>(prepared, drop);
@@ -289,7 +284,7 @@ struct FeatureList {
       bool is_last = sum.number == SUMMED;
       if (completes_pair) {
         sum.scores = L::add_products(sum.scores, weights, sum.first_of_pair, value);
-      } else if (is_last) {
+      } else if (is_last) {  // it has no partner
         sum.scores = L::add_products(sum.scores, weights, value, L::ints(0));
       } else {
         sum.first_of_pair = value;
@@ -337,14 +332,12 @@ TETRIS_FUNCTION void for_each_placement(
   }
 }
 
-// Chooses a placement of `piece` when the next piece, `next`, is known. Returns the placement
-// that begins the best pair of placements of `piece` and `next`, with the score of the pair. If
-// every pair ends the game, returns the best placement of `piece` alone.
+// Chooses a placement of `piece` when the next piece, `next`, is known: returns the placement
+// that begins the best pair of placements of both pieces, with the score of the pair. If every
+// pair ends the game, returns the best placement of `piece` alone.
 //
-// The score of a pair is the weighted sum of the features of the board after both placements.
-// The features that describe a placement, not a board, are added for both placements.
-// choose(board, piece) returns the best placement of one piece on a board with its score, or
-// NO_CHOICE if every placement ends the game.
+// choose(board, piece) returns the best placement of one piece with its score, or NO_CHOICE if
+// every placement ends the game.
 template <class List, class L, class Choose>
 TETRIS_FUNCTION Choice choose_by_pairs(
     const Board<L>& board, const int32_t* weights, int piece, int next, const Choose& choose) {
@@ -355,9 +348,8 @@ TETRIS_FUNCTION Choice choose_by_pairs(
     AfterState<L> after(board, landing, piece, placement);
     Choice second = choose(after, next);
     if (second.placement == Choice::NONE) return;
-    // second.score includes the features of the board after both placements, and the features
-    // that describe the second placement. The features that describe the first one are added
-    // here.
+    // second.score includes the features of the final board and of the second placement. Add
+    // the features that describe the first placement.
     int first_value = List::placement_value(weights, after);
     best.consider({second.score + first_value, placement});
   });
@@ -374,13 +366,11 @@ struct Prospect {
   }
 };
 
-// Expectimax over one unknown piece: chooses a placement of `piece` when every piece of
-// `source` may come next.
+// Expectimax: chooses a placement of `piece` when every piece of `source` may come next.
 //
-// Only the two placements with the highest scores of their own are compared. After each of
-// them, the best placement of every possible next piece is searched. The results form a
-// Prospect: the number of next pieces with which the game goes on, and the sum of the scores of
-// the best pairs. The placement with the better prospect is returned.
+// Only the two placements with the highest scores of their own are compared. The prospect of a
+// placement is the number of next pieces with which the game goes on, and the sum of their best
+// scores. The placement with the better prospect is returned.
 //
 //   score_alone(placement)  returns the placement with its score, ignoring the next piece
 //   make_search(board)      returns a search, which holds the data that is computed once per
@@ -390,9 +380,11 @@ template <class List, class L, class ScoreAlone, class MakeSearch, class Choose>
 TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t* weights,
     int piece, const PieceSource& source, const ScoreAlone& score_alone,
     const MakeSearch& make_search, const Choose& choose) {
+  // Find the two best placements.
   BestTwo best_two;
   for_each_placement(
       board.geometry, piece, [&](int placement) { best_two.consider(score_alone(placement)); });
+  // Compare their prospects.
   Choice chosen = best_two.first;
   Prospect best_prospect;
   for (const Choice& first : {best_two.first, best_two.second}) {
@@ -483,22 +475,20 @@ struct Chooser {
   // Returns the best placement of a piece on the board of a search, with its score, or
   // NO_CHOICE if every placement ends the game.
   //
-  // score_all_groups scores the placements that complete no row, many at a time, and records
-  // them in search.best. It leaves the other placements in search.unscored, a bit mask of
-  // placement numbers, and they are scored one by one here. If `bounds` is true, the recorded
-  // scores are only upper bounds. consider_bounds then computes the exact scores that can
-  // change the result. choice.consider(c) replaces `choice` by `c` if `c` is better.
+  // The placements that complete no row are scored first, many at a time. The others are left
+  // in search.unscored, a bit mask of placement numbers, and are scored one by one.
   TETRIS_FUNCTION Choice choose(Search& search, int piece) const {
     score_all_groups(search, piece);
     Choice best_of_groups = L::first_best(search.best);
     Choice choice = NO_CHOICE;
-    // unscored & (unscored - 1) removes the lowest bit, which is the placement that has just
-    // been scored.
+    // unscored & (unscored - 1) removes the lowest bit.
     for (uint64_t unscored = search.unscored; unscored != 0; unscored &= unscored - 1) {
       int placement = lowest_bit(unscored);
       choice.consider(score_after_state(search.board, piece, placement));
     }
     if constexpr (MAY_BOUND) {
+      // The scores of the first step may be only upper bounds. Then compute the exact scores of
+      // the placements that can still be the best ones.
       if (bounds && best_of_groups.exceeds(choice)) {
         consider_bounds(search, piece, best_of_groups, choice);
         return choice;
@@ -535,28 +525,22 @@ struct Chooser {
     return after_state_score<List>(board, weights, piece, placement, column_weights);
   }
 
-  // Scores the placements of a group that lie inside the board and complete no row, and records
-  // their scores in search.best. Returns the lanes that the caller has to score one by one, as
-  // a bit mask. A lane is one placement of the group; comparisons and sums work on all lanes at
-  // once. What happens to a lane depends on the top of its piece and on the completed rows:
+  // Scores the placements of a group, one per lane, that lie inside the board and complete no
+  // row, and records their scores in search.best. Returns the lanes that the caller has to
+  // score one by one, as a bit mask. It depends on the top of the piece and on the completed
+  // rows what happens to a lane:
   //
   //     top                               no row completed    rows completed
   //     below fitting_limit               scored here         returned
   //     below survival_limit              ends the game       returned
   //     at survival_limit or higher       ends the game       ends the game
   //
-  // The scores are computed from the changes that the drop makes. If some feature of the list
-  // cannot be computed in this way (computable_from_drops is false), no lane is scored here,
-  // and all lanes below survival_limit are returned.
-  //
-  // A score is the sum of up to four parts: the features that are computed one by one, and
-  // those that are looked up in tables of weights, by column, by step, and by pair of steps. If
-  // `bounds` is true, a bound replaces each feature that is slow to compute.
+  // Scores are computed from the changes that the drop makes to the board. If some feature
+  // cannot be computed in this way, all lanes below survival_limit are returned.
   template <int WIDTH>
   TETRIS_FUNCTION unsigned score_drops(Search& search, const Group<L, WIDTH>& group) const {
     Drop<L, WIDTH> drop(search.ground, group.shapes);
-    // In a lane without a placement the top is above both limits, because its shape is very
-    // high or rests on a side wall.
+    // In a lane without a placement the top is above both limits.
     auto top = drop.top();
     auto completed_rows = drop.completed();
     auto may_survive = top < survival_limit;
@@ -565,6 +549,8 @@ struct Chooser {
       auto is_scored = completes_no_row & (top < fitting_limit);
       // Scalar lanes skip a placement that is not scored. Vector lanes always compute scores.
       if (L::is_worth_scoring(is_scored)) {
+        // Features that are slow to compute may be replaced by their bounds. The weights of
+        // single columns and of steps are looked up in tables.
         typename L::Scores scores =
             List::values(lane_weights, search.prepared, drop, MAY_BOUND && bounds);
         if constexpr (HAS_COLUMNS) scores = search.columns.after(scores, drop);
@@ -612,17 +598,15 @@ struct Chooser {
 
   // Replaces `choice` by the best placement of search.best if that placement is better.
   //
-  // The scores in search.best are only upper bounds of the exact scores, which are slow to
-  // compute. `best` is the placement with the highest bound. Its exact score is computed first.
-  // Another placement can only be better if its bound is at least the best exact score so far.
-  // Usually there is no such placement. A set of placements is a bit mask: L::at_least returns
-  // the placements whose bound is at least a score, and `others & (others - 1)` removes the
-  // lowest bit.
+  // The scores in search.best are upper bounds, because exact scores are slow to compute.
+  // `best` has the highest bound, so its exact score is computed first. After that, only
+  // placements whose bound is at least the best exact score so far have to be considered.
   TETRIS_FUNCTION void consider_bounds(
       const Search& search, int piece, const Choice& best, Choice& choice) const {
     int exact_minus_bound = value_above_bound(search.board, piece, best.placement);
     choice.consider({best.score + exact_minus_bound, best.placement});
     if (exact_minus_bound == 0) return;  // the exact score equals the highest bound
+    // Sets of placements are bit masks, and others & (others - 1) removes the lowest bit.
     uint64_t candidates = L::at_least(search.best, choice.score);
     uint64_t others = candidates & ~(uint64_t{1} << best.placement);
     for (; others != 0; others &= others - 1) {

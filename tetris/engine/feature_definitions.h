@@ -180,38 +180,33 @@ struct RowTransitions : BitCount<RowTransitions> {
     return 2 * (geometry.height - (L::TOP + 1));
   }
   // Returns the number of row transitions after a drop that completes no row, for every
-  // placement (lane). A row transition is a pair of neighbouring cells of a row, one full and
-  // one empty.
+  // placement. A row transition is a pair of neighbouring cells of a row, one full and one
+  // empty. `total` is their number before the drop.
   //
-  // `total` is the number before the drop. The cells of the piece in a row are consecutive,
-  // with a left end and a right end. If both neighbours are empty, they add two transitions. A
-  // full neighbour at one end removes two: the transition at this end is not added, and the old
-  // one between this neighbour and the cell that was empty disappears.
-  //
-  // full_beside(k) returns the rows in which an end of the piece touches a full cell in column
-  // k, one bit per row. Column k is k columns right of the piece's left edge. In a piece that
-  // is 1 or 4 columns wide, all rows end beside columns -1 and WIDTH. In other pieces a row may
-  // be shorter. It then ends beside the piece's own first or last column, or beside the middle
-  // column of a piece that is 3 columns wide.
-  //
-  // Counting bits is slow, so words that cannot have a bit in the same row are joined first. A
-  // row has only one left end and one right end. popcount_near counts the bits of two words.
+  // Every row of the piece has two ends. An end adds a transition if the cell beside it is
+  // empty, and removes one if this cell is full. So the number grows by 2 * (rows of the piece
+  // - ends beside full cells).
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
+    // Returns the rows that end beside a full cell in column k, which is k columns right of the
+    // piece's left edge. A set of rows has one bit per row.
     auto full_beside = [&](int k) {
       auto cells = drop.cells_before(k);
       auto rows_that_end_here = drop.piece_rows(drop.shape.contact[k + 1]);
       return cells & rows_that_end_here;
     };
-    // Half of the growth is the number of rows of the piece minus that of full cells at ends.
     auto half_growth = L::ints(drop.shape.height);
+    // popcount_near returns the number of bits of two words together.
     if constexpr (WIDTH == 1 || WIDTH == 4) {
       half_growth = half_growth - L::popcount_near(full_beside(-1), full_beside(WIDTH));
     } else {
+      // Some rows may be shorter than the piece is wide, and end beside a column of the piece
+      // itself. A row has only one left end, so the sets of left ends can be joined by OR.
       auto left_ends = full_beside(-1) | full_beside(0);
       auto right_ends = full_beside(WIDTH - 1) | full_beside(WIDTH);
       half_growth = half_growth - L::popcount_near(left_ends, right_ends);
     }
+    // A row may also begin or end beside the middle column of a piece of three columns.
     if constexpr (WIDTH == 3) half_growth = half_growth - L::popcount(full_beside(1));
     return total + half_growth + half_growth;
   }
@@ -285,49 +280,45 @@ struct WellFeature : FeatureBase {
     return {L::total(depths), cache<uint16_t>(board, depths), cache<uint16_t>(board, pairs)};
   }
   // Returns the sum of the depths of all wells after a drop that completes no row, for every
-  // placement (lane). A well cell is an empty cell between two full cells of its row.
+  // placement. A well cell is an empty cell between two full cells of its row.
   //
-  // The column at offset k is k columns right of the piece's left edge. A drop changes the
-  // wells in the columns under the piece (offsets 0 to WIDTH - 1) and in the columns beside it
-  // (offsets -1 and WIDTH). The depths of these columns are computed again from the columns
-  // after the drop, and so their neighbours at offsets -2 and WIDTH + 1 are needed, too.
-  // lower_bound returns the sum of the depths of the other columns, which do not change. A
-  // column is a word with one bit per row, and L::without(a, b) is a & ~b.
+  // A drop can change the wells in the columns under the piece and in the two columns beside
+  // it. Their depths are computed again, and the depths of all other columns stay the same. The
+  // column at offset k is k columns right of the piece's left edge.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     using Bits = typename L::Bits;
     constexpr int CHANGED = WIDTH + 2;
-    // The changed columns, with one more column on each side: element k + 2 is the column at
-    // offset k.
+    // The cells of the changed columns, and of one more column on each side, after the drop.
+    // Element k + 2 is the column at offset k.
     Bits columns[CHANGED + 2];
     TETRIS_UNROLL for (int k = -2; k < CHANGED; ++k) columns[k + 2] = drop.cells_after(k);
-    // The well cells and the full cells of changed column i, which is at offset i - 1.
+    // Element i is a changed column, which is columns[i + 1].
     Bits wells[CHANGED], cells[CHANGED];
     TETRIS_UNROLL for (int i = 0; i < CHANGED; ++i) {
       Bits full_on_both_sides = columns[i] & columns[i + 2];
       cells[i] = columns[i + 1];
       wells[i] = L::without(full_on_both_sides, cells[i]);
     }
-    auto unchanged_depths = lower_bound<L>(prepared, drop);
+    auto unchanged_depths = lower_bound<L>(prepared, drop);  // the sum of the other columns
     return unchanged_depths + Self::template depths<L>(wells, cells);
   }
-  // Returns the sum of the depths of the wells that a drop does not change, for every placement
-  // (lane).
+  // Returns the sum of the depths of the wells that a drop does not change, for every
+  // placement. It is the sum over the board before the drop, minus the depths of the columns at
+  // offsets -1 to WIDTH from the piece's left edge.
   //
-  // It is the total over the board before the drop, minus the depths of the columns that
-  // change, which are at offsets -1 to WIDTH from the piece's left edge. prepared.pairs holds,
-  // for every column, the sum of its depth and the depth of the next column, so two columns are
-  // subtracted at a time. If the number of changed columns, WIDTH + 2, is odd, one column
-  // remains. drop.at_offset(x, k) is the value of x in the column at offset k.
+  // drop.at_offset(x, k) is the value of x in the column at offset k. prepared.pairs holds, for
+  // every column, the depth of this column plus the depth of the next one.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto lower_bound(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto unchanged = prepared.total;
+    // Subtract two columns at a time.
     TETRIS_UNROLL for (int k = -1; k < WIDTH; k += 2) {
       unchanged = unchanged - drop.at_offset(prepared.pairs, k);
     }
-    constexpr bool ONE_COLUMN_REMAINS = WIDTH % 2 == 1;
-    if constexpr (ONE_COLUMN_REMAINS) {
+    // If their number, WIDTH + 2, is odd, one column remains.
+    if constexpr (WIDTH % 2 == 1) {
       unchanged = unchanged - drop.at_offset(prepared.depths, WIDTH);
     }
     return unchanged;
@@ -343,12 +334,11 @@ struct Wells : WellFeature<Wells> {
   static constexpr bool has_lower_bound = true;
 
   // Returns the sum of the depths of the wells in COUNT columns, for every lane. The depth of a
-  // well cell is the number of consecutive empty cells from itself downwards.
+  // well cell is the number of consecutive empty cells from itself downwards. wells[i] and
+  // cells[i] are the well cells and the full cells of column i, one bit per row.
   //
-  // wells[i] and cells[i] are the well cells and the full cells of column i, one bit per row. A
-  // shift to the left moves cells down by one row. All well cells fall at the same time, by one
-  // row per round. A falling cell that meets a full cell disappears. Every cell that still
-  // falls adds 1 per round.
+  // All well cells fall at the same time, by one row per round, until they meet a full cell.
+  // Each of them counts 1 in every round in which it still falls.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depths(const Bits (&wells)[COUNT], const Bits (&cells)[COUNT]) {
     Bits falling[COUNT];
@@ -357,6 +347,7 @@ struct Wells : WellFeature<Wells> {
     for (;;) {
       Bits falling_anywhere = falling[0] ^ falling[0];  // zeros in the type of Bits
       TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
+        // A shift to the left moves cells down by one row.
         falling[i] = L::without(falling[i] << 1, cells[i]);
         falling_anywhere = falling_anywhere | falling[i];
       }
@@ -382,22 +373,20 @@ struct WellsFast : WellFeature<WellsFast> {
   }
 
  private:
-  // Returns the sum of the depths of the topmost runs of COUNT columns, for every lane. The
-  // topmost run of a column is the run of empty cells from its topmost well cell downwards. A
-  // run of n cells has the depth 1 + 2 + ... + n. rest[i] becomes the well cells of column i
-  // below its topmost run.
+  // Returns the sum of the depths of the topmost runs of COUNT columns, for every lane. A run
+  // consists of the empty cells from a well cell down to the next full cell, and a run of n
+  // cells has the depth 1 + 2 + ... + n. rest[i] becomes the well cells below the topmost run.
   //
-  // wells[i] and cells[i] are the well cells and the full cells of column i. A column is a word
-  // in which the topmost row is the lowest bit. So `w & -w` is the topmost cell of w, and a
-  // subtraction borrows from lower rows.
+  // wells[i] and cells[i] are the well cells and the full cells of column i, one bit per row;
+  // the topmost row is the lowest bit.
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depth_of_topmost_runs(
       const Bits (&wells)[COUNT], const Bits (&cells)[COUNT], Bits (&rest)[COUNT]) {
     auto total = L::as_ints(wells[0] ^ wells[0]);  // zeros in the type of the sum
     TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
-      Bits topmost = wells[i] & -wells[i];
-      // The subtraction borrows from the next full cell below `topmost`. It clears this full
-      // cell, and sets all empty cells from `topmost` down to it. These cells are the run.
+      Bits topmost = wells[i] & -wells[i];  // the lowest bit
+      // The subtraction borrows from the next full cell below `topmost`: it clears this cell,
+      // and sets the empty cells between them, which are the run.
       Bits run = L::without(cells[i] - topmost, cells[i]);
       total = total + L::triangle(L::popcount(run));
       rest[i] = L::without(wells[i], run);
@@ -491,23 +480,24 @@ struct ThinCovers : FeatureBase {
     return L::bits(typename L::Word(columns(board)));
   }
   // Returns the number of columns whose topmost cell has an empty cell directly below it, after
-  // a drop that completes no row, for every placement (lane).
+  // a drop that completes no row, for every placement.
   //
-  // `before` is the set of such columns before the drop; bit c + 1 is column c. Columns that
-  // are not under the piece do not change. Column k of the piece counts if the piece has a
-  // single cell there (drop.shape.lone[k] is 1, and otherwise 0) and leaves a gap below it. A
-  // piece that is one column wide has four cells in its column, which therefore never counts.
+  // `before` is the set of such columns before the drop; bit c + 1 is column c. Only the
+  // columns under the piece can change. Such a column counts if the piece has a single cell in
+  // it and there is a gap below this cell.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
-    // The set of the columns under a piece over column 0 is bits 1 to WIDTH. in_columns moves
-    // the set to the column of every placement.
+    // The columns under a piece over column 0 are bits 1 to WIDTH. in_columns moves these bits
+    // to the column of each placement.
     constexpr uint32_t COLUMNS_OF_PIECE = (2u << WIDTH) - 2;
     auto under_piece = L::template in_columns<COLUMNS_OF_PIECE>(drop.shape);
     auto untouched = L::without(before, under_piece);
     auto total = L::popcount(untouched);
+    // A piece that is one column wide has four cells in its column, which never counts.
     if constexpr (WIDTH > 1) {
       TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-        total = total + L::ints_where(drop.covers_gap(k), L::ints(drop.shape.lone[k]));
+        auto has_single_cell = L::ints(drop.shape.lone[k]);  // 1 or 0
+        total = total + L::ints_where(drop.covers_gap(k), has_single_cell);
       }
     }
     return total;

@@ -127,13 +127,11 @@ TETRIS_FUNCTION Columns operator-(const Columns& a) {
 // rows. Four digits hold every count up to MAX_WIDTH.
 constexpr int ROW_DIGITS = 4;
 
-// Adds the counts `other` to the counts `sum`, for all rows of the board at once. There is one
-// count per row, for example of the columns that have a cell in this row.
+// Adds the numbers `other` to the numbers `sum`, one for each row of the board. All rows are
+// added at once by a ripple-carry adder.
 //
-// The counts are bit-sliced: bit r of sum[i] is binary digit i of the count of row r, lowest
-// digit first. So one bitwise operation handles one digit of all rows. The digits are added one
-// after another with a carry, as in a ripple-carry adder. Both counts have COUNT digits on
-// entry. The sum has one more digit, which becomes sum[COUNT] if this element exists.
+// The numbers are bit-sliced: bit r of sum[i] is binary digit i of the number of row r. Both
+// numbers have COUNT digits, and their sum has one digit more.
 template <int COUNT, class Words>
 TETRIS_FUNCTION void add_digits(Words (&sum)[ROW_DIGITS], const Words (&other)[COUNT]) {
   Words carry = sum[0] & other[0];
@@ -390,21 +388,21 @@ struct ScalarLanes {
     TETRIS_UNROLL for (int i = SLOTS - 2; i >= 0; --i) result.slot[i] |= result.slot[i + 1];
     return result;
   }
-  // Counts the columns that have a cell in a row, for all rows of the board at once.
+  // Counts the cells of every row of the board. A column is a word with one bit per row.
   //
-  // A column is a word with one bit per row. The counts are bit-sliced: bit r of digit[d]
-  // becomes binary digit d of the count of row r. The loop adds two columns at a time. A full
-  // adder adds both columns to the lowest digit, and yields a new lowest digit and a carry.
-  // Then the carry is added to the higher digits, one after another.
+  // All rows are counted at once, so the counts are bit-sliced: bit r of digit[d] becomes
+  // binary digit d of the count of row r. Two columns are added at a time.
   TETRIS_FUNCTION static void count_rows(const ColumnBits& columns, Bits (&digit)[ROW_DIGITS]) {
     TETRIS_UNROLL for (Bits& word : digit) word = 0;
     TETRIS_UNROLL for (int i = 0; i < SLOTS; i += 2) {
+      // A full adder adds both columns to the lowest digit.
       Bits first = columns.slot[i];
       Bits second = columns.slot[i + 1];
       Bits exactly_one = first ^ second;
       Bits both = first & second;
       Bits carry = both | (exactly_one & digit[0]);
       digit[0] ^= exactly_one;
+      // Add the carry to the higher digits.
       TETRIS_UNROLL for (int d = 1; d < ROW_DIGITS; ++d) {
         Bits next_carry = digit[d] & carry;
         digit[d] ^= carry;
@@ -421,18 +419,16 @@ struct ScalarLanes {
     TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) slots[i] = columns.slot[i];
   }
 
-  // Returns the cells of a piece as columns of the board. The bottom of the piece rests in
-  // `row`, and its left edge is over board column `column`.
+  // Returns the cells of a piece as columns of the board; board column c is in slot c +
+  // FIRST_COLUMN. The bottom of the piece is in `row`, and its left edge in column `column`.
   //
-  // shape_of(...).patterns has four bits for each column of the piece: the rows in which the
-  // column has cells. A column of the board is a word in which row r is bit TOP - r.
-  // Multiplying a pattern by row_unit(row), a power of two, moves it to `row`. Slot c +
-  // FIRST_COLUMN of the result is board column c.
+  // A shape has a pattern of four bits for each of its columns: the rows in which the column
+  // has cells.
   TETRIS_FUNCTION static ColumnBits piece_columns(
       int piece, int orientation, int column, int row) {
-    // After this shift, bits 4 c to 4 c + 3 are the pattern of board column c.
+    // After this shift, bits 4 c to 4 c + 3 are the pattern for board column c.
     uint64_t patterns = uint64_t(shape_of(piece, orientation).patterns) << (4 * column);
-    Unit unit = row_unit(row);
+    Unit unit = row_unit(row);  // a power of two: a pattern times this number begins at `row`
     ColumnBits result;
     TETRIS_UNROLL for (int slot = 0; slot < SLOTS; ++slot) {
       int c = slot - FIRST_COLUMN;

@@ -51,22 +51,19 @@ TETRIS_FUNCTION V shift_left(V a, C n) {
   return map(shift, a, n);
 }
 // Returns the triangular number n (n + 1) / 2 of every number n of a vector. The numbers have
-// 32 bits and are less than 32.
-//
-// With AVX-512 the results are looked up in a table of 32 entries, which fills two registers.
-// With AVX2 they are computed. `map` calls the function for one register of the vector after
-// another.
+// 32 bits and are less than 32. `map` handles one register of the vector after another.
 template <class V>
 TETRIS_FUNCTION V triangle_of(V n) {
   auto triangle = [](auto x) TETRIS_INLINE {
     using R = decltype(x);
     if constexpr (sizeof(R) == 64) {
+      // Look the results up in a table of 32 entries, which fills two registers.
       auto entries_0_to_15 = _mm512_load_si512(small_numbers.triangle);
       auto entries_16_to_31 = _mm512_load_si512(small_numbers.triangle + 16);
       return (R)_mm512_permutex2var_epi32(entries_0_to_15, (__m512i)x, entries_16_to_31);
     } else {
-      // madd multiplies the 16-bit halves of the numbers, and adds both products. The upper
-      // halves are 0, so the result is x * (x + 1).
+      // The numbers are small, so this multiplication of 16-bit numbers, which is faster, gives
+      // x * (x + 1) as well.
       R product = (R)_mm256_madd_epi16((__m256i)x, (__m256i)(x + 1));
       return product >> 1;
     }
@@ -165,9 +162,8 @@ struct VectorLanes {
     return repeat<Scores>(reduce(all, ADD)[0]);
   }
 
-  // Returns a vector of weights, which are the entries table[index] of all lanes, reduced to
-  // their lower 16 bits (see weight_word). AVX-512 gathers the entries with one instruction. On
-  // other processors they are loaded one after another.
+  // Returns the weight table[index] for each lane, reduced to its lower 16 bits. AVX-512 loads
+  // all entries with one instruction; other processors load them one after another.
   TETRIS_FUNCTION static Ints weights_at(const int32_t* table, Ints index) {
 #if defined(__AVX512F__)
     if constexpr (sizeof(Ints) == 64 && !IS_PAIR<Ints>) {
@@ -264,16 +260,14 @@ struct VectorLanes {
     return bits(pattern);
   }
 
-  // Returns, for each lane, the value of the board column that is k columns right of the
-  // placement's left edge. k is from -2 to 5.
+  // Returns, for each lane, the value of the board column that is k columns right of the left
+  // edge of the lane's placement. k is from -2 to 5.
   //
-  // `columns` has one value per slot, and slot c + FIRST_COLUMN is board column c. Lane x is
-  // the placement whose left edge is over column x, so it needs slot x + k + FIRST_COLUMN. The
-  // result is therefore `columns` moved by first_slot = k + FIRST_COLUMN slots.
+  // Lane x is the placement over board column x, and board column c is in slot c + FIRST_COLUMN
+  // of `columns`. So the result is `columns`, moved down by k + FIRST_COLUMN slots.
   //
-  // This distance is an immediate operand of the vector instructions, so it has to be a
-  // template argument. There is one case for every distance. Wherever the function is inlined,
-  // k is a constant, and only one case remains.
+  // Vectors can only be moved by a compile-time constant, so every distance has a case. Where
+  // this function is inlined, k is a constant, and one case remains.
   template <int WIDTH, class T>
   TETRIS_FUNCTION static T at_offset(T columns, const ShapeLanes<VectorLanes, WIDTH>&, int k) {
     const int first_slot = k + FIRST_COLUMN;  // the slot of lane 0
@@ -353,18 +347,14 @@ struct VectorLanes {
   };
   TETRIS_FUNCTION static bool is_worth_scoring(Mask) { return true; }
   // Appends the scores of a group of placements, one per lane, to `best`. Lanes that are not
-  // candidates get the score NEVER, the lowest one. first_best later finds the best score of
-  // all groups.
-  //
-  // choose(mask, a, b) selects a or b, number by number. group.first_placement holds the
-  // numbers of two placements, which are the first lanes of the two halves of the group.
+  // candidates get the score NEVER, the lowest one. choose(mask, a, b) selects a or b in every
+  // lane.
   template <int WIDTH>
   TETRIS_FUNCTION static void record_scores(
       Best& best, Scores score, Mask is_candidate, const Group<VectorLanes, WIDTH>& group) {
     if constexpr (SHORT) {
-      // In 16-bit lanes the scores have 32 bits, but the numbers of the mask have 16 bits.
-      // Interleaving the mask with itself makes them 32 bits wide, all ones or all zeros, and
-      // puts them into the order of the scores.
+      // The scores have 32 bits, but the numbers of the mask have 16. Interleaving the mask
+      // with itself makes its numbers 32 bits wide, in the order of the scores.
       Scores wide_mask = interleave(is_candidate, is_candidate);
       score = choose(wide_mask, score, scores(NEVER));
     } else {

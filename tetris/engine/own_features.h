@@ -34,9 +34,8 @@ struct PlainBoard {
   int eroded_cells;          // as `eroded_cells` there
   int lines;                 // the number of rows that the placement removed
 
-  // Copies a board of the engine into plain numbers. Bit r of columns_[c] becomes row r of
-  // column c; rows are counted from the bottom. In the engine's board, row r of a column is bit
-  // L::TOP - r.
+  // Copies a board of the engine into plain numbers. Bit r of columns_[c] is row r of column c;
+  // rows are counted from the bottom.
   template <class L>
   TETRIS_FUNCTION explicit PlainBoard(const Board<L>& board)
       : width(board.geometry.width),
@@ -46,15 +45,16 @@ struct PlainBoard {
         lines(board.lines) {
     using Word = typename L::Word;
     TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-      // The columns may be in a vector register, which cannot be indexed. So a mask clears all
-      // columns except c, and the bitwise OR of all columns is then column c. `inside` clears
-      // column c, too, if it is beyond the board, where the side wall is.
+      // The columns may be in a vector register, which cannot be indexed. So all other columns
+      // are set to 0, and the bitwise OR of all columns is then column c. `inside` also sets
+      // the side walls to 0.
       Word only_column_c[MOST_SLOTS] = {};
       only_column_c[FIRST_COLUMN + c] = Word(~Word(0));
       auto mask = board.geometry.inside & L::load(only_column_c);
       uint32_t column = L::or_columns(board.cells & mask);
-      uint32_t aligned_to_top = column << (31 - L::TOP);  // row r is now bit 31 - r
-      columns_[c] = reversed_bits(aligned_to_top);        // row r is now bit r
+      // In the engine row r is bit L::TOP - r. The shift makes it bit 31 - r.
+      uint32_t aligned_to_top = column << (31 - L::TOP);
+      columns_[c] = reversed_bits(aligned_to_top);  // row r is now bit r
     }
   }
 

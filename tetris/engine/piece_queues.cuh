@@ -76,48 +76,43 @@ struct alignas(16) PieceQueues {
   }
 
   // Puts streams into the queues. Every lane of a warp whose `is_waiting` is true adds its
-  // `stream` to the queue of `piece`, the piece that the stream waits for. All 32 lanes of the
-  // warp have to call this function.
+  // `stream` to the queue of `piece`. All 32 lanes of the warp have to call this function.
   //
-  // A queue is a ring buffer of entries in shared memory. tail[piece] counts the entries that
-  // have been reserved so far, and entry(piece, n) is the address of entry n, modulo the size
-  // of the ring. A lane may write its reserved entry as soon as the entry is EMPTY.
+  // A queue is a ring buffer in shared memory. A lane first reserves an entry by increasing
+  // tail[piece], and may write it as soon as it is EMPTY.
   __device__ void put(bool is_waiting, int stream, int piece) {
-    // The fence makes this lane's changes to the stream visible before the stream is in the
-    // queue, where another warp may take it.
+    // Make this lane's changes to the stream visible before another warp can take the stream.
     __threadfence_block();
     unsigned waiting = __ballot_sync(~0u, is_waiting);
     if (!is_waiting) return;
-    // Lanes with the same piece form a set. The first lane of the set, the leader, reserves
-    // consecutive entries for the set with one atomic addition. The others get the index of the
-    // first entry from the leader.
+    // The first of the lanes with the same piece, the leader, reserves consecutive entries for
+    // all of them with one atomic addition.
     int lane = threadIdx.x % 32;
     unsigned same_piece = __match_any_sync(waiting, piece);
     int leader = __ffs(same_piece) - 1;
     uint32_t first_index = 0;
     if (lane == leader) first_index = atomicAdd(&tail[piece], __popc(same_piece));
     first_index = __shfl_sync(same_piece, first_index, leader);
+    // Every lane gets one entry, in the order of the lanes.
     unsigned earlier_lanes = same_piece & ((1u << lane) - 1);
     uint16_t* reserved = entry(piece, first_index + __popc(earlier_lanes));
-    // The entry may still hold a stream from the previous round of the ring. The warp that has
-    // reserved this stream empties the entry at once, so the wait is short.
+    // The entry may still hold an older stream, which another warp is just taking out. Wait
+    // until it is EMPTY.
     while (atomicCAS(reserved, EMPTY, uint16_t(stream)) != EMPTY) continue;
   }
 
-  // Takes streams out of the queues for this warp, and waits while all queues are empty. All
-  // warps of a group have to call this function together. Returns false once all streams are
-  // finished.
+  // Takes streams that wait for the same piece out of the queues, and waits while all queues
+  // are empty. All warps of a group call this function together. Returns false once all streams
+  // are finished.
   //
-  // Sets `piece` to the piece that all streams of this warp wait for, and `stream` to this
-  // thread's stream, or to -1 if there is none for this thread. THREADS neighbouring threads
-  // get the same stream.
+  // Sets `piece` to the piece of this warp's streams, and `stream` to this thread's stream, or
+  // to -1 if it gets none. THREADS neighbouring threads get the same stream.
   template <int THREADS>
   __device__ bool take(const WarpGroup& group, int& stream, int& piece) {
     const int lane = threadIdx.x % WARP;
-    // Lane 0 counts the arrival of its warp. The last warp of the group to arrive reserves a
-    // batch of streams for every warp of the group. If an earlier warp did so, it could reserve
-    // an entry for a warp that is still in `put`. That warp might then wait in `put` until this
-    // entry is empty, although it would empty the entry itself in its next `take`.
+    // Lane 0 counts the arrival of its warp. The last warp to arrive reserves a batch of
+    // streams for every warp of the group. By then no warp of the group is in `put` any more,
+    // where it might wait for an entry that it has to empty itself.
     uint32_t size = group.size;
     uint32_t arrival_of_lane_0 = lane == 0 ? atomicAdd(&arrivals[group.index], 1u) : 0u;
     uint32_t arrival = __shfl_sync(~0u, arrival_of_lane_0, 0);
@@ -128,14 +123,13 @@ struct alignas(16) PieceQueues {
     bool is_last = arrival % size == size - 1;
     if (is_last) reserve(group, group_batches, WARP / THREADS);
     group.wait();
-    // The first batch.count lanes take one entry each. Then every stream is handed to THREADS
-    // neighbouring lanes.
+    // The first batch.count lanes take one stream each, and pass it to THREADS lanes.
     Batch batch = group_batches[group.rank];
     piece = batch.piece;
     stream = -1;
     if (lane < batch.count) stream = take_entry(entry(piece, batch.first + uint32_t(lane)));
     if (THREADS > 1) stream = __shfl_sync(~0u, stream, lane / THREADS);
-    // After the fence, every lane sees all changes that other warps have made to these streams.
+    // The fence makes the changes of other warps to these streams visible.
     __syncwarp();
     __threadfence_block();
     // `reserve` fills the first batch of a group, except when all streams are finished.
@@ -166,21 +160,17 @@ struct alignas(16) PieceQueues {
   // Reserves a batch of streams for each warp of a group, and writes the batches to
   // `group_batches`. All lanes of one warp call this function together.
   //
-  // A batch is at most `batch_capacity` consecutive entries of one queue. The batches come from
-  // the longest of the seven queues. If this queue is too short for all warps, the remaining
-  // warps get empty batches. But if the group is the only one of the block, they get batches
-  // from the next longest queues. As long as all queues are empty, the function waits. When all
-  // streams are finished, it writes empty batches.
-  //
-  // head[p] counts the entries of queue p that have been reserved for taking, and tail[p] those
-  // that have been reserved for putting.
+  // A batch is at most `batch_capacity` consecutive entries of one queue. All batches come from
+  // the longest of the seven queues, and warps for which it is too short get empty batches.
+  // Only if the block has no other group do these warps get batches from other queues. The
+  // function waits while all queues are empty, until all streams are finished.
   __device__ void reserve(const WarpGroup& group, Batch* group_batches, int batch_capacity) {
     const int lane = threadIdx.x % WARP;
     int filled = 0;  // the number of warps that have a batch
     while (filled < group.size && (filled == 0 || group.is_only_one())) {
-      // Find the longest queue: lane p < 7 computes 8 * length + p for queue p. The maximum
-      // over the warp contains both the greatest length and the queue. An atomic addition of 0
-      // reads the newest value.
+      // Find the longest queue. Queue p holds the entries from head[p] to tail[p]; an atomic
+      // addition of 0 reads the newest value. Lane p < 7 computes 8 * length + p, so the
+      // maximum over the warp contains both the length and the queue.
       bool has_queue = lane < PIECES;
       uint32_t first = has_queue ? atomicAdd(&head[lane], 0) : 0;
       uint32_t length = has_queue ? atomicAdd(&tail[lane], 0) - first : 0;
@@ -188,20 +178,19 @@ struct alignas(16) PieceQueues {
       int piece = int(length_and_queue & 7);
       uint32_t wanted = (group.size - filled) * batch_capacity;
       int count = int(min(length_and_queue >> 3, wanted));
-      bool all_are_empty = count == 0;
-      if (all_are_empty) {
-        // Stop if some warps already have a batch, or if all streams are finished. Otherwise
-        // wait for other warps to put streams back.
+      if (count == 0) {
+        // All queues are empty. Wait for other warps to put streams back, unless some warps
+        // already have a batch or all streams are finished.
         if (filled > 0 || !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0)) break;
         __nanosleep(100);
         continue;
       }
-      // Lane `piece` reserves the entries of its queue. If another group has reserved some of
-      // them in the meantime, this fails, and all lanes try again.
+      // Lane `piece` reserves the entries by increasing head[piece]. If another group has
+      // changed it in the meantime, all lanes try again.
       bool has_reserved =
           lane == piece && atomicCAS(&head[piece], first, first + count) == first;
       if (!__any_sync(~0u, has_reserved)) continue;
-      // Lane i writes the batch of the i-th warp that has none yet.
+      // Divide the entries among the warps without a batch: lane i writes the i-th batch.
       uint32_t first_of_batch = __shfl_sync(~0u, first, piece) + lane * batch_capacity;
       int batch_size = min(count - lane * batch_capacity, batch_capacity);
       if (batch_size > 0) {

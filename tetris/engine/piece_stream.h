@@ -50,13 +50,11 @@ struct PieceStream {
   TETRIS_FUNCTION int drawn_by(uint32_t word) const {
     return source.at(int((uint64_t(source.count) * word) >> 32));
   }
-  // Returns the order of the seven pieces in bag `number` of the stream: a random permutation
-  // of 0 to 6. It is packed into seven fields of four bits, with the first piece in the lowest
-  // bits.
+  // Returns a random order of the seven pieces, for bag `number` of the stream. The order is
+  // packed into fields of four bits, with the first piece in the lowest bits.
   //
-  // This is a Fisher-Yates shuffle: step i swaps field i with a random field j from 0 to i. The
-  // six random numbers are the first six words of two Philox blocks, which depend only on the
-  // seed, the stream and `number`.
+  // This is a Fisher-Yates shuffle. Its six random words come from two Philox blocks, which
+  // depend only on the seed, the stream and `number`.
   TETRIS_FUNCTION uint32_t bag_of(uint64_t number) const {
     philox::Block one = block_of(2 * number);
     philox::Block two = block_of(2 * number + 1);
@@ -64,9 +62,9 @@ struct PieceStream {
         one.word[0], one.word[1], one.word[2], one.word[3], two.word[0], two.word[1]};
     uint32_t order = 0x6543210;  // the pieces 0 to 6 in order
     TETRIS_UNROLL for (int i = PIECES - 1; i >= 1; --i) {
-      // (i + 1) * word / 2^32 is a random integer from 0 to i.
-      int j = int((uint64_t(i + 1) * words[PIECES - 1 - i]) >> 32);
-      // To swap fields i and j, both are combined by XOR with the XOR of the two.
+      uint32_t word = words[PIECES - 1 - i];
+      int j = int((uint64_t(i + 1) * word) >> 32);  // a random integer from 0 to i
+      // Swap fields i and j: the XOR of a field with the difference is the other field.
       uint32_t difference = ((order >> (4 * i)) ^ (order >> (4 * j))) & 15u;
       order ^= (difference << (4 * i)) | (difference << (4 * j));
     }

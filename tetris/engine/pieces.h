@@ -45,23 +45,18 @@ struct Shape {
   TETRIS_FUNCTION constexpr int top(int k) const { return nth_field(tops, k); }
 };
 
-// Returns the shape of a piece in one orientation, from the outline of its columns.
-//
-// `bottoms` and `tops` have one hexadecimal digit per column, with the leftmost column first. A
-// column has cells in rows `bottom` to `top - 1` of the bounding box. For example, a T that
-// points up is make_shape(3, 0x000, 0x121).
-//
-// shape.bottoms, shape.tops and shape.patterns have four bits per column in the opposite order:
-// column k is in bits 4 k to 4 k + 3. In shape.patterns these four bits are the set of the
-// column's rows. shape.first_row holds the bottoms as an array; beyond the width it is NO_ROW,
-// which is above every height.
+// Returns the shape of a piece in one orientation. `bottoms` and `tops` have one hexadecimal
+// digit per column, from left to right: a column has cells in rows `bottom` to `top - 1`. For
+// example, a T that points up is make_shape(3, 0x000, 0x121).
 constexpr Shape make_shape(int width, uint32_t bottoms, uint32_t tops) {
+  // Columns beyond the width keep NO_ROW, which is above every height.
   Shape shape{width, 0, 0, 0, 0, {NO_ROW, NO_ROW, NO_ROW, NO_ROW}};
   for (int k = 0; k < width; ++k) {
     int digit = width - 1 - k;  // the leftmost column is the most significant digit
     uint32_t bottom = nth_field(bottoms, digit);
     uint32_t top = nth_field(tops, digit);
     uint32_t row_mask = pattern_of_rows(bottom, top);
+    // The fields of the shape have four bits per column, too, but column 0 is in the lowest.
     int first_bit = 4 * k;
     shape.bottoms |= bottom << first_bit;
     shape.tops |= top << first_bit;
@@ -161,18 +156,17 @@ struct ShapeLanes {
     }
   }
 
-  // Sets two tables in lane `lane`, which describe the rows of a shape. A set of rows is a bit
-  // mask in which row j is bit 3 - j. WIDTH is the number of columns of the shape.
+  // Sets the tables `rows` and `contact` of lane `lane`, which describe the rows of a shape. A
+  // set of rows is a bit mask in which row j is bit 3 - j.
   //
-  //     rows[n]     the rows that have n + 1 cells
-  //     contact[k]  the rows that have an end beside column k - 1: either their first cell is
-  //                 in column k, or their last cell is in column k - 2
-  //
-  // The cells of a row are consecutive, from column `first` to column `last`.
+  //     rows[n]         the rows that have n + 1 cells
+  //     contact[k + 1]  the rows that end beside column k, which is next to their first or
+  //                     last cell
   constexpr void set_rows(int lane, const Shape& shape) {
-    int ends_beside[WIDTH + 2] = {};  // element k + 1: the rows that end beside column k
+    int ends_beside[WIDTH + 2] = {};  // element k + 1 is for column k, which may be -1 or WIDTH
     int with_cells[WIDTH + 1] = {};   // element n: the rows with n cells
     for (int row = 0; row < shape.height; ++row) {
+      // The cells of a row are consecutive: find the first and the last one.
       int first = WIDTH, last = 0, count = 0;
       for (int k = 0; k < WIDTH; ++k) {
         bool has_cell = row >= shape.bottom(k) && row < shape.top(k);
@@ -193,17 +187,15 @@ struct ShapeLanes {
   }
 
   // Sets the fields of lane `lane` that describe the upper surface of a shape. A step is the
-  // difference between the tops of two neighbouring columns, the right one minus the left one.
-  // `left` is the board column of the shape's left edge.
+  // top of a column minus the top of the column to its left. `left` is the board column of the
+  // shape's left edge.
   //
-  //     inner_sizes    for each column the size (absolute value) of the step to the next column
-  //     inner_classes  for each column the step to the next column plus STEP, which is an index
-  //                    of a table and not negative
+  //     inner_sizes    the absolute value of each step
+  //     inner_classes  each step plus STEP, which is never negative and so can be an index
   //     inner_sum      the sum of the sizes
-  //     inner_flags    the set of the steps that occur; step s is bit s + 2
-  //     inner_steps    for each n the set of the steps that fall by more than n, and the set of
-  //                    the steps that rise by more than n; the step from column k - 1 to column
-  //                    k is bit k
+  //     inner_flags    the set of the steps from -2 to 2 that occur
+  //     inner_steps    for each n the steps that fall by more than n, and those that rise by
+  //                    more than n, as sets of columns
   //     first_step     the top of the leftmost column plus STEP
   //     last_step      the top of the rightmost column minus STEP
   constexpr void set_steps(int lane, const Shape& shape, int left) {
@@ -212,7 +204,7 @@ struct ShapeLanes {
     for (int k = 1; k < WIDTH; ++k) {
       int step = shape.top(k) - shape.top(k - 1);
       int size = step < 0 ? -step : step;
-      if (size <= 2) flags |= 1u << (step + 2);  // larger steps have no flag
+      if (size <= 2) flags |= 1u << (step + 2);  // the step -2 is bit 0
       inner_sizes[k - 1].set(lane, size);
       inner_classes[k - 1].set(lane, step + STEP);
       sum += size;
@@ -225,20 +217,23 @@ struct ShapeLanes {
     last_step.set(lane, shape.top(WIDTH - 1) - STEP);
     inner_flags.set(lane, int(flags));
     inner_sum.set(lane, sum);
-    // A lane of a vector is a placement over a fixed column, so its sets are moved to that
-    // column here. In scalar lanes a lane can be over any column, and in_columns moves the sets
-    // later.
+    // A lane of a vector belongs to one board column, so its sets are moved to this column
+    // here. A scalar lane is used for all columns, and in_columns moves its sets later.
     int shift = L::LANES > 1 ? left : 0;
     for (int n = 0; n < INNER_STEPS; ++n) {
-      uint32_t falls_here = falls[n] << shift;
-      uint32_t rises_here = rises[n] << shift;
-      if (STEP_WORDS == 1) {
-        // Words of 32 bits hold both sets, the rises in the upper half.
-        inner_steps[n][0].set(lane, int(falls_here | rises_here << 16));
-      } else {
-        inner_steps[n][0].set(lane, int(falls_here));
-        inner_steps[n][STEP_WORDS - 1].set(lane, int(rises_here));
-      }
+      set_inner_steps(lane, n, falls[n] << shift, rises[n] << shift);
+    }
+  }
+
+  // Sets inner_steps[n] of lane `lane` to the set of the steps that fall by more than n and the
+  // set of those that rise by more than n.
+  constexpr void set_inner_steps(int lane, int n, uint32_t falls, uint32_t rises) {
+    if (STEP_WORDS == 1) {
+      // A word of 32 bits holds both sets, the rises in the upper half.
+      inner_steps[n][0].set(lane, int(falls | rises << 16));
+    } else {
+      inner_steps[n][0].set(lane, int(falls));
+      inner_steps[n][STEP_WORDS - 1].set(lane, int(rises));
     }
   }
 };

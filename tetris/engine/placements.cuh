@@ -40,13 +40,11 @@ __constant__ const Widths WIDTHS = Widths();
 
 constexpr int NO_ORIENTATION = 15;
 
-// Returns a constant that lists, for every piece, the orientations that are WIDTH columns wide.
-// A piece has at most two such orientations. Byte p belongs to piece p: its lower four bits are
-// the first orientation, and its upper four bits the second one. NO_ORIENTATION (15) means that
-// there is none.
+// Returns a list, for every piece, of the orientations that are WIDTH columns wide. Byte p
+// belongs to piece p: its lower four bits are the first such orientation, and its upper four
+// bits the second one. NO_ORIENTATION (15) means that there is none.
 //
-// The list is a constant in the code, because a table would have to be loaded from memory. If a
-// warp is alone on its multiprocessor, no other warp runs while it waits for a load.
+// The list is a single number, which is faster than a table in memory.
 template <int WIDTH>
 constexpr uint64_t packed_orientations() {
   uint64_t all_pieces = 0;
@@ -54,7 +52,9 @@ constexpr uint64_t packed_orientations() {
     uint64_t piece_byte = 0xFF;  // NO_ORIENTATION twice
     // The loop goes backwards, so that the first orientation ends up in the lower bits.
     for (int i = ORIENTATIONS[piece] - 1; i >= 0; --i) {
-      if (SHAPES.shape[piece][i].width == WIDTH) piece_byte = (piece_byte << 4 | i) & 0xFF;
+      bool has_width = SHAPES.shape[piece][i].width == WIDTH;
+      // Put the orientation before the ones that have been found so far.
+      if (has_width) piece_byte = (piece_byte << 4 | i) & 0xFF;
     }
     all_pieces |= piece_byte << (8 * piece);
   }
@@ -72,18 +72,16 @@ __device__ inline bool has_width(int piece) {
   return nth_orientation<WIDTH>(piece, 0) != NO_ORIENTATION;
 }
 
-// Returns the placement that this thread of a warp has to score. A Group is a set of placements
-// that are scored together; here it has one placement.
+// Returns the placement of `piece` that this thread of a warp has to score, as a group of one
+// placement. The warp scores all placements of the orientations that are WIDTH columns wide.
 //
-// A warp scores all placements of the orientations of `piece` that are WIDTH columns wide.
-// There are at most two such orientations. The first threads get the placements of the first
-// orientation, column after column. The next threads get the placements of the second one. A
-// thread without a placement gets a shape that is higher than any board, so that it fits
-// nowhere.
+// There are at most two such orientations. The first COLUMNS threads get the placements of the
+// first one, column after column, and the next COLUMNS threads those of the second one. The
+// other threads get a shape that is too high for any board.
 template <class L, int WIDTH>
 __device__ inline Group<L, WIDTH> group_of_thread(int piece) {
-  constexpr int COLUMNS = MAX_WIDTH - WIDTH + 1;  // placements of one orientation
-  int nth = L::lane() / COLUMNS;
+  constexpr int COLUMNS = MAX_WIDTH - WIDTH + 1;  // the number of placements per orientation
+  int nth = L::lane() / COLUMNS;                  // this thread has the nth orientation
   int orientation = nth < 2 ? nth_orientation<WIDTH>(piece, nth) : NO_ORIENTATION;
   Group<L, WIDTH> group;  // its shape is too high until it is set
   if (orientation != NO_ORIENTATION) {

@@ -75,31 +75,27 @@ struct Groups {
   // Adds all placements of one orientation of a piece to the groups. The orientation is WIDTH
   // columns wide. A group is a set of placements that are scored at once, one per lane.
   //
-  // CHUNK is how many lanes of a group one orientation gets. If lanes are single numbers (CHUNK
-  // = 1), every placement is a group. In vectors of 16 lanes, a group holds all placements of
-  // an orientation. An orientation that is three columns wide has at most eight placements, so
-  // two of them share a group: the second one joins the group of the first one, and gets the
-  // upper eight lanes.
-  //
-  // first_placement[h] is the number of the placement in the first lane of half h of a group.
-  // The number 0 in first_placement[1] means that the upper half is still free.
+  // An orientation takes CHUNK lanes of a group. If this is only half of the lanes, two
+  // orientations share a group: the second one takes the upper half, which is free as long as
+  // first_placement[1] is 0. first_placement[h] is the number of the first placement in half h.
   constexpr void add(const Shape& shape, int orientation) {
     constexpr int CHUNK = Group<L, WIDTH>::CHUNK;
     constexpr int LAST_COLUMN = MAX_WIDTH - WIDTH;
-    constexpr bool HAS_FREE_HALF = CHUNK < L::LANES;
+    constexpr bool SHARES_GROUPS = CHUNK < L::LANES;
     for (int first_column = 0; first_column <= LAST_COLUMN; first_column += CHUNK) {
-      bool joins = HAS_FREE_HALF && count > 0 && group[count - 1].first_placement[1] == 0;
-      if (!joins) ++count;  // begin a new group
+      bool joins_last_group =
+          SHARES_GROUPS && count > 0 && group[count - 1].first_placement[1] == 0;
+      if (!joins_last_group) ++count;  // begin a new group
       Group<L, WIDTH>& target = group[count - 1];
-      int first_lane = joins ? CHUNK : 0;
+      int half = joins_last_group ? 1 : 0;
+      int first_lane = half * CHUNK;
       for (int i = 0; i < CHUNK && first_column + i <= LAST_COLUMN; ++i) {
         target.shapes.set(first_lane + i, shape, first_column + i);
       }
       int placement = placement_number(orientation, first_column);
-      int half = joins ? 1 : 0;
       target.first_placement[half] = placement;
-      // If orientations do not share groups, the upper half continues this orientation.
-      if (!HAS_FREE_HALF) target.first_placement[1] = placement + Group<L, WIDTH>::HALF;
+      // In a group that is not shared, the upper half continues this orientation.
+      if (!SHARES_GROUPS) target.first_placement[1] = placement + Group<L, WIDTH>::HALF;
     }
   }
 };

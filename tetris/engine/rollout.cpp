@@ -33,14 +33,12 @@ struct Cpu {
   template <class List>
   static void play(const RolloutArguments& all, const Tensor&) {
     std::atomic<int64_t> next_stream{0};
-    // The work of one thread: it plays one stream after another until none is left. Streams
-    // take unequal times, so a thread takes its next stream only when it has finished the
-    // previous one. next_stream++ is atomic, so two threads never get the same stream.
+    // Plays one stream after another until none is left. All threads run this function. The
+    // counter next_stream is atomic, so two threads never get the same stream.
     //
-    // `games` holds the weights of a candidate, prepared for play. The streams of a candidate
-    // are consecutive, so a thread usually prepares the weights only once per candidate.
-    //
-    // parallel_for passes a range of numbers, which is not used.
+    // `games` holds the weights of a candidate, prepared for play. They are prepared again only
+    // if the next stream belongs to another candidate. The arguments are a range of numbers
+    // that parallel_for passes, and are not used.
     auto play_streams = [&](int64_t, int64_t) {
       std::optional<Games<List>> games;
       int64_t prepared_candidate = -1;
@@ -62,13 +60,12 @@ struct Cpu {
   // reached its limit of ended games. Then writes its board to the tensors, and adds its lines,
   // ended games and decisions to them.
   //
-  // In tensors row r of a column is bit r, and in the engine it is bit 31 - r; reversed_bits
-  // converts between the two. pieces.t is the number of the next piece, which is also that of
-  // the next decision. pieces.known is the next piece itself. The first one may come from
-  // another stream (known_in).
+  // Row r of a column is bit r in tensors, and bit 31 - r in the engine. pieces.t is the number
+  // of the next piece, and pieces.known is this piece.
   template <class List>
   static void play_stream(const RolloutArguments& all, int64_t i, Games<List>& games) {
     PieceReader pieces(all.pieces_of(i), all.start);
+    // The first piece may come from another stream.
     if (all.known_in != nullptr) pieces.known = all.first_piece(i);
     uint32_t* columns = all.boards + i * all.rules.width;
     StoredBoard board{};

@@ -17,10 +17,8 @@ struct Cuda {
   // Plays all streams of a rollout on the GPU that holds `boards`. A stream is a sequence of
   // games on one board.
   //
-  // The kernel depends on the number of streams. play_few uses one warp per stream. If there
-  // are too many streams for that, it does nothing and returns false. Then play_side_by_side
-  // plays them, usually with one thread per stream. Its template argument is the width of the
-  // boards. The usual width, MAX_WIDTH, has a version of its own, and 0 means any width.
+  // play_few uses one warp per stream. If there are too many streams for that, it only returns
+  // false, and play_side_by_side plays them, usually with one thread per stream.
   template <class List>
   static void play(const RolloutArguments& all, const Tensor& boards) {
     constexpr int64_t LIMIT = int64_t{1} << 31;
@@ -32,6 +30,7 @@ struct Cuda {
     // Memory for the states of the streams between decisions.
     Tensor states = new_empty(boards, {all.all_streams, STATE_WORDS});
     void* memory = states.mutable_data_ptr();
+    // The usual width has a kernel of its own; 0 means any width.
     if (all.rules.width == MAX_WIDTH) play_side_by_side<MAX_WIDTH>(all, memory, gpu);
     else play_side_by_side<0>(all, memory, gpu);
   }

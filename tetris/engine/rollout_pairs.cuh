@@ -61,17 +61,15 @@ struct PairsRollout {
   // together and get the same result.
   //
   // Each thread takes every 32nd placement of `piece`, and searches the board after it for the
-  // best placement of `next`. The score of a pair is the score of the second placement plus the
-  // weighted features that describe the first placement.
+  // best placement of `next`.
   __device__ Choice best_pair(
       const Decision& decision, const Board<L>& board, int piece, int next) {
     const Geometry<L>& geometry = board.geometry;
     int count = count_placements(piece, geometry.width);
     Choice best = NO_CHOICE;
     for (int base = 0; base < count; base += WARP) {
-      // Every thread has its own board after the first placement. But all threads have to call
-      // search.choose together, because it contains warp barriers. A thread for which no
-      // placement is left repeats the round's first placement and ignores the result.
+      // All threads have to call search.choose together, because it contains warp barriers. A
+      // thread for which no placement is left repeats the first one and ignores the result.
       bool exists = base + lane < count;
       int number = exists ? base + lane : base;
       int placement = nth_placement(piece, geometry.width, number);
@@ -80,7 +78,7 @@ struct PairsRollout {
       Choice second = search.choose(decision, after, next);
       bool survives = !landing.over && !next_piece_ends_game(geometry, landing.cells, next);
       if (exists && survives && second.placement != Choice::NONE) {
-        // second.score includes only the features that describe the second placement.
+        // second.score does not include the features that describe the first placement.
         int first_value = List::placement_value(decision.weights, after);
         best.consider({second.score + first_value, placement});
       }

@@ -51,20 +51,20 @@ struct PoolRollout {
   // the game.
   //
   // `piece` is the piece that the streams of this warp wait for. state.best_two becomes the two
-  // best placements of the next piece, packed into one number, or 0 if the search has not found
-  // them. The state is read again after the search, because the search needs all registers.
+  // best placements of the next piece, or 0 if they are not known.
   __device__ __forceinline__ bool decide(StreamState& state, uint32_t index, int piece) {
     uint32_t next_best_two = 0;
     Choice choice;
     if constexpr (LOOKAHEAD == Lookahead::none) choice = choose(index, piece);
     else choice = choose_ahead(index, piece, next_best_two);
+    // The state is read only after the search, because the search needs all registers.
     state = job.states[index];
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Board<L> board(geometry, with_walls(geometry, state.columns));
     ++state.decisions;
     state.best_two = next_best_two;
-    // With expectimax (two threads per stream), a stream may have waited in the queue of a
-    // piece that is not the falling one. The state says which piece falls.
+    // With expectimax, which has two threads per stream, a stream may wait in the queue of
+    // another piece. The state then says which piece falls.
     int falling_piece = THREADS > 1 ? int(state.piece) : piece;
     return land(board, falling_piece, choice, state);
   }
@@ -91,28 +91,23 @@ struct PoolRollout {
     return int(best_two >> (which == 0 ? 8 : 0) & 255) - 1;
   }
 
-  // Chooses a placement in stream `index` by expectimax, as choose_by_prospects of decision.h
-  // does, and returns it.
+  // Chooses a placement in stream `index` by expectimax, and returns it.
   //
-  // Two neighbouring threads, lanes 2 n and 2 n + 1, share a stream. Each of them plays one of
-  // the two best placements of the falling piece, and searches the board after it for all
-  // pieces that may come next. This includes the piece that does come next, so the search also
-  // finds the two best placements of the next decision. They are returned in `next_best_two`,
-  // and the caller stores them with the stream.
-  //
-  // The two best placements of the falling piece are therefore usually known (best_two != 0).
-  // They are not known in a game that has just begun. If one stream of the warp has no best
-  // placements yet, all threads of the warp first search their present boards for `piece`.
+  // Two neighbouring threads share a stream. Each of them plays one of the two best placements
+  // of the falling piece, and searches the board after it for all pieces that may come next.
+  // One of these pieces does come next, so the search also finds the two best placements for
+  // the next decision, `next_best_two`. So usually those for this decision, `best_two`, are
+  // known; at the beginning of a game they are 0.
   __device__ __forceinline__ Choice choose_ahead(
       uint32_t index, int piece, uint32_t& next_best_two) {
     int next = piece_of(index, job.states[index].decisions + 1);
     uint32_t best_two = job.states[index].best_two;
     Prospect prospect{0, 0};
-    // There are one or two searches: of the present board, and of the board after a placement.
-    // They share one call in a loop, so that the kernel contains the code of the search only
-    // once.
-    bool all_have_two = !__any_sync(~0u, best_two == 0);
-    for (bool is_after = all_have_two;; is_after = true) {
+    // If some thread of the warp has no `best_two`, all threads first search their present
+    // boards. Then they search the boards after a placement. Both searches are one call in a
+    // loop, so that the kernel contains the code of the search only once.
+    bool is_after = !__any_sync(~0u, best_two == 0);
+    for (;; is_after = true) {
       search_once(index, piece, next, is_after, best_two, next_best_two, prospect);
       if (is_after) break;
     }
@@ -120,35 +115,27 @@ struct PoolRollout {
   }
 
   // Makes one of the two searches of an expectimax decision in stream `index`. Two threads
-  // share a stream, one for each of the two best placements of the falling piece. `best_two`
-  // holds these placements, packed into one number, or 0 if they are not known.
+  // share a stream, one for each of the two best placements of the falling piece.
   //
-  // If `is_after` is false, the function searches the present board for the two best placements
-  // of `piece`, and stores them in `best_two` unless they are known already.
-  //
-  // If `is_after` is true, it plays this thread's placement of `best_two`, and searches the
-  // board after it for every piece that may come next. It adds the results to `prospect`.
-  // `next` is the piece that does come next. Its two best placements become `next_best_two`, so
-  // that the next decision can skip the search with is_after = false.
+  //     is_after = false    searches the present board for the two best placements of `piece`,
+  //                         and sets `best_two` to them if it is still 0
+  //     is_after = true     plays this thread's placement of `best_two`, and searches the board
+  //                         after it for every piece that may come next. Adds the results to
+  //                         `prospect`, and sets `next_best_two` to the two best placements of
+  //                         `next`, the piece that does come next.
   __device__ __forceinline__ void search_once(uint32_t index, int piece, int next,
       bool is_after, uint32_t& best_two, uint32_t& next_best_two, Prospect& prospect) {
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
     auto cells = with_walls(geometry, job.states[index].columns);
-    // Bit p says that piece p cannot appear on the board after the placement. If it comes next,
-    // it ends the game.
-    uint32_t ending_pieces = 0;
-    int first_value = 0;  // the weighted features that describe the first placement
+    uint32_t ending_pieces = 0;  // the set of the pieces that cannot appear after the placement
+    int first_value = 0;         // the weighted features that describe the first placement
     if (is_after) {
-      // Play this thread's placement.
-      Board<L> before(geometry, cells);
+      // The even thread has the first placement of `best_two`.
       int placement = Choice{0, unpack(best_two, lane % 2)}.placement_to_play();
-      int falling_piece = job.states[index].piece;
-      Landing<L> landing(before, falling_piece, placement);
-      AfterState<L> after(before, landing, falling_piece, placement);
-      first_value = List::placement_value(decision.weights, after);
-      cells = landing.cells;
+      first_value = play_first(decision, geometry, job.states[index].piece, placement, cells);
+      // Only under the rule `original` may a piece not appear.
       for (int i = 0; geometry.original && i < PIECES; ++i) {
         ending_pieces |= (appears(geometry, cells, i) ? 0u : 1u) << i;
       }
@@ -168,6 +155,17 @@ struct PoolRollout {
         prospect.sum += best.first.score + first_value;
       }
     }
+  }
+
+  // Places a piece on the board `cells`, and sets `cells` to the board after it. Returns the
+  // weighted sum of the features that describe this placement.
+  __device__ __forceinline__ int play_first(const Decision& decision,
+      const Geometry<L>& geometry, int piece, int placement, L::ColumnBits& cells) const {
+    Board<L> before(geometry, cells);
+    Landing<L> landing(before, piece, placement);
+    AfterState<L> after(before, landing, piece, placement);
+    cells = landing.cells;
+    return List::placement_value(decision.weights, after);
   }
 
   // Returns the placement of `best_two` with the better prospect. All threads of a warp call
@@ -207,12 +205,11 @@ struct PoolRollout {
   }
 
  private:
-  // Puts the streams `first` to `first + count - 1` of the job into queues, and stores their
-  // initial states. There is one queue for every piece, and a stream waits in the queue of the
-  // piece that it has to place. In the queues the streams are numbered from 0. A stream that
-  // has already reached its limit of ended games is not played, and counts as finished.
+  // Puts the streams `first` to `first + count - 1` of the job into the queues of their first
+  // pieces, and stores their initial states. In the queues they are numbered from 0. A stream
+  // that has already reached its limit of ended games counts as finished.
   //
-  // All threads of a block call the function. A thread handles one stream per round.
+  // All threads of a block call this function. A thread handles one stream per round.
   __device__ __forceinline__ void queue_streams(uint32_t first, uint32_t count) {
     for (uint32_t base = 0; base < count; base += blockDim.x) {
       uint32_t i = base + threadIdx.x;
@@ -222,28 +219,25 @@ struct PoolRollout {
       int piece = plays ? job.first_piece(first + i) : 0;
       if (plays) {
         job.states[first + i] = initial_state(job, first + i);
-        // Only expectimax (two threads per stream) reads the piece from the state.
+        // Only expectimax, which has two threads per stream, reads the piece from the state.
         if (THREADS > 1) job.states[first + i].piece = piece;
       }
       queues.put(plays, int(i), piece);
-      // The lanes of a warp diverge in put(). From here on they run together again.
-      __syncwarp();
-      // All lanes call finish() with the warp's number of stopped streams; one lane subtracts
-      // it.
+      __syncwarp();  // the lanes have diverged in put()
+      // Count the warp's stopped streams as finished.
       queues.finish(__popc(__ballot_sync(~0u, is_stopped)));
     }
   }
 
-  // Makes one decision in each stream of a warp. Streams that are not finished go back into the
-  // queues of the pieces that they now wait for. All streams of the warp wait for `piece`.
+  // Makes one decision in each stream of a warp, and puts the streams that are not finished
+  // back into the queues. All streams of the warp wait for `piece`.
   //
-  // `slot` is the number of this thread's stream in the queues, and `first + slot` is its
-  // number in the job. It is valid only if `has_stream` is true. THREADS neighbouring threads
-  // share a stream, and the first of them writes its state.
+  // If `has_stream` is true, this thread has the stream `slot` of the queues, which is stream
+  // `first + slot` of the job. THREADS neighbouring threads share a stream.
   __device__ __forceinline__ void advance(
       uint32_t first, int slot, int piece, bool has_stream) {
-    // The whole warp has to take part in the search. Threads without a stream compute the first
-    // stream of the warp too, but write nothing.
+    // All threads have to take part in the search. Those without a stream compute the first
+    // stream of the warp, too, but write nothing.
     int source_lane = has_stream ? lane : lane % THREADS;
     slot = __shfl_sync(~0u, slot, source_lane);
     uint32_t index = first + slot;
@@ -254,21 +248,19 @@ struct PoolRollout {
     if (end_game_if_blocked(geometry, next, state)) over = true;
     if (over) state.best_two = 0;  // these were placements on the board of the ended game
     // A stream is finished when it has made all decisions or has reached its limit of ended
-    // games. The limit, games_left, is read only after a game has ended. If it were read before
-    // the search, it would occupy a register during the search.
+    // games, which is read only after a game has ended.
     bool is_finished = state.decisions == uint32_t(job.decisions) ||
                        (over && has_stream && state.ended_games >= job.games_left(index));
-    // Threads without a stream read the old state of another thread's stream. The barrier makes
-    // sure that they have done so before the state is overwritten.
-    __syncwarp();
+    __syncwarp();  // every thread has read the old state of the stream
+    // The first of the threads that share a stream writes its state.
     bool writes = has_stream && lane % THREADS == 0;
     bool goes_on = writes && !is_finished;
     bool ends = writes && is_finished;
     state.piece = next;
     if (goes_on) job.states[index] = state;
     if (ends) write_result(job, index, state);
-    // With expectimax, a stream whose two best placements are known needs searches for all
-    // pieces, so it may wait in any queue. Other streams wait in the queue of their next piece.
+    // A stream whose two best placements are known is searched for all pieces, so it may wait
+    // in any queue. Other streams wait in the queue of their next piece.
     int queue = state.best_two != 0 ? 0 : next;
     queues.put(goes_on, slot, queue);
     __syncwarp();

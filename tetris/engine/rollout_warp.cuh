@@ -65,20 +65,20 @@ struct WarpRollout {
     return choice;
   }
 
-  // Plays stream `index` with the threads of one warp. A stream is a sequence of games on one
-  // board: when a game ends, the next one begins on the empty board. The loop ends when the
-  // stream has made job.decisions decisions or has reached its limit of ended games.
+  // Plays stream `index` with the threads of one warp, until it has made job.decisions
+  // decisions or has reached its limit of ended games. A stream is a sequence of games on one
+  // board.
   //
-  // The threads of the warp hold one board: thread FIRST_COLUMN + c holds column c.
-  // geometry.walls is an empty board. All other variables are the same in all threads.
+  // Thread FIRST_COLUMN + c of the warp holds column c of the board. geometry.walls is an empty
+  // board.
   __device__ void play(uint32_t index) {
     int64_t games_left = job.games_left(index);
     if (games_left <= 0) return;
     PieceStream pieces = job.pieces_of(index);
     Geometry<L> geometry(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
-    // Load this thread's column. In tensors row r is bit r, and in the engine it is bit 31 - r;
-    // __brev reverses the bits.
+    // Load this thread's column, and reverse its bits: row r is bit r in tensors, and bit 31 -
+    // r in the engine.
     int column = L::lane() - FIRST_COLUMN;
     bool is_inside = column >= 0 && column < job.rules.width;
     uint32_t* stored = job.boards + int64_t(index) * job.rules.width + column;
@@ -87,8 +87,8 @@ struct WarpRollout {
     uint32_t decisions = 0, lines = 0, ended_games = 0;
     int drawn_piece = 0;  // thread i holds the piece of the i-th of 32 decisions
     for (; decisions < job.decisions && ended_games < games_left; ++decisions) {
-      // Draw the pieces of the next 32 decisions, one in each thread. The first piece may come
-      // from another stream (job.known_in).
+      // Draw the pieces of the next 32 decisions, one in each thread. The first piece of all
+      // may come from another stream.
       if (decisions % WARP == 0) {
         drawn_piece = pieces.piece(job.start + decisions + L::lane());
         if (decisions == 0 && L::lane() == 0) drawn_piece = job.first_piece(index);
@@ -100,10 +100,10 @@ struct WarpRollout {
       lines += landing.lines;
       ended_games += landing.over ? 1 : 0;
       cells = landing.over ? geometry.walls : landing.cells;
-      // Under the rule `original`, a game also ends if its next piece cannot appear. Under
-      // other rules there is no need to draw the next piece here.
-      if (geometry.original &&
-          next_piece_ends_game(geometry, cells, pieces.piece(job.start + decisions + 1))) {
+      // Under the rule `original`, a game also ends if its next piece cannot appear.
+      bool is_blocked = geometry.original && next_piece_ends_game(geometry, cells,
+                                                 pieces.piece(job.start + decisions + 1));
+      if (is_blocked) {
         ++ended_games;
         cells = geometry.walls;
       }

@@ -110,18 +110,17 @@ struct RowGaps {
   // Returns the number of empty cells in a set of rows after a drop, for every placement
   // (lane). `rows` is the set, one bit per row.
   //
-  // prepared.digit holds the numbers of empty cells of all rows before the drop. The numbers
-  // are bit-sliced: bit r of digit[i] is binary digit i of the number of row r. So the number
-  // of empty cells in all rows of the set is the sum of 2^i * popcount(digit[i] & rows) over i,
-  // which the first loop computes from the highest digit down. The second loop subtracts the
-  // cells that the piece has in these rows.
+  // prepared.digit holds the number of empty cells of every row before the drop. The numbers
+  // are bit-sliced: bit r of digit[i] is binary digit i of the number of row r.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto count(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, typename L::Bits rows) {
+    // Sum up 2^i * popcount(digit[i] & rows), from the highest digit down (Horner's method).
     auto gaps = L::ints(0);
     TETRIS_UNROLL for (int i = ROW_DIGITS - 1; i >= 0; --i) {
       gaps = gaps + gaps + L::popcount(prepared.digit[i] & rows);
     }
+    // Subtract the cells that the piece fills in these rows.
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
       gaps = gaps - L::popcount(drop.piece_rows(drop.shape.piece[k]) & rows);
     }

@@ -30,10 +30,9 @@ void launch_pairs(const PairsJob& job, const Launcher& gpu) {
 // Launches the kernel that plays many streams of games, with one thread per stream (two for
 // expectimax) and one block per multiprocessor.
 //
-// The shared memory of a block holds the queues of streams and `warp_bytes` bytes for each
-// warp. The capacity of the queues is the number of streams that a block plays at a time.
-// Smaller queues leave memory for more warps, but the block then plays its streams in more
-// batches. So the capacity is halved as long as this gives the block more warps.
+// The shared memory of a block holds queues of streams and `warp_bytes` bytes per warp. Smaller
+// queues leave memory for more warps, but the block then plays its streams in more batches. So
+// the capacity of the queues is halved as long as this gives the block more warps.
 template <class List, int BOARD_WIDTH>
 void launch_pool(PoolJob job, const Launcher& gpu) {
   constexpr int MOST_WARPS = POOL_WARPS<List, Lookahead::TETRIS_LOOKAHEAD>;
@@ -41,16 +40,15 @@ void launch_pool(PoolJob job, const Launcher& gpu) {
   int least_memory = PieceQueues::bytes(LEAST_CAPACITY) + job.warp_bytes;
   STD_TORCH_CHECK(memory >= least_memory, "expected a GPU with ", least_memory,
       " bytes of shared memory a block");
-  // Returns how many warps a block has if its queues hold `capacity` streams, and how many
-  // groups these warps form.
+  // Returns the number of warps of a block whose queues hold `capacity` streams, and into how
+  // many groups they are divided.
   auto warps_beside_queues = [&](int capacity) {
     int bytes_for_warps = memory - PieceQueues::bytes(capacity);
     int fitting_warps = std::max(0, bytes_for_warps / job.warp_bytes);
     int64_t streams = job.all_streams / gpu.multiprocessors;
     return block_warps<List>(std::min(MOST_WARPS, fitting_warps), streams);
   };
-  // Halve the capacity if no warp fits beside the queues, or if this gives the block more
-  // warps.
+  // Also halve the capacity as long as no warp fits beside the queues.
   job.capacity = MOST_CAPACITY;
   BlockWarps warps = warps_beside_queues(job.capacity);
   while (job.capacity > LEAST_CAPACITY) {

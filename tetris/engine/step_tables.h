@@ -42,52 +42,34 @@ struct StepTable {
   TETRIS_FUNCTION StepTable(const Board<L>& board, const int32_t* weights)
       : table(weights), total(total_of(board, weights)) {}
 
-  // Returns `sums` plus the table's part of the score after the drop, for every placement.
-  // `drop` is a piece of WIDTH columns at rest, which completes no row. Ints and Scores hold
-  // one number per placement.
+  // Returns `sums` plus the table's part of the score after a drop that completes no row, for
+  // every placement. `total` is the table's part before the drop.
   //
   // A step is the difference between the heights of two neighbouring columns. Its class is the
-  // step plus 3, limited to 0 .. 6. `table` holds a weight for every class and every column.
-  // Slot FIRST_COLUMN + c belongs to the step from column c to column c + 1:
-  //
-  //     STEPS = 1    the index of an entry is slot * 8 + class
-  //     STEPS = 2    an entry belongs to two consecutive steps, and its index is
-  //                  slot * 64 + class * 8 + class of the next step
-  //
-  // `total` is the sum over the board before the drop. A drop changes the steps at offsets -1
-  // to WIDTH - 1 from the piece's left edge. With STEPS = 2, the pair that begins at offset -2
-  // changes, too. The old entries of these steps are subtracted, and the new entries are added.
+  // step plus 3, limited to 0 .. 6. The step from the column in `slot` to the next column has
+  // the weight table[slot * 8 + class]. With STEPS = 2, a weight belongs to two consecutive
+  // steps, and is table[slot * 64 + class * 8 + class of the next step].
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
-    // Element k + STEPS is the class of the step at offset k, before the drop and after it.
+    // Element k + STEPS is the class of the step that begins k columns right of the piece's
+    // left edge, before the drop and after it.
     Ints before[WIDTH + 2 * STEPS], after[WIDTH + 2 * STEPS];
-    TETRIS_UNROLL for (int k = -STEPS; k < WIDTH + STEPS - 1; ++k) {
-      before[k + STEPS] = step_class<L>(drop.step_before(k));
-      after[k + STEPS] = before[k + STEPS];
-    }
-    // The drop replaces the step at the left side of the piece, the steps inside it, and the
-    // step at its right side.
-    after[-1 + STEPS] = step_class<L>(drop.first_step());
-    TETRIS_UNROLL for (int k = 0; k + 1 < WIDTH; ++k) {
-      after[k + STEPS] = L::ints(drop.shape.inner_classes[k]);
-    }
-    after[WIDTH - 1 + STEPS] = step_class<L>(drop.last_step());
-
+    compute_classes(drop, before, after);
     sums = sums + total;
-    // Add the new entries, and subtract the old ones. If a step does not change, both are
-    // equal.
+    // For every step that may have changed, add the new weight and subtract the old one.
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
       Ints slot = drop.column() + L::ints(k + FIRST_COLUMN);
       Ints first_of_slot = slot << BITS;
       int element = k + STEPS;
-      int next = STEPS == 2 ? element + 1 : 0;  // with STEPS = 1 `join` ignores the next class
+      // `join` returns the index within the slot. With STEPS = 1 it ignores the next class.
+      int next = STEPS == 2 ? element + 1 : 0;
       Ints index_after = first_of_slot + join(after[element], after[next]);
       Ints index_before = first_of_slot + join(before[element], before[next]);
       Ints weight_after = L::weights_at(table, index_after);
       Ints weight_before = L::weights_at(table, index_before);
-      // add_products adds weight_after * 1 + weight_before * -1.
-      auto entries = L::weights(weight_after, weight_before);
-      sums = L::add_products(sums, entries, L::ints(1), L::ints(-1));
+      // This adds weight_after * 1 + weight_before * -1.
+      auto weights = L::weights(weight_after, weight_before);
+      sums = L::add_products(sums, weights, L::ints(1), L::ints(-1));
     }
     return sums;
   }
@@ -98,6 +80,23 @@ struct StepTable {
   }
 
  private:
+  // Computes the classes of the steps around a piece, before the drop and after it. Element k +
+  // STEPS belongs to the step that begins k columns right of the piece's left edge.
+  template <int WIDTH, int COUNT>
+  TETRIS_FUNCTION static void compute_classes(
+      const Drop<L, WIDTH>& drop, Ints (&before)[COUNT], Ints (&after)[COUNT]) {
+    TETRIS_UNROLL for (int k = -STEPS; k < WIDTH + STEPS - 1; ++k) {
+      before[k + STEPS] = step_class<L>(drop.step_before(k));
+      after[k + STEPS] = before[k + STEPS];
+    }
+    // The drop changes the step at the left side of the piece, the steps on top of the piece,
+    // and the step at its right side.
+    after[-1 + STEPS] = step_class<L>(drop.first_step());
+    TETRIS_UNROLL for (int k = 0; k + 1 < WIDTH; ++k) {
+      after[k + STEPS] = L::ints(drop.shape.inner_classes[k]);
+    }
+    after[WIDTH - 1 + STEPS] = step_class<L>(drop.last_step());
+  }
   TETRIS_FUNCTION static Scores total_of(const Board<L>& board, const int32_t* weights) {
     ColumnInts step = L::right(board.heights) - board.heights + L::ints_everywhere(STEP);
     ColumnInts from_zero = L::maximum(step, L::ints_everywhere(0));

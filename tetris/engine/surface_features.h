@@ -242,26 +242,23 @@ struct StepSets {
   }
   // Returns the steps of the surface after a drop that completes no row, for every placement.
   //
-  // A step leads from the top of a column to the top of the next one. at_least[n] contains the
-  // columns at which a step of size n + 1 or more begins: one set for falling steps, and one
-  // for rising steps. The two sets are bit masks, in one word of 32 bits or in two words of 16
-  // bits (Sets::WORDS). In the sets for a piece over column 0, bit 0 is the column left of the
-  // piece, and bit k + 1 is column k of the piece. in_columns moves such a set to the column of
-  // every placement.
+  // A step leads from the top of a column to the top of the next one. at_least[n] is the set of
+  // the columns at which a step of size n + 1 or more begins. It is stored in Sets::WORDS
+  // words: one bit for each column whose step falls, and one for each column whose step rises.
   //
   // A drop replaces the steps that begin in the column left of the piece and in the columns
-  // under it. So every new set consists of three parts:
-  //
-  // - the old set without these columns;
-  // - the steps inside the piece, which depend only on its shape;
-  // - the steps at its two sides, which depend on the row in which it rests. SideStep::add adds
-  //   such a step if its size is at least n + 1.
+  // under it. So every new set consists of three parts: the old set without these columns, the
+  // steps on top of the piece, and the steps at its two sides.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static Steps<L> after(const Steps<L>& before, const Drop<L, WIDTH>& drop) {
     using Sets = FallsAndRises<L>;
+    // If a piece is over column 0, bit 0 is the column left of it, and bits 1 to WIDTH are the
+    // columns under it.
     constexpr uint32_t LEFT_OF_PIECE = 1u;
     constexpr uint32_t LAST_OF_PIECE = 1u << WIDTH;
     constexpr uint32_t REPLACED = 2 * LAST_OF_PIECE - 1;  // bits 0 to WIDTH
+    // in_columns moves a set from a piece over column 0 to the column of each placement. In a
+    // word of 32 bits the set is needed twice, for the falling and for the rising steps.
     Sets replaced;
     TETRIS_UNROLL for (int i = 0; i < Sets::WORDS; ++i) {
       replaced.word[i] = L::template in_columns<REPLACED * Sets::IN_BOTH_HALVES>(drop.shape);
@@ -271,13 +268,14 @@ struct StepSets {
     Steps<L> steps;
     TETRIS_UNROLL for (int n = 0; n < Steps<L>::SIZES; ++n) {
       Sets sets = before.at_least[n].without(replaced);
-      // Steps inside a piece have at most the size INNER_STEPS = 2.
+      // Steps on top of a piece have at most the size INNER_STEPS = 2.
       if (WIDTH > 1 && n < INNER_STEPS) {
         TETRIS_UNROLL for (int i = 0; i < Sets::WORDS; ++i) {
-          auto inside_piece = L::in_columns(drop.shape.inner_steps[n][i], drop.shape);
-          sets.word[i] = sets.word[i] | inside_piece;
+          auto on_piece = L::in_columns(drop.shape.inner_steps[n][i], drop.shape);
+          sets.word[i] = sets.word[i] | on_piece;
         }
       }
+      // Add the steps at the sides if their size is at least n + 1.
       left_side.add(sets, n + 1);
       right_side.add(sets, n + 1);
       steps.at_least[n] = sets;
@@ -285,26 +283,24 @@ struct StepSets {
     steps.pairs = before.pairs;
     return steps;
   }
-  // Returns the steps of a board's surface as sets of columns.
+  // Returns the steps of a board's surface as sets of columns, which are bit masks. A step is
+  // the height of a column's right neighbour minus the column's own height.
   //
-  // A step is the height of a column's right neighbour minus the column's own height. For n =
-  // 0, 1, 2, at_least[n] contains the columns whose step falls by more than n, and the columns
-  // whose step rises by more than n. `pairs` contains the columns that have a right neighbour
-  // on the board. A set is a bit mask; L::negative returns the set of the columns whose number
-  // is negative.
-  //
-  // The result is in lanes `To`, and the board in lanes L. They differ if a single number is
-  // computed from a board in vectors.
+  // at_least[n] has the columns whose step falls by more than n, and those whose step rises by
+  // more than n. `pairs` has the columns with a right neighbour on the board. The result is in
+  // lanes `To`, which may differ from the lanes L of the board.
   template <class To, class L>
   TETRIS_FUNCTION static Steps<To> make(const Board<L>& board) {
     auto step = L::right(board.heights) - board.heights;
     Steps<To> steps;
+    // L::negative returns the set of the columns whose number is negative.
     TETRIS_UNROLL for (int n = 0; n < Steps<To>::SIZES; ++n) {
       auto limit = L::ints_everywhere(n);
       uint32_t falls = L::negative(step + limit);  // step < -n
       uint32_t rises = L::negative(limit - step);  // step > n
       steps.at_least[n] = FallsAndRises<To>::make(falls, rises);
     }
+    // A mask is all ones, which is the number -1, in the columns of the set.
     uint32_t pairs = L::negative(L::as_ints(board.geometry.pairs));
     steps.pairs = To::bits(typename To::Word(pairs));
     return steps;

@@ -68,14 +68,11 @@ struct ThreadLanes : ScalarLanes {
   // skips its score.
   TETRIS_FUNCTION static bool is_worth_scoring(bool) { return true; }
   // Returns the row in which the bottom of a shape comes to rest if it is dropped with its left
-  // edge over column x. Column k of the shape stops it at the row `height - first_row[k]`.
-  // `height` is the height of the board column below, and first_row[k] is the shape's lowest
-  // row in column k. The result is the maximum over k.
+  // edge over column x. This is the maximum of `height - first_row[k]` over the columns k of
+  // the shape: the height of the board column below, minus the shape's lowest row in column k.
   //
-  // heights[FIRST_COLUMN + x + k] would index an array with a variable, and the GPU cannot hold
-  // such an array in registers. So the heights are packed into one 64-bit number, six bits per
-  // column, which is shifted by x columns. Beyond the width of the shape, first_row is greater
-  // than every height, so the difference is negative and has no effect.
+  // The GPU cannot hold an array in registers if a variable indexes it. So the heights are
+  // packed into one 64-bit number, six bits per column.
   TETRIS_FUNCTION static int landing_row(const ColumnInts& heights, const Shape& shape, int x) {
     constexpr int BITS = 6;
     constexpr int MASK = (1 << BITS) - 1;
@@ -84,6 +81,8 @@ struct ThreadLanes : ScalarLanes {
       packed |= uint64_t(heights.slot[FIRST_COLUMN + i] & MASK) << (BITS * i);
     }
     packed >>= BITS * x;  // now the height below column k of the shape begins at bit BITS * k
+    // Beyond the width of the shape, first_row is greater than every height, so the difference
+    // is negative.
     int row = 0;
     TETRIS_UNROLL for (int k = 0; k < MAX_PIECE_SIZE; ++k) {
       int height = int(packed >> (BITS * k) & MASK);

@@ -49,15 +49,13 @@ struct ThreadSearch {
   // threads of a warp call the function together, each with its own board and all with the same
   // piece.
   //
-  // First, every thread scores the placements that complete no row on its own board.
-  // score_orientation<WIDTH> scores the placements of one orientation, which is WIDTH columns
-  // wide. The other placements are collected in `unscored`, a bit mask of placement numbers.
-  // The threads have unequal numbers of them, so all threads of the warp score them together.
+  // First, every thread scores the placements that complete no row on its own board. It
+  // collects the others in `unscored`, a bit mask of placement numbers. The threads have
+  // unequal numbers of these, so the threads of the warp share the work of scoring them.
   __device__ __forceinline__ BestTwo best_two(
       const Decision& decision, typename Decision::Search& search, int piece) {
-    // This does not change the piece, because the bitwise OR of equal numbers is the number
-    // itself. But it tells the compiler that the piece is the same in all threads. So the
-    // compiler does not keep the constants of the shape in every thread's registers.
+    // The OR of equal numbers is the number itself. But it tells the compiler that the piece is
+    // the same in all threads, so that it does not keep a copy of the shape in every thread.
     piece = int(union_of_warp(unsigned(piece)));
     search.best.clear();
     uint64_t unscored = 0;
@@ -76,25 +74,19 @@ struct ThreadSearch {
 
  private:
   // Scores the placements of one orientation of a piece, which is WIDTH columns wide, and
-  // records the scores in search.best. Returns, as a bit mask of placement numbers, the
-  // placements that are left for score_together: those that complete a row and after which the
-  // game may go on.
-  //
-  // score_drops scores a group of placements, and returns the set of those that it has not
-  // scored. With the lanes L of a thread a group is a single placement, so the loop calls
-  // score_drops once per column. The placements of an orientation have consecutive numbers.
+  // records the scores in search.best. Returns the placements that are left to score_together,
+  // as a bit mask of placement numbers: those that complete a row and may not end the game.
   template <int WIDTH>
   __device__ __forceinline__ uint64_t score_orientation(
       const Decision& decision, typename Decision::Search& search, int piece, int orientation) {
-    // BOARD_WIDTH is 0 if the width of the board is known only at run time. Then the last
-    // columns may be beyond the board: score_drops finds that a piece in them hits the wall.
+    // BOARD_WIDTH is 0 if the width of the board is known only at run time. Columns beyond the
+    // board do no harm, because score_drops finds that the piece rests on the wall.
     constexpr int LAST_COLUMN = (BOARD_WIDTH > 0 ? BOARD_WIDTH : MAX_WIDTH) - WIDTH;
     Group<L, WIDTH> group;
     group.shapes = SHAPE_CONSTANTS<L, WIDTH>.shape[piece][orientation];
     uint32_t unscored_columns = 0;
     uint32_t column_bit = 1;
-    // The loop is not unrolled, because a copy of its body for every column would be more code
-    // than the instruction cache holds.
+    // If the loop were unrolled, its code would not fit the instruction cache.
 #pragma unroll 1
     for (int column = 0; column <= LAST_COLUMN; ++column, column_bit *= 2) {
       group.shapes.column.value = column;
@@ -102,6 +94,7 @@ struct ThreadSearch {
       bool is_unscored = decision.score_drops(search, group) != 0;
       if (is_unscored) unscored_columns |= column_bit;
     }
+    // The placements of an orientation have consecutive numbers.
     return uint64_t(unscored_columns) << placement_number(orientation, 0);
   }
 
@@ -109,17 +102,17 @@ struct ThreadSearch {
   // `best`, this lane's two best placements.
   //
   // Every lane has its own set `unscored`, a bit mask of placement numbers, and the sets have
-  // unequal sizes. So that no lane is idle, the placements of all lanes form one list, lane
-  // after lane. The warp scores the list in batches of 32 placements, one per lane. So a lane
-  // also scores placements of other lanes. The lanes exchange placements and scores in shared
-  // memory. A barrier of the warp follows every step that writes or reads it.
+  // unequal sizes. So that no lane is idle, the placements of all lanes form one list, which
+  // the warp scores in batches of 32, one placement per lane. The lanes exchange placements and
+  // scores in shared memory.
   __device__ __forceinline__ void score_together(const Ground<L>& ground,
       const int32_t* weights, uint64_t unscored, int piece, BestTwo& best) {
     int count = __popcll(unscored);
-    int end = inclusive_sum_of_warp(count);
+    int end = inclusive_sum_of_warp(count);  // where this lane's part of the list ends
     int total = __shfl_sync(~0u, end, WARP - 1);
-    int next = end - count;  // the index in the list of this lane's next unscored placement
+    int next = end - count;  // the index of this lane's next unscored placement
     for (int first_of_batch = 0; first_of_batch < total; first_of_batch += WARP) {
+      // next - first_of_batch is this lane's first index in the batch.
       write_tasks(unscored, next - first_of_batch);
       __syncwarp();
       score_task(ground, weights, piece, /*exists=*/first_of_batch + lane < total);
@@ -142,19 +135,18 @@ struct ThreadSearch {
   // memory.score[lane]. The score NEVER means that the placement ends the game. `exists` is
   // false in the lanes beyond the last task.
   //
-  // A task is the number 256 * owner + placement. `owner` is the lane on whose board the
-  // placement is scored, with the weights of that lane. The owner has cached the columns of its
-  // board in shared memory, where this lane reads them.
+  // A task is the number 256 * owner + placement. The owner is the lane on whose board, and
+  // with whose weights, the placement is scored.
   __device__ __forceinline__ void score_task(
       const Ground<L>& ground, const int32_t* weights, int piece, bool exists) {
     int task = exists ? memory.task[lane] : lane << 8;  // without a task, a lane owns itself
     int owner = task >> 8;
     int placement = task & 255;
-    // Get the address of the owner's weights. All lanes have to take part in the shuffle, so
-    // lanes without a task return only afterwards.
+    // Get the address of the owner's weights. All lanes have to take part in the shuffle.
     auto own_address = reinterpret_cast<unsigned long long>(weights);
     auto address = __shfl_sync(~0u, own_address, owner);
     if (!exists) return;
+    // The owner has cached the columns of its board in shared memory.
     auto columns = ground.cells.of_neighbour(owner - lane);
     typename L::ColumnBits cells;
     TETRIS_UNROLL for (int i = 0; i < L::SLOTS; ++i) cells.slot[i] = columns[i];

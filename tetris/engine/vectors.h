@@ -122,9 +122,8 @@ TETRIS_FUNCTION V repeat(NumberOf<V> value) {
     return value - V{};
   }
 }
-// Broadcasts the first number of `a`: returns a vector in which every number is this number.
-// `a` is a register of sixteen bytes, and its numbers have 16 or 32 bits. The vector type V is
-// one register of 16, 32 or 64 bytes, or a Pair of two registers.
+// Broadcasts the first number of `a`: returns a vector in which every number equals it. The
+// vector type V is a register of 16, 32 or 64 bytes, or a Pair of registers.
 template <class V, class Bytes16>
 TETRIS_FUNCTION V repeat_first(Bytes16 a) {
   if constexpr (IS_PAIR<V>) {
@@ -137,8 +136,8 @@ TETRIS_FUNCTION V repeat_first(Bytes16 a) {
     if constexpr (IS_16_BIT) return (V)_mm256_broadcastw_epi16((__m128i)a);
     else return (V)_mm256_broadcastd_epi32((__m128i)a);
   } else {
-    // SSE has no broadcast instruction. A shuffle with the byte indices 0, 1, 0, 1, ... does
-    // the same for numbers of 16 bits.
+    // SSE has no broadcast instruction. For numbers of 16 bits, this shuffle repeats bytes 0
+    // and 1.
     auto bytes_0_and_1 = _mm_set1_epi16(0x0100);
     return (V)_mm_shuffle_epi8((__m128i)a, bytes_0_and_1);
   }
@@ -171,23 +170,19 @@ TETRIS_FUNCTION V and_not(V a, V b) {
   return map(without, a, b);
 }
 
-// Returns one register of consecutive numbers of the concatenation of `low` and `high`,
-// beginning with number N. For registers of eight numbers, window<3> returns low[3] ... low[7],
-// high[0], high[1], high[2].
-//
-// A register has 16, 32 or 64 bytes. The instruction `alignr` shifts the concatenation of two
-// registers to the right by a constant number of bytes, or with AVX-512 of 32-bit numbers.
+// Concatenates two registers and returns the numbers from number N on, as many as fill one
+// register. For registers of eight numbers, window<3> returns low[3] ... low[7], high[0],
+// high[1], high[2].
 template <int N, class R>
 TETRIS_FUNCTION R window(R low, R high) {
   constexpr int BYTES = N * sizeof(NumberOf<R>);
   if constexpr (N == 0) {
     return low;
-  } else if constexpr (sizeof(R) == 64) {
+  } else if constexpr (sizeof(R) == 64) {  // AVX-512 shifts by whole 32-bit numbers
     return (R)_mm512_alignr_epi32((__m512i)high, (__m512i)low, BYTES / 4);
   } else if constexpr (sizeof(R) == 32) {
-    // With AVX2 the instruction works on the two halves of a register separately, with sixteen
-    // bytes each. For each half it also needs the half that follows in the concatenation. These
-    // are in `middle`: the upper half of `low`, and then the lower half of `high`.
+    // In AVX2, alignr shifts each half of sixteen bytes separately, and fills it from the half
+    // that follows. `middle` holds the upper half of `low` and the lower half of `high`.
     constexpr int UPPER_OF_LOW_THEN_LOWER_OF_HIGH = 0x21;
     auto middle =
         _mm256_permute2x128_si256((__m256i)low, (__m256i)high, UPPER_OF_LOW_THEN_LOWER_OF_HIGH);
@@ -222,19 +217,15 @@ struct alignas(64) WindowIndices {
 inline constexpr WindowIndices WINDOW_INDICES;
 
 // Returns the numbers N to N + 7 of a vector of sixteen numbers twice: in the lower half of the
-// result, and again in the upper half. N is from 0 to 7.
-//
-// For a piece that is three columns wide, a vector of placements holds two orientations, both
-// over columns 0 to 7. So it needs the same eight columns in both halves.
+// result, and again in the upper half. The two halves belong to two orientations of a piece.
 template <int N, class R>
 TETRIS_FUNCTION R window_in_both_halves(R a) {
   if constexpr (sizeof(R) == 64) {
     auto indices = _mm512_load_si512(WINDOW_INDICES.from[N]);
     return (R)_mm512_permutexvar_epi32(indices, (__m512i)a);
   } else if constexpr (sizeof(R) == 32) {
-    // Copy the lower eight 16-bit numbers to both halves of one register (0x00), and the upper
-    // eight to both halves of another one (0x11). In each half, alignr then selects eight of
-    // the sixteen numbers, beginning with number N; a number has two bytes.
+    // Copy the lower eight numbers to both halves of a register, and the upper eight to both
+    // halves of another one. In each half, alignr then drops the first N numbers of two bytes.
     auto lower_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x00);
     auto upper_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x11);
     return (R)_mm256_alignr_epi8(upper_twice, lower_twice, 2 * N);
@@ -343,21 +334,18 @@ inline Bytes LAST_SHORT = {14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 15, 14, 1
 inline Bytes FIRST_SHORT = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
 
 // Returns the prefix scan of a vector of sixteen numbers by bitwise OR: number i of the result
-// is the OR of numbers 0 to i. There are four steps. They combine each number with the number
-// that is 1, 2, 4 and 8 positions before it.
-//
-// A register of AVX2 holds sixteen 16-bit numbers, but its shifts move bytes only within each
-// half of sixteen bytes. So the first three steps scan the two halves separately. Then the last
-// number of the lower half is the OR of this half. The last step combines it with every number
-// of the upper half.
+// is the OR of numbers 0 to i. Four steps combine each number with the number that is 1, 2, 4
+// and 8 positions before it.
 template <class V>
 TETRIS_FUNCTION V prefix_union(V a) {
   if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
+    // AVX2 shifts move bytes only within each half of eight numbers, so scan the two halves
+    // separately.
     a = a | (V)_mm256_slli_si256((__m256i)a, 2);
     a = a | (V)_mm256_slli_si256((__m256i)a, 4);
     a = a | (V)_mm256_slli_si256((__m256i)a, 8);
-    // Fill each half with its last number, the OR of the half. Then move the lower half to the
-    // upper half, and zeros to the lower half.
+    // The last number of a half is now the OR of the whole half. Combine that of the lower half
+    // with every number of the upper half, and the numbers of the lower half with zeros.
     auto or_of_half = (__m256i)look_up(a, LAST_SHORT);
     constexpr int LOWER_TO_UPPER_HALF = 0x08;
     return a | (V)_mm256_permute2x128_si256(or_of_half, or_of_half, LOWER_TO_UPPER_HALF);
@@ -369,26 +357,23 @@ TETRIS_FUNCTION V prefix_union(V a) {
   }
 }
 // Returns the suffix scan of a vector of sixteen numbers by bitwise OR: number i of the result
-// is the OR of numbers i to 15. There are four steps. They combine each number with the number
-// that is 1, 2, 4 and 8 positions after it.
-//
-// A register of AVX2 holds sixteen 16-bit numbers, but its shifts move bytes only within each
-// half of sixteen bytes. So the first three steps scan the two halves separately. Then the
-// first number of the upper half is the OR of this half. The last step combines it with every
-// number of the lower half. For other vectors, window<N>(a, V{}) is `a` moved down by N
-// positions, with zeros after it.
+// is the OR of numbers i to 15. Four steps combine each number with the number that is 1, 2, 4
+// and 8 positions after it.
 template <class V>
 TETRIS_FUNCTION V suffix_union(V a) {
   if constexpr (sizeof(V) == 32 && !IS_PAIR<V>) {
+    // AVX2 shifts move bytes only within each half of eight numbers, so scan the two halves
+    // separately.
     a = a | (V)_mm256_srli_si256((__m256i)a, 2);
     a = a | (V)_mm256_srli_si256((__m256i)a, 4);
     a = a | (V)_mm256_srli_si256((__m256i)a, 8);
-    // Fill each half with its first number, the OR of the half. Then move the upper half to the
-    // lower half, and zeros to the upper half.
+    // The first number of a half is now the OR of the whole half. Combine that of the upper
+    // half with every number of the lower half, and the numbers of the upper half with zeros.
     auto or_of_half = (__m256i)look_up(a, FIRST_SHORT);
     constexpr int UPPER_TO_LOWER_HALF = 0x81;
     return a | (V)_mm256_permute2x128_si256(or_of_half, or_of_half, UPPER_TO_LOWER_HALF);
   } else {
+    // window<N>(a, V{}) is `a` moved down by N positions, with zeros after it.
     a = a | window<1>(a, V{});
     a = a | window<2>(a, V{});
     a = a | window<4>(a, V{});
@@ -444,16 +429,12 @@ TETRIS_FUNCTION auto count_all_bits(V words) {
   }
 }
 
-// Returns the signs of the sixteen numbers of a vector as a bit mask: bit i is 1 if number i is
-// negative.
-//
-// Sixteen 16-bit numbers are first packed into bytes, which preserves their signs, because
-// movemask exists for bytes but not for 16-bit numbers. Sixteen 32-bit numbers fill one
-// register of 64 bytes, or a Pair of registers of 32 bytes. For a Pair the function calls
-// itself for each register, and the last branch returns the eight signs of one of them.
+// Returns the signs of the numbers of a vector as a bit mask: bit i is 1 if number i is
+// negative. The vector has sixteen numbers of 16 or 32 bits, or is half of a Pair.
 template <class R>
 TETRIS_FUNCTION unsigned signs(R a) {
   if constexpr (sizeof(a[0]) == 2) {
+    // movemask needs bytes. Packing numbers into bytes preserves their signs.
     auto lower_half = (__m128i)half<0>(a);
     auto upper_half = (__m128i)half<1>(a);
     auto bytes = _mm_packs_epi16(lower_half, upper_half);
@@ -489,20 +470,15 @@ TETRIS_FUNCTION Register<int32_t, 4> load_four(const int32_t* p) {
   return load<Register<int32_t, 4>>(p);
 }
 
-// Combines two vectors of 16-bit numbers into 32-bit numbers. The lower half of a result is a
-// number of `a`, and its upper half the number of `b` at the same position: a0 + 2^16 b0, a1 +
-// 2^16 b1, and so on.
+// Joins the 16-bit numbers of two vectors at the same position to 32-bit numbers a0 + 2^16 b0,
+// a1 + 2^16 b1, and so on. Each register of `a` becomes a Pair of registers.
 //
-// The result is twice as long as `a`, so each register of `a` becomes a Pair of two registers.
-// The results are in the order of the x86 unpack instructions, which work on sixteen bytes at a
-// time. The first register of a Pair gets the numbers from the lower eight bytes of every
-// sixteen, and the second one the numbers from the upper eight bytes. `pack` restores the
-// original order. `map` calls the function for one register after another.
+// The results are in the order of the x86 unpack instructions; `pack` restores the original
+// order.
 template <class V>
 TETRIS_FUNCTION auto interleave(V a, V b) {
-  // Combines the 16-bit numbers x0, x1, ... of one register with y0, y1, ... of another one
-  // into 32-bit numbers x0 + 2^16 y0, x1 + 2^16 y1, ... in two registers. `unpacklo` combines
-  // the numbers from the lower eight bytes of every sixteen, and `unpackhi` those from the
+  // Joins the 16-bit numbers of two registers to 32-bit numbers in two registers. `unpacklo`
+  // joins the numbers in the lower eight bytes of every sixteen, and `unpackhi` those in the
   // upper eight bytes.
   auto interleave_registers = [](auto x, auto y) TETRIS_INLINE {
     using Wide = Register<int32_t, sizeof(x) / 4>;

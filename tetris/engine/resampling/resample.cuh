@@ -97,14 +97,11 @@ struct ResamplingBlock {
     return value;
   }
 
-  // Computes the weight of every level (memory.level_weight). Also counts the streams of every
-  // level, and computes from the counts where the streams of a level begin if all streams are
-  // sorted by level (memory.next_position).
+  // Computes the weight of every level, and the position of its first stream if all streams are
+  // sorted by level. A stream of games has a weight, and is on one of LEVELS levels according
+  // to the height of its stack.
   //
-  // A stream is one of many games that are played in parallel. It has a weight, and is on one
-  // of LEVELS = 32 levels, according to the height of its stack. A block resamples the streams
-  // of one candidate (agent): `data` holds pointers to them in global memory, and `memory` is
-  // the shared memory of the block. All threads of the block call this function.
+  // All threads of the block call this function. `memory` is the shared memory of the block.
   __device__ void weigh() {
     if (thread < LEVELS) {
       memory.whole_weight.clear(thread);
@@ -113,16 +110,7 @@ struct ResamplingBlock {
     }
     __syncthreads();  // The sums are 0 before any thread adds to them.
     add_streams_to_levels();
-    // next_position[level] is now the number of streams of the level. An exclusive prefix sum
-    // turns it into the index of the level's first stream in `order`.
-    if (thread == 0) {
-      int position = 0;
-      for (int level = 0; level < LEVELS; ++level) {
-        int streams = memory.next_position[level];
-        memory.next_position[level] = position;
-        position += streams;
-      }
-    }
+    if (thread == 0) replace_counts_by_first_positions();
     // The weight of a level is the mean of its weight over all resamplings so far, or its
     // present weight if that is greater. Thread number `level` computes it.
     if (thread < LEVELS) {
@@ -136,15 +124,13 @@ struct ResamplingBlock {
   }
 
   // Sorts the streams by level: writes their indices to `order`. Also writes `copies_up_to`,
-  // the running sum of the streams' numbers of copies in this order. The number of copies of a
-  // stream is proportional to its share of the weight of its level.
+  // the running sum of the streams' numbers of copies in this order.
   //
   // All threads of the block call this function. They handle the streams in rounds, one stream
-  // per thread. First, append_to_order writes the number of copies of each stream to
-  // `copies_up_to`. Then the second loop replaces these numbers by their running sum.
+  // per thread. append_to_order writes the number of copies of each stream to `copies_up_to`.
   __device__ void sort() {
     for (int first = 0; first < data.streams; first += threads) append_to_order(first);
-    // Replace the numbers of copies by their running sum, `threads` of them per round.
+    // Replace the numbers of copies by their running sum.
     int64_t copies_of_earlier_rounds = 0;
     for (int first = 0; first < data.streams; first += threads) {
       int k = first + thread;
@@ -162,13 +148,10 @@ struct ResamplingBlock {
 
   // Systematic resampling: chooses for every new stream the old stream that it continues (its
   // source), and writes the source, its board and the new weight. All threads of the block call
-  // this function.
+  // this function; sum(x) is the sum of x over all of them.
   //
-  // A new weight is first divided by the average number of new streams that continue its
-  // source, then scaled so that the sum of all weights is about ALL_WEIGHT. Weights are
-  // multiples of `unit`. The unit is 1 until a weight is below 1, and 2^-40 from then on.
-  //
-  // `sum` adds up the numbers of all threads, and contains barriers.
+  // Weights are multiples of `unit`, which is 1 until a weight is below 1, and 2^-40 from then
+  // on. Their sum is about ALL_WEIGHT.
   __device__ void choose_sources() {
     double unit = *data.unit;
     int64_t weights_below_one = draw_sources();
@@ -182,29 +165,26 @@ struct ResamplingBlock {
     }
     double scale = ALL_WEIGHT / double(sum(all_weight));
     copy_boards();
-    // Scale the weights, and round them down to multiples of the unit. A weight is at least one
-    // unit.
+    // Scale the weights. A weight is at least one unit.
     for (int i = thread; i < data.streams; i += threads) {
       double weight = floor(data.new_weight[i] * scale / unit) * unit;
       data.weight[i] = weight > unit ? weight : unit;
     }
   }
 
-  // Writes the source of every new stream and its weight, which is not scaled or rounded yet.
-  // Returns how many of this thread's weights are below 1.
+  // Chooses the source of every new stream, and computes its weight, which is not scaled or
+  // rounded yet. Returns how many of this thread's weights are below 1.
   //
-  // Imagine the copies of all streams on a line, in the order of `copies_up_to`. As many copies
-  // as there are streams are chosen. The first one is random, and the distances between them
-  // are equal. So a stream with `copies` copies is chosen copies / total_copies * streams times
-  // on average, and divided_weight divides its weight by this number.
-  //
-  // Positions on the line are multiplied by the number of streams, so that they are integers.
-  // k is the index in `order` of the stream whose copies cover a position.
+  // Imagine the copies of all streams in a row. As many of them as there are streams are
+  // chosen, at equal distances from a random first one. The weight of a stream is divided by
+  // how often it is chosen on average.
   __device__ __forceinline__ int64_t draw_sources() {
     int64_t total_copies = data.copies_up_to[data.streams - 1];
     int64_t first_position = data.first_position(total_copies);
     int64_t weights_below_one = 0;
     for (int i = thread; i < data.streams; i += threads) {
+      // Positions are multiplied by the number of streams, so that they are integers. k is the
+      // index in `order` of the stream to which the copy at this position belongs.
       int k = stream_at(i * total_copies + first_position);
       int64_t source = data.order[k];
       int64_t copies_before = k > 0 ? data.copies_up_to[k - 1] : 0;
@@ -228,14 +208,13 @@ struct ResamplingBlock {
   }
 
  private:
-  // Computes the level of every stream, and adds the stream to the sums of its level in shared
-  // memory: its weight to `whole_weight` and `fraction`, and 1 to `next_position`, which counts
-  // the streams here. If data.measures_rate is true, also adds to `ended` the share of the
-  // candidate's weight that belongs to games that have ended since the previous resampling.
+  // Computes the level of every stream, and adds its weight to the sum of this level in shared
+  // memory. Also counts the streams of every level in `next_position`. If data.measures_rate is
+  // true, adds to `ended` the share of the weight that belongs to games that have ended since
+  // the previous resampling.
   //
-  // All threads of the block call this function and share the streams. Weights are summed as
-  // integers, so that the sum does not depend on the order of the threads. The whole parts and
-  // the fractional parts, which are in units of 2^-40, are summed separately.
+  // The threads of the block share the streams. Whole parts and fractional parts of weights are
+  // summed separately, as integers, so that the sums do not depend on the order of the threads.
   __device__ __forceinline__ void add_streams_to_levels() {
     int64_t all_whole = 0, ended_whole = 0, ended_fraction = 0;
     for (int i = thread; i < data.streams; i += threads) {
@@ -260,39 +239,25 @@ struct ResamplingBlock {
     }
   }
 
-  // One round of a stable counting sort of streams by level. It handles the streams `first` to
-  // `first + threads - 1`, one per thread. It writes the index of each stream to its position
-  // in `order`, and the number of its copies to the same position of `copies_up_to`. A later
-  // scan in `sort` replaces these numbers by their running sum.
+  // One round of a stable counting sort of streams by level. Each thread of the block handles
+  // one of the streams `first` to `first + threads - 1`: it writes the index of the stream to
+  // its position in `order`, and the number of its copies to `copies_up_to`.
   //
-  // memory.next_position[level] is the position of the next stream of a level; there are LEVELS
-  // = 32 levels. The position of a stream is next_position[level], plus the number of streams
-  // of this level in earlier warps, plus their number in earlier lanes of its own warp. All
-  // threads of the block call this function; threads beyond the last stream have no level.
+  // The position of a stream is memory.next_position[level], plus the number of streams of this
+  // level in earlier warps, plus their number in earlier lanes of its own warp.
   __device__ __forceinline__ void append_to_order(int first) {
     int i = first + thread;
     bool exists = i < data.streams;
-    int level = exists ? int(data.level[i]) : LEVELS;
+    int level = exists ? int(data.level[i]) : LEVELS;  // LEVELS means that there is no stream
     memory.warp_position[warp][lane] = 0;  // each lane clears the count of one level
     __syncthreads();
-    // Every warp counts its streams of each level. The first lane whose stream is on a level
-    // writes the count of this level.
-    unsigned same_level = __match_any_sync(~0u, level);
+    // Every warp counts its streams of each level. The first lane on a level writes the count.
+    unsigned same_level = __match_any_sync(~0u, level);  // the lanes on this lane's level
     unsigned earlier_lanes = (1u << lane) - 1u;
     int rank_in_warp = __popc(same_level & earlier_lanes);
     if (exists && rank_in_warp == 0) memory.warp_position[warp][level] = __popc(same_level);
     __syncthreads();
-    // One thread per level replaces the count of each warp by the position of the warp's first
-    // stream of this level.
-    if (thread < LEVELS) {
-      int position = memory.next_position[thread];
-      for (int w = 0; w < threads / WARP; ++w) {
-        int streams = memory.warp_position[w][thread];
-        memory.warp_position[w][thread] = position;
-        position += streams;
-      }
-      memory.next_position[thread] = position;
-    }
+    if (thread < LEVELS) replace_counts_by_positions(thread);
     __syncthreads();
     if (exists) {
       int position = memory.warp_position[warp][level] + rank_in_warp;
@@ -301,6 +266,29 @@ struct ResamplingBlock {
       data.copies_up_to[position] = copies;
     }
     __syncthreads();
+  }
+
+  // Replaces the number of streams of every level, in next_position, by the position of the
+  // first of them.
+  __device__ __forceinline__ void replace_counts_by_first_positions() {
+    int position = 0;
+    for (int level = 0; level < LEVELS; ++level) {
+      int streams = memory.next_position[level];
+      memory.next_position[level] = position;
+      position += streams;
+    }
+  }
+
+  // Replaces the number of each warp's streams of a level by the position of the first of these
+  // streams. The streams of one warp follow those of the previous warp.
+  __device__ __forceinline__ void replace_counts_by_positions(int level) {
+    int position = memory.next_position[level];
+    for (int w = 0; w < threads / WARP; ++w) {
+      int streams = memory.warp_position[w][level];
+      memory.warp_position[w][level] = position;
+      position += streams;
+    }
+    memory.next_position[level] = position;
   }
 
   // Returns the index in `order` of the stream whose copies cover a position. This is the first

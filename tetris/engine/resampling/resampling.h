@@ -51,13 +51,8 @@ struct Resampling {
   int64_t* copies_up_to;  // running sum of the streams' copies in this order
   double* new_weight;     // new weights, before they are scaled
 
-  // Returns a copy of this struct for one candidate, in which every pointer is the address of
-  // the data of `candidate`.
-  //
-  // The arrays hold one candidate after another. A candidate has `streams` numbers in most
-  // arrays, streams * width numbers in `columns` and `boards`, LEVELS numbers in `level_sums`,
-  // and one number in `unit` and `ended`. `bits` is the candidate's random number; that of the
-  // next candidate is greater by `offset`.
+  // Returns a copy of this struct for one candidate: every pointer points to the data of this
+  // candidate. The arrays hold the data of one candidate after another.
   TETRIS_FUNCTION Resampling of_candidate(int64_t candidate) const {
     Resampling one = *this;
     int64_t first_stream = candidate * streams;
@@ -75,7 +70,7 @@ struct Resampling {
     one.level_sums += candidate * LEVELS;
     one.unit += candidate;
     one.ended += candidate;
-    one.bits += candidate * offset;
+    one.bits += candidate * offset;  // the random number of this candidate
     return one;
   }
 

@@ -26,18 +26,12 @@ constexpr int64_t GRAIN = 1024;
 template <class List>
 class Writer {
  public:
-  // Loads the board of environment i, and initialises its results in the tensors. All features
-  // become 0. `ends_game` becomes 1 for every placement of the piece; `write` changes it to 0
-  // for the placements that do not end the game.
+  // Loads the board of environment i, and initialises its results in the tensors: all features
+  // become 0, and `ends_game` becomes 1 for every action that is a placement of the piece.
+  // Later `write` computes the placements that do not end the game.
   //
-  // An action is the number orientation * width + column. Some actions are not placements,
-  // because the piece has no such orientation or would reach beyond the board. mask_bits
-  // returns the set of the actions that are placements, one bit per action. The other actions,
-  // and all actions of a game that is over, get ends_game = 0.
-  //
-  // add_walls(geometry, column) makes a board from the function column(c), which returns column
-  // c. `all.columns` is an array of shape (width, count): column c of environment i is at index
-  // c * count + i.
+  // all.columns has the shape (width, count). add_walls makes a board from a function that
+  // returns column c.
   Writer(const FeatureTensors& all, const Geometry<L>& geometry, int64_t i)
       : rules_(all.rules),
         piece_(all.piece[i]),
@@ -46,6 +40,8 @@ class Writer {
         board_(geometry,
             add_walls(geometry, [&](int c) { return all.columns[c * all.count + i]; })) {
     std::fill_n(features_, actions() * List::COUNT, 0.0f);
+    // The set of the actions that are placements, one bit per action: the others would reach
+    // beyond the board, or the piece has no such orientation. A game that is over has none.
     uint64_t mask = all.is_over(i) ? 0 : mask_bits(piece_, rules_.width);
     for (int action = 0; action < actions(); ++action) {
       ends_game_[action] = int8_t((mask >> action) & 1u);
@@ -74,11 +70,8 @@ class Writer {
   }
 
   // Writes the features of the placements in a group, one per lane, except for those that end
-  // the game.
-  //
-  // The features of placements that lie inside the board and complete no row are computed
-  // together, from the changes that their drops make. The other placements after which the game
-  // may go on are computed one by one, from the board after the placement.
+  // the game. Placements that lie inside the board and complete no row are computed together,
+  // and the others one by one.
   //
   // A set of lanes is a bit mask: L::lanes converts a comparison of all lanes to a set, and `m
   // & (m - 1)` removes its lowest bit.
@@ -87,8 +80,8 @@ class Writer {
       const Ground<L>& ground, const Prepared& prepared, const Group<L, WIDTH>& group) {
     Drop<L, WIDTH> drop(ground, group.shapes);
     auto top = drop.top();
-    // A piece whose top is below fitting_limit lies inside the board. A piece whose top is not
-    // below survival_limit ends the game, because even the removal of full rows cannot bring it
+    // A piece lies inside the board if its top is below fitting_limit. It ends the game if its
+    // top is not below survival_limit. Between the two, the removal of full rows may bring it
     // back inside.
     int fitting_limit = rules_.height + 1;
     int rows_above_top = rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0;
@@ -99,8 +92,8 @@ class Writer {
       auto fits = top < L::ints(fitting_limit);
       unsigned computed_together = L::lanes(completes_no_row & fits);
       if (computed_together != 0) {
-        // The numerator of a feature is an integer: the feature times a constant. Element
-        // f * LANES + lane of `numbers` is the numerator of feature f in a lane.
+        // A numerator is a feature times a constant, which makes it an integer. Element f *
+        // LANES + lane of `numbers` belongs to feature f and a lane.
         typename L::Ints numerators[List::COUNT];
         List::numerators(prepared, drop, numerators);
         const auto* numbers = reinterpret_cast<const int32_t*>(numerators);

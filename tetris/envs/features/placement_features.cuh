@@ -41,17 +41,11 @@ struct PlacementWarp {
   }
 
   // Stores the features of the placements of all orientations of the piece that are WIDTH
-  // columns wide, except for placements that end the game. Each thread of the warp has one
-  // placement.
-  //
-  // All threads of the warp call this function. The features of placements that lie inside the
-  // board and complete no row are computed at the same time, from the changes that their drops
-  // make. The other placements after which the game may go on are handled one after another.
-  // All threads together compute the features of the board after one placement, and thread 0
-  // stores them.
+  // columns wide, except for placements that end the game. All threads of a warp call this
+  // function, and each of them has one placement.
   //
   // `ground` is the surface on which the piece lands. `prepared` is the data that the features
-  // have computed from the board before the drop.
+  // have computed from the board.
   template <int WIDTH>
   __device__ void write_orientations(
       const Board<L>& board, const Ground<L>& ground, const Prepared& prepared) {
@@ -66,6 +60,8 @@ struct PlacementWarp {
     int rows_above_top = tensors.rules.clear_on_overflow ? MAX_PIECE_SIZE : 0;
     bool is_unwritten = top <= height + rows_above_top;
     if constexpr (List::computable_from_drops) {
+      // The features of placements that lie inside the board and complete no row are computed
+      // at the same time, from the changes that the drops make.
       bool completes_no_row = drop.completed() == 0;
       bool is_computed_by_drop = completes_no_row && top <= height;
       int numerators[List::COUNT];
@@ -73,8 +69,9 @@ struct PlacementWarp {
       if (is_computed_by_drop) store(placement, numerators);
       is_unwritten = is_unwritten && !is_computed_by_drop;
     }
-    // The set of threads whose placement is left, one bit per thread. `threads & (threads - 1)`
-    // removes the lowest bit.
+    // The other placements are handled one after another: all threads together compute the
+    // features of the board after a placement. `threads` is the set of the threads whose
+    // placement is left, and threads & (threads - 1) removes its lowest bit.
     unsigned threads = __ballot_sync(~0u, is_unwritten);
     for (; threads != 0; threads &= threads - 1) {
       int thread = __ffs(threads) - 1;
@@ -88,15 +85,14 @@ struct PlacementWarp {
   // Writes the results of one environment to the tensors: for every action a row of List::COUNT
   // features, and whether the placement ends the game. All threads of a warp call this
   // function.
-  //
-  // The threads first store the results in shared memory. Then they copy them to the tensors in
-  // order, so that neighbouring threads write neighbouring numbers.
   __device__ void write() {
     bool is_over = tensors.is_over(environment);
     clear(is_over);
     __syncwarp();
     if (!is_over) write_placements();
     __syncwarp();
+    // Copy the results from shared memory to the tensors. Neighbouring threads write
+    // neighbouring numbers.
     float* features = tensors.features + environment * actions() * List::COUNT;
     for (int i = L::lane(); i < actions() * List::COUNT; i += WARP) {
       features[i] = memory.features[i];
@@ -120,9 +116,8 @@ struct PlacementWarp {
   // Computes the features of all placements that do not end the game, and stores them in shared
   // memory. All threads of a warp call this function.
   //
-  // The threads hold one board together: thread FIRST_COLUMN + c holds column c, and the other
-  // threads hold the side walls or 0. tensors.columns has the shape (width, count): column c of
-  // an environment is at index c * count + environment.
+  // Thread FIRST_COLUMN + c holds column c of the board. tensors.columns has the shape (width,
+  // count).
   __device__ __forceinline__ void write_placements() {
     Geometry<L> geometry(tensors.rules);
     int column = L::lane() - FIRST_COLUMN;

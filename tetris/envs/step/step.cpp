@@ -26,16 +26,13 @@ constexpr int64_t GRAIN = 1024;
 constexpr int ROW_BYTES = 16;
 
 #if defined(__SSE2__)
-// Unpacks a board of bits to bytes with SSE2: calls write(row, store) for every row, from the
-// bottom up. The caller's `write` has to call store(to) with an address `to`. Then `store`
-// writes the row there, one byte per column, 0 or 1. It always writes 16 bytes; the bytes after
-// the last column are meaningless.
+// Unpacks a board of bits to bytes with SSE2, from the bottom row up. Calls write(row, store)
+// for every row; store(to) then writes the row to an address, one byte per column, 0 or 1. It
+// always writes 16 bytes; the bytes after the last column are meaningless.
 //
-// A column is a 32-bit word in which row r is bit 31 - r. So its highest byte holds rows 0 to
-// 7, the next byte rows 8 to 15, and the third byte rows 16 to 23. The outer loop handles one
-// of these bytes, eight rows at a time: it packs the byte of every column into the vector
-// `eight_rows`. Row `first + n` is then bit 7 - n of every byte, and the inner loop extracts it
-// with a shift and a mask.
+// A column is a 32-bit word in which row r is bit 31 - r, so each of its bytes holds eight
+// rows. The outer loop packs one byte of every column into a vector. The inner loop extracts a
+// row, which is one bit of every byte of this vector.
 template <class Write>
 void for_each_row(const L::ColumnBits& columns, int, int height, const Write& write) {
   static_assert(FIRST_COLUMN + 12 == L::SLOTS && L::TOP == 31 && MAX_HEIGHT == 24);
@@ -43,23 +40,23 @@ void for_each_row(const L::ColumnBits& columns, int, int height, const Write& wr
   __m128i low_byte = _mm_set1_epi32(255);
   __m128i one = _mm_set1_epi8(1);
   TETRIS_UNROLL for (int first = 0; first < MAX_HEIGHT; first += 8) {
-    // Returns the rows first to first + 7 of columns 4 * i to 4 * i + 3, as four 32-bit
+    // Returns the rows `first` to `first + 7` of columns 4 i to 4 i + 3, as four 32-bit
     // numbers.
     auto rows_of_four_columns = [&](int i) {
       __m128i words = _mm_loadu_si128(slots + i);
       return _mm_and_si128(_mm_srli_epi32(words, 24 - first), low_byte);
     };
-    // Pack the numbers to 16 bits, and then to bytes. With the slots right of the board there
-    // are 12 columns. Packing needs 16, so the last four columns are used twice.
+    // Pack the numbers to 16 bits, and then to bytes. There are only 12 columns, so the last
+    // four are used twice.
     __m128i columns_8_to_11 = rows_of_four_columns(2);
     __m128i columns_0_to_7 = _mm_packs_epi32(rows_of_four_columns(0), rows_of_four_columns(1));
-    __m128i eight_rows =
-        _mm_packus_epi16(columns_0_to_7, _mm_packs_epi32(columns_8_to_11, columns_8_to_11));
+    __m128i columns_8_to_11_twice = _mm_packs_epi32(columns_8_to_11, columns_8_to_11);
+    __m128i eight_rows = _mm_packus_epi16(columns_0_to_7, columns_8_to_11_twice);
     TETRIS_UNROLL for (int row = first; row < first + 8; ++row) {
       if (row == height) return;  // all rows of the board have been written
       int row_bit = 7 - (row - first);
-      // SSE2 has no shift of bytes. This one shifts numbers of 16 bits, and the mask removes
-      // the bits that come from the neighbouring byte.
+      // SSE2 has no shift of bytes. This one shifts numbers of 16 bits, and the mask `one`
+      // keeps only the lowest bit of every byte.
       __m128i shifted = _mm_srli_epi16(eight_rows, row_bit);
       __m128i bytes = _mm_and_si128(shifted, one);
       write(row, [&](int8_t* to) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes); });
@@ -67,20 +64,16 @@ void for_each_row(const L::ColumnBits& columns, int, int height, const Write& wr
   }
 }
 #else
-// Unpacks a board of bits to bytes: calls write(row, store) for every row, from the bottom up.
-// The caller's `write` has to call store(to) with an address `to`. Then `store` writes the row
-// there, one byte per column, 0 or 1. It always writes ROW_BYTES = 16 bytes; the bytes after
-// the last column are meaningless.
-//
-// row_bits returns a row with one bit per column. bytes_of spreads the lowest four bits of a
-// number over four bytes, so `store` writes four columns at a time.
+// Unpacks a board of bits to bytes, from the bottom row up. Calls write(row, store) for every
+// row; store(to) then writes the row to an address, one byte per column, 0 or 1. It always
+// writes ROW_BYTES = 16 bytes; the bytes after the last column are meaningless.
 template <class Write>
 void for_each_row(const L::ColumnBits& columns, int width, int height, const Write& write) {
   for (int row = 0; row < height; ++row) {
-    uint32_t bits = row_bits<L>(columns, row, width);
+    uint32_t bits = row_bits<L>(columns, row, width);  // one bit per column
     write(row, [&](int8_t* to) {
       for (int i = 0; i < ROW_BYTES; i += 4) {
-        uint32_t bytes = bytes_of(bits >> i);
+        uint32_t bytes = bytes_of(bits >> i);  // the lowest four bits, one in each byte
         std::memcpy(to + i, &bytes, sizeof bytes);
       }
     });
@@ -163,11 +156,9 @@ struct Cpu {
   template <int WIDTH>
   static void step_on(const Environments& all, const StepTensors& tensors, const Task& task) {
     View<WIDTH> view(all, task.rules.width, task.rules.height);
-    // Make the steps of the environments `begin` to `end - 1`. A thread calls this function for
-    // one such range after another. observed.cells is the board to observe. If the user wants
-    // final boards, a step that ends an episode also begins the next one. observed.final_cells
-    // is then the last board of the old episode. Without an end, write_final writes a copy of
-    // the observed board.
+    // Make the steps of the environments `begin` to `end - 1`. A step that ends an episode may
+    // also begin the next one. Then observed.cells is the first board of the new episode, and
+    // observed.final_cells is the last board of the old one.
     parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
       Geometry<L> geometry(task.rules);
       bool only_observes = tensors.actions == nullptr;

@@ -61,18 +61,16 @@ struct StepBlock {
   }
 
   // Writes the board of this thread's environment to shared memory as a string of bits: one bit
-  // per cell, row after row from the bottom, without gaps between rows. The loop appends the
-  // bits of a row to `pending`, and writes the lowest 32 bits of `pending` as a word as soon as
-  // they are complete.
+  // per cell, row after row from the bottom, without gaps between rows.
   __device__ void stage_board(const L::ColumnBits& cells) {
     int width = job.task.rules.width;
     uint32_t* word = memory.board + thread * StepMemory::STRIDE;
-    uint64_t pending = 0;
+    uint64_t pending = 0;  // the bits that do not fill a word yet
     int pending_bits = 0;
     for (int row = 0; row < job.task.rules.height; ++row) {
       pending |= uint64_t(row_bits<L>(cells, row, width)) << pending_bits;
       pending_bits += width;
-      if (pending_bits < 32) continue;  // the word is not complete yet
+      if (pending_bits < 32) continue;
       *word++ = uint32_t(pending);
       pending >>= 32;
       pending_bits -= 32;
@@ -100,12 +98,8 @@ struct StepBlock {
   // shared memory a cell is a bit, and in the tensor it is a byte, 0 or 1. All threads of the
   // block call this function.
   //
-  // A thread writes four bytes as one word, even if they belong to two boards. The words are
-  // aligned, because the number of a block's first environment is a multiple of 128. At the end
-  // of the last block fewer than four bytes may be left; they are written one by one.
-  //
-  // bits_from(environment, cell) returns the bits of a board, beginning with `cell`. bytes_of
-  // spreads the lowest four bits of a number over the four bytes of a word.
+  // The boards follow each other without gaps, and a thread writes four bytes at a time, which
+  // may belong to two boards.
   __device__ void write_boards(int8_t* boards) const {
     int board_cells = job.task.rules.width * job.task.rules.height;
     int block_bytes = count * board_cells;  // the bytes of all boards of this block
@@ -114,13 +108,14 @@ struct StepBlock {
       int environment = byte / board_cells;
       int cell = byte - environment * board_cells;
       int cells_left = board_cells - cell;
-      uint32_t bits = bits_from(environment, cell);
+      uint32_t bits = bits_from(environment, cell);  // the lowest bit is this cell
       if (cells_left < 4 && environment + 1 < count) {
         // The four bytes reach into the next environment's board.
         uint32_t bits_of_board = bits & ((1u << cells_left) - 1);
         bits = bits_of_board | bits_from(environment + 1, 0) << cells_left;
       }
       if (block_bytes - byte >= 4) {
+        // The words are aligned, because first_environment is a multiple of 128.
         *reinterpret_cast<uint32_t*>(out + byte) = bytes_of(bits);
       } else {
         for (int i = 0; i < block_bytes - byte; ++i) out[byte + i] = int8_t(bits >> i & 1u);
@@ -148,11 +143,8 @@ struct StepBlock {
 // Kernel: makes one step of every environment and writes its observation, with a thread per
 // environment. If OBSERVES is true, it makes no step, and only writes the observations.
 //
-// A thread computes the step of its environment, and writes the board to shared memory, one bit
-// per cell. After a barrier, all threads of the block write the boards to the tensors together,
-// one byte per cell. The boards after the placements are written to `final_board`. The boards
-// with which the next step begins are written to `board`; such a board is empty if the step has
-// ended an episode and begun the next one.
+// A thread writes the board of its environment to shared memory, one bit per cell. Then all
+// threads of the block write the boards to the tensors together, one byte per cell.
 template <bool OBSERVES>
 __global__ void __launch_bounds__(STEP_THREADS)
     step_kernel(const __grid_constant__ StepJob job) {
@@ -175,8 +167,8 @@ __global__ void __launch_bounds__(STEP_THREADS)
   block.write_boards(all.board);
   block.write_masks();
   if (OBSERVES || tensors.final_board == nullptr) return;
-  // After this barrier all threads have read the boards from shared memory. The final boards
-  // replace them there, and are written to their tensor in the same way.
+  // After this barrier, all threads have read the boards in shared memory, and the final boards
+  // replace them. A final board is the last board of an episode that the step has ended.
   __syncthreads();
   if (has_environment) block.stage_board(final_cells);
   __syncthreads();

@@ -333,11 +333,9 @@ struct Operators {
   // The operator that makes one step of a batch of environments: checks its arguments, packs
   // them into structs, and calls Device::step.
   //
-  // environments_of checks the tensors of the state and of the observations. task_of checks the
-  // settings that all environments share. The remaining tensors have one number per
-  // environment, except for `final_board`. The last board of every episode that ends is written
-  // to this tensor if the same step also begins the next episode (Autoreset::SAME_STEP).
-  // Otherwise it has no elements.
+  // Each tensor that is checked here has one number per environment, except for `final_board`:
+  // if a step that ends an episode also begins the next one (Autoreset::SAME_STEP), the last
+  // board of the old episode is written there. Otherwise it has no elements.
   static void step(const Tensor& actions, const Tensor& seed, const Tensor& stream,
       Tensor columns, Tensor time, Tensor length, Tensor current, Tensor ended, Tensor board,
       Tensor piece, Tensor mask, Tensor next, Tensor reward, Tensor terminated,

@@ -42,15 +42,10 @@ struct Problem {
   uint32_t first_column;   // the cells of column 0, as a board
   SmallPlacement placements[MOST_PLACEMENTS];
 
-  // Makes the data for boards of the size game.width x game.height. `drawn` is the set of
-  // pieces that may fall; bit p is piece p. Cell (row r, column c) of a board is bit r * width
-  // + c. Sets these fields:
-  //
-  //     placements    the placements of all pieces of the set, piece after piece
-  //     begin         piece p has the placements begin[p] to begin[p + 1] - 1
-  //     count         the number of pieces in the set
-  //     symmetric     whether the set contains the mirror image of each of its pieces
-  //     first_column  the cells of a board's column 0
+  // Lists the placements of all pieces on boards of game.width x game.height cells: piece p has
+  // the placements begin[p] to begin[p + 1] - 1. `drawn` is the set of the pieces that may
+  // fall, with bit p for piece p. `symmetric` becomes whether the mirror images of these pieces
+  // may fall, too.
   Problem(const GameRules& game, uint32_t drawn)
       : rules(game),
         pieces(drawn),
@@ -58,7 +53,7 @@ struct Problem {
         begin{},
         mirror{0, 1, 2, 4, 3, 6, 5},  // Z and S, and J and L, are mirror images
         symmetric(true) {
-    int listed = 0;  // the number of placements that have been listed so far
+    int listed = 0;  // the number of placements so far
     for (int piece = 0; piece < PIECES; ++piece) {
       begin[piece] = listed;
       symmetric = symmetric && draws(piece) == draws(mirror[piece]);
@@ -73,6 +68,7 @@ struct Problem {
       }
     }
     begin[PIECES] = listed;
+    // The cells of column 0: cell (row r, column c) of a board is bit r * width + c.
     first_column = 0;
     for (int row = 0; row < rules.height; ++row) first_column |= 1u << (row * rules.width);
   }
@@ -80,13 +76,9 @@ struct Problem {
   TETRIS_FUNCTION bool draws(int piece) const { return pieces >> piece & 1u; }
 
  private:
-  // Returns the placement of a shape with its left edge over a board column. Its fields are
-  // small numbers:
-  //
-  //     cells    the cells of the piece if its bottom is in row 0; cell (row r, column c) of
-  //              the board is bit r * width + c
-  //     bottoms  the row of the lowest cell in each column of the piece, two bits per column.
-  //              NO_COLUMN = 3 marks a column that the piece does not have.
+  // Returns the placement of a shape with its left edge over a board column. `bottoms` has the
+  // lowest row of each column of the piece, two bits per column. `cells` has the cells of the
+  // piece at the bottom of the board, where cell (row r, column c) is bit r * width + c.
   SmallPlacement make_placement(const Shape& shape, int orientation, int column) const {
     SmallPlacement result{};
     result.number = uint8_t(placement_number(orientation, column));
@@ -136,16 +128,13 @@ struct SmallLanding {
   int lines;
   bool over;
 
-  // Drops a piece on the board `before` and removes full rows. Sets `board` (the board after
-  // the placement), `lines` (the number of removed rows) and `over` (whether the game has
-  // ended).
+  // Drops a piece on the board `before` and removes full rows. Sets `board` to the board after
+  // the placement, `lines` to the number of removed rows, and `over` to whether the game has
+  // ended. A piece that reaches above the top ends the game; under the rule clear_on_overflow,
+  // full rows are removed first, and only a cell that is left above the top ends it.
   //
-  // A board is a number in which cell (row r, column c) is bit r * width + c. `heights` packs
-  // the heights of the columns of `before`, four bits per column.
-  //
-  // A piece that reaches above the top ends the game, and `board` is then 0. Under the rule
-  // clear_on_overflow, full rows are removed first instead, and the game ends only if a cell is
-  // left above the top.
+  // Cell (row r, column c) of a board is bit r * width + c. `heights` has the heights of the
+  // columns of `before`, four bits per column.
   TETRIS_FUNCTION SmallLanding(const Problem& problem, uint32_t before, uint64_t heights,
       const SmallPlacement& placement)
       : board(0), lines(0) {
@@ -155,14 +144,15 @@ struct SmallLanding {
     bool exceeds = row + placement.height > height;
     over = exceeds;
     if (exceeds && !problem.rules.clear_on_overflow) return;
-    // 64 bits have room for the rows above the top, too.
+    // Place the piece. 64 bits have room for the rows above the top, too.
     uint64_t cells = before | uint64_t(placement.cells) << (row * width);
     uint64_t full_row = (uint64_t{1} << width) - 1;
     // Only the rows of the piece can be full now. Remove the topmost one first, so that the
     // rows below keep their numbers.
     for (int r = row + placement.height - 1; r >= row; --r) {
       int first_bit = r * width;
-      if ((cells >> first_bit & full_row) != full_row) continue;
+      bool is_full = (cells >> first_bit & full_row) == full_row;
+      if (!is_full) continue;
       uint64_t rows_below = (uint64_t{1} << first_bit) - 1;
       uint64_t moved_down = (cells >> width) & ~rows_below;
       cells = (cells & rows_below) | moved_down;
@@ -201,19 +191,16 @@ struct Sweep {
   double* to;
 
   // One step of value iteration: computes the new value of board i from the old values, and
-  // writes it to the array `to`, for the board and for its mirror image. The value of a board
-  // is the expected number of lines that are removed from now on.
+  // writes it to the array `to`. The value of a board is the expected number of lines that are
+  // removed from now on.
   //
-  // With known = 1, only the falling piece is known when it is placed. The value of a board is
-  // the mean, over all falling pieces, of the value of the best placement. With known = 2, the
-  // next piece is known as well. A board then has one value for each falling piece: the mean,
-  // over all next pieces, of the value of the best placement.
-  //
-  // If the set of pieces is not symmetric, a mirror image has other values, and only the board
-  // itself is written (mirror = board).
+  // With known = 1, the value of a board is the mean, over all falling pieces, of the value of
+  // the best placement. With known = 2, the next piece is also known when a piece is placed. A
+  // board then has one value for each falling piece: the mean over all next pieces.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint64_t heights = heights_of(problem, board);
+    // The mirror image of the board has the same value if the set of pieces is symmetric.
     uint32_t mirror = problem.symmetric ? mirrored(problem, board) : board;
     double sum = 0.0;
     for (int piece = 0; piece < PIECES; ++piece) {
@@ -231,26 +218,27 @@ struct Sweep {
   }
 
  private:
-  // Computes the value of the best placement of `piece`. The value of a placement is the number
-  // of lines that it removes plus the value of the board after it. The value of a board is the
-  // expected number of further lines, or 0 if the game has ended.
+  // Computes the value of the best placement of `piece`: the number of lines that it removes
+  // plus the value of the board after it, which is 0 if the game has ended.
   //
-  // With known = 1 the result is best[0]. With known = 2 a board has one value per piece that
-  // falls on it, and best[next] is the value of the best placement if `next` is the next piece.
-  // All elements of `best` have to be 0 on entry. `heights` packs the heights of the board's
-  // columns, four bits per column.
+  // With known = 1, best[0] becomes this value. With known = 2, best[next] becomes the value if
+  // `next` is the next piece. All elements of `best` have to be 0 on entry. `heights` has the
+  // heights of the board's columns, four bits per column.
   TETRIS_FUNCTION void find_best(
       uint32_t board, uint64_t heights, int piece, double (&best)[KNOWN_PIECES]) const {
     for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
       SmallLanding landing(problem, board, heights, problem.placements[p]);
       double lines = landing.lines;
       if (known == 1) {
-        double value = lines + (landing.over ? 0.0 : values[landing.board]);
+        double further_lines = landing.over ? 0.0 : values[landing.board];
+        double value = lines + further_lines;
         best[0] = value > best[0] ? value : best[0];
       } else {
+        // A board has one value for each piece that may fall on it.
         const double* values_after = values + int64_t(landing.board) * KNOWN_PIECES;
         TETRIS_UNROLL for (int next = 0; next < PIECES; ++next) {
-          double value = lines + (landing.over ? 0.0 : values_after[next]);
+          double further_lines = landing.over ? 0.0 : values_after[next];
+          double value = lines + further_lines;
           best[next] = value > best[next] ? value : best[next];
         }
       }
@@ -323,22 +311,19 @@ struct Survive {
   uint8_t* marks;
   uint8_t* changed;
 
-  // Updates the mark of board i. A mark is a set of falling pieces, one bit per piece. A board
-  // is safe with a piece if this piece is in its mark, which means that the player can survive
-  // with it as far as the marks of other boards say. A mark can only lose pieces. *changed
-  // becomes 1 if this mark does.
+  // Updates the mark of board i: the set of the falling pieces with which the player can
+  // survive, according to the marks of other boards. A piece is one bit. A mark can only lose
+  // pieces, and *changed becomes 1 if this one does.
   //
-  // With known = 1, a falling piece remains in the mark if one placement leads to a board that
-  // is safe with all pieces. With known = 2, the next piece is known before the placement. So a
-  // falling piece remains in the mark if, for every next piece, some placement leads to a board
-  // that is safe with this next piece. `read` and `write` access a mark that other threads may
-  // write at the same time.
+  // With known = 1, a piece stays in the mark if one placement leads to a board whose mark has
+  // all pieces. With known = 2, the next piece is known before the placement. So a piece stays
+  // if, for every next piece, some placement leads to a board whose mark has this next piece.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint32_t before = read(marks + board);
     if (before == 0) return;  // the mark cannot lose any more pieces
     uint64_t heights = heights_of(problem, board);
-    uint32_t safe = 0, safe_in_mirror = 0;
+    uint32_t safe = 0, safe_in_mirror = 0;  // the new marks of the board and its mirror image
     for (int piece = 0; piece < PIECES; ++piece) {
       if (!problem.draws(piece)) continue;
       uint32_t safe_next = 0;         // the next pieces for which some placement is safe
@@ -349,6 +334,7 @@ struct Survive {
         safe_next |= mark;
         has_safe_for_all = has_safe_for_all || mark == problem.pieces;
       }
+      // problem.pieces is the set of all pieces that may fall.
       bool is_safe = known == 1 ? has_safe_for_all : safe_next == problem.pieces;
       if (!is_safe) continue;
       safe |= 1u << piece;
@@ -371,13 +357,9 @@ struct Play {
   const double* values;
   int64_t* lines;
 
-  // Plays game i to its end, and writes the number of removed lines to lines[i]. Its pieces are
-  // those of stream i. Every placement is the best one according to `values`, the expected
-  // numbers of further lines.
-  //
-  // The game is played by the rules of the engine, on `cells`, which are columns of bits.
-  // board_of converts them to one number, which `choose` uses as an index of `values`. With
-  // known = 2, the next piece is known before the placement.
+  // Plays game i to its end with the pieces of stream i, and writes the number of removed lines
+  // to lines[i]. Every placement is the best one according to `values`, the expected numbers of
+  // further lines. With known = 2, the next piece is known before the placement.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     using L = ScalarLanes;
     PieceStream pieces{source, uint64_t(seed), uint64_t(i)};
@@ -385,7 +367,7 @@ struct Play {
     typename L::ColumnBits cells = geometry.walls;
     int64_t removed = 0;
     for (uint64_t t = 0;; ++t) {
-      uint32_t board = board_of(cells);
+      uint32_t board = board_of(cells);  // the index of the board in `values`
       int piece = pieces.piece(t);
       int next = known == 1 ? 0 : pieces.piece(t + 1);
       int placement = choose(board, piece, next);
@@ -412,14 +394,9 @@ struct Play {
     return board;
   }
 
-  // Returns the number of the best placement of `piece`. The value of a placement is the number
-  // of lines that it removes plus the value of the board after it, which is 0 if the game has
-  // ended. Of equal values, the first placement is chosen. Returns 0 if all placements end the
-  // game without a line.
-  //
-  // `values` holds the expected numbers of further lines. With known = 1, there is one value
-  // per board. With known = 2, there are 8 values per board, and values[8 * board + next] is
-  // the value if `next` falls on the board.
+  // Returns the number of the best placement of `piece`, or 0 if all placements end the game
+  // without a line. The value of a placement is the number of lines that it removes plus the
+  // expected number of further lines, which is 0 if the game has ended.
   TETRIS_FUNCTION int choose(uint32_t board, int piece, int next) const {
     uint64_t heights = heights_of(problem, board);
     double best = -1.0;
@@ -428,6 +405,7 @@ struct Play {
       const SmallPlacement& placement = problem.placements[p];
       SmallLanding landing(problem, board, heights, placement);
       if (landing.over && landing.lines == 0) continue;
+      // With known = 2, a board has KNOWN_PIECES values, one for each piece that falls next.
       int64_t index = known == 1 ? landing.board : int64_t(landing.board) * KNOWN_PIECES + next;
       double further_lines = landing.over ? 0.0 : values[index];
       double value = landing.lines + further_lines;
