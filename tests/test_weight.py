@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 56_650,
+    ("cem", PYTHON): 56_750,
     ("tetris", PYTHON): 48_250,
     ("tetris", NATIVE): 55_150,
     ("kernels", PYTHON): 19_200,
     ("kernels", NATIVE): 45_900,
     ("scripts", PYTHON): 30_950,
-    ("tests", PYTHON + NATIVE): 138_000,
+    ("tests", PYTHON + NATIVE): 138_200,
 }
 WORDS = 22_000  # of README and docs
 

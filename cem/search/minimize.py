@@ -64,12 +64,14 @@ def minimize(
 
     Args:
         objective: Maps candidates, shape (N, dim), to their fitness, shape (N,), or to an
-            ``Evaluation``. Candidates are tensors, or arrays if ``mean`` is one. With
-            ``vectorize`` it maps one candidate, shape (dim,), to a number.
-        mean: The first mean, shape (dim,). None: the middle of the bounds, as an array. Or a
-            dict of named parameters: ``Float``, ``Int``, ``Choice``, ``Bool``, ``Permutation``,
-            or fixed values. The objective then gets a dict with the values of one candidate,
-            and ``Result.x`` is such a dict.
+            ``Evaluation``. Candidates are tensors if ``mean`` is one, and otherwise arrays.
+            With ``vectorize`` it maps one candidate, shape (dim,), to a number.
+        mean: The first mean, shape (dim,): a tensor, an array or a list. A list is an array of
+            float64, but a tensor if ``vectorize`` is True, or ``device`` or ``dtype`` is set.
+            None: the middle of the bounds, as an array. Or a dict of named parameters:
+            ``Float``, ``Int``, ``Choice``, ``Bool``, ``Permutation``, or fixed values. The
+            objective then gets a dict with the values of one candidate, and ``Result.x`` is
+            such a dict.
         std: The first standard deviation, a number or shape (dim,). None: a quarter of the
             width of the bounds.
         options: Any of these.

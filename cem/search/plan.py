@@ -215,6 +215,7 @@ def choose_plan(
         if mean is not None:
             raise TypeError("expected mean or x0, which are the same of a vector, got both")
         mean = options["x0"]
+    mean = _as_array_if_list(mean, options)
     with_generation = options["with_generation"]
     if with_generation is None:
         with_generation = getattr(objective, "with_generation", False) is True
@@ -489,6 +490,18 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
             raise ValueError(f"expected std, or finite bounds, got {bounds!r}")
         std = (high - low) / 4
     return Start(mean, std)
+
+
+def _as_array_if_list(mean: Any, options: Mapping[str, Any]) -> Any:
+    """Return a list or tuple as an array of float64, as SciPy does, and anything else as it is.
+
+    The candidates of a search have the type of its mean. A list remains a list, which means
+    tensors, if an option asks for tensors: ``vectorize=True``, ``device`` or ``dtype``.
+    """
+    wants_tensors = options["vectorize"] is True or options["device"] or options["dtype"]
+    if not isinstance(mean, (list, tuple)) or wants_tensors:
+        return mean
+    return as_real("mean", mean).numpy()
 
 
 def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any]) -> Tensor:

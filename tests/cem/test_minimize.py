@@ -43,7 +43,8 @@ COLUMNS = [
     "std_mean",
     "population_size",
 ]
-START = (1.0, 2.0, 3.0)
+START = torch.tensor([1.0, 2.0, 3.0])
+HILLTOP = torch.full((4,), 2.5)  # a maximum of ``rastrigin``
 
 
 def rastrigin(x):
@@ -209,8 +210,8 @@ class TestReasons:
 class TestRestarts:
     def test_a_function_with_many_minima_needs_them(self):
         options = {"budget": 60_000, "population_size": 20, "seed": 0, "target": 1e-4}
-        assert minimize(rastrigin, [2.5] * 4, 2.0, restarts=0, **options).fun > 0.9
-        assert minimize(rastrigin, [2.5] * 4, 2.0, **options).fun < 1e-4
+        assert minimize(rastrigin, HILLTOP, 2.0, restarts=0, **options).fun > 0.9
+        assert minimize(rastrigin, HILLTOP, 2.0, **options).fun < 1e-4
 
     def test_the_population_doubles_or_is_small_and_both_share_the_budget(self):
         generations = []  # of each search
@@ -236,7 +237,7 @@ class TestRestarts:
         first = []  # records of the first generations
         keep = lambda record: first.append(record) if record.generation == 1 else None  # noqa: E731
         minimize(rastrigin, START, 1.0, budget=20_000, callbacks=[keep], seed=1)
-        moves = [(x.mean - torch.tensor(START)).abs().max() for x in first if x.std_mean < 0.1]
+        moves = [(x.mean - START).abs().max() for x in first if x.std_mean < 0.1]
         assert len(moves) > 4
         assert min(moves) > 0.2  # further than such a search moves in a generation
 
@@ -251,7 +252,7 @@ class TestRestarts:
         result = minimize(sphere, START, 1.0, budget=20_000, seed=1)
         assert (result.reason, result.message) == ("restarts_agree", "restarts found the same")
         assert result.evaluations < 8000
-        assert minimize(rastrigin, [2.5] * 4, 2.0, budget=20_000, seed=1).reason == "budget"
+        assert minimize(rastrigin, HILLTOP, 2.0, budget=20_000, seed=1).reason == "budget"
 
     @pytest.mark.parametrize("name", ["xtol", "ftol"])
     def test_a_precision_that_is_asked_for_ends_the_search(self, name):
@@ -373,7 +374,7 @@ class TestDefaults:
         # of 0.4 and more (five seeds of five), this one at 0.04 (0.02 to 0.07).
         noise = torch.Generator().manual_seed(1)
         noisy = lambda x: sphere(x - 1.0) + torch.randn(len(x), generator=noise)  # noqa: E731
-        result = minimize(noisy, [0.0] * 10, 2.0, budget=10_000, seed=1)
+        result = minimize(noisy, torch.zeros(10), 2.0, budget=10_000, seed=1)
         assert result.settings["noise"]
         assert (result.settings["population_size"], result.restarts) == (66, 0)
         assert sphere(result.x - 1.0) < 0.2
@@ -407,15 +408,36 @@ class TestDefaults:
         assert result.evaluations == 45
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 3_000_000  # KiB
 
+    @pytest.mark.parametrize(
+        ("options", "kind", "dtype"),
+        [
+            ({}, np.ndarray, np.float64),
+            ({"vectorize": "loop"}, np.ndarray, np.float64),
+            ({"vectorize": True}, torch.Tensor, torch.float32),
+            ({"dtype": torch.float64}, torch.Tensor, torch.float64),
+            ({"device": "cpu"}, torch.Tensor, torch.float32),
+        ],
+    )
+    def test_a_list_is_an_array_unless_an_option_asks_for_tensors(self, options, kind, dtype):
+        seen = []
+
+        def objective(x):
+            seen.append(x)
+            return (x * x).sum(-1)
+
+        result = minimize(objective, [1.0, 2.0], 1.0, budget=20, seed=1, **options)
+        assert all(isinstance(x, kind) for x in [*seen, result.x])
+        assert (seen[-1].dtype, result.x.dtype) == (dtype, dtype)
+
     def test_the_mean_is_evaluated_first(self):
         seen = []
         minimize(lambda x: seen.append(x.clone()) or sphere(x), START, 1.0, budget=21, seed=1)
-        assert seen[0][0].tolist() == list(START)
+        assert torch.equal(seen[0][0], START)
         assert (
             len(torch.cat(seen).unique(dim=0)) == 19
         )  # of five generations of four: once more in the second
         result = minimize(
-            lambda x: Evaluation(sphere(x - 3.0)), [3.0, 3.0], 9.0, budget=40, seed=1
+            lambda x: Evaluation(sphere(x - 3.0)), torch.full((2,), 3.0), 9.0, budget=40, seed=1
         )
         assert (result.x.tolist(), result.fun) == ([3.0, 3.0], 0.0)
 
@@ -692,7 +714,7 @@ def test_the_value_of_a_noisy_objective_is_the_mean_of_the_last_elites(search):
     sign = 1.0 if search is minimize else -1.0
     noisy = lambda x: sign * sphere(x) + torch.randn(len(x), generator=noise)  # noqa: E731
     records = []
-    result = search(noisy, [1.0] * 3, 1.0, budget=300, callbacks=[records.append], seed=1)
+    result = search(noisy, torch.ones(3), 1.0, budget=300, callbacks=[records.append], seed=1)
     assert result.settings["noise"]
     assert result.fun == records[-1].elite_mean
     assert sign * result.fun > sign * result.history["best_fitness"][-1]  # the best by chance
@@ -700,7 +722,7 @@ def test_the_value_of_a_noisy_objective_is_the_mean_of_the_last_elites(search):
 
 
 def test_the_history_counts_the_evaluations_of_all_restarts():
-    result = minimize(lambda x: sphere(x) * 0.0, [1.0, 2.0], 1.0, budget=600, seed=1)
+    result = minimize(lambda x: sphere(x) * 0.0, START[:2], 1.0, budget=600, seed=1)
     counts, sizes = result.history["evaluations"], result.history["population_size"]
     assert result.restarts >= 2
     assert np.diff([0, *counts]).tolist() == sizes  # a generation each
@@ -780,7 +802,7 @@ def test_a_later_search_is_steeper_after_each_divergence_and_as_wide_in_all():
 
 def test_the_policy_of_restarts_can_be_exchanged():
     options = {"budget": 3000, "population_size": 8, "seed": 1, "record_every": 1}
-    result = minimize(lambda x: sphere(x) * 0.0, [1.0, 2.0], 1.0, restarts=Ipop(), **options)
+    result = minimize(lambda x: sphere(x) * 0.0, START[:2], 1.0, restarts=Ipop(), **options)
     sizes = sorted({*result.history["population_size"]})
     assert sizes == [8, 16, 32, 64, 128][: len(sizes)]
     assert result.restarts == len(sizes) - 1 >= 2
@@ -788,7 +810,7 @@ def test_the_policy_of_restarts_can_be_exchanged():
 
 def test_the_print_says_what_the_result_says():
     result = minimize(
-        sphere, [1.0] * 3, 1.0, population_size=8, restarts=0, budget=1600, seed=1
+        sphere, torch.ones(3), 1.0, population_size=8, restarts=0, budget=1600, seed=1
     )
     lines = dict(line.split(": ", 1) for line in repr(result).splitlines())
     counts = f"{result.evaluations:,} in {result.generations:,} generations"
