@@ -4,7 +4,6 @@ python world_model.py Acrobot-v1
 """
 
 import argparse
-import math
 from typing import NamedTuple
 
 import gymnasium
@@ -185,7 +184,6 @@ def make_planner(envs, model, cost, seed):
     return Planner(
         rollout_cost(step),
         HORIZON,
-        action_dim=math.prod(envs.single_action_space.shape),
         bounds=envs.single_action_space,
         num_envs=envs.num_envs,
         num_samples=64,

@@ -20,7 +20,7 @@ from cem.plan.noise import Noise
 from cem.plan.options import choose_options
 from cem.plan.replay import Replayer
 from cem.plan.search import Result, Search, Task
-from cem.plan.spaces import make_space
+from cem.plan.spaces import find_action_dim, make_space
 from cem.plan.states import is_of_numpy, read_state
 from cem.plan.update import Update
 from kernels.support.checks import check_integer
@@ -57,8 +57,8 @@ class Planner:
         self,
         cost: Cost,
         horizon: int,
-        action_dim: int,
-        bounds: Any,
+        action_dim: int | None = None,
+        bounds: Any = None,
         *,
         method: str | None = None,
         num_envs: int | None = None,
@@ -84,7 +84,8 @@ class Planner:
                 horizon, action_dim) and costs (B, N). A plan whose cost is NaN is never chosen.
                 ``rollout_cost`` makes a cost from a model of single steps.
             horizon: The number of actions per plan, ``>= 1``.
-            action_dim: A, the number of numbers per action, ``>= 1``.
+            action_dim: A, the number of numbers per action, ``>= 1``. None: that of ``bounds``,
+                if they are a space or two vectors.
             bounds: The bounds (low, high) of actions, each a number or of shape (A,), low <
                 high; or a Box of Gymnasium, ``scipy.optimize.Bounds`` or ``cem.Bounds``. None
                 or an infinite end means no bound. Then ``std`` is required, and the search
@@ -167,6 +168,8 @@ class Planner:
         self.dtype = dtype
         self.backend = choose_backend(backend, self.device)
         self.horizon = check_integer("horizon", horizon, 1)
+        if action_dim is None:
+            action_dim = find_action_dim(bounds)
         self.action_dim = check_integer("action_dim", action_dim, 1)
         self.action_block = _check_optional("action_block", action_block)
         self.num_envs = _check_optional("num_envs", num_envs)

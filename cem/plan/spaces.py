@@ -326,7 +326,8 @@ def make_space(
     if sizes is not None:
         if len(sizes) != action_dim:
             raise ValueError(
-                f"expected action_dim {len(sizes)} for {bounds!r}, got {action_dim}"
+                f"expected action_dim {len(sizes)} for {bounds!r}, got {action_dim}; "
+                f"for a vector environment pass its single_action_space"
             )
         # For discrete actions ``std`` is the share of the uniform distribution in the initial
         # distribution.
@@ -343,6 +344,24 @@ def make_space(
         return BoxSpace(horizon, (low, high), std)
     knots = check_integer("knots", options.knots, 2, horizon)
     return SplineSpace(knots, (low, high), std, horizon, options.spline)
+
+
+def find_action_dim(bounds: Any) -> int:
+    """Return the number of numbers per action that bounds or a space of actions imply.
+
+    Raises:
+        ValueError: If the bounds are two numbers, which are the same for any dimension, or
+            None, or a space whose actions are no vectors, as that of a vector environment.
+    """
+    sizes = _find_sizes(bounds)
+    if sizes is not None:
+        return len(sizes)
+    low, high = _find_ends(bounds)
+    shape = np.broadcast_shapes(np.shape(low), np.shape(high))
+    if len(shape) != 1:
+        expected = "action_dim, or a space of vectors for bounds"
+        raise ValueError(f"expected {expected}, got {bounds!r}")
+    return int(shape[0])
 
 
 def _find_sizes(space: Any) -> list[int] | None:
@@ -363,6 +382,18 @@ def _find_sizes(space: Any) -> list[int] | None:
     return [int(count) for count in np.ravel(counts)]
 
 
+def _find_ends(bounds: Any) -> Any:
+    """Return the pair (low, high) of bounds, see ``_check_bounds``."""
+    if bounds is None:
+        return -math.inf, math.inf
+    if hasattr(bounds, "low") or hasattr(bounds, "lb"):
+        return ends_of(bounds)
+    if not hasattr(bounds, "__len__") or len(bounds) != 2:
+        expected = "(low, high), a Box, Bounds, a discrete space or None for bounds"
+        raise TypeError(f"expected {expected}, got {bounds!r}")
+    return bounds
+
+
 def _check_bounds(bounds: Any, shape: torch.Size, like: Tensor) -> Box:
     """Return the lower and upper bounds of an action as two tensors.
 
@@ -372,15 +403,10 @@ def _check_bounds(bounds: Any, shape: torch.Size, like: Tensor) -> Box:
         shape: The shape of each tensor, (A,).
         like: A tensor with the dtype and device of plans.
     """
-    if bounds is None:
-        bounds = (-math.inf, math.inf)
-    elif hasattr(bounds, "low") or hasattr(bounds, "lb"):
-        bounds = ends_of(bounds)
-    if not hasattr(bounds, "__len__") or len(bounds) != 2:
-        expected = "(low, high), a Box, Bounds, a discrete space or None for bounds"
-        raise TypeError(f"expected {expected}, got {bounds!r}")
-    low = check_vector("bounds", bounds[0], shape, like.dtype, like.device)
-    high = check_vector("bounds", bounds[1], shape, like.dtype, like.device)
+    low, high = (
+        check_vector("bounds", end, shape, like.dtype, like.device)
+        for end in _find_ends(bounds)
+    )
     if not (low < high).all():
         raise ValueError(f"expected bounds with low < high, got {bounds!r}")
     return low, high

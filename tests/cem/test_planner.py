@@ -221,6 +221,22 @@ def test_bad_arguments_are_named(
         Planner(**{**arguments, **options})
 
 
+def test_a_space_or_vectors_have_the_dimension_of_actions() -> None:
+    spaces = pytest.importorskip("gymnasium").spaces
+    for bounds, expected in [
+        (spaces.Box(-1, 1, (3,)), 3),
+        (spaces.Discrete(4), 1),
+        (spaces.MultiDiscrete([2, 3]), 2),
+        ((torch.zeros(2), 1.0), 2),
+    ]:
+        assert Planner(quadratic, 5, bounds=bounds).action_dim == expected
+    for bounds in ((-1.0, 1.0), None, spaces.Box(-1, 1, (8, 3))):
+        with pytest.raises(ValueError, match="expected action_dim, or a space of vectors"):
+            Planner(quadratic, 5, bounds=bounds)
+    with pytest.raises(ValueError, match="for a vector environment pass its single"):
+        Planner(quadratic, 5, 1, spaces.MultiDiscrete([2] * 8), num_envs=8)
+
+
 def test_wrong_states_and_costs_are_named() -> None:
     with pytest.raises(ValueError, match=r"expected state of shape \(3, ...\), got \(2, 4\)"):
         make(num_envs=3).plan(torch.zeros(2, 4))
