@@ -65,8 +65,8 @@ class GenerationRecord:
         return {**numbers, **self.metrics}
 
 
-NUMBERS = GenerationRecord.__slots__[:-3]
-"""The fields of a record that are numbers."""
+NUMBERS = GenerationRecord.__slots__[: GenerationRecord.__slots__.index("mean")]
+"""The fields of a record that are numbers: those before the tensors."""
 
 
 class Snapshot:
