@@ -927,34 +927,38 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int tile = block.block; tile < grid.tiles; tile += grid.blocks) block.update_tile(tile);
 }
 
-// Sets grid.layout for `elites` elites: the offsets of the arrays in the dynamic shared memory,
-// and its size, in bytes. The numbers of chunks, bins and dimensions of a tile in `grid` have
-// been set. `threads` is the number of threads of a block, and `key_bytes` the size of a key.
+// Sets grid.layout: where every array begins in the dynamic shared memory of a block, and the
+// size of the memory, in bytes. The other fields of `grid` must have been set. `threads` is the
+// number of threads of a block, and `key_bytes` the size of a key.
 inline void set_layout(
     Grid& grid, int64_t elites, int64_t threads, bool needs_ranks, int64_t key_bytes) {
   int64_t width = int64_t{1} << grid.log_width;
-  int64_t listed = divide_up(elites, kWarp) * kWarp;  // elements of an array by place
-  int64_t rows = elites <= kFew ? kQuads : kResidues;
+  int64_t padded_elites = divide_up(elites, kWarp) * kWarp;
   Layout& layout = grid.layout;
-  // Appends an array of `bytes` bytes to the layout, and sets `begin` to its offset.
-  auto append = [&](int& begin, int64_t bytes) {
-    begin = layout.bytes;
-    layout.bytes += int(bytes);
+  int end = 0;  // the end of the arrays so far, in bytes
+  // Appends an array, and returns where it begins.
+  auto append = [&](int64_t elements, int64_t element_bytes) {
+    int begin = end;
+    end += int(elements * element_bytes);
+    return begin;
   };
-  layout.moment_stride = int(std::max(threads, rows * width));
-  layout.bytes = needs_ranks ? int(listed * key_bytes) : 0;
-  // The keys of the list have come first, at offset 0. The factors 2, 4 and 8 are the bytes of
-  // an element: uint16_t, uint32_t or double.
-  append(layout.next, needs_ranks ? listed * 4 : 0);
-  append(layout.head, needs_ranks ? grid.bins * 4 : 0);
-  append(layout.count, grid.bins * 4);
-  // The sums of a tile (two moments) use the same memory as the arrays so far, because these
-  // are not needed any more when the sums begin.
-  layout.bytes = std::max(layout.bytes, 2 * layout.moment_stride * 8);
-  append(layout.chunk_sum, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
-  append(layout.weight, needs_ranks ? listed * 8 : 0);
-  append(layout.first_weights, needs_ranks ? kFirstWeights * 8 : 0);
-  append(layout.index, listed * 2);
+  // The search and the ranking use these arrays.
+  if (needs_ranks) append(padded_elites, key_bytes);  // the keys begin at 0
+  layout.next = append(needs_ranks ? padded_elites : 0, sizeof(uint32_t));
+  layout.head = append(needs_ranks ? grid.bins : 0, sizeof(uint32_t));
+  layout.count = append(grid.bins, sizeof(uint32_t));
+  // After the ranking, the sums of a tile use the same memory. They are two moments,
+  // each with a sum per dimension and residue class. Few elites are added up by quads, which
+  // are four residue classes.
+  int64_t classes = elites <= kFew ? kQuads : kResidues;
+  layout.moment_stride = int(std::max(threads, classes * width));
+  end = std::max(end, 2 * layout.moment_stride * int(sizeof(double)));
+  // All sizes so far are multiples of 8, as the doubles require.
+  layout.chunk_sum = append(grid.chunks > 1 ? 2 * grid.chunks * width : 0, sizeof(double));
+  layout.weight = append(needs_ranks ? padded_elites : 0, sizeof(double));
+  layout.first_weights = append(needs_ranks ? kFirstWeights : 0, sizeof(double));
+  layout.index = append(padded_elites, sizeof(uint16_t));
+  layout.bytes = end;
 }
 
 // Returns the grid of single_kernel, without its bins and its layout. `full` is the number of
@@ -984,11 +988,11 @@ inline Grid make_grid(const Settings& settings, int64_t full) {
 // Chooses the grid, the number of threads and the version of single_kernel, and launches it.
 // There are versions with 1, 4 and 16 candidates per thread (items).
 template <typename Key, typename T, typename Launcher>
-void launch_single(const Launcher& device, const Job& job) {
+void launch_single(const Launcher& gpu, const Job& job) {
   const Settings& settings = job.settings;
   STD_TORCH_CHECK(
       settings.dimensions < int64_t{1} << 30, "cem_update: expected fewer dimensions");
-  int64_t full = 2 * device.multiprocessors;  // blocks that fill the device
+  int64_t full = 2 * gpu.multiprocessors;  // blocks that fill the device
   Grid grid = make_grid(settings, full);
   int64_t blocks = settings.problems * grid.blocks;
 
@@ -1009,7 +1013,7 @@ void launch_single(const Launcher& device, const Job& job) {
   grid.bins = 1 << grid.log_bins;
   bool needs_ranks = settings.ranked || job.weights;
   set_layout(grid, settings.elites, threads, needs_ranks, sizeof(Key));
-  device.launch_early(kernel, blocks, int(threads), grid.layout.bytes, job, grid);
+  gpu.launch_early(kernel, blocks, int(threads), grid.layout.bytes, job, grid);
 }
 
 }  // namespace cem_tetris::update
