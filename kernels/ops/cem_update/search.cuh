@@ -147,11 +147,9 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
 // digits.
 //
 // The first pass also combines three results of the slice with those of the other slices: the
-// smallest key of all candidates, the largest key of a valid candidate (one that did not fail),
-// and the number of valid candidates. All fields of `search` are 0 at first, so a minimum
-// cannot be stored there. Instead of the smallest key, its complement is stored, which is the
-// largest of all complements. All threads of a block call the function. `sums` is scratch
-// memory.
+// smallest key, the largest key of a valid candidate (one that did not fail), and the number of
+// valid candidates. All threads of a block call the function. `sums` is scratch memory for
+// block_sum().
 CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& work,
     Search& search, int64_t problem, int shift, int bits, uint32_t (&bins)[kBins],
     int (&sums)[kMaxWarps]) {
@@ -163,6 +161,8 @@ CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& wo
   __syncthreads();
   WideKey higher_digits = is_first ? 0 : search.limit >> (shift + bits);
   uint32_t mask = (1u << bits) - 1;
+  // The complement of the smallest key is the largest complement. It can be combined by
+  // atomicMax, although `search` begins as zeros.
   WideKey least_complement = 0;
   WideKey greatest = 0;
   int valid_candidates = 0;
@@ -198,7 +198,7 @@ CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& wo
 __global__ void __launch_bounds__(kSearchThreads)
     digit_kernel(Job job, Workspace work, int shift, int bits) {
   __shared__ uint32_t bins[kBins];
-  __shared__ int sums[kMaxWarps];
+  __shared__ int sums[kMaxWarps];  // scratch memory
   __shared__ bool is_last;
   int thread = threadIdx.x;
   int64_t problem = blockIdx.x / work.blocks;
@@ -213,8 +213,9 @@ __global__ void __launch_bounds__(kSearchThreads)
   for (int bin = thread; bin < kBins; bin += kSearchThreads) {
     if (bins[bin] != 0) atomicAdd(&search.bins[bin], bins[bin]);
   }
-  // The block that increases `done` last sees the counts of all blocks: the first fence orders
-  // this block's counts before `done`, the second one the reads of add_digit() after it.
+  // The last block to increase `done` must see the counts of all blocks. So a fence makes the
+  // counts of this block visible before `done` increases, and another fence keeps add_digit()
+  // from reading the counts before that.
   __threadfence();
   __syncthreads();
   if (thread == 0) is_last = atomicAdd(&search.done, 1u) == uint32_t(work.blocks) - 1;

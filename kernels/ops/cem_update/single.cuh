@@ -170,23 +170,16 @@ CEM_TETRIS_DEVICE_FUNCTION double quad_sum(const double (&x)[kResidues / kQuads]
   return ((0.0 + x[0]) + (0.0 + x[2])) + ((0.0 + x[1]) + (0.0 + x[3]));
 }
 
-// Returns the sums of w x and w x^2 over every 32nd elite (kResidues = 32), in one dimension.
-// One thread computes them. x is the elite's coordinate minus `best`, the coordinate of the
-// best candidate; w is its weight. A place is a position in the list of elites. The sums go
-// over the places `first`, `first` + 32, and so on, up to `end` - 1.
+// Returns the sums of w x and w x^2 over every 32nd elite (kResidues = 32) of a list, in one
+// dimension: the elites at the places `first`, `first` + 32, and so on, up to `end` - 1. w is
+// the weight of an elite, and x its coordinate minus `best`, the best candidate's coordinate.
 //
 // Args:
 //     rows: the coordinate of candidate i in this dimension is rows[i * stride].
+//     by_quads: sums up the places `first`, `first` + 8, `first` + 16 and `first` + 24 instead,
+//         in the order of quad_sum(). The list must have at most 32 places.
 //     index: the candidate at each place.
 //     weight: the weight at each place; null means that all weights are 1.
-//     by_quads: whether the list has at most 32 places. The sums then go over a quad instead:
-//         the places `first`, `first` + 8, `first` + 16 and `first` + 24. These are loaded
-//         together, so the loop runs only once.
-//
-// All devices add up the elites in the same order, and so get the same bits: first the places
-// of each residue mod 32, then the 32 residues as a binary tree (r += r + 16, then r += r + 8,
-// and so on). The loop loads four elites at a time. Instead of a place after the end, it loads
-// the last elite again, and adds 0.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T best, int first,
     int end, bool by_quads, const uint16_t* index, const double* weight) {
@@ -196,8 +189,10 @@ CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T 
 #pragma unroll 1
   for (int begin = first; begin < end; begin += kAtOnce * step) {
     T value[kAtOnce];
-    double weighted[kAtOnce];
-    double square[kAtOnce];
+    double weighted[kAtOnce];  // w x
+    double square[kAtOnce];    // w x^2
+    // Issue all loads before the first value is used. A place after the end is replaced by the
+    // last one here, and counts 0 below.
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
       int place = min(begin + u * step, end - 1);
@@ -210,6 +205,7 @@ CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T 
       weighted[u] = weight ? weight[min(place, end - 1)] * x : x;
       square[u] = weighted[u] * x;
     }
+    // A quad has only these four places.
     if (by_quads) return {quad_sum(weighted), quad_sum(square)};
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
@@ -288,10 +284,10 @@ struct SingleBlock {
 
   // A tile is `width` dimensions. The threads of the block form rows as wide as a tile. A
   // thread holds one number of the tile's old marginals: row thread_row of the distribution, in
-  // dimension own_column of the tile.
+  // column tile_column of the tile.
   int width = 1 << grid.log_width;
   int thread_row = thread >> grid.log_width;
-  int own_column = thread & (width - 1);
+  int tile_column = thread & (width - 1);
   T old{};
   T floor{};
   T best_value{};  // of the generation's best candidate in that dimension
@@ -344,19 +340,19 @@ struct SingleBlock {
   // Loads the thread's number of a tile's old marginals. A thread of row 0 also loads the floor
   // of its dimension, the lowest standard deviation.
   CEM_TETRIS_DEVICE_FUNCTION void load_marginals(int tile) {
-    int column = tile * width + own_column;
-    if (thread_row >= kRows || column >= dimensions) return;
+    int dimension = tile * width + tile_column;
+    if (thread_row >= kRows || dimension >= dimensions) return;
     int64_t row = problem * kRows + thread_row;
-    old = static_cast<const T*>(job.distribution)[row * dimensions + column];
+    old = static_cast<const T*>(job.distribution)[row * dimensions + dimension];
     if (thread_row == 0 && job.floors) {
-      floor = static_cast<const T*>(job.floors)[problem * settings.floor_stride + column];
+      floor = static_cast<const T*>(job.floors)[problem * settings.floor_stride + dimension];
     }
   }
 
   // Writes what load_marginals() has loaded to shared memory.
   CEM_TETRIS_DEVICE_FUNCTION void share_marginals() {
-    if (thread_row < kRows) shared.old[thread_row][own_column] = old;
-    if (thread_row == 0) shared.floor[own_column] = floor;
+    if (thread_row < kRows) shared.old[thread_row][tile_column] = old;
+    if (thread_row == 0) shared.floor[tile_column] = floor;
   }
 
   // Loads the values that do not depend on the fitness, while the loads of load_keys() are in
@@ -529,20 +525,19 @@ struct SingleBlock {
   // Loads the best candidate's coordinate in the thread's dimension of a tile.
   CEM_TETRIS_DEVICE_FUNCTION void load_best(int tile) {
     int64_t best = valid_elites > 0 ? shared.best : 0;
-    int column = min(tile * width + own_column, dimensions - 1);
-    best_value =
-        static_cast<const T*>(job.candidates)[(first_candidate + best) * dimensions + column];
+    int dimension = min(tile * width + tile_column, dimensions - 1);
+    best_value = static_cast<const T*>(
+        job.candidates)[(first_candidate + best) * dimensions + dimension];
   }
 
   // Determines the rank of every elite. Elites are ranked by key, the best one first, and
   // elites with equal keys by their place in the list of elites. Then writes the weight of
   // every place to shared memory, and the indices of the elites by rank to job.elites.
   //
-  // The range of keys is divided into bins of equal width. A bin has a count and a linked list
-  // of its elites: arrays.head[bin] is the first place in it, and arrays.next[place] the place
-  // after a place. Then count_lower_bins() returns how many elites are in the bins below bin t,
-  // by a prefix sum over the counts. The rank of an elite is this number for its own bin, plus
-  // the number of elites in this bin that come before it (rank_of()).
+  // The range of keys is divided into bins of equal width. A bin has a linked list of its
+  // elites: arrays.head[bin] is its first place, and arrays.next[place] the place after
+  // `place`. The rank of an elite is the number of elites in lower bins, plus the number of
+  // elites in its own bin that come before it (rank_of()).
   //
   // All threads of the block call the function and share the elites. Thread t also has bin t.
   CEM_TETRIS_DEVICE_FUNCTION void rank_elites() {
@@ -556,10 +551,11 @@ struct SingleBlock {
       atomicAdd(&arrays.count[bin], 1u);
     }
     __syncthreads();  // All elites are in their bins.
-    int within = 0;
+    // arrays.count[bin] becomes the number of elites in lower bins.
+    int within = 0;  // the number in the bin itself, which is not needed here
     int below = count_lower_bins(within);
     if (thread < grid.bins) arrays.count[thread] = uint32_t(below);
-    __syncthreads();  // All bins have their number of elites in lower bins.
+    __syncthreads();  // rank_of() reads the counts of all bins.
 #pragma unroll 1
     for (int place = thread; place < valid_elites; place += threads) {
       Key own_key = arrays.list_key[place];
@@ -747,7 +743,7 @@ struct SingleBlock {
     int dimensions = hidden(int(block.settings.dimensions));
     int thread_rows = block.threads >> grid.log_width;  // rows of threads
     int thread_row = thread >> grid.log_width;          // the thread's row
-    int own_column = thread & (block.width - 1);        // the thread's dimension
+    int tile_column = thread & (block.width - 1);       // the thread's column in the tile
     // Whether a row of threads adds up a quad; if not, it adds up a residue class.
     bool by_quads = block.settings.elites <= kFew;
     int log_rows = by_quads ? 3 : 5;  // a chunk has 8 quads or 32 residue classes
@@ -757,8 +753,8 @@ struct SingleBlock {
     const T* candidates =
         static_cast<const T*>(block.job.candidates) + problem * block.population * dimensions;
     int left = tile * block.width;  // the tile's first dimension
-    // The thread's dimension. Threads beyond the last dimension repeat it.
-    int column = min(left + own_column, dimensions - 1);
+    // The dimension in the thread's column. Columns beyond the last dimension repeat it.
+    int dimension = min(left + tile_column, dimensions - 1);
   };
 
   // Adds up w x and w x^2 over mine.chunks_at_once chunks of elites, from chunk `first_chunk`
@@ -790,14 +786,16 @@ struct SingleBlock {
   }
 
   // Adds up the elites of every residue of mine.chunks_at_once chunks, from chunk `first_chunk`
-  // on, in all dimensions of a tile. `mine` is this thread's part of the tile. A chunk is
-  // kChunk elites, and residue r of it every 32nd elite, from elite r on. If there are at most
-  // 32 elites, the function adds up quads instead (mine.by_quads).
+  // on, in all dimensions of a tile. A chunk is kChunk elites, and residue r of it every 32nd
+  // elite, from elite r on. If there are at most 32 elites, the function adds up quads instead
+  // (mine.by_quads).
   //
-  // The sums are written to arrays.part, `width` numbers for each residue: first the sums of w
-  // x and, moment_stride numbers later, the sums of w x^2. w is the weight of an elite, and x
-  // its coordinate minus the best candidate's. All threads of the block call the function. A
-  // row of threads has one residue at a time, and each of its threads one dimension.
+  // The sums are written to arrays.part, which has a row of `width` numbers for each residue:
+  // first the sums of w x and, moment_stride numbers later, the sums of w x^2. w is the weight
+  // of an elite, and x its coordinate minus the best candidate's.
+  //
+  // All threads of the block call the function. They form rows, too: a row of threads computes
+  // one row of sums at a time, and `mine` says which row and column a thread has.
   CEM_TETRIS_DEVICE_FUNCTION void add_elites(const TileThread& mine, int first_chunk) {
     double* second_moments = arrays.part + grid.layout.moment_stride;
 #pragma unroll 1
@@ -812,10 +810,10 @@ struct SingleBlock {
       if (place >= mine.valid_elites && !mine.by_quads) continue;
       int end = min(mine.valid_elites, begin + kChunk);
       const double* weight = has_weights ? arrays.weight : nullptr;
-      Moments sums = residue_moments(mine.candidates + mine.column, mine.dimensions, best_value,
-          place, end, mine.by_quads, arrays.index, weight);
-      arrays.part[row * width + mine.own_column] = sums.first;
-      second_moments[row * width + mine.own_column] = sums.second;
+      Moments sums = residue_moments(mine.candidates + mine.dimension, mine.dimensions,
+          best_value, place, end, mine.by_quads, arrays.index, weight);
+      arrays.part[row * width + mine.tile_column] = sums.first;
+      second_moments[row * width + mine.tile_column] = sums.second;
     }
   }
 
@@ -832,7 +830,7 @@ struct SingleBlock {
       int r = quad % kQuads;
       // The chunk has elites in its first `rows` residues; 32 or more means in all residues.
       int rows = mine.valid_elites - (first_chunk + chunk_index) * kChunk;
-      double* sum = arrays.part + (chunk_index * kResidues + r) * width + mine.own_column;
+      double* sum = arrays.part + (chunk_index * kResidues + r) * width + mine.tile_column;
       add_quad(sum, width, r, rows);
       add_quad(sum + grid.layout.moment_stride, width, r, rows);
     }
@@ -843,8 +841,8 @@ struct SingleBlock {
   CEM_TETRIS_DEVICE_FUNCTION void store_chunk_sums(const TileThread& mine, int first_chunk) {
     int chunk = first_chunk + mine.thread_row;
     if (mine.thread_row >= mine.chunks_at_once || chunk >= mine.chunks) return;
-    const double* quads = arrays.part + mine.thread_row * kResidues * width + mine.own_column;
-    double* to = arrays.chunk_sum + chunk * width + mine.own_column;
+    const double* quads = arrays.part + mine.thread_row * kResidues * width + mine.tile_column;
+    double* to = arrays.chunk_sum + chunk * width + mine.tile_column;
     to[0] = quads_sum(quads, width);
     to[grid.chunks * width] = quads_sum(quads + grid.layout.moment_stride, width);
   }
