@@ -24,10 +24,12 @@ constexpr int kRounds = 10;
 // numbers: as easy as 1, 2, 3", SC 2011). They are a pure function of a 128-bit counter, which
 // is passed as two 64-bit halves, and of a 64-bit key.
 //
-// The counter consists of the words c0 to c3, and the key of k0 and k1. A round multiplies c0
-// and c2 by constants. The upper half of a product is combined with another word of the counter
-// and a word of the key by exclusive or. This word and the lower half are two words of the next
-// counter. Then the Weyl constants are added to the key.
+// A round replaces the four words (c0, c1, c2, c3) of the counter by
+//
+//     (high(m1 c2) ^ c1 ^ k0, low(m1 c2), high(m0 c0) ^ c3 ^ k1, low(m0 c0)),
+//
+// where high and low are the halves of a product with a constant, m0 or m1. Then the Weyl
+// constants are added to the two words (k0, k1) of the key.
 PHILOX_FUNCTION Block block(uint64_t counter_low, uint64_t counter_high, uint64_t key) {
   uint32_t c0 = uint32_t(counter_low);
   uint32_t c1 = uint32_t(counter_low >> 32);

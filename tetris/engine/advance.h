@@ -17,7 +17,7 @@ namespace tetris {
 // The rollout operator: checks its arguments, packs them into RolloutArguments, and passes
 // these to `Device::play<List>`, which plays the games. `List` is the list of features.
 //
-// Each of `population` candidates (agents) plays `streams` streams. A stream is a sequence of
+// Each of `population` candidates (agents) plays a number of streams. A stream is a sequence of
 // games on one board. The rollout makes decisions `start` to `start + decisions - 1` of every
 // stream, or stops when `last_game` games of the stream have ended.
 //
@@ -47,6 +47,8 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
   int64_t width = boards.size(2);
   int64_t all_streams = population * streams;
   int64_t all_weights = population * List::WEIGHTS_PER_CANDIDATE;
+  // check_tensor() compares the type, the number of elements, and the device with that of
+  // `boards`.
   check_tensor(boards, ScalarType::Int, boards.numel(), boards, "boards");
   check_tensor(weights, ScalarType::Int, all_weights, boards, "weights, and tables of them,");
   check_tensor(lines, ScalarType::Long, all_streams, boards, "lines");
@@ -79,7 +81,7 @@ void advance(const Tensor& weights, Tensor boards, Tensor lines, Tensor games, T
       /*share_streams=*/share_streams,
       /*known_in=*/known_in_data,
   };
-  Device::template play<List>(arguments, boards);
+  Device::template play<List>(arguments, boards);  // on the device of `boards`
 }
 
 }  // namespace tetris

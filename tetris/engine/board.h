@@ -288,11 +288,11 @@ struct Drop {
   }
   // Return the steps of the surface at the left side of the piece and at its right side. STEP
   // is added to both, so that they can index a table.
-  TETRIS_FUNCTION Ints first_step() const {
-    return row + L::ints(shape.first_step) - height_before(-1);
+  TETRIS_FUNCTION Ints left_step() const {
+    return row + L::ints(shape.left_top) - height_before(-1);
   }
-  TETRIS_FUNCTION Ints last_step() const {
-    return height_before(WIDTH) - (row + L::ints(shape.last_step));
+  TETRIS_FUNCTION Ints right_step() const {
+    return height_before(WIDTH) - (row + L::ints(shape.right_top));
   }
   // Returns the step from the column at offset k to the next one before the drop, plus STEP.
   TETRIS_FUNCTION Ints step_before(int k) const {

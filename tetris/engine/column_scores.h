@@ -59,7 +59,7 @@ struct ColumnScores {
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
     sums = sums + before;
     // In the column left of the piece the height does not change, but the step does.
-    Ints left_growth = size(drop.first_step()) - drop.at_offset(step_sizes, -1);
+    Ints left_growth = size(drop.left_step()) - drop.at_offset(step_sizes, -1);
     auto left_weights = L::weights(drop.at_offset(step_weights, -1), L::ints(0));
     sums = L::add_products(sums, left_weights, left_growth, L::ints(0));
     TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
@@ -67,7 +67,7 @@ struct ColumnScores {
       // to the column beside the piece, and depends on the row in which the piece rests.
       bool is_inside_piece = k + 1 < WIDTH;
       Ints new_size =
-          is_inside_piece ? L::ints(drop.shape.inner_sizes[k]) : size(drop.last_step());
+          is_inside_piece ? L::ints(drop.shape.inner_sizes[k]) : size(drop.right_step());
       Ints step_growth = new_size - drop.at_offset(step_sizes, k);
       // A column grows by the piece's cells and by the empty cells below them.
       Ints height_growth = drop.gap(k) + L::ints(drop.shape.cells[k]);

@@ -94,8 +94,8 @@ struct FeatureList {
   // instruction multiplies and adds two of them at a time.
   template <class F>
   static constexpr bool summed = !F::zero_without_lines && !by_column<F> && F::table_steps == 0;
-  static constexpr int SUMMED = (0 + ... + (summed<Features> ? 1 : 0));
-  static constexpr int PAIRS = SUMMED / 2 + 1;
+  static constexpr int SUMMED_FEATURES = (0 + ... + (summed<Features> ? 1 : 0));
+  static constexpr int PAIRS = SUMMED_FEATURES / 2 + 1;
 
   // Loads the weights of the features that `values` adds up, in pairs. `weights` holds the
   // weights of all features of the list, in the order of the list. The last pair may have only
@@ -180,11 +180,11 @@ struct FeatureList {
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
     // Features with a loop are computed first, because a loop needs all registers. Values that
     // were computed before it would have to be moved to memory.
-    typename L::Ints looped[COUNT];
+    typename L::Ints loop_values[COUNT];
     int i = 0, j = 0;
-    (compute_looped<Features>(looped[i++], prepared, drop, bound), ...);
+    (compute_loop_value<Features>(loop_values[i++], prepared, drop, bound), ...);
     PairedSum<L> sum{L::scores(0), weights};
-    (add<Features>(sum, looped[j++], prepared, drop), ...);
+    (add<Features>(sum, loop_values[j++], prepared, drop), ...);
     return sum.scores;
   }
 
@@ -244,7 +244,7 @@ struct FeatureList {
     return after_drop_of<F>(source.prepared, second_source.prepared, drop);
   }
   template <class F, class L, int WIDTH>
-  TETRIS_FUNCTION static void compute_looped(typename L::Ints& value,
+  TETRIS_FUNCTION static void compute_loop_value(typename L::Ints& value,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
     if constexpr (F::has_loop) {
       const SourceData<L, F>& source = prepared;
@@ -262,26 +262,27 @@ struct FeatureList {
     typename L::Ints first_of_pair = {};
     int number = 0;  // the number of features so far
   };
-  // Adds weight * value of feature F to `sum`, for every placement.
+  // Adds weight * value of feature F to `sum`. A vector has one placement per lane.
   //
   // Features are added in pairs, because a vector instruction computes sum + weight_0 * value_0
   // + weight_1 * value_1. So the first value of a pair is only stored. sum.number counts the
   // features so far, and sum.weights[i] holds both weights of pair i.
   //
-  // `prepared` is what the features have computed from the board before the drop. `looped` is
-  // the value of a feature whose computation has a loop; it is not used for other features.
+  // If the computation of F has a loop, `loop_value` is its value, which compute_loop_value()
+  // has computed before. `prepared` is what the features have computed from the board before
+  // the drop.
   template <class F, class L, int WIDTH>
-  TETRIS_FUNCTION static void add(PairedSum<L>& sum, const typename L::Ints& looped,
+  TETRIS_FUNCTION static void add(PairedSum<L>& sum, const typename L::Ints& loop_value,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     if constexpr (summed<F>) {  // other features are scored elsewhere
       typename L::Ints value;
-      if constexpr (F::has_loop) value = looped;
+      if constexpr (F::has_loop) value = loop_value;
       else value = after_drop<F>(prepared, drop);
 
       const typename L::Weights& weights = sum.weights[sum.number / 2];
       bool completes_pair = sum.number % 2 == 1;
       ++sum.number;
-      bool is_last = sum.number == SUMMED;
+      bool is_last = sum.number == SUMMED_FEATURES;
       if (completes_pair) {
         sum.scores = L::add_products(sum.scores, weights, sum.first_of_pair, value);
       } else if (is_last) {  // it has no partner
@@ -346,7 +347,7 @@ TETRIS_FUNCTION Choice choose_by_pairs(
     Landing<L> landing(board, piece, placement);
     if (landing.over || next_piece_ends_game(board.geometry, landing.cells, next)) return;
     AfterState<L> after(board, landing, piece, placement);
-    Choice second = choose(after, next);
+    Choice second = choose(after, next);  // an AfterState is a Board
     if (second.placement == Choice::NONE) return;
     // second.score includes the features of the final board and of the second placement. Add
     // the features that describe the first placement.

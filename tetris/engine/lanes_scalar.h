@@ -419,23 +419,21 @@ struct ScalarLanes {
     TETRIS_UNROLL for (int i = 0; i < SLOTS; ++i) slots[i] = columns.slot[i];
   }
 
-  // Returns the cells of a piece as columns of the board; board column c is in slot c +
-  // FIRST_COLUMN. The bottom of the piece is in `row`, and its left edge in column `column`.
-  //
-  // A shape has a pattern of four bits for each of its columns: the rows in which the column
-  // has cells.
+  // Returns the cells of a piece whose bottom rests in `row` and whose left edge is over
+  // board column `left`. The result has one word per slot, and one bit per row.
   TETRIS_FUNCTION static ColumnBits piece_columns(
-      int piece, int orientation, int column, int row) {
-    // After this shift, bits 4 c to 4 c + 3 are the pattern for board column c.
-    uint64_t patterns = uint64_t(shape_of(piece, orientation).patterns) << (4 * column);
-    Unit unit = row_unit(row);  // a power of two: a pattern times this number begins at `row`
+      int piece, int orientation, int left, int row) {
+    // A column of the piece has four bits, one for each of its rows. After the shift, bits 4 c
+    // to 4 c + 3 belong to board column c.
+    uint64_t patterns = uint64_t(shape_of(piece, orientation).patterns) << (4 * left);
+    Unit unit = row_unit(row);  // 2^n: multiplying by it moves the bits up to `row`
     ColumnBits result;
     TETRIS_UNROLL for (int slot = 0; slot < SLOTS; ++slot) {
-      int c = slot - FIRST_COLUMN;
-      bool is_inside = c >= 0 && c < MAX_WIDTH;
-      int first_bit = 4 * (c & 15);  // a valid shift even in slots beside the board
+      int c = slot - FIRST_COLUMN;  // the board column in this slot
+      bool is_on_board = c >= 0 && c < MAX_WIDTH;
+      int first_bit = 4 * (c & 15);  // `& 15` keeps the shift valid beside the board
       uint32_t pattern = uint32_t(patterns >> first_bit) & 15u;
-      result.slot[slot] = is_inside ? unit * pattern : 0u;
+      result.slot[slot] = is_on_board ? unit * pattern : 0u;
     }
     return result;
   }

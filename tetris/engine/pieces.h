@@ -117,8 +117,8 @@ struct ShapeLanes {
   typename L::Constant contact[WIDTH + 2];
   Constant rows[WIDTH];  // pattern: the rows with k + 1 cells
   Constant lone[WIDTH];  // 1 if column k has one cell, else 0
-  Constant first_step;   // height of the leftmost column + STEP
-  Constant last_step;    // height of the rightmost column - STEP
+  Constant left_top;     // top of the leftmost column + STEP
+  Constant right_top;    // top of the rightmost column - STEP
   Constant inner_flags;  // step_flag of every step between the tops of its columns
   // size of the step from column k to the next; the last is 0
   typename L::Constant inner_sizes[WIDTH];
@@ -186,48 +186,43 @@ struct ShapeLanes {
     for (int n = 0; n < WIDTH; ++n) rows[n].set(lane, with_cells[n + 1]);
   }
 
-  // Sets the fields of lane `lane` that describe the upper surface of a shape. A step is the
-  // top of a column minus the top of the column to its left. `left` is the board column of the
-  // shape's left edge.
-  //
-  //     inner_sizes    the absolute value of each step
-  //     inner_classes  each step plus STEP, which is never negative and so can be an index
-  //     inner_sum      the sum of the sizes
-  //     inner_flags    the set of the steps from -2 to 2 that occur
-  //     inner_steps    for each n the steps that fall by more than n, and those that rise by
-  //                    more than n, as sets of columns
-  //     first_step     the top of the leftmost column plus STEP
-  //     last_step      the top of the rightmost column minus STEP
+  // Sets the fields of a lane that describe the surface of the shape. A step is the top of a
+  // column minus the top of the column to its left. Features use step + STEP as an index,
+  // because it is never negative. `left` is the board column of the shape's left edge.
   constexpr void set_steps(int lane, const Shape& shape, int left) {
-    uint32_t flags = 0, falls[INNER_STEPS] = {}, rises[INNER_STEPS] = {};
-    int sum = 0;
+    int sum_of_sizes = 0;
+    uint32_t flags = 0;  // the steps from -2 to 2 that occur, as bits 0 to 4
     for (int k = 1; k < WIDTH; ++k) {
       int step = shape.top(k) - shape.top(k - 1);
       int size = step < 0 ? -step : step;
-      if (size <= 2) flags |= 1u << (step + 2);  // the step -2 is bit 0
+      if (size <= 2) flags |= 1u << (step + 2);
+      sum_of_sizes += size;
       inner_sizes[k - 1].set(lane, size);
       inner_classes[k - 1].set(lane, step + STEP);
-      sum += size;
-      for (int n = 0; n < INNER_STEPS; ++n) {
-        falls[n] |= (step < -n ? 1u : 0u) << k;
-        rises[n] |= (step > n ? 1u : 0u) << k;
-      }
     }
-    first_step.set(lane, shape.top(0) + STEP);
-    last_step.set(lane, shape.top(WIDTH - 1) - STEP);
     inner_flags.set(lane, int(flags));
-    inner_sum.set(lane, sum);
-    // A lane of a vector belongs to one board column, so its sets are moved to this column
-    // here. A scalar lane is used for all columns, and in_columns moves its sets later.
-    int shift = L::LANES > 1 ? left : 0;
-    for (int n = 0; n < INNER_STEPS; ++n) {
-      set_inner_steps(lane, n, falls[n] << shift, rises[n] << shift);
-    }
+    inner_sum.set(lane, sum_of_sizes);
+    // The steps at both sides of the piece also depend on the board. Drop::left_step() and
+    // Drop::right_step() compute them: left_top is added there, and right_top is subtracted.
+    left_top.set(lane, shape.top(0) + STEP);
+    right_top.set(lane, shape.top(WIDTH - 1) - STEP);
+    // A lane of a vector is used for one board column, so its sets of steps begin at this
+    // column. A scalar lane is used for all columns, and L::in_columns moves its sets.
+    int first_column = L::LANES > 1 ? left : 0;
+    for (int n = 0; n < INNER_STEPS; ++n) set_inner_steps(lane, n, shape, first_column);
   }
 
-  // Sets inner_steps[n] of lane `lane` to the set of the steps that fall by more than n and the
-  // set of those that rise by more than n.
-  constexpr void set_inner_steps(int lane, int n, uint32_t falls, uint32_t rises) {
+  // Sets inner_steps[n] of a lane: the set of the steps that fall by more than n, and the set
+  // of those that rise by more than n. The step to column k of the shape is bit first_column +
+  // k of a set.
+  constexpr void set_inner_steps(int lane, int n, const Shape& shape, int first_column) {
+    uint32_t falls = 0, rises = 0;
+    for (int k = 1; k < WIDTH; ++k) {
+      int step = shape.top(k) - shape.top(k - 1);
+      uint32_t bit = 1u << (first_column + k);
+      if (step < -n) falls |= bit;
+      if (step > n) rises |= bit;
+    }
     if (STEP_WORDS == 1) {
       // A word of 32 bits holds both sets, the rises in the upper half.
       inner_steps[n][0].set(lane, int(falls | rises << 16));

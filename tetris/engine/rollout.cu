@@ -17,11 +17,13 @@ struct Cuda {
   // Plays all streams of a rollout on the GPU that holds `boards`. A stream is a sequence of
   // games on one board.
   //
-  // play_few uses one warp per stream. If there are too many streams for that, it only returns
-  // false, and play_side_by_side plays them, usually with one thread per stream.
+  // play_few plays with one warp per stream. If there are too many streams for that, it plays
+  // nothing and returns false. Then play_side_by_side plays them, usually with one thread per
+  // stream.
   template <class List>
   static void play(const RolloutArguments& all, const Tensor& boards) {
     constexpr int64_t LIMIT = int64_t{1} << 31;
+    // A stream has one game at a time, so the message counts the streams as games.
     STD_TORCH_CHECK(all.all_streams < LIMIT && all.decisions < LIMIT,
         "expected less than 2^31 games and decisions, got ", all.all_streams, " and ",
         all.decisions);

@@ -52,6 +52,7 @@ struct PairsRollout {
   }
 
  private:
+  // Returns the shared memory in which a board keeps columns that are read at a variable index.
   __device__ typename L::ColumnCache column_cache() const {
     return {search.memory.cached_columns(), lane};
   }

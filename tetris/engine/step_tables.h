@@ -91,11 +91,11 @@ struct StepTable {
     }
     // The drop changes the step at the left side of the piece, the steps on top of the piece,
     // and the step at its right side.
-    after[-1 + STEPS] = step_class<L>(drop.first_step());
+    after[-1 + STEPS] = step_class<L>(drop.left_step());
     TETRIS_UNROLL for (int k = 0; k + 1 < WIDTH; ++k) {
       after[k + STEPS] = L::ints(drop.shape.inner_classes[k]);
     }
-    after[WIDTH - 1 + STEPS] = step_class<L>(drop.last_step());
+    after[WIDTH - 1 + STEPS] = step_class<L>(drop.right_step());
   }
   TETRIS_FUNCTION static Scores total_of(const Board<L>& board, const int32_t* weights) {
     ColumnInts step = L::right(board.heights) - board.heights + L::ints_everywhere(STEP);

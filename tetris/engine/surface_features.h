@@ -39,7 +39,7 @@ struct Diversity : FeatureBase {
   // shape; and the two steps at its sides.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-    auto at_sides = L::step_flag(drop.first_step()) | L::step_flag(drop.last_step());
+    auto at_sides = L::step_flag(drop.left_step()) | L::step_flag(drop.right_step());
     auto left_of_piece = drop.at_offset(prepared.steps_up_to, -2);
     auto right_of_piece = drop.at_offset(prepared.steps_from, WIDTH);
     auto unchanged = left_of_piece | right_of_piece;
@@ -75,7 +75,7 @@ struct Bumpiness : BitCount<Bumpiness> {
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto sum = prepared.total + L::ints(drop.shape.inner_sum);
-    sum = sum + size<L>(drop.first_step()) + size<L>(drop.last_step());
+    sum = sum + size<L>(drop.left_step()) + size<L>(drop.right_step());
     TETRIS_UNROLL for (int k = -1; k < WIDTH - 1; k += 2) {
       sum = sum - drop.at_offset(prepared.pairs, k);
     }
@@ -263,8 +263,8 @@ struct StepSets {
     TETRIS_UNROLL for (int i = 0; i < Sets::WORDS; ++i) {
       replaced.word[i] = L::template in_columns<REPLACED * Sets::IN_BOTH_HALVES>(drop.shape);
     }
-    SideStep<L, LEFT_OF_PIECE, WIDTH> left_side(drop.first_step(), drop.shape);
-    SideStep<L, LAST_OF_PIECE, WIDTH> right_side(drop.last_step(), drop.shape);
+    SideStep<L, LEFT_OF_PIECE, WIDTH> left_side(drop.left_step(), drop.shape);
+    SideStep<L, LAST_OF_PIECE, WIDTH> right_side(drop.right_step(), drop.shape);
     Steps<L> steps;
     TETRIS_UNROLL for (int n = 0; n < Steps<L>::SIZES; ++n) {
       Sets sets = before.at_least[n].without(replaced);

@@ -216,21 +216,20 @@ struct alignas(64) WindowIndices {
 };
 inline constexpr WindowIndices WINDOW_INDICES;
 
-// Returns the numbers N to N + 7 of a vector of sixteen numbers twice: in the lower half of the
-// result, and again in the upper half. The two halves belong to two orientations of a piece.
+// Returns the numbers N to N + 7 of a vector of sixteen numbers, once in each half of the
+// result. The two halves belong to two orientations of a piece.
 template <int N, class R>
 TETRIS_FUNCTION R window_in_both_halves(R a) {
-  if constexpr (sizeof(R) == 64) {
+  if constexpr (sizeof(R) == 64) {  // sixteen numbers of 4 bytes
     auto indices = _mm512_load_si512(WINDOW_INDICES.from[N]);
     return (R)_mm512_permutexvar_epi32(indices, (__m512i)a);
-  } else if constexpr (sizeof(R) == 32) {
-    // Copy the lower eight numbers to both halves of a register, and the upper eight to both
-    // halves of another one. In each half, alignr then drops the first N numbers of two bytes.
-    auto lower_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x00);
-    auto upper_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x11);
-    return (R)_mm256_alignr_epi8(upper_twice, lower_twice, 2 * N);
-  } else {
-    return a;  // not used: sixteen numbers do not fit a register of 16 bytes
+  } else {  // sixteen numbers of 2 bytes
+    static_assert(sizeof(R) == 32);
+    auto numbers_0_to_7_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x00);
+    auto numbers_8_to_15_twice = _mm256_permute2x128_si256((__m256i)a, (__m256i)a, 0x11);
+    // In each half, this instruction joins the numbers 0 to 15 and drops the first N of them.
+    constexpr int DROPPED_BYTES = 2 * N;
+    return (R)_mm256_alignr_epi8(numbers_8_to_15_twice, numbers_0_to_7_twice, DROPPED_BYTES);
   }
 }
 template <int N, class V>

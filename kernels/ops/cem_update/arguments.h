@@ -112,9 +112,10 @@ Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
 }
 
 // The operator cem_update: updates the distribution of a cross-entropy method from the fitness
-// of a generation. with_job() checks the arguments, allocates the results, and passes both on
-// as a Job. Then run(), the function of the device, computes the results. Tensors on the meta
-// device have shapes but no data, so run() is not called for them.
+// of a generation. with_job() checks the arguments and allocates the results, and its last
+// argument computes them: run() of the CPU or of CUDA. Tensors on the meta device have shapes
+// but no data, so run() is not called for them. `weights`, if any, has a weight for each elite,
+// not for each candidate (has_all_weights).
 //
 // Returns the new distribution, the new record, the new generation number, and the indices of
 // the elites.

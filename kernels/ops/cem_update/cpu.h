@@ -198,7 +198,7 @@ void fold(double (*sums)[kColumns], int residues, int width) {
   }
 }
 
-// Returns how many residue classes are not empty if there are `count` numbers.
+// Returns how many residue classes mod kResidues are not empty if there are `count` numbers.
 int residues_of(int64_t count) { return int(std::min<int64_t>(count, kResidues)); }
 
 // Returns the sum of number(p) over p = 0 to `count` - 1. The GPU kernels add up numbers in the
@@ -228,64 +228,66 @@ double ordered_sum(int64_t count, const Number& number) {
 // The arrays are indexed by moment, residue and dimension.
 template <typename T>
 struct Tile {
-  double base[kTile];                         // the coordinates of the best candidate
-  double sums_in_chunk[2][kResidues][kTile];  // the sums of the residues of one chunk
-  double sums_of_chunks[2][kResidues]
-                       [kTile];  // the sums of the chunks, by residue of their number
+  double base[kTile];  // the coordinates of the best candidate
+  // Row r of residue_sums is the sum of the elites in one chunk whose place is r mod kResidues.
+  // Row r of chunk_sums is the sum of the chunks whose number is r mod kResidues.
+  double residue_sums[2][kResidues][kTile];
+  double chunk_sums[2][kResidues][kTile];
 
-  Moments moments(int j) const { return {sums_of_chunks[0][0][j], sums_of_chunks[1][0][j]}; }
+  Moments moments(int j) const { return {chunk_sums[0][0][j], chunk_sums[1][0][j]}; }
 
   // Computes the moments of the elites in each of the first `width` dimensions: the sums of w x
   // and w x^2. w is the weight of an elite, and x its coordinate minus the best candidate's
   // coordinate. moments() returns the results.
   //
-  // All devices add up the elites in the same order, and so get the same bits. The list of
-  // elites is split into chunks of kChunk places. In a chunk, add_residue() adds the elites
-  // whose places have the same residue mod kResidues. Then fold() adds the sums of the residues
-  // as a binary tree, and leaves the result in row 0. The sums of the chunks are added in the
-  // same way.
+  // All devices add in the same order, so that they get the same bits: add_chunk() adds up a
+  // chunk of kChunk elites, and fold() then adds the sums of the chunks as a binary tree.
   //
   // Args:
   //     rows: the coordinates of the candidates in these dimensions. Those of candidate i begin
   //         at rows + i * stride.
-  //     index: the candidate at each place of the list of elites.
+  //     index: the candidates that are elites. A place is a position in this list.
   //     weight: the weight at each place; null means that all weights are 1.
-  //     valid_elites: how many elites did not fail; only these are added.
+  //     valid_elites: how many elites did not fail; they are the first ones of the list.
   //     best: the index of the best candidate.
   void add_up(const T* rows, int64_t stride, int width, const int64_t* index,
       const double* weight, int64_t valid_elites, int64_t best) {
     for (int j = 0; j < width; ++j) base[j] = rows[best * stride + j];
-    // How many residues the numbers of the chunks have: as many as there are chunks, but at
-    // most kResidues.
-    int chunk_residues = residues_of(divide_up(valid_elites, kChunk));
-    for (auto& sums : sums_of_chunks) {
-      for (int r = 0; r < chunk_residues; ++r) std::fill(sums[r], sums[r] + width, 0.0);
+    int used_rows = residues_of(divide_up(valid_elites, kChunk));
+    for (auto& sums : chunk_sums) {
+      for (int r = 0; r < used_rows; ++r) std::fill(sums[r], sums[r] + width, 0.0);
     }
     for (int64_t begin = 0; begin < valid_elites; begin += kChunk) {
       int64_t end = std::min(valid_elites, begin + kChunk);
-      int residues = residues_of(end - begin);
-      int chunk_residue = int(begin / kChunk % kResidues);
-      for (int r = 0; r < residues; ++r) {
-        // A constant width is faster. 0 means that the width is a variable.
-        if (width == kTile) {
-          add_residue<kTile>(rows, stride, kTile, index, weight, begin + r, end, r);
-        } else {
-          add_residue<0>(rows, stride, width, index, weight, begin + r, end, r);
-        }
-      }
-      for (int moment = 0; moment < 2; ++moment) {
-        fold(sums_in_chunk[moment], residues, width);
-        const double* chunk_sum = sums_in_chunk[moment][0];
-        for (int j = 0; j < width; ++j)
-          sums_of_chunks[moment][chunk_residue][j] += chunk_sum[j];
-      }
+      add_chunk(rows, stride, width, index, weight, begin, end);
     }
-    for (auto& sums : sums_of_chunks) fold(sums, chunk_residues, width);
+    for (auto& sums : chunk_sums) fold(sums, used_rows, width);  // the result is in row 0
   }
 
  private:
+  // Adds the moments of one chunk to chunk_sums. The chunk is the elites at the places `begin`
+  // to `end` - 1; the other arguments are those of add_up().
+  CEM_TETRIS_FUNCTION void add_chunk(const T* rows, int64_t stride, int width,
+      const int64_t* index, const double* weight, int64_t begin, int64_t end) {
+    int residues = residues_of(end - begin);
+    int row = int(begin / kChunk % kResidues);  // the chunk's number mod kResidues
+    for (int r = 0; r < residues; ++r) {
+      // A constant width is faster. 0 means that the width is a variable.
+      if (width == kTile) {
+        add_residue<kTile>(rows, stride, kTile, index, weight, begin + r, end, r);
+      } else {
+        add_residue<0>(rows, stride, width, index, weight, begin + r, end, r);
+      }
+    }
+    for (int moment = 0; moment < 2; ++moment) {
+      fold(residue_sums[moment], residues, width);
+      const double* chunk_sum = residue_sums[moment][0];
+      for (int j = 0; j < width; ++j) chunk_sums[moment][row][j] += chunk_sum[j];
+    }
+  }
+
   // Computes the sums of w x and w x^2 over the elites of residue r in each of `width`
-  // dimensions, and stores them in sums_in_chunk[0][r] and sums_in_chunk[1][r]. The elites of
+  // dimensions, and stores them in residue_sums[0][r] and residue_sums[1][r]. The elites of
   // this residue are at the places p, p + kResidues, and so on, up to `end` - 1, of the list.
   //
   // The candidate at place p is index[p], and its coordinates begin at rows + index[p] *
@@ -314,8 +316,8 @@ struct Tile {
         }
       }
     }
-    std::copy(first_moment, first_moment + columns, sums_in_chunk[0][r]);
-    std::copy(second_moment, second_moment + columns, sums_in_chunk[1][r]);
+    std::copy(first_moment, first_moment + columns, residue_sums[0][r]);
+    std::copy(second_moment, second_moment + columns, residue_sums[1][r]);
   }
 };
 

@@ -8,37 +8,43 @@
 
 namespace cem_tetris::update {
 
-// Launches a merge sort that ranks the elites of every problem (batch entry) by fitness, the
-// best one first. `index` holds the elites in index order; a place is a position in that list.
-// The sort has two results:
+// Returns the size of the tiles that the last merge of launch_ranks() joins. Every merge joins
+// up to kMerged tiles, so the sizes are kTile * kMerged^m.
+inline int64_t last_tile_size(int64_t elites) {
+  int64_t size = kTile;
+  while (size * kMerged < elites) size *= kMerged;
+  return size;
+}
+
+// Launches a merge sort that ranks the elites of every problem (batch entry) by fitness. First
+// tile_kernel sorts tiles of kTile elites. Then every merge_kernel joins up to kMerged tiles
+// into one, and the last of them writes the results:
 //
-// - job.elites: the elites by rank, if settings.ranked is true;
-// - weight: the weight of the elite at each place, unless `weight` is null.
+// - job.elites: the elites from the best to the worst one, if settings.ranked is true;
+// - weight: the weight of every elite, in the order of `list`, unless `weight` is null.
 //
-// tile_kernel sorts tiles of kTile elites. Then every launch of merge_kernel joins up to
-// kMerged tiles into one, until a problem has a single tile. A slot is a position in the sorted
-// sequence. Slots without an elite fill up the last tile of a problem. `where` is the device of
-// the scratch tensors.
+// `list` has the candidate indices of the elites in ascending order, (problems, elites).
+// `device` is where scratch tensors are allocated.
 template <typename Key, typename Gpu>
 void launch_ranks(
-    const Gpu& device, const Job& job, const int64_t* index, Device where, double* weight) {
-  int64_t elites = job.settings.elites;
-  int64_t largest_tile = kTile;  // slots of a tile before the last merge
-  while (largest_tile * kMerged < elites) largest_tile *= kMerged;
-  int64_t problem_slots = divide_up(elites, largest_tile) * largest_tile;
-  int64_t slots = job.settings.problems * problem_slots;
-  STD_TORCH_CHECK(slots < int64_t{1} << 30, "cem_update: expected fewer elites");
-  // Every merge reads the slots from one half of these tensors, and writes the other half.
+    const Gpu& gpu, const Job& job, const int64_t* list, Device device, double* weight) {
+  int64_t last_size = last_tile_size(job.settings.elites);
+  // Every problem is padded to whole tiles of the last merge.
+  int64_t problem_entries = divide_up(job.settings.elites, last_size) * last_size;
+  int64_t entries = job.settings.problems * problem_entries;
+  STD_TORCH_CHECK(entries < int64_t{1} << 30, "cem_update: expected fewer elites");
+  // An entry is the key of an elite and its place, the position in `list`. A merge reads one
+  // half of these tensors and writes the other half.
   ScalarType key_type = sizeof(Key) == 8 ? ScalarType::Long : ScalarType::Int;
-  Tensor keys = empty(where, key_type, {2, slots});
-  Tensor places = empty(where, ScalarType::Int, {2, slots});
-  Slots<Key> from{
-      mutable_data<Key>(keys), mutable_data<int32_t>(places), int32_t(problem_slots)};
-  Slots<Key> to{from.key + slots, from.place + slots, from.count};
-  device.launch(tile_kernel<Key>, slots / kTile, kTile, /*bytes=*/0, job, index, from);
-  for (int64_t size = kTile; size <= largest_tile; size *= kMerged) {
-    device.launch(merge_kernel<Key>, slots / kRankThreads, kRankThreads, /*bytes=*/0, job,
-        index, from, to, int32_t(size), weight);
+  Tensor keys = empty(device, key_type, {2, entries});
+  Tensor places = empty(device, ScalarType::Int, {2, entries});
+  Entries<Key> from{
+      mutable_data<Key>(keys), mutable_data<int32_t>(places), int32_t(problem_entries)};
+  Entries<Key> to{from.key + entries, from.place + entries, from.per_problem};
+  gpu.launch(tile_kernel<Key>, entries / kTile, kTile, /*bytes=*/0, job, list, from);
+  for (int64_t size = kTile; size <= last_size; size *= kMerged) {
+    gpu.launch(merge_kernel<Key>, entries / kRankThreads, kRankThreads, /*bytes=*/0, job, list,
+        from, to, int32_t(size), weight);
     std::swap(from, to);
   }
 }
@@ -51,7 +57,7 @@ void launch_ranks(
 // elite: 16 bytes, which are kPack dimensions. If not all packs are aligned, or if the
 // dimensions do not fill a tile of packs, a lane loads one dimension instead.
 template <typename T, typename Gpu>
-void launch_sums(const Gpu& device, const Job& job, const Workspace& work) {
+void launch_sums(const Gpu& gpu, const Job& job, const Workspace& work) {
   int64_t problems = job.settings.problems;
   int64_t dimensions = job.settings.dimensions;
   constexpr int kPack = 16 / sizeof(T);
@@ -65,12 +71,12 @@ void launch_sums(const Gpu& device, const Job& job, const Workspace& work) {
   int64_t sum_blocks = problems * work.chunks * (tiles + 1);
   // If a multiprocessor gets several blocks, a block has kSumThreads = 256 threads, so that
   // four blocks run at the same time. Otherwise it has kThreads = 1024.
-  int threads = sum_blocks > device.multiprocessors ? kSumThreads : kThreads;
-  device.launch(kernel, sum_blocks, threads, /*bytes=*/0, job, work, int32_t(tiles));
+  int threads = sum_blocks > gpu.multiprocessors ? kSumThreads : kThreads;
+  gpu.launch(kernel, sum_blocks, threads, /*bytes=*/0, job, work, int32_t(tiles));
   // A block of finish_kernel has 32 dimensions. Without dimensions, one block writes the
   // record.
   int64_t finish_blocks = std::max<int64_t>(1, divide_up(dimensions, kWarp));
-  device.launch(finish_kernel<T>, problems * finish_blocks, kThreads, /*bytes=*/0, job, work,
+  gpu.launch(finish_kernel<T>, problems * finish_blocks, kThreads, /*bytes=*/0, job, work,
       int32_t(finish_blocks));
 }
 
@@ -78,14 +84,14 @@ void launch_sums(const Gpu& device, const Job& job, const Workspace& work) {
 // key of the worst elite, the list of elites, their ranks if they are needed, the sums of the
 // chunks, and the marginals. Allocates the workspace.
 template <typename T, typename Gpu>
-void launch_large(const Gpu& device, const Job& job, Device where) {
+void launch_large(const Gpu& gpu, const Job& job, Device device) {
   const Settings& settings = job.settings;
   int64_t problems = settings.problems;
   int64_t elites = settings.elites;
   int64_t dimensions = settings.dimensions;
   // There are two blocks for each multiprocessor, or fewer, so that a thread has at least four
   // candidates. A slice is the candidates of one block.
-  int64_t most_blocks = std::max<int64_t>(1, 2 * device.multiprocessors / problems);
+  int64_t most_blocks = std::max<int64_t>(1, 2 * gpu.multiprocessors / problems);
   int64_t least_slice = int64_t{4} * kSearchThreads;
   int64_t wanted_slice = std::max(divide_up(settings.population, most_blocks), least_slice);
   int64_t slice = divide_up(wanted_slice, kSearchThreads) * kSearchThreads;
@@ -95,12 +101,12 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   int64_t search_bytes = problems * int64_t{sizeof(Search)};
   int64_t zero_bytes = search_bytes + problems * blocks * int64_t{sizeof(WideKey)};
   int64_t moments = problems * chunks * 2 * dimensions;
-  Tensor zeros = empty(where, ScalarType::Long, {zero_bytes / 8});
-  Tensor sums = empty(where, ScalarType::Double, {moments + problems * chunks * kScalars});
+  Tensor zeros = empty(device, ScalarType::Long, {zero_bytes / 8});
+  Tensor sums = empty(device, ScalarType::Double, {moments + problems * chunks * kScalars});
   // If the elites need not be ranked, job.elites itself holds the list.
   std::optional<Tensor> list, weight;
-  if (settings.ranked) list = empty(where, ScalarType::Long, {problems, elites});
-  if (job.weights) weight = empty(where, ScalarType::Double, {problems, elites});
+  if (settings.ranked) list = empty(device, ScalarType::Long, {problems, elites});
+  if (job.weights) weight = empty(device, ScalarType::Double, {problems, elites});
   char* memory = mutable_data<char>(zeros);
   Workspace work;
   work.search = reinterpret_cast<Search*>(memory);
@@ -112,21 +118,21 @@ void launch_large(const Gpu& device, const Job& job, Device where) {
   work.slice = slice;
   work.blocks = int32_t(blocks);
   work.chunks = int32_t(chunks);
-  device.zero(memory, zero_bytes);
+  gpu.zero(memory, zero_bytes);
 
   bool wide = is_wide(job);
   int lowest = wide ? 0 : 32;  // the lowest bit of a key; a key of 32 bits is the upper half
   for (int top = 64; top > lowest; top -= kDigit) {
     int bits = std::min(kDigit, top - lowest);
-    device.launch(digit_kernel, problems * blocks, kSearchThreads, /*bytes=*/0, job, work,
+    gpu.launch(digit_kernel, problems * blocks, kSearchThreads, /*bytes=*/0, job, work,
         top - bits, bits);
   }
-  device.launch(list_kernel, problems * blocks, kSearchThreads, /*bytes=*/0, job, work);
+  gpu.launch(list_kernel, problems * blocks, kSearchThreads, /*bytes=*/0, job, work);
   if (settings.ranked || weight.has_value()) {
     auto* launch = wide ? launch_ranks<uint64_t, Gpu> : launch_ranks<uint32_t, Gpu>;
-    launch(device, job, work.index, where, work.weight);
+    launch(gpu, job, work.index, device, work.weight);
   }
-  launch_sums<T>(device, job, work);
+  launch_sums<T>(gpu, job, work);
 }
 
 // Kernel: an update of no problems only advances the generation.
@@ -136,13 +142,14 @@ __global__ void advance_kernel(Job job) { *job.new_generation = *job.generation 
 // a single kernel, otherwise several. If there are no problems (batch entries), only the
 // generation advances.
 //
-// `device` launches kernels, sets memory to zero, and knows the number of multiprocessors; in
-// tests it is an object that emulates a GPU on the CPU. `where` is the device of new tensors.
+// `gpu` launches kernels, sets memory to zero, and knows the number of multiprocessors; in
+// tests it is an object that emulates a GPU on the CPU. `device` is where new tensors are
+// allocated.
 template <typename Gpu>
-void launch(const Gpu& device, const Job& job, Device where) {
+void launch(const Gpu& gpu, const Job& job, Device device) {
   const Settings& settings = job.settings;
   if (settings.problems == 0)
-    return device.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, job);
+    return gpu.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, job);
   bool has_wide_fitness = is_wide(job);  // a fitness of 64 bits
   bool has_doubles = job.type == Number::Double;
   bool needs_ranks = settings.ranked || job.weights;  // weights belong to ranks
@@ -157,10 +164,10 @@ void launch(const Gpu& device, const Job& job, Device where) {
       launch = has_doubles ? launch_single<uint64_t, double, Launcher>
                            : launch_single<uint64_t, float, Launcher>;
     }
-    launch(device, job);
+    launch(gpu, job);
   } else {
     auto* launch = has_doubles ? launch_large<double, Gpu> : launch_large<float, Gpu>;
-    launch(device, job, where);
+    launch(gpu, job, device);
   }
 }
 

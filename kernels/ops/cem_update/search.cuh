@@ -9,8 +9,8 @@
 // six; every pass reads the fitness once, from the L2 cache.
 //
 // For the ranks, a block sorts a tile of the list, and every further pass merges kMerged tiles.
-// The new slot of an elite is its slot in its own tile plus the number of elites before it in
-// the other tiles. Binary searches find this number. Neighbouring threads have neighbouring
+// The new position of an elite is its position in its own tile plus the number of elites before
+// it in the other tiles. Binary searches find this number. Neighbouring threads have neighbouring
 // keys, so the threads of a warp search along the same path.
 #pragma once
 
@@ -147,11 +147,9 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
 // digits.
 //
 // The first pass also combines three results of the slice with those of the other slices: the
-// smallest key of all candidates, the largest key of a valid candidate (one that did not fail),
-// and the number of valid candidates. All fields of `search` are 0 at first, so a minimum
-// cannot be stored there. Instead of the smallest key, its complement is stored, which is the
-// largest of all complements. All threads of a block call the function. `sums` is scratch
-// memory.
+// smallest key, the largest key of a valid candidate (one that did not fail), and the number of
+// valid candidates. All threads of a block call the function. `sums` is scratch memory for
+// block_sum().
 CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& work,
     Search& search, int64_t problem, int shift, int bits, uint32_t (&bins)[kBins],
     int (&sums)[kMaxWarps]) {
@@ -163,6 +161,8 @@ CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& wo
   __syncthreads();
   WideKey higher_digits = is_first ? 0 : search.limit >> (shift + bits);
   uint32_t mask = (1u << bits) - 1;
+  // The complement of the smallest key is the largest complement. It can be combined by
+  // atomicMax, although `search` begins as zeros.
   WideKey least_complement = 0;
   WideKey greatest = 0;
   int valid_candidates = 0;
@@ -198,7 +198,7 @@ CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& wo
 __global__ void __launch_bounds__(kSearchThreads)
     digit_kernel(Job job, Workspace work, int shift, int bits) {
   __shared__ uint32_t bins[kBins];
-  __shared__ int sums[kMaxWarps];
+  __shared__ int sums[kMaxWarps];  // scratch memory
   __shared__ bool is_last;
   int thread = threadIdx.x;
   int64_t problem = blockIdx.x / work.blocks;
@@ -213,8 +213,9 @@ __global__ void __launch_bounds__(kSearchThreads)
   for (int bin = thread; bin < kBins; bin += kSearchThreads) {
     if (bins[bin] != 0) atomicAdd(&search.bins[bin], bins[bin]);
   }
-  // The block that increases `done` last sees the counts of all blocks: the first fence orders
-  // this block's counts before `done`, the second one the reads of add_digit() after it.
+  // The last block to increase `done` must see the counts of all blocks. So a fence makes the
+  // counts of this block visible before `done` increases, and another fence keeps add_digit()
+  // from reading the counts before that.
   __threadfence();
   __syncthreads();
   if (thread == 0) is_last = atomicAdd(&search.done, 1u) == uint32_t(work.blocks) - 1;
@@ -348,43 +349,43 @@ constexpr int kTile = 1024;  // a block of tile_kernel sorts this many elites
 constexpr int kMerged = 16;  // a merge joins this many tiles
 constexpr int kRankThreads = 256;
 
-// The sorted sequence of a problem's elites. An entry of the sequence is a slot: the key of an
-// elite, and its place in the list of elites. Slots without an elite fill up the last tile.
-// They have the largest key, and a place after the end of the list.
+// The entries that the merge sort moves. An entry is the key of an elite and its place, the
+// position in the problem's list of elites. Padding at the end of a problem has the largest key
+// and places after the end of the list.
 template <typename Key>
-struct Slots {
-  Key* key;
-  int32_t* place;
-  int32_t count;  // slots of a problem
+struct Entries {
+  Key* key;             // (problems, per_problem)
+  int32_t* place;       // (problems, per_problem)
+  int32_t per_problem;  // with padding
 };
 
-// Kernel: sorts tiles of kTile elites by key, one block per tile and one thread per slot. This
+// Kernel: sorts tiles of kTile elites by key, one block per tile and one thread per entry. This
 // is the first step of a merge sort of every problem's elites. A key is an unsigned integer
 // that ranks a fitness, the best one first.
 //
-// A problem's list of elites is in index order: index[problem * elites + place] is the
-// candidate at a place. Of equal keys the lower place comes first. A problem has slots.count
-// slots, a multiple of kTile. A slot after the end of the list gets the largest key.
+// `list` has the candidate indices of the elites in ascending order, (problems, elites). A place
+// is a position in the list of a problem. Of equal keys the lower place comes first. The
+// entries after the end of the list are padding, with the largest key.
 template <typename Key>
 __global__ void __launch_bounds__(kTile)
-    tile_kernel(Job job, const int64_t* index, Slots<Key> slots) {
-  __shared__ Entry<Key> entry[kTile];
+    tile_kernel(Job job, const int64_t* list, Entries<Key> entries) {
+  __shared__ Entry<Key> tile[kTile];
   int64_t elites = job.settings.elites;
   int thread = threadIdx.x;
-  int slot = blockIdx.x * kTile + thread;
-  int64_t problem = slot / slots.count;
-  int64_t place = slot % slots.count;
+  int i = blockIdx.x * kTile + thread;  // the entry of this thread
+  int64_t problem = i / entries.per_problem;
+  int64_t place = i % entries.per_problem;  // before sorting
   bool has_elite = place < elites;
-  int64_t candidate = has_elite ? index[problem * elites + place] : 0;
-  int64_t i = problem * job.settings.population + candidate;
-  entry[thread].key = has_elite ? key_at<Key>(job, i) : ~Key{0};
-  entry[thread].place = Key(thread);  // counted from the first place of the tile
+  int64_t candidate = has_elite ? list[problem * elites + place] : 0;
+  int64_t fitness_index = problem * job.settings.population + candidate;
+  tile[thread].key = has_elite ? key_at<Key>(job, fitness_index) : ~Key{0};
+  tile[thread].place = Key(thread);  // counted from the first place of the tile
   __syncthreads();
-  sort(entry, kTile);
+  sort(tile, kTile);
   __syncthreads();  // Other warps may have written this thread's entry.
-  slots.key[slot] = entry[thread].key;
-  int32_t first_place = int32_t(place) - thread;  // the place of the tile's first slot
-  slots.place[slot] = first_place + int(entry[thread].place);
+  entries.key[i] = tile[thread].key;
+  int32_t first_place = int32_t(place) - thread;  // the first place of the tile
+  entries.place[i] = first_place + int(tile[thread].place);
 }
 
 // Returns how many keys in the sorted tiles `begin` to `end` - 1 are smaller than `bound`. The
@@ -400,61 +401,60 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
   int sum = 0;
 #pragma unroll 1
   for (int from = begin; from < end; from += kAtOnce) {
-    // slot[u] is the last slot of a tile whose key is known to be below the bound. At first it
-    // is the slot before the tile.
-    int slot[kAtOnce];
+    // last[u] is the index of the last key of a tile that is known to be below the bound. At
+    // first it is the index before the tile.
+    int last[kAtOnce];
     CEM_TETRIS_UNROLL
-    for (int u = 0; u < kAtOnce; ++u) slot[u] = min(from + u, end - 1) * size - 1;
-    // Moves every slot on by `step` if the key there is also below the bound.
+    for (int u = 0; u < kAtOnce; ++u) last[u] = min(from + u, end - 1) * size - 1;
+    // Increases every index by `step` if the key there is also below the bound.
     auto advance = [&](int step) {
       Key key[kAtOnce];
       CEM_TETRIS_UNROLL
-      for (int u = 0; u < kAtOnce; ++u) key[u] = keys[slot[u] + step];
+      for (int u = 0; u < kAtOnce; ++u) key[u] = keys[last[u] + step];
       CEM_TETRIS_UNROLL
-      for (int u = 0; u < kAtOnce; ++u) slot[u] += key[u] < bound ? step : 0;
+      for (int u = 0; u < kAtOnce; ++u) last[u] += key[u] < bound ? step : 0;
     };
 #pragma unroll 1
     for (int step = size >> 1; step > 0; step >>= 1) advance(step);
-    advance(1);  // The steps above add up to size - 1, so the tile's last slot is still left.
+    advance(1);  // The steps above add up to size - 1, so the last key is still left.
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
-      int first_slot = (from + u) * size;
-      sum += from + u < end ? slot[u] + 1 - first_slot : 0;
+      int first_key = (from + u) * size;
+      sum += from + u < end ? last[u] + 1 - first_key : 0;
     }
   }
   return sum;
 }
 
-// Kernel of a merge sort: merges kMerged sorted tiles of `size` slots, a power of two, into one
-// sorted tile. There is one thread per slot. A slot holds the key of an elite, and its place in
-// the list of elites, which is in index order.
+// Kernel of a merge sort: merges up to kMerged sorted tiles of `size` entries, a power of two,
+// into one. There is one thread per entry: the key of an elite and its place, the position in
+// the problem's `list` of elites.
 //
-// The new position of a slot is its position in its own tile, plus the number of keys in the
-// other tiles that come before it. count_below() finds this number. Of equal keys, those of
-// earlier tiles come first.
+// The new position of an entry is its position in its own tile, plus the number of keys in the
+// other tiles that come before it. Of equal keys, those of earlier tiles come first.
 //
-// The final merge joins all tiles of a problem, so that the new position is the elite's rank.
-// Instead of slots, this merge writes the elites by rank if job.settings.ranked is true, and
-// their weights by place if `weight` is not null.
+// In the final merge of a problem, the new position is the elite's rank. This merge writes the
+// results instead of entries: job.elites by rank, if job.settings.ranked is true, and `weight`
+// by place, if it is not null.
 template <typename Key>
-__global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int64_t* index,
-    Slots<Key> from, Slots<Key> to, int32_t size, double* weight) {
-  int slot = blockIdx.x * kRankThreads + threadIdx.x;
-  int tile = slot / size;
-  int problem = slot / from.count;
-  int tiles = from.count / size;  // tiles of a problem, before this merge
+__global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int64_t* list,
+    Entries<Key> from, Entries<Key> to, int32_t size, double* weight) {
+  int i = blockIdx.x * kRankThreads + threadIdx.x;  // the entry of this thread
+  int tile = i / size;
+  int problem = i / from.per_problem;
+  int tiles = from.per_problem / size;  // tiles of a problem, before this merge
   int first_of_problem = problem * tiles;
   // The tiles `begin` to `end` - 1 are merged into one; this tile is among them.
   int begin = tile - (tile - first_of_problem) % kMerged;
   int end = min(begin + kMerged, first_of_problem + tiles);
-  Key key = from.key[slot];
-  int place = from.place[slot];
+  Key key = from.key[i];
+  int place = from.place[i];
   bool is_final = tiles <= kMerged;
-  // Slots without an elite come last before and after the merge, so they keep their position.
+  // Padding comes last before and after the merge, so it keeps its position.
   if (place >= job.settings.elites) {
     if (!is_final) {
-      to.key[slot] = key;
-      to.place[slot] = place;
+      to.key[i] = key;
+      to.place[i] = place;
     }
     return;
   }
@@ -465,16 +465,16 @@ __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int6
                            : count_below<Key>(from.key, size, begin, tile, key + 1);
   // In later tiles, only smaller keys come before this one.
   int later = count_below<Key>(from.key, size, tile + 1, end, key);
-  int position = earlier + slot % size + later;  // in the merged tile
+  int position = earlier + i % size + later;  // in the merged tile
   if (!is_final) {
     to.key[begin * size + position] = key;
     to.place[begin * size + position] = place;
     return;
   }
   // The merged tile is the whole problem, so the position is the elite's rank.
-  int64_t list = problem * job.settings.elites;  // where the problem's list begins
-  if (job.settings.ranked) job.elites[list + position] = index[list + place];
-  if (weight) weight[list + place] = job.weights[position];
+  int64_t first = problem * job.settings.elites;  // the problem's first element of the arrays
+  if (job.settings.ranked) job.elites[first + position] = list[first + place];
+  if (weight) weight[first + place] = job.weights[position];
 }
 
 }  // namespace cem_tetris::update

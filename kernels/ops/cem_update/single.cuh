@@ -170,23 +170,16 @@ CEM_TETRIS_DEVICE_FUNCTION double quad_sum(const double (&x)[kResidues / kQuads]
   return ((0.0 + x[0]) + (0.0 + x[2])) + ((0.0 + x[1]) + (0.0 + x[3]));
 }
 
-// Returns the sums of w x and w x^2 over every 32nd elite (kResidues = 32), in one dimension.
-// One thread computes them. x is the elite's coordinate minus `best`, the coordinate of the
-// best candidate; w is its weight. A place is a position in the list of elites. The sums go
-// over the places `first`, `first` + 32, and so on, up to `end` - 1.
+// Returns the sums of w x and w x^2 over every 32nd elite (kResidues = 32) of a list, in one
+// dimension: the elites at the places `first`, `first` + 32, and so on, up to `end` - 1. w is
+// the weight of an elite, and x its coordinate minus `best`, the best candidate's coordinate.
 //
 // Args:
 //     rows: the coordinate of candidate i in this dimension is rows[i * stride].
+//     by_quads: sums up the places `first`, `first` + 8, `first` + 16 and `first` + 24 instead,
+//         in the order of quad_sum(). The list must have at most 32 places.
 //     index: the candidate at each place.
 //     weight: the weight at each place; null means that all weights are 1.
-//     by_quads: whether the list has at most 32 places. The sums then go over a quad instead:
-//         the places `first`, `first` + 8, `first` + 16 and `first` + 24. These are loaded
-//         together, so the loop runs only once.
-//
-// All devices add up the elites in the same order, and so get the same bits: first the places
-// of each residue mod 32, then the 32 residues as a binary tree (r += r + 16, then r += r + 8,
-// and so on). The loop loads four elites at a time. Instead of a place after the end, it loads
-// the last elite again, and adds 0.
 template <typename T>
 CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T best, int first,
     int end, bool by_quads, const uint16_t* index, const double* weight) {
@@ -196,8 +189,10 @@ CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T 
 #pragma unroll 1
   for (int begin = first; begin < end; begin += kAtOnce * step) {
     T value[kAtOnce];
-    double weighted[kAtOnce];
-    double square[kAtOnce];
+    double weighted[kAtOnce];  // w x
+    double square[kAtOnce];    // w x^2
+    // Issue all loads before the first value is used. A place after the end is replaced by the
+    // last one here, and counts 0 below.
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
       int place = min(begin + u * step, end - 1);
@@ -210,6 +205,7 @@ CEM_TETRIS_DEVICE_FUNCTION Moments residue_moments(const T* rows, int stride, T 
       weighted[u] = weight ? weight[min(place, end - 1)] * x : x;
       square[u] = weighted[u] * x;
     }
+    // A quad has only these four places.
     if (by_quads) return {quad_sum(weighted), quad_sum(square)};
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
@@ -288,10 +284,10 @@ struct SingleBlock {
 
   // A tile is `width` dimensions. The threads of the block form rows as wide as a tile. A
   // thread holds one number of the tile's old marginals: row thread_row of the distribution, in
-  // dimension own_column of the tile.
+  // column tile_column of the tile.
   int width = 1 << grid.log_width;
   int thread_row = thread >> grid.log_width;
-  int own_column = thread & (width - 1);
+  int tile_column = thread & (width - 1);
   T old{};
   T floor{};
   T best_value{};  // of the generation's best candidate in that dimension
@@ -344,19 +340,19 @@ struct SingleBlock {
   // Loads the thread's number of a tile's old marginals. A thread of row 0 also loads the floor
   // of its dimension, the lowest standard deviation.
   CEM_TETRIS_DEVICE_FUNCTION void load_marginals(int tile) {
-    int column = tile * width + own_column;
-    if (thread_row >= kRows || column >= dimensions) return;
+    int dimension = tile * width + tile_column;
+    if (thread_row >= kRows || dimension >= dimensions) return;
     int64_t row = problem * kRows + thread_row;
-    old = static_cast<const T*>(job.distribution)[row * dimensions + column];
+    old = static_cast<const T*>(job.distribution)[row * dimensions + dimension];
     if (thread_row == 0 && job.floors) {
-      floor = static_cast<const T*>(job.floors)[problem * settings.floor_stride + column];
+      floor = static_cast<const T*>(job.floors)[problem * settings.floor_stride + dimension];
     }
   }
 
   // Writes what load_marginals() has loaded to shared memory.
   CEM_TETRIS_DEVICE_FUNCTION void share_marginals() {
-    if (thread_row < kRows) shared.old[thread_row][own_column] = old;
-    if (thread_row == 0) shared.floor[own_column] = floor;
+    if (thread_row < kRows) shared.old[thread_row][tile_column] = old;
+    if (thread_row == 0) shared.floor[tile_column] = floor;
   }
 
   // Loads the values that do not depend on the fitness, while the loads of load_keys() are in
@@ -529,20 +525,19 @@ struct SingleBlock {
   // Loads the best candidate's coordinate in the thread's dimension of a tile.
   CEM_TETRIS_DEVICE_FUNCTION void load_best(int tile) {
     int64_t best = valid_elites > 0 ? shared.best : 0;
-    int column = min(tile * width + own_column, dimensions - 1);
-    best_value =
-        static_cast<const T*>(job.candidates)[(first_candidate + best) * dimensions + column];
+    int dimension = min(tile * width + tile_column, dimensions - 1);
+    best_value = static_cast<const T*>(
+        job.candidates)[(first_candidate + best) * dimensions + dimension];
   }
 
   // Determines the rank of every elite. Elites are ranked by key, the best one first, and
   // elites with equal keys by their place in the list of elites. Then writes the weight of
   // every place to shared memory, and the indices of the elites by rank to job.elites.
   //
-  // The range of keys is divided into bins of equal width. A bin has a count and a linked list
-  // of its elites: arrays.head[bin] is the first place in it, and arrays.next[place] the place
-  // after a place. Then count_lower_bins() returns how many elites are in the bins below bin t,
-  // by a prefix sum over the counts. The rank of an elite is this number for its own bin, plus
-  // the number of elites in this bin that come before it (rank_of()).
+  // The range of keys is divided into bins of equal width. A bin has a linked list of its
+  // elites: arrays.head[bin] is its first place, and arrays.next[place] the place after
+  // `place`. The rank of an elite is the number of elites in lower bins, plus the number of
+  // elites in its own bin that come before it (rank_of()).
   //
   // All threads of the block call the function and share the elites. Thread t also has bin t.
   CEM_TETRIS_DEVICE_FUNCTION void rank_elites() {
@@ -556,10 +551,11 @@ struct SingleBlock {
       atomicAdd(&arrays.count[bin], 1u);
     }
     __syncthreads();  // All elites are in their bins.
-    int within = 0;
+    // arrays.count[bin] becomes the number of elites in lower bins.
+    int within = 0;  // the number in the bin itself, which is not needed here
     int below = count_lower_bins(within);
     if (thread < grid.bins) arrays.count[thread] = uint32_t(below);
-    __syncthreads();  // All bins have their number of elites in lower bins.
+    __syncthreads();  // rank_of() reads the counts of all bins.
 #pragma unroll 1
     for (int place = thread; place < valid_elites; place += threads) {
       Key own_key = arrays.list_key[place];
@@ -747,7 +743,7 @@ struct SingleBlock {
     int dimensions = hidden(int(block.settings.dimensions));
     int thread_rows = block.threads >> grid.log_width;  // rows of threads
     int thread_row = thread >> grid.log_width;          // the thread's row
-    int own_column = thread & (block.width - 1);        // the thread's dimension
+    int tile_column = thread & (block.width - 1);       // the thread's column in the tile
     // Whether a row of threads adds up a quad; if not, it adds up a residue class.
     bool by_quads = block.settings.elites <= kFew;
     int log_rows = by_quads ? 3 : 5;  // a chunk has 8 quads or 32 residue classes
@@ -757,8 +753,8 @@ struct SingleBlock {
     const T* candidates =
         static_cast<const T*>(block.job.candidates) + problem * block.population * dimensions;
     int left = tile * block.width;  // the tile's first dimension
-    // The thread's dimension. Threads beyond the last dimension repeat it.
-    int column = min(left + own_column, dimensions - 1);
+    // The dimension in the thread's column. Columns beyond the last dimension repeat it.
+    int dimension = min(left + tile_column, dimensions - 1);
   };
 
   // Adds up w x and w x^2 over mine.chunks_at_once chunks of elites, from chunk `first_chunk`
@@ -790,14 +786,16 @@ struct SingleBlock {
   }
 
   // Adds up the elites of every residue of mine.chunks_at_once chunks, from chunk `first_chunk`
-  // on, in all dimensions of a tile. `mine` is this thread's part of the tile. A chunk is
-  // kChunk elites, and residue r of it every 32nd elite, from elite r on. If there are at most
-  // 32 elites, the function adds up quads instead (mine.by_quads).
+  // on, in all dimensions of a tile. A chunk is kChunk elites, and residue r of it every 32nd
+  // elite, from elite r on. If there are at most 32 elites, the function adds up quads instead
+  // (mine.by_quads).
   //
-  // The sums are written to arrays.part, `width` numbers for each residue: first the sums of w
-  // x and, moment_stride numbers later, the sums of w x^2. w is the weight of an elite, and x
-  // its coordinate minus the best candidate's. All threads of the block call the function. A
-  // row of threads has one residue at a time, and each of its threads one dimension.
+  // The sums are written to arrays.part, which has a row of `width` numbers for each residue:
+  // first the sums of w x and, moment_stride numbers later, the sums of w x^2. w is the weight
+  // of an elite, and x its coordinate minus the best candidate's.
+  //
+  // All threads of the block call the function. They form rows, too: a row of threads computes
+  // one row of sums at a time, and `mine` says which row and column a thread has.
   CEM_TETRIS_DEVICE_FUNCTION void add_elites(const TileThread& mine, int first_chunk) {
     double* second_moments = arrays.part + grid.layout.moment_stride;
 #pragma unroll 1
@@ -812,10 +810,10 @@ struct SingleBlock {
       if (place >= mine.valid_elites && !mine.by_quads) continue;
       int end = min(mine.valid_elites, begin + kChunk);
       const double* weight = has_weights ? arrays.weight : nullptr;
-      Moments sums = residue_moments(mine.candidates + mine.column, mine.dimensions, best_value,
-          place, end, mine.by_quads, arrays.index, weight);
-      arrays.part[row * width + mine.own_column] = sums.first;
-      second_moments[row * width + mine.own_column] = sums.second;
+      Moments sums = residue_moments(mine.candidates + mine.dimension, mine.dimensions,
+          best_value, place, end, mine.by_quads, arrays.index, weight);
+      arrays.part[row * width + mine.tile_column] = sums.first;
+      second_moments[row * width + mine.tile_column] = sums.second;
     }
   }
 
@@ -832,7 +830,7 @@ struct SingleBlock {
       int r = quad % kQuads;
       // The chunk has elites in its first `rows` residues; 32 or more means in all residues.
       int rows = mine.valid_elites - (first_chunk + chunk_index) * kChunk;
-      double* sum = arrays.part + (chunk_index * kResidues + r) * width + mine.own_column;
+      double* sum = arrays.part + (chunk_index * kResidues + r) * width + mine.tile_column;
       add_quad(sum, width, r, rows);
       add_quad(sum + grid.layout.moment_stride, width, r, rows);
     }
@@ -843,8 +841,8 @@ struct SingleBlock {
   CEM_TETRIS_DEVICE_FUNCTION void store_chunk_sums(const TileThread& mine, int first_chunk) {
     int chunk = first_chunk + mine.thread_row;
     if (mine.thread_row >= mine.chunks_at_once || chunk >= mine.chunks) return;
-    const double* quads = arrays.part + mine.thread_row * kResidues * width + mine.own_column;
-    double* to = arrays.chunk_sum + chunk * width + mine.own_column;
+    const double* quads = arrays.part + mine.thread_row * kResidues * width + mine.tile_column;
+    double* to = arrays.chunk_sum + chunk * width + mine.tile_column;
     to[0] = quads_sum(quads, width);
     to[grid.chunks * width] = quads_sum(quads + grid.layout.moment_stride, width);
   }
@@ -927,34 +925,38 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int tile = block.block; tile < grid.tiles; tile += grid.blocks) block.update_tile(tile);
 }
 
-// Sets grid.layout for `elites` elites: the offsets of the arrays in the dynamic shared memory,
-// and its size, in bytes. The numbers of chunks, bins and dimensions of a tile in `grid` have
-// been set. `threads` is the number of threads of a block, and `key_bytes` the size of a key.
+// Sets grid.layout: where every array begins in the dynamic shared memory of a block, and the
+// size of the memory, in bytes. The other fields of `grid` must have been set. `threads` is the
+// number of threads of a block, and `key_bytes` the size of a key.
 inline void set_layout(
     Grid& grid, int64_t elites, int64_t threads, bool needs_ranks, int64_t key_bytes) {
   int64_t width = int64_t{1} << grid.log_width;
-  int64_t listed = divide_up(elites, kWarp) * kWarp;  // elements of an array by place
-  int64_t rows = elites <= kFew ? kQuads : kResidues;
+  int64_t padded_elites = divide_up(elites, kWarp) * kWarp;
   Layout& layout = grid.layout;
-  // Appends an array of `bytes` bytes to the layout, and sets `begin` to its offset.
-  auto append = [&](int& begin, int64_t bytes) {
-    begin = layout.bytes;
-    layout.bytes += int(bytes);
+  int end = 0;  // the end of the arrays so far, in bytes
+  // Appends an array, and returns where it begins.
+  auto append = [&](int64_t elements, int64_t element_bytes) {
+    int begin = end;
+    end += int(elements * element_bytes);
+    return begin;
   };
-  layout.moment_stride = int(std::max(threads, rows * width));
-  layout.bytes = needs_ranks ? int(listed * key_bytes) : 0;
-  // The keys of the list have come first, at offset 0. The factors 2, 4 and 8 are the bytes of
-  // an element: uint16_t, uint32_t or double.
-  append(layout.next, needs_ranks ? listed * 4 : 0);
-  append(layout.head, needs_ranks ? grid.bins * 4 : 0);
-  append(layout.count, grid.bins * 4);
-  // The sums of a tile (two moments) use the same memory as the arrays so far, because these
-  // are not needed any more when the sums begin.
-  layout.bytes = std::max(layout.bytes, 2 * layout.moment_stride * 8);
-  append(layout.chunk_sum, grid.chunks > 1 ? 2 * grid.chunks * width * 8 : 0);
-  append(layout.weight, needs_ranks ? listed * 8 : 0);
-  append(layout.first_weights, needs_ranks ? kFirstWeights * 8 : 0);
-  append(layout.index, listed * 2);
+  // The search and the ranking use these arrays.
+  if (needs_ranks) append(padded_elites, key_bytes);  // the keys begin at 0
+  layout.next = append(needs_ranks ? padded_elites : 0, sizeof(uint32_t));
+  layout.head = append(needs_ranks ? grid.bins : 0, sizeof(uint32_t));
+  layout.count = append(grid.bins, sizeof(uint32_t));
+  // After the ranking, the sums of a tile use the same memory. They are two moments,
+  // each with a sum per dimension and residue class. Few elites are added up by quads, which
+  // are four residue classes.
+  int64_t classes = elites <= kFew ? kQuads : kResidues;
+  layout.moment_stride = int(std::max(threads, classes * width));
+  end = std::max(end, 2 * layout.moment_stride * int(sizeof(double)));
+  // All sizes so far are multiples of 8, as the doubles require.
+  layout.chunk_sum = append(grid.chunks > 1 ? 2 * grid.chunks * width : 0, sizeof(double));
+  layout.weight = append(needs_ranks ? padded_elites : 0, sizeof(double));
+  layout.first_weights = append(needs_ranks ? kFirstWeights : 0, sizeof(double));
+  layout.index = append(padded_elites, sizeof(uint16_t));
+  layout.bytes = end;
 }
 
 // Returns the grid of single_kernel, without its bins and its layout. `full` is the number of
@@ -984,11 +986,11 @@ inline Grid make_grid(const Settings& settings, int64_t full) {
 // Chooses the grid, the number of threads and the version of single_kernel, and launches it.
 // There are versions with 1, 4 and 16 candidates per thread (items).
 template <typename Key, typename T, typename Launcher>
-void launch_single(const Launcher& device, const Job& job) {
+void launch_single(const Launcher& gpu, const Job& job) {
   const Settings& settings = job.settings;
   STD_TORCH_CHECK(
       settings.dimensions < int64_t{1} << 30, "cem_update: expected fewer dimensions");
-  int64_t full = 2 * device.multiprocessors;  // blocks that fill the device
+  int64_t full = 2 * gpu.multiprocessors;  // blocks that fill the device
   Grid grid = make_grid(settings, full);
   int64_t blocks = settings.problems * grid.blocks;
 
@@ -1009,7 +1011,7 @@ void launch_single(const Launcher& device, const Job& job) {
   grid.bins = 1 << grid.log_bins;
   bool needs_ranks = settings.ranked || job.weights;
   set_layout(grid, settings.elites, threads, needs_ranks, sizeof(Key));
-  device.launch_early(kernel, blocks, int(threads), grid.layout.bytes, job, grid);
+  gpu.launch_early(kernel, blocks, int(threads), grid.layout.bytes, job, grid);
 }
 
 }  // namespace cem_tetris::update

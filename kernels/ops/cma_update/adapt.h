@@ -474,10 +474,10 @@ struct Adaptation {
       add_tile(item, first, count);
   }
 
-  // Adds the products w y y^T of one slice to one 4 x 4 tile of the covariance. item /
-  // plan.tiles is the number of the slice, and item % plan.tiles the number of the tile. One
-  // thread does this. Cell c of the tile is in row c / 4 and column c % 4 (kSide = 4), and its
-  // sum is
+  // Adds the products w y y^T of one slice of a chunk to one 4 x 4 tile of the covariance.
+  // `item` is slice * plan.tiles + tile. `first` is the rank of the chunk's first candidate, and
+  // `count` the number of its candidates. One thread computes the tile. Cell c is in row c / 4
+  // and column c % 4 (kSide = 4), and its sum is
   //
   //     sum over the rows r of the slice: w y[corner.down + c / 4] y[corner.across + c % 4].
   //
@@ -741,7 +741,7 @@ struct Adaptation {
 // best candidate. The first `valid_candidates` candidates did not fail. If all failed, the loop
 // over the candidates is skipped, and the old state is written again.
 //
-// `memory` is scratch memory of call.plan.doubles() numbers that the team shares. It has room
+// `memory` is scratch memory of call.plan.doubles() doubles that the team shares. It has room
 // for call.plan.chunk candidates. So the loop goes through the candidates in chunks: it loads a
 // chunk, and adds it to the sums over all candidates.
 template <typename T, typename Team>
@@ -758,8 +758,9 @@ CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team, const Call& call, int64_
     if (first > 0) team.sync();
     adaptation.load_rows(first, count);
     adaptation.add_moments(first, count);
-    // With the last chunk the moments are complete, and so the step of the mean is known. It is
-    // set here because set_shares() multiplies it by L^-1, in parallel with the candidates.
+    // With the last chunk the moments are complete, and so the step of the mean is known.
+    // set_shares() then multiplies the step by L^-1, in parallel with the candidates. L L^T is
+    // the old covariance.
     if (is_last) adaptation.set_step();
     // A candidate's share is the factor of its product y y^T in the new covariance.
     adaptation.set_shares(count, /*with_step=*/is_last);

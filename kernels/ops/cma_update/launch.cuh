@@ -265,13 +265,14 @@ __global__ void __launch_bounds__(kDrawThreads) draw_kernel(const __grid_constan
 // Launches the update of all problems (batch entries), with one block per problem. A thread of
 // the kernel owns kFew = 1 entry of the covariance's triangle if there are at most kFewThreads
 // entries, and up to kMany otherwise. A block loads as many candidates at once as fit into its
-// shared memory. If there are no problems, only the generation advances.
+// shared memory. If there are no problems, only the generation advances. The last parameter, the
+// device for scratch tensors, has no name, because the kernel needs none.
 template <typename Gpu>
-void launch(const Gpu& device, Call call, Device) {
+void launch(const Gpu& gpu, Call call, Device) {
   int64_t problems = call.job.settings.problems;
   int64_t population = call.job.settings.population;
   if (problems == 0)
-    return device.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, call.job);
+    return gpu.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, call.job);
   int d = call.plan.dimensions;
   int entries = (d + 1) / 2 * (d + 1);  // of the triangle, see Block::eliminate()
   bool is_small = entries <= kFewThreads;
@@ -286,18 +287,19 @@ void launch(const Gpu& device, Call call, Device) {
     call.plan = Plan(d, population, at_once);
     int64_t scratch = std::max(call.plan.doubles(), 2 * sort_entries(population));
     bytes = (list_doubles(population) + scratch) * sizeof(double);
-    if (bytes <= kPlainMemory || device.try_dynamic_memory(kernel, bytes)) break;
+    if (bytes <= kPlainMemory || gpu.try_dynamic_memory(kernel, bytes)) break;
   }
-  device.launch_early(kernel, problems, threads, bytes, call);
+  gpu.launch_early(kernel, problems, threads, bytes, call);
 }
 
-// Launches a draw, one block per group of samples.
+// Launches the kernel that draws the samples of all problems, with one block per group of
+// samples. It needs no scratch tensors, so the device for them has no name.
 template <typename Gpu>
-void launch(const Gpu& device, const Draw& call, Device) {
+void launch(const Gpu& gpu, const Draw& call, Device) {
   auto* kernel = call.type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;
-  int64_t bytes = call.doubles() * 8;
-  if (bytes > kPlainMemory) device.try_dynamic_memory(kernel, bytes);
-  device.launch_early(kernel, call.problems * call.groups, kDrawThreads, bytes, call);
+  int64_t bytes = call.doubles() * 8;  // a double has 8 bytes
+  if (bytes > kPlainMemory) gpu.try_dynamic_memory(kernel, bytes);
+  gpu.launch_early(kernel, call.problems * call.groups, kDrawThreads, bytes, call);
 }
 
 }  // namespace cem_tetris::cma

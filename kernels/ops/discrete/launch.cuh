@@ -144,27 +144,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Launches a draw for all problems (batch entries).
-//
-// Permutations: a warp draws one permutation. Its shared memory has one bit for every item,
-// which says whether the item is still free.
-//
-// Categorical variables: a warp draws one variable for a group of 64 candidates (kGroup), and a
-// block draws kWarps variables for the same group.
+// Launches the kernel that draws the candidates of all problems (batch entries). The last
+// parameter, the device for scratch tensors, has no name, because a draw needs none.
 template <typename Gpu>
-void launch(const Gpu& device, const Call& call, Device) {
+void launch(const Gpu& gpu, const Call& call, Device) {
   int64_t candidates = call.problems * call.samples;
   STD_TORCH_CHECK(candidates < int64_t{1} << 31, "expected fewer candidates");
   if (call.is_permutation) {
-    int64_t lane_items = divide_up(call.values, kWarp);
-    int64_t lane_words = divide_up(lane_items, 32);  // words of 32 bits
-    int64_t bytes = lane_words * kThreads * 4;
-    return device.launch_early(
-        permutation_kernel, divide_up(candidates, kWarps), kThreads, bytes, call);
+    // A warp draws one permutation. Each of its threads has a part of the items, and keeps one
+    // bit per item in shared memory, in words of 32 bits.
+    int64_t items_per_thread = divide_up(call.values, kWarp);
+    int64_t words_per_thread = divide_up(items_per_thread, 32);
+    int64_t bytes_per_block = kThreads * words_per_thread * 4;
+    return gpu.launch_early(
+        permutation_kernel, divide_up(candidates, kWarps), kThreads, bytes_per_block, call);
   }
-  int64_t blocks_per_group = divide_up(call.rows, kWarps);
+  // A warp draws one variable for a group of kGroup candidates. The kWarps warps of a block
+  // draw different variables for the same group.
+  int64_t variables = call.rows;
+  int64_t blocks_per_group = divide_up(variables, kWarps);
   int64_t groups_per_problem = divide_up(call.samples, kGroup);
-  device.launch_early(categorical_kernel, call.problems * groups_per_problem * blocks_per_group,
+  gpu.launch_early(categorical_kernel, call.problems * groups_per_problem * blocks_per_group,
       kThreads, /*bytes=*/0, call, uint32_t(blocks_per_group), uint32_t(groups_per_problem));
 }
 
@@ -356,7 +356,7 @@ CEM_TETRIS_DEVICE_FUNCTION void count_values(const Move& call, const Family& fam
   int samples = int(call.settings.population);
   int part = thread / kRowsOfBlock;
   int64_t candidate_size = call.width - call.cells;  // from one candidate to the next
-  // kRowsOfBlock divides kWarp, so the first % has no effect on the value.
+  // This is thread % kRowsOfBlock, because kRowsOfBlock divides kWarp.
   int variable = first + min(thread % kWarp % kRowsOfBlock, variables - 1);
   // `x` points to the thread's variable in its next candidate.
   const T* x = call.columns_of<T>(problem, part, family.first_column + variable);
@@ -450,10 +450,10 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
 // of move_kernel moves kRowsOfBlock rows of a problem's table. It needs the sums of the weights
 // of the candidates that have the same value, and computes them itself if they fit into its
 // shared memory. Otherwise, and for permutations (has_transitions), count_kernel computes them
-// first, in global memory; `where` is the device of this memory. With the first family, every
+// first, in global memory, which is allocated on `device`. With the first family, every
 // problem has one more block, which writes its record and best candidate.
 template <typename T, typename Gpu>
-void move(const Gpu& device, const Move& call, const Family& family, Device where) {
+void move(const Gpu& gpu, const Move& call, const Family& family, Device device) {
   int64_t problems = call.settings.problems;
   int64_t row_blocks = divide_up(family.rows, kRowsOfBlock);
   bool is_first_family = family.first_column == 0;
@@ -462,16 +462,16 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
   std::optional<Tensor> zeros;
   Sum* counted = nullptr;  // the sums of count_kernel
   // try_dynamic_memory() returns false if a block cannot have this shared memory.
-  if (family.has_transitions() || !device.try_dynamic_memory(move_kernel<T>, bytes)) {
+  if (family.has_transitions() || !gpu.try_dynamic_memory(move_kernel<T>, bytes)) {
     int64_t cells = problems * family.rows * family.values;
-    zeros = empty(where, ScalarType::Long, {cells});
+    zeros = empty(device, ScalarType::Long, {cells});
     counted = mutable_data<Sum>(*zeros);
-    device.zero(counted, sizeof(Sum) * cells);
-    device.launch(count_kernel<T>, divide_up(problems * call.settings.population, kWarps),
+    gpu.zero(counted, sizeof(Sum) * cells);
+    gpu.launch(count_kernel<T>, divide_up(problems * call.settings.population, kWarps),
         kThreads, /*bytes=*/0, call, family, counted);
     bytes = sizeof(Sum) * kPlaces;
   }
-  device.launch_early(move_kernel<T>, problems * blocks, kMoveThreads, bytes, call, family,
+  gpu.launch_early(move_kernel<T>, problems * blocks, kMoveThreads, bytes, call, family,
       uint32_t(blocks), counted);
 }
 
@@ -479,18 +479,18 @@ void move(const Gpu& device, const Move& call, const Family& family, Device wher
 // one warp per candidate, then the kernels that move the table of every family of discrete
 // variables. If there are no problems, only the generation advances.
 template <typename Gpu>
-void launch(const Gpu& device, const Move& call, Device where) {
+void launch(const Gpu& gpu, const Move& call, Device device) {
   int64_t problems = call.settings.problems;
   if (problems == 0)
-    return device.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, call);
+    return gpu.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, call);
   int64_t blocks = divide_up(call.settings.population, kWarps);
   visit_fitness(call.fitness_type, [&](auto kind) {
-    device.launch_early(rank_kernel<decltype(kind)>, problems * blocks, kThreads, /*bytes=*/0,
+    gpu.launch_early(rank_kernel<decltype(kind)>, problems * blocks, kThreads, /*bytes=*/0,
         call, uint32_t(blocks));
   });
   bool is_double = call.type == Number::Double;
   auto* move_family = is_double ? move<double, Gpu> : move<float, Gpu>;
-  for (const Family& family : *call.families) move_family(device, call, family, where);
+  for (const Family& family : *call.families) move_family(gpu, call, family, device);
 }
 
 }  // namespace cem_tetris::discrete

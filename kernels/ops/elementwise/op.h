@@ -52,8 +52,9 @@ struct SigmoidBackward {
 };
 
 // Calls f(T{}) with the C++ type T of a tensor's elements, a floating-point or an integer type,
-// and raises an error for other types. A signed integer type is replaced by the unsigned type
-// of the same size: its sums and products modulo 2^n have the same bits, and cannot overflow.
+// and raises an error for other types, which contains `name`, the name of the operator. A
+// signed integer type is replaced by the unsigned type of the same size, whose sums and
+// products have the same bits, because their overflow is defined.
 template <typename F>
 void visit_number(const char* name, ScalarType type, const F& f) {
   switch (type) {

@@ -62,7 +62,7 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
   return out;
 }
 
-// The operator sample_normal: draws num_samples = N samples from normal distributions with
+// The operator sample_normal. It draws num_samples = N samples from normal distributions with
 // independent dimensions. mean and std are tensors of the same shape (..., d). The result has
 // the shape (..., d, N) if dim_first, and otherwise (..., N, d).
 //
@@ -70,14 +70,15 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
 //
 // Args:
 //     seeds, generations: replace seed and generation; seeds has one seed per batch entry.
-//     shared: all dimensions of a sample have the same noise.
-//     antithetic: sample 2 i + 1 has the noise of sample 2 i, negated.
+//     shared: whether all dimensions of a sample use the same noise.
+//     antithetic: whether sample 2 i + 1 uses the noise of sample 2 i, negated.
 //     low, high: the samples are clamped to these bounds.
 Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples, int64_t seed,
     int64_t generation, std::optional<Tensor> seeds, std::optional<Tensor> generations,
     bool shared, bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
     std::optional<Tensor> high) {
-  Problems problems(mean, 1, "mean of shape (..., d)");
+  // The batch entries are the problems. A mean has one more dimension, d.
+  Problems problems(mean, /*more=*/1, "mean of shape (..., d)");
   ScalarType type = mean.scalar_type();
   int64_t dimensions = mean.sizes().back();
   Tensor means = dense(mean);

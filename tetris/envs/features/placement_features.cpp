@@ -70,45 +70,47 @@ class Writer {
   }
 
   // Writes the features of the placements in a group, one per lane, except for those that end
-  // the game. Placements that lie inside the board and complete no row are computed together,
-  // and the others one by one.
-  //
-  // A set of lanes is a bit mask: L::lanes converts a comparison of all lanes to a set, and `m
-  // & (m - 1)` removes its lowest bit.
+  // the game. A set of lanes is a bit mask: L::lanes returns the lanes in which a comparison is
+  // true.
   template <int WIDTH>
   void write_group(
       const Ground<L>& ground, const Prepared& prepared, const Group<L, WIDTH>& group) {
     Drop<L, WIDTH> drop(ground, group.shapes);
     auto top = drop.top();
-    // A piece lies inside the board if its top is below fitting_limit. It ends the game if its
-    // top is not below survival_limit. Between the two, the removal of full rows may bring it
-    // back inside.
+    // A piece fits if its top is below fitting_limit. Under the rule clear_on_overflow, the game
+    // may also go on after a higher piece, because full rows are removed first.
     int fitting_limit = rules_.height + 1;
     int rows_above_top = rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0;
     int survival_limit = fitting_limit + rows_above_top;
     unsigned unwritten = L::lanes(top < L::ints(survival_limit));
     if constexpr (List::computable_from_drops) {
+      // Placements that fit and complete no row are computed together.
       auto completes_no_row = drop.completed() == L::bits(0);
       auto fits = top < L::ints(fitting_limit);
-      unsigned computed_together = L::lanes(completes_no_row & fits);
-      if (computed_together != 0) {
-        // A numerator is a feature times a constant, which makes it an integer. Element f *
-        // LANES + lane of `numbers` belongs to feature f and a lane.
-        typename L::Ints numerators[List::COUNT];
+      unsigned simple_lanes = L::lanes(completes_no_row & fits);
+      if (simple_lanes != 0) {
+        typename L::Ints numerators[List::COUNT];  // a vector of all lanes for each feature
         List::numerators(prepared, drop, numerators);
-        const auto* numbers = reinterpret_cast<const int32_t*>(numerators);
-        for (unsigned lanes = computed_together; lanes != 0; lanes &= lanes - 1) {
-          int lane = lowest_bit(lanes);
-          store(placement_of(group, lane), numbers + lane, /*stride=*/L::LANES);
-        }
+        store_lanes(group, simple_lanes, reinterpret_cast<const int32_t*>(numerators));
       }
-      unwritten &= ~computed_together;
+      unwritten &= ~simple_lanes;
     }
-    // The lanes that are left are computed one by one.
-    for (; unwritten != 0; unwritten &= unwritten - 1) {
+    // The others are computed one by one. visit_after_state() skips those that end the game.
+    for (; unwritten != 0; unwritten &= unwritten - 1) {  // removes the lowest bit
       int placement = placement_of(group, lowest_bit(unwritten));
       visit_after_state<List>(board_, piece_, placement,
           [&](const auto& numerators) { store(placement, numerators, /*stride=*/1); });
+    }
+  }
+
+  // Stores the features of the placements in `lanes`. Number f * LANES + lane of `numerators`
+  // belongs to feature f.
+  template <int WIDTH>
+  TETRIS_FUNCTION void store_lanes(
+      const Group<L, WIDTH>& group, unsigned lanes, const int32_t* numerators) {
+    for (; lanes != 0; lanes &= lanes - 1) {  // removes the lowest bit
+      int lane = lowest_bit(lanes);
+      store(placement_of(group, lane), numerators + lane, /*stride=*/L::LANES);
     }
   }
 

@@ -130,8 +130,9 @@ struct SmallLanding {
 
   // Drops a piece on the board `before` and removes full rows. Sets `board` to the board after
   // the placement, `lines` to the number of removed rows, and `over` to whether the game has
-  // ended. A piece that reaches above the top ends the game; under the rule clear_on_overflow,
-  // full rows are removed first, and only a cell that is left above the top ends it.
+  // ended. A piece that reaches above the top ends the game, and `board` is then 0. Under the
+  // rule clear_on_overflow, full rows are removed first, and the game ends only if a cell
+  // remains above the top.
   //
   // Cell (row r, column c) of a board is bit r * width + c. `heights` has the heights of the
   // columns of `before`, four bits per column.
@@ -221,9 +222,10 @@ struct Sweep {
   // Computes the value of the best placement of `piece`: the number of lines that it removes
   // plus the value of the board after it, which is 0 if the game has ended.
   //
-  // With known = 1, best[0] becomes this value. With known = 2, best[next] becomes the value if
-  // `next` is the next piece. All elements of `best` have to be 0 on entry. `heights` has the
-  // heights of the board's columns, four bits per column.
+  // If only the falling piece is known (known = 1), best[0] becomes this value. If the next
+  // piece is known, too (known = 2), best[next] becomes the value for each next piece. All
+  // elements of `best` have to be 0 on entry. `heights` has the heights of the board's columns,
+  // four bits per column.
   TETRIS_FUNCTION void find_best(
       uint32_t board, uint64_t heights, int piece, double (&best)[KNOWN_PIECES]) const {
     for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
