@@ -133,20 +133,21 @@ class CemSampler(BaseSampler):
         )
         key = _storage_key(search, distributions)
 
-        # The stored search knew the first `num_known` trials, of which the pending ones had not
-        # moved it yet.
+        # When the search was stored, there were `num_known` trials. Those with the numbers
+        # `pending` had not moved the search yet, and neither have the later ones.
         pending, num_known = _load_latest(search, key, trials)
+        untold_trials = [trials[number] for number in pending] + trials[num_known:]
         ended: list[FrozenTrial] = []
         running: list[int] = []
-        new_trials = [trials[number] for number in pending] + trials[num_known:]
-        for other in new_trials:
+        for other in untold_trials:
             if not other.state.is_finished():
                 running.append(other.number)
             # Only trials of this search have the attribute ``key``.
             elif key in other.system_attrs and other.params.keys() >= distributions.keys():
                 ended.append(other)
 
-        text = ""  # There is nothing to store unless the search moves.
+        # The state to store, as JSON. It remains empty if the search does not move.
+        text = ""
         size = search.population_size
         while len(ended) >= size:
             _tell(search, space, distributions, ended[:size])

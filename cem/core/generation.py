@@ -99,26 +99,26 @@ def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
     bounds = bounds_of(state)
     handling = state.settings.config.bound_handling
     calls_operator = sample is operator_sample and (state.factor is None or is_fused(state))
-    operator_bounds = None
+    # The bounds to which the operator clamps the candidates, or None.
+    clamp_bounds = None
     if calls_operator and handling == "clamp":
-        operator_bounds = bounds
+        clamp_bounds = bounds
 
     if not calls_operator:
         x = _draw_by_sample(state, sample, size)
     elif state.factor is None:
-        x = operator_sample(state, distribution, size, operator_bounds)
+        x = operator_sample(state, distribution, size, clamp_bounds)
     else:
         x = draw_correlated(
             distribution,
             state.factor,
             size,
-            bounds=operator_bounds,
+            bounds=clamp_bounds,
             seed=state.seed,
             generation=state.generation,
         )
 
-    # If the operator got the bounds, it has already clamped the candidates.
-    if bounds is None or operator_bounds is not None:
+    if bounds is None or clamp_bounds is not None:
         return x
     mean = distribution[..., MEAN, :]
     std = distribution[..., STD, :]
@@ -177,8 +177,8 @@ def _update_normal(state: State, candidates: Tensor, fitness: Tensor) -> State:
     """
     if state.factor is None or state.paths is None:
         return _update_by_cem(state, candidates, fitness)
-    # The compiled operator only supports small searches. The reference computes the same in
-    # plain PyTorch.
+    # The compiled operator supports small searches only. The reference does the same in plain
+    # PyTorch.
     update: Any = cma_update if is_fused(state) else cma_update_reference
     distribution, record, generation, factor, paths, _elites = update(
         fitness,
@@ -198,10 +198,10 @@ def _update_normal(state: State, candidates: Tensor, fitness: Tensor) -> State:
         mean_averaging=state.settings.config.mean_averaging,
     )
 
-    # These are the first five fields of a state. The others do not change. Taking them with a
-    # slice is faster than `state._replace`.
-    unchanged = state[5:]
-    return State(distribution, record, generation, factor, paths, *unchanged)
+    # A state begins with these five fields, and its other fields do not change. A slice is
+    # faster than `state._replace`.
+    other_fields = state[5:]
+    return State(distribution, record, generation, factor, paths, *other_fields)
 
 
 def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
@@ -239,10 +239,10 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
         ranked=False,
     )
 
-    # These are the first three fields of a state. The others do not change. Taking them with a
-    # slice is faster than `state._replace`.
-    unchanged = state[3:]
-    new = State(distribution, record, generation, *unchanged)
+    # A state begins with these three fields, and its other fields do not change. A slice is
+    # faster than `state._replace`.
+    other_fields = state[3:]
+    new = State(distribution, record, generation, *other_fields)
     if state.factor is None and state.paths is None:
         return new
     return _adapt_std(state, new, candidates, fitness)
@@ -385,14 +385,14 @@ def _restore_best(
     best_fitness = new.best_fitness
     # `points` were computed from `candidates` by the inverse map. Near a face of the box its
     # results round to the same point for several candidates, so the fitness is compared, too.
-    is_best_point = (points == best.unsqueeze(-2)).all(-1)  # shape (..., N)
-    is_best = is_best_point & (fitness.double() == best_fitness.unsqueeze(-1))
+    has_same_point = (points == best.unsqueeze(-2)).all(-1)  # shape (..., N)
+    is_best = has_same_point & (fitness.double() == best_fitness.unsqueeze(-1))
     has_improved = (best_fitness != old.best_fitness) & is_best.any(-1)
     # argmax returns the index of the first candidate of each problem that is the best one.
     # `gather` needs an index for every number of that candidate, shape (..., 1, d).
-    best_index = is_best.int().argmax(-1)[..., None, None]
-    best_index = best_index.expand(*best.shape[:-1], 1, best.shape[-1])
-    evaluated = candidates.gather(-2, best_index).squeeze(-2)
+    index = is_best.int().argmax(-1)[..., None, None]
+    index = index.expand(*best.shape[:-1], 1, best.shape[-1])
+    evaluated = candidates.gather(-2, index).squeeze(-2)
     best = torch.where(has_improved.unsqueeze(-1), evaluated, best)
     # The first field of a state is the distribution. Its last row, BEST, is the best candidate.
     distribution = torch.cat([new.distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2)

@@ -264,15 +264,14 @@ class Planner:
     ) -> Any:
         """Search for the best plan from a state and return its first action.
 
-        If no plan has a usable cost (all are NaN or infinite on the bad side), return the
-        action of the shifted mean, with a RuntimeWarning. On the CPU ``plan`` itself warns. On
-        other devices ``plan`` does not wait for the costs. There the warning is given when
-        ``best_cost`` is read.
+        If every plan has failed (its cost is NaN or infinitely bad), return the action of the
+        shifted mean, and emit a RuntimeWarning. On a GPU ``plan`` does not wait for the costs,
+        so the warning is only emitted when ``best_cost`` is read.
 
         Args:
-            state: The state or observation, of any shape, with ``num_envs`` (B, ...). It is a
-                tensor, array or sequence of any real dtype; or a dict or another nesting of
-                them, all with the leading dimension.
+            state: The state or observation: a tensor, an array or a sequence of numbers, or a
+                dict or another nesting of them. With ``num_envs`` each has the shape (B, ...),
+                otherwise any shape.
             envs: The environments to plan for, as indices or a boolean mask of shape (B,). The
                 state has one row per environment, in this order, and so has the result. Other
                 environments keep their last plans and their noise. None: all environments.
@@ -296,10 +295,11 @@ class Planner:
             self._result = self._replayer.take_step(task, self._memory, shift)
         if self.device.type == "cpu":
             self._warn_of_failure()
-        # The executed plans have shape (B, horizon, A).
-        action = self._copy(self._result.executed[:, 0])
+        first_actions = self._result.executed[:, 0]  # (B, horizon, A) -> (B, A)
+        # Without ``num_envs`` B is 1, and `_copy` also removes this dimension.
+        action = self._copy(first_actions)
         if self.action_block is not None:
-            # An action of a plan consists of ``action_block`` actions of the environment.
+            # An action of a plan is a block of several actions of the environment.
             action = action.unflatten(-1, (self.action_block, self.action_dim))
         return action.cpu().numpy() if is_of_numpy(state) else action
 

@@ -127,7 +127,7 @@ class Update:
 
         Args:
             costs: The costs of the vectors, shape (B, N).
-            vectors: The vectors of the iteration, shape (B, N, d).
+            vectors: The vectors of the iteration, shape (B, N, d). A vector encodes a plan.
             old: The distribution before the iteration.
         """
         sorted_costs, order = rank_candidates(costs, self.maximize)
@@ -138,19 +138,18 @@ class Update:
         weights = self.weigh(sorted_costs[:, :num_elites]).to(vectors.dtype).unsqueeze(-1)
         mean = (weights * elites).sum(1)
         variance = (weights * (elites - mean.unsqueeze(1)).square()).sum(1)
-        # The moments are the mean and the standard deviation: the first two rows of a
-        # distribution, shape (B, 2, d).
+        # The moments are the mean and the standard deviation, shape (B, 2, d).
         elite_moments = torch.stack([mean, variance.sqrt()], dim=1)
         old_moments = old.distribution[:, : STD + 1]
         moments = torch.lerp(old_moments, elite_moments, self._smoothing)
-        # If every plan has failed, the weights are NaN, and the old moments remain.
+        # If every plan has failed, the weights are NaN. The old moments then remain.
         moments = torch.where(moments.isnan(), old_moments, moments)
 
         best, record = self._keep_best(sorted_costs[:, 0].double(), elites[:, 0], old)
-        # The third row of a distribution is the averaged mean. A planner does not average, so
-        # it is the mean again.
-        new_mean = moments[:, MEAN : MEAN + 1]
-        rows = [moments, new_mean, best.unsqueeze(1)]
+        # A distribution has four rows: mean, standard deviation, averaged mean and best vector.
+        # A planner does not average its means, so the averaged mean is the mean.
+        averaged_mean = moments[:, MEAN : MEAN + 1]
+        rows = [moments, averaged_mean, best.unsqueeze(1)]
         return Fit(torch.cat(rows, dim=1), record, ranking)
 
     def _keep_best(self, cost: Tensor, vector: Tensor, old: Fit) -> tuple[Tensor, Tensor]:

@@ -221,8 +221,8 @@ class Evaluator:
             self.failures += sum(map(self._has_failed, journal.fitness.tolist()))
         return self._journal
 
-    def take_up(self, evaluated: Sequence[tuple[Any, float]], like: Any) -> None:
-        """Remember candidates of the journal, and compare them with the best candidate.
+    def restore(self, evaluated: Sequence[tuple[Any, float]], like: Any) -> None:
+        """Remember the candidates of a journal, and find the best of them.
 
         They already count as evaluated.
 

@@ -43,12 +43,12 @@ def locked(folder: Path) -> Iterator[None]:
         system.release(descriptor)
 
 
-def agree(
+def first_arguments(
     folder: Path, seed: int | None, population_size: int, *, uses_model: bool
 ) -> dict[str, Any]:
     """Return the arguments with which the search of a folder began.
 
-    If the search begins with this call, its arguments are written to the folder.
+    If the folder is new, they are the arguments of this call, and are written to it.
 
     Args:
         folder: The folder.
@@ -67,28 +67,30 @@ def agree(
     path = folder / _NAME
     # Raise an error if another user has put a link or a pipe here.
     check_own(path)
-    is_new = not path.exists()
-    if is_new:
-        if seed is None:
-            seed = draw_seed(None)
-        chosen = {
-            "seed": seed,
+    if not path.exists():
+        first = {
+            "seed": draw_seed(None) if seed is None else seed,
             "population_size": population_size,
             "uses_model": uses_model,
         }
-        write_text(path, json.dumps(chosen) + "\n")
-        return chosen
+        write_text(path, json.dumps(first) + "\n")
+        return first
 
     saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     # A file without a seed accepts any seed.
     if saved["seed"] is None:
         saved["seed"] = seed
     if seed not in (None, saved["seed"]):
-        message = f"belongs to another run: expected seed = {seed}, got {saved['seed']}"
-        raise CheckpointError(f"{folder}: {message}")
+        raise CheckpointError(
+            f"{folder}: belongs to another run: expected seed = {seed}, got {saved['seed']}"
+        )
 
-    # A search that began without a model continues without one.
-    if saved.setdefault("uses_model", uses_model) and not uses_model:
-        message = "belongs to another run: expected a search without a model, got one with it"
-        raise CheckpointError(f"{folder}: {message}")
+    # A file of an earlier version does not say whether the search uses a model.
+    saved.setdefault("uses_model", uses_model)
+    # A search that began without a model continues without one, but not the reverse.
+    if saved["uses_model"] and not uses_model:
+        raise CheckpointError(
+            f"{folder}: belongs to another run: expected a search without a model, "
+            "got one with it"
+        )
     return saved

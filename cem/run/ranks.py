@@ -48,14 +48,14 @@ def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
     Args:
         objective: Maps candidates to fitness. The fitness of a candidate must not depend on the
             others. The objective must not return metrics, which would describe only a share.
-        stop: As for ``run_collective``.
+        stop: A request to stop, on which all ranks agree after each evaluation.
 
     Returns:
         An objective whose fitness is float64.
     """
 
     def evaluate(candidates: Any, generation: Any) -> Tensor:
-        """Return the fitness of all candidates, of which this rank evaluates its share."""
+        """Evaluate this rank's share of the candidates, and return the fitness of all."""
         own = candidates[share(len(candidates))]
 
         def evaluate_own() -> Tensor:
@@ -63,8 +63,10 @@ def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
             result = objective(own, generation)
             if isinstance(result, Evaluation):
                 if result.metrics or result.candidates is not None:
-                    expected = "fitness alone of an objective that ranks share"
-                    raise ValueError(f"expected {expected}, got metrics or candidates")
+                    raise ValueError(
+                        "expected fitness alone of an objective that ranks share, "
+                        "got metrics or candidates"
+                    )
                 result = result.fitness
             return check_shape("fitness", result, (len(own),)).double()
 

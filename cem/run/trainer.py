@@ -268,7 +268,7 @@ class Trainer:
         # The generations that were run last.
         queued: list[_Queued] = []
         # On a GPU: the generations before them, which are being copied to the host.
-        pending: list[_Queued] = []
+        copying: list[_Queued] = []
         while self._reason_to_stop() is None:
             try:
                 queued += self._advance()
@@ -278,21 +278,21 @@ class Trainer:
                     self._give_up_at = time.monotonic()
                 # The generations before the error are still recorded.
                 with suppress(Interrupted):
-                    self._record(pending)
+                    self._record(copying)
                     self._record(queued)
                 raise
             # Collect a batch of generations: copying them together is faster.
             if len(queued) < self._batch_size:
                 continue
-            to_record = queued
             if self._defers_sync:
-                # Start to copy the new generations, and record them in the next round.
+                # Start to copy the new generations, and record those before them.
                 copy_to_host([snapshot for snapshot, _ in queued])
-                to_record = pending
-                pending = queued
+                self._record(copying)
+                copying = queued
+            else:
+                self._record(queued)
             queued = []
-            self._record(to_record)
-        self._record(pending)
+        self._record(copying)
         self._record(queued)
 
     def _reason_to_stop(self) -> Reason | None:

@@ -213,20 +213,23 @@ class Descent:
         """
         if not np.isfinite(derivatives).all() or not np.isfinite(self._outcome).all():
             return None
-        is_flat = np.abs(derivatives[0]).max() <= _FLAT * max(1.0, abs(self._outcome[0]))
+        # Row 0 has the derivatives of the objective, and the other rows those of constraints.
+        gradient = derivatives[0]
+        is_flat = np.abs(gradient).max() <= _FLAT * max(1.0, abs(self._outcome[0]))
         if is_flat and not self._has_constraints:
             return None
-        has_bounds_alone = self._is_limited and not self._has_constraints
         if self._last_derivatives is not None:
             changes = derivatives - self._last_derivatives
-            # This is the change of the gradient of the Lagrangian.
-            change = changes[0] + self._merit.multipliers @ changes[1:]
+            lagrangian_change = changes[0] + self._merit.multipliers @ changes[1:]
+            has_bounds_alone = self._is_limited and not self._has_constraints
             if has_bounds_alone and not self._has_measured_curvature:
-                self._limit_curvature(change)
-            self._curvature = _update_curvature(self._curvature, self._last_step, change)
+                self._limit_curvature(lagrangian_change)
+            self._curvature = _update_curvature(
+                self._curvature, self._last_step, lagrangian_change
+            )
         elif self._has_constraints and not is_flat:
             # Without constraints, the first step would have the length of a standard deviation.
-            self._curvature *= np.linalg.norm(derivatives[0]) / self._mean_width
+            self._curvature *= np.linalg.norm(gradient) / self._mean_width
         try:
             step = self._solve_for_step(derivatives)
         except np.linalg.LinAlgError:

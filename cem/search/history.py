@@ -78,24 +78,19 @@ class History:
             columns[name].append(getattr(record, name))
 
 
-def parse_record(
-    line: Mapping[str, Any], best_if_null: float, others_if_null: float
-) -> GenerationRecord:
+def parse_record(line: Mapping[str, Any], null_values: Mapping[str, float]) -> GenerationRecord:
     """Return the record of a generation from a line of a JSON file.
 
     JSON has no NaN and no infinity. Both are written as null, which is None here.
 
     Args:
         line: The values of the record by name.
-        best_if_null: The value of ``best_fitness`` if it is null.
-        others_if_null: The value of every other number that is null.
+        null_values: The number that null stands for, by name.
     """
     # ``NUMBERS`` has the names of a record's numbers.
     numbers: dict[str, Any] = {
-        name: others_if_null if line[name] is None else line[name] for name in NUMBERS
+        name: null_values[name] if line[name] is None else line[name] for name in NUMBERS
     }
-    if line["best_fitness"] is None:
-        numbers["best_fitness"] = best_if_null
     vectors: dict[str, Any] = {
         name: torch.tensor(line[name], dtype=torch.float64) for name in ("mean", "std")
     }

@@ -426,30 +426,26 @@ def _choose_starts(
         options: All options. With a space, ``x0`` is the mean that the caller chose.
     """
     mean_of_call = mean if space is None else options["x0"]
-    has_mean = mean_of_call is not None
-    starts_at_known = known is not None and not has_mean
-    start = Start(mean, std)
-    if mean is None or std is None:
-        try:
-            start = _start_within(options["bounds"], mean, std)
-        except (TypeError, ValueError):
-            # Without bounds, only known evaluations can determine the start.
-            if not starts_at_known:
-                raise
-    if known is None or has_mean:
+    if known is None or mean_of_call is not None:
+        start = _start_within(options["bounds"], mean, std)
         return start, start
-    # A mean has no values for choices and permutations, which are the last columns of a
-    # candidate.
-    known_numbers = known if start.mean is None else known.numbers(len(start.mean))
-    known_mean, known_std = known_numbers.mean_and_std(maximize, start.std)
+    try:
+        restart = _start_within(options["bounds"], mean, std)
+    except (TypeError, ValueError):
+        restart = Start(mean, std)  # The mean is None, and the bounds do not determine it.
+    if restart.mean is not None:
+        # A mean has no values for choices and permutations, which are the last columns of a
+        # candidate.
+        known = known.numbers(len(restart.mean))
+    first_mean, first_std = known.mean_and_std(maximize, restart.std)
     if isinstance(mean, Tensor):
-        known_mean = torch.from_numpy(known_mean).to(mean)
-    # With named parameters, the space chose ``std``, not the caller.
-    has_std = space is None and std is not None
-    start_at_known = Start(known_mean, std if has_std else known_std)
-    if start.mean is None:  # There are no bounds in which restarts could start.
-        return start_at_known, start_at_known
-    return start_at_known, start
+        first_mean = torch.from_numpy(first_mean).to(mean)
+    if space is None and std is not None:  # The caller chose it.
+        first_std = std
+    first = Start(first_mean, first_std)
+    if restart.mean is None:
+        restart = first
+    return first, restart
 
 
 def _check_known(known: Evaluations, first: Tensor) -> None:
@@ -465,14 +461,17 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
     """Return the start with a mean and a standard deviation, with defaults if they are None.
 
     The default mean is the middle of the bounds. The default standard deviation is a quarter of
-    their width: the ends are two standard deviations from the middle.
+    their width: the ends are two standard deviations from the middle. If neither of the two is
+    None, the bounds are not used.
 
     Raises:
-        TypeError: If there are no bounds.
+        TypeError: If a default is needed, and there are no bounds.
         ValueError: If a default depends on an infinite bound. Also if ``mean`` is None and the
             bounds are two numbers for all parameters, because the number of parameters is then
             unknown.
     """
+    if mean is not None and std is not None:
+        return Start(mean, std)
     if bounds is None:
         raise TypeError(
             "expected mean and std, or bounds: their middle is the default mean, "

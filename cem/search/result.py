@@ -172,17 +172,17 @@ class Result(Generic[_Vector]):
     def __repr__(self) -> str:
         """Return a summary of five lines.
 
-        If there is a quadratic model of the objective, a sixth line has the most important
-        parameters by this model.
+        If a quadratic model could be fitted to the evaluations, a sixth line names the
+        parameters that are the most important in this model.
         """
         config = self.settings["config"]
         x = str(self.x)
         if isinstance(self.x, (Tensor, np.ndarray)):
             # Print only the first and last numbers of a long vector.
             x = np.array2string(np.array(self.x.tolist()), precision=6, threshold=12)
-        # These parts of the line "settings" are empty if they do not apply.
+        # The line "settings" names evolution paths, a model and noise only if the search had
+        # them. Its model is the one that guided it; ``self.model`` is fitted afterwards.
         paths = ", evolution paths" if config.paths else ""
-        # This is the model that the search used. ``self.model`` is fitted after the search.
         model = ", a quadratic model" if self.settings["model"] else ""
         noise = ", a noisy objective: x is the averaged mean" if self.settings["noise"] else ""
         lines = [

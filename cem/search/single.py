@@ -12,7 +12,7 @@ from cem.core.backend import mix_seed
 from cem.core.checks import as_real
 from cem.core.evaluation import Objective
 from cem.core.reasons import Reason
-from cem.core.snapshot import GenerationRecord
+from cem.core.snapshot import NUMBERS, GenerationRecord
 from cem.core.state import with_integers
 from cem.core.termination import Termination
 from cem.optimizer import CrossEntropyMethod
@@ -247,46 +247,53 @@ class Search:
     def _resume(self, files: "_Files", evaluator: Evaluator, plan: Plan) -> None:
         """Resume from the newest checkpoint in the folder, if there is one, on all ranks.
 
-        The first rank reads the files and sends their content to the other ranks. The monitor
-        receives all recorded generations again, which restores its state.
+        The first rank reads the checkpoint and sends its content to the other ranks.
 
         Args:
             files: The files of this search.
             evaluator: The evaluator, which then continues the journal of single evaluations.
             plan: The plan of the call.
         """
-        optimizer = self.optimizer
-        monitor = self._monitor
 
         def load() -> tuple[list[dict[str, Any]], dict[str, Any]]:
             lines = []
             if files.checkpointer.paths():
                 self._trainer.resume()
-                lines = files.metrics.restore(optimizer.generation)
-            return lines, optimizer.state_dict()
+                lines = files.metrics.restore(self.optimizer.generation)
+            return lines, self.optimizer.state_dict()
 
         lines, state_of_first_rank = ranks.broadcast(load)
         if ranks.rank() > 0:
             # The trainer would send this state, but it does not run if the search has ended.
-            optimizer.load_state_dict(state_of_first_rank)
-        if monitor.detector is not None and lines:
-            monitor.detector.restore(lines)
-        # The records contain null in place of a number that is not finite. If the best fitness
-        # of the search is the best possible one, an infinity, null stands for this infinity.
-        # Otherwise it stands for NaN. With constraints, the best fitness is null as long as no
-        # candidate is feasible. There, null stands for the worst possible fitness.
+            self.optimizer.load_state_dict(state_of_first_rank)
+        self._replay_records(lines, plan)
+        self._continue_journal(files, evaluator)
+
+    def _replay_records(self, lines: list[dict[str, Any]], plan: Plan) -> None:
+        """Restore the monitor: give it the recorded generations of a checkpoint again."""
+        if self._monitor.detector is not None and lines:
+            self._monitor.detector.restore(lines)
+        # Numbers that are not finite were recorded as null. If the search has reached the best
+        # possible fitness, an infinity, null is read as this infinity, otherwise as NaN.
         perfect = math.inf if plan.maximize else -math.inf
-        others_if_null = perfect if optimizer.best_fitness == perfect else math.nan
-        best_if_null = others_if_null if plan.constraints is None else -perfect
+        is_perfect = self.optimizer.best_fitness == perfect
+        null_values = dict.fromkeys(NUMBERS, perfect if is_perfect else math.nan)
+        if plan.constraints is not None:
+            # As long as no candidate is feasible, the best fitness is the worst possible one.
+            null_values["best_fitness"] = -perfect
         for line in lines:
-            monitor.add(parse_record(line, best_if_null, others_if_null))
+            self._monitor.add(parse_record(line, null_values))
+
+    def _continue_journal(self, files: "_Files", evaluator: Evaluator) -> None:
+        """Open the journal of single evaluations, and restore those that are in it."""
         files.folder.mkdir(parents=True, exist_ok=True)
         path = files.folder / "evaluations.journal"
-        journal = evaluator.open_journal(path, files.fingerprint, optimizer.generation)
+        journal = evaluator.open_journal(path, files.fingerprint, self.optimizer.generation)
         if journal is None:  # The objective is called with whole populations.
             return
         earlier = journal.read_earlier()
-        evaluator.take_up(earlier, optimizer.mean)
+        evaluator.restore(earlier, self.optimizer.mean)
+        # A search with a surrogate model also fits the model to these evaluations.
         if self._assisted is not None:
             self._assisted.restore(earlier)
 

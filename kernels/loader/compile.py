@@ -105,16 +105,14 @@ def _link_with_torch(torch: Torch) -> list[str]:
     """Return the linker arguments for the installed torch and for libstdc++."""
     library_dir = str(torch.root / "lib")
     # On macOS the functions of torch are looked up when the library is loaded.
-    words = ["-undefined", "dynamic_lookup"]
+    arguments = ["-undefined", "dynamic_lookup"]
     if IS_LINUX:
-        # -z defs: if a function is undefined, the linker fails, instead of a later call.
-        # -l:...: use the shared libstdc++ and libgcc that torch uses. Otherwise some compilers
-        # would link libstdc++ statically, and Zig would add its own unwinder. The process would
-        # then have two copies of each, and would crash at the first exception, or when an error
-        # message first formats a number.
-        words = ["-Wl,-z,defs", "-l:libstdc++.so.6", "-l:libgcc_s.so.1"]
-    words += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
-    return [*words, "-ltorch", "-ltorch_cpu", "-lc10"]
+        # With `-z defs` the linker reports undefined functions, which otherwise fail when they
+        # are called. The other two are the shared libraries that torch uses. A second copy of
+        # them, linked statically, would crash the process at its first exception.
+        arguments = ["-Wl,-z,defs", "-l:libstdc++.so.6", "-l:libgcc_s.so.1"]
+    arguments += ["-L", library_dir, "-Xlinker", "-rpath", "-Xlinker", library_dir]
+    return [*arguments, "-ltorch", "-ltorch_cpu", "-lc10"]
 
 
 def _make_compile_commands(work: Path, sources: Sources) -> dict[str, list[str]]:

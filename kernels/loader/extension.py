@@ -134,40 +134,39 @@ class Extension:
            Failing that, it has code for other GPUs, which the driver may be able to compile
            for this one.
         """
+        library = None
         try:
             tools = self._describe_tools()
             library = cache.locate(self._make_file_name(tools))
-            if library is not None:
-                return library
-            # The architectures are compared separately, because a library for more of them is
-            # usable, too.
-            gpus: Sequence[str] = tools.pop("architectures", ())
         except CompilerMissingError:
             tools = None
-            gpus = capabilities() if self.cuda else ()
-        # A wheel contains libraries for the CPU, which are optimised for common instruction
-        # sets. So they can replace a library that would be optimised for this processor
-        # (`native`), but not a portable one.
-        may_be_prebuilt = self.native and not self.cuda and bool(prebuilt.read_index())
-        library = prebuilt.find(self.ready_stem()) if may_be_prebuilt else None
-        return library or self._find_older_build(tools, gpus)
+        # The libraries of a wheel run on CPUs alone, and require certain instruction sets. A
+        # portable library, which is not `native`, has to run on every processor.
+        if library is None and self.native and not self.cuda and prebuilt.read_index():
+            library = prebuilt.find(self.ready_stem())
+        return library or self._find_older_build(tools)
 
-    def _find_older_build(
-        self, tools: dict[str, Any] | None, gpus: Sequence[str]
-    ) -> Path | None:
+    def _find_older_build(self, tools: dict[str, Any] | None) -> Path | None:
         """Return a library that was built earlier from the same sources, or None.
 
         - If this machine has compilers, the same compilers and options must have built the
-          library, and it must support all GPUs.
+          library, and it must support all GPU architectures that they compile for.
         - If this machine has no compilers, any compilers may have built the library. It must
-          run on this processor. A library that supports all GPUs is preferred, but others are
-          accepted.
+          run on this processor. A library that supports the GPUs of this machine is preferred,
+          but others are accepted.
 
         Args:
-            tools: the compilers of this machine and their options, without the architectures.
-                None if the machine has no compilers.
-            gpus: the GPU architectures that the library should support, such as "9.0".
+            tools: the compilers of this machine, their options and the architectures. None if
+                the machine has no compilers.
         """
+        gpus: Sequence[str] = ()
+        if tools is None:
+            if self.cuda:
+                gpus = capabilities()
+        else:
+            # The architectures are compared separately from the other values, because a
+            # library for more of them is usable, too.
+            gpus = tools.pop("architectures", ())
         fallback = None
         # Look at all libraries from the same sources. The manifest of a library is a dict that
         # describes the tools that built it, the architectures and the processor.
@@ -261,15 +260,16 @@ class Extension:
 
     def _check_registration(self, library: Path) -> None:
         """Raise BuildError if torch did not register an operator of the loaded library."""
-        # guard.cpp is part of every library. Its function `refused_registration` returns the
-        # first operator that torch did not register, or an empty string.
-        refused_registration = ctypes.CDLL(str(library)).refused_registration
-        refused_registration.restype = ctypes.c_char_p
-        refused = refused_registration().decode()
-        if refused:
+        # guard.cpp, which is part of every library, defines this function. It returns the first
+        # operator that torch did not register, or an empty string. torch rejects an operator if
+        # its schema is invalid, or if its name is registered already.
+        get_rejected = ctypes.CDLL(str(library)).refused_registration
+        get_rejected.restype = ctypes.c_char_p
+        rejected = get_rejected().decode()
+        if rejected:
             raise BuildError(
                 "expected new operators and schemas that torch understands "
-                f"in {self.name}, got {refused!r}",
+                f"in {self.name}, got {rejected!r}",
                 "correct it, or restart Python where it is registered already",
             )
 

@@ -11,7 +11,7 @@ from kernels.loader.extension import Extension, side_by_side
 from kernels.loader.toolchain import BuildError, find_torch
 from kernels.ops.cases import choose
 from kernels.ops.library import extension
-from kernels.ops.report import OK, Outcome, Report, ask
+from kernels.ops.report import OK, Outcome, Report, run_check
 from kernels.ops.schemas import FAMILIES
 
 
@@ -40,7 +40,7 @@ def _build(library: Extension, *, needs_cuda: bool) -> Outcome:
         return str(library.build())
 
     needed = needs_cuda or not library.cuda
-    outcome = ask(library.name, build, needed=needed, excused=(BuildError,))
+    outcome = run_check(library.name, build, needed=needed, absence_errors=(BuildError,))
     if outcome.result != OK:
         return outcome
     return replace(outcome, result="cached" if cached else "built")

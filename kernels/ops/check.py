@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from kernels.ops.cases import CASES, Case, Tensors, choose
-from kernels.ops.report import OK, Outcome, Report, Unavailable, ask, one_line
+from kernels.ops.report import OK, Outcome, Report, Unavailable, one_line, run_check
 
 _SIMULATOR = "NUMBA_ENABLE_CUDASIM"
 _TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}  # of |difference| / (1 + |expected|)
@@ -45,7 +45,7 @@ def check_operator(name: str, case: Case, device: str) -> list[Outcome]:
 
     def run_step(title: str, check: Callable[[], Any], *, needed: bool = True) -> bool:
         """Run a step, append its outcome, and return whether it succeeded."""
-        outcome = ask(f"{name}: {title}", check, needed=needed or device == "cuda")
+        outcome = run_check(f"{name}: {title}", check, needed=needed or device == "cuda")
         outcomes.append(outcome)
         return outcome.result == OK
 

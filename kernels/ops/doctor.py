@@ -13,7 +13,7 @@ from typing import Any
 from kernels.loader import cache, prebuilt
 from kernels.loader.cuda import CUDA_TORCH_REMEDY, architectures, find_nvcc, known_architectures
 from kernels.loader.toolchain import BuildError, find_compiler, find_torch
-from kernels.ops.report import OK, Report, ask
+from kernels.ops.report import OK, Report, run_check
 
 _ROOT = Path(__file__).parents[2]
 _CALL = """
@@ -43,9 +43,8 @@ def run(device: str) -> Report:
     needed for the CPU. A compiler is not needed if the operator is already built.
     """
     needs_cuda = device == "cuda"
-    # `look` calls a function, and returns its answer or its error as an outcome. If a part is
-    # not needed, any error (`excused`) counts as absence and not as a failure.
-    look = partial(ask, excused=(Exception,))
+    # If a part is not needed, any error of its check means that the part is absent.
+    look = partial(run_check, absence_errors=(Exception,))
     call_outcome = look("vector_add", partial(_call_operator, device))
     # If the call succeeded, its library is built.
     needs_build = call_outcome.result != OK

@@ -54,37 +54,36 @@ class Report:
         return "\n".join([*lines, "", conclusion])
 
 
-def ask(
+def run_check(
     name: str,
-    question: Callable[[], str | tuple[float, str]],
+    check: Callable[[], str | tuple[float, str]],
     *,
     needed: bool = True,
-    excused: tuple[type[Exception], ...] = (Unavailable, CompilerMissingError),
+    absence_errors: tuple[type[Exception], ...] = (Unavailable, CompilerMissingError),
 ) -> Outcome:
-    """Call a function that checks something, and return its answer or its error.
+    """Run a check of one part of the installation, and return its outcome.
 
     Args:
         name: what is checked.
-        question: the function. It returns a note or, for a comparison, the largest error and a
-            note.
-        needed: if False, an error of a type in ``excused`` counts as absence instead of
-            failure.
-        excused: the types of errors that may mean that something is absent.
+        check: returns a note or, for a comparison, the largest error and a note.
+        needed: whether the part must be there.
+        absence_errors: the types of errors that mean that the part is absent. This is a failure
+            if the part is needed.
     """
     start = time.perf_counter()
     result = OK
     largest_error = None
     try:
-        answer = question()
+        answer = check()
         if isinstance(answer, str):
             note = answer
         else:
             largest_error, note = answer
     except Exception as error:
         # Report any error instead of raising it, because the other checks are still useful.
-        is_excused = isinstance(error, excused) and not needed
-        result = ABSENT if is_excused else FAILED
-        # The text of these errors says how to fix the problem. Other errors are shortened.
+        is_absent = isinstance(error, absence_errors)
+        result = ABSENT if is_absent and not needed else FAILED
+        # The message of our own errors says how to fix the problem, so it is not shortened.
         has_remedy = isinstance(error, (Unavailable, BuildError))
         note = str(error) if has_remedy else one_line(error)
     seconds = round(time.perf_counter() - start, 3)

@@ -25,7 +25,7 @@ from cem.run.journal import Journal
 from measure.provenance import Measured
 
 OUTSTANDING = 1000
-FED = {10: 20_000, 1000: 5_000}  # dimensions: candidates
+FEEDING_BUDGETS = {10: 20_000, 1000: 5_000}  # number of parameters: candidates
 WORKERS = 16
 MEAN_S = 0.25
 CANDIDATES = 640
@@ -202,20 +202,21 @@ def simulate(mean_s: float, service_s: float) -> float:
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Measure the driver, the workers and the journal, and simulate many workers."""
     figures = {}
-    # `FED` maps the number of dimensions of a search to its number of candidates. The first
-    # search in each dimension compiles operators, so its result is not used.
-    for dim in FED:
+    # The first search with each number of parameters compiles operators, so its result is not
+    # used.
+    for dim in FEEDING_BUDGETS:
         measure_feeding(dim, OUTSTANDING)
-    for dim, total in FED.items():
-        figures[f"cluster.fed_per_s.{dim}"] = measure_feeding(dim, total)
+    # The budget is the number of candidates that are sent to workers.
+    for dim, budget in FEEDING_BUDGETS.items():
+        figures[f"cluster.fed_per_s.{dim}"] = measure_feeding(dim, budget)
     for is_asynchronous in (False, True):
         name = "asynchronous" if is_asynchronous else "synchronous"
         utilisation = measure_utilisation(is_asynchronous=is_asynchronous)
         figures[f"cluster.utilisation.{name}"] = utilisation
     with tempfile.TemporaryDirectory() as folder:
         figures |= measure_journal(Path(folder))
-    # The simulated driver takes the measured time per candidate.
-    for dim in FED:
+    # The simulated driver takes the measured time to send a candidate.
+    for dim in FEEDING_BUDGETS:
         service_s = 1 / figures[f"cluster.fed_per_s.{dim}"]
         for mean_s in DURATIONS_S:
             share = simulate(mean_s, service_s)

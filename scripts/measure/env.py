@@ -11,7 +11,7 @@ import torch
 
 import tetris.envs
 from measure.provenance import Measured
-from measure.rollout import SEED, Course, measure_courses
+from measure.rollout import SEED, SpeedTest, measure_speeds
 from tetris.envs.vector_env import OUTPUTS
 
 FEATURES = "dt"
@@ -20,7 +20,7 @@ GPU_FEATURE_ENVS = 1 << 18  # Their features are 390 MB per step.
 _DRAWN_STEPS = 64  # The number of steps whose actions are drawn before the measurement.
 
 
-def make_course(figure: str, count: int, **options: Any) -> Course:
+def make_speed_test(figure: str, count: int, **options: Any) -> SpeedTest:
     """Return a speed test of random play in a vector environment of Gymnasium.
 
     Args:
@@ -52,7 +52,7 @@ def make_course(figure: str, count: int, **options: Any) -> Course:
         # waits until the device has finished all steps.
         return steps * count - int(games_ended)
 
-    return Course(f"{figure}.placements_per_second", play, warm_up=_DRAWN_STEPS)
+    return SpeedTest(f"{figure}.placements_per_second", play, warm_up=_DRAWN_STEPS)
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
@@ -63,19 +63,23 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     "cuda" adds a million games in CUDA, and fewer games with features, which need more memory.
     """
     count = arguments.num_envs
-    courses = [make_course("env.python", count=1, vectorization_mode="sync")]
+    speed_tests = [make_speed_test("env.python", count=1, vectorization_mode="sync")]
     if device != "python":
         for output in OUTPUTS:  # Whether observations are arrays of NumPy or tensors.
-            courses.append(make_course(f"env.cpu.{output}.{count}", count, output=output))
+            speed_tests.append(
+                make_speed_test(f"env.cpu.{output}.{count}", count, output=output)
+            )
         figure = f"env.cpu.{FEATURES}.{count}"
-        courses.append(make_course(figure, count, output="torch", features=FEATURES))
+        speed_tests.append(make_speed_test(figure, count, output="torch", features=FEATURES))
     if device == "cuda":
-        courses.append(make_course(f"env.cuda.{GPU_ENVS}", GPU_ENVS, device="cuda"))
+        speed_tests.append(make_speed_test(f"env.cuda.{GPU_ENVS}", GPU_ENVS, device="cuda"))
         figure = f"env.cuda.{FEATURES}.{GPU_FEATURE_ENVS}"
-        courses.append(make_course(figure, GPU_FEATURE_ENVS, features=FEATURES, device="cuda"))
+        speed_tests.append(
+            make_speed_test(figure, GPU_FEATURE_ENVS, features=FEATURES, device="cuda")
+        )
     # The keyword arguments are stored as details of the result.
-    return measure_courses(
-        courses,
+    return measure_speeds(
+        speed_tests,
         arguments.repeats,
         arguments.seconds,
         environment=tetris.envs.IDS[0],

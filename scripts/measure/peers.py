@@ -27,7 +27,7 @@ import tetris.envs
 from kernels.support.system import one_core
 from measure.generation import ask_and_tell
 from measure.provenance import Measured
-from measure.rollout import SEED, Course, measure_courses
+from measure.rollout import SEED, SpeedTest, measure_speeds
 
 SCAN = 32
 SHAPES = ((128, 20), (1000, 100))
@@ -42,7 +42,7 @@ PACKAGES = {
 }
 
 
-def our_games(count: int) -> Course:
+def our_games(count: int) -> SpeedTest:
     """Return a speed test of random play in our vector environment, with its engine in C++.
 
     One step of the environment places a piece in each of its ``count`` games.
@@ -65,10 +65,10 @@ def our_games(count: int) -> Course:
             _, _, _, _, infos = envs.step(placements)
         return steps * count
 
-    return Course(f"peers.ours.{count}.placements_per_second", play, warm_up=SCAN)
+    return SpeedTest(f"peers.ours.{count}.placements_per_second", play, warm_up=SCAN)
 
 
-def one_game(name: str, env: Any, action: Callable[[Any], Any]) -> Course:
+def one_game(name: str, env: Any, action: Callable[[Any], Any]) -> SpeedTest:
     """Return a speed test of random play in an environment with one game.
 
     Args:
@@ -88,10 +88,10 @@ def one_game(name: str, env: Any, action: Callable[[Any], Any]) -> Course:
                 _, info = env.reset()
         return steps
 
-    return Course(f"peers.{name}.1.placements_per_second", play, warm_up=SCAN)
+    return SpeedTest(f"peers.{name}.1.placements_per_second", play, warm_up=SCAN)
 
 
-def tetris_gymnasium_games() -> Iterator[Course]:
+def tetris_gymnasium_games() -> Iterator[SpeedTest]:
     """Yield two speed tests of Tetris-Gymnasium on 10x10: hard drops, and random placements.
 
     The first one presses the key of a hard drop in every step. In the second one, a wrapper of
@@ -113,9 +113,9 @@ def tetris_gymnasium_games() -> Iterator[Course]:
     yield one_game("tetris_gymnasium_grouped", grouped, sample)
 
 
-def jax_courses(
+def jax_speed_tests(
     figure_template: str, start: Callable[[], Any], step: Any, inputs: Any, count: int
-) -> Iterator[Course]:
+) -> Iterator[SpeedTest]:
     """Yield two speed tests of a step in JAX: a jitted step, and a jitted scan of `SCAN` steps.
 
     A step is a function for `jax.lax.scan`. The carry is the state that a step passes on to the
@@ -145,7 +145,7 @@ def jax_courses(
     def run_scan(carry: Any) -> Any:
         return jitted_scan(carry, inputs)
 
-    def make_course(way: str, run: Callable[[Any], Any]) -> Course:
+    def make_speed_test(way: str, run: Callable[[Any], Any]) -> SpeedTest:
         """Return a speed test of ``run``, which makes a round of steps from a carry."""
         carry = start()
 
@@ -158,19 +158,19 @@ def jax_courses(
             jax.block_until_ready(carry)  # JAX returns before it has computed the result.
             return rounds * SCAN * count
 
-        return Course(figure_template.format(way=way), play, warm_up=SCAN)
+        return SpeedTest(figure_template.format(way=way), play, warm_up=SCAN)
 
-    yield make_course("jit", run_steps)
-    yield make_course("scan", run_scan)
+    yield make_speed_test("jit", run_steps)
+    yield make_speed_test("scan", run_scan)
 
 
-def jumanji_games(count: int) -> Iterator[Course]:
+def jumanji_games(count: int) -> Iterator[SpeedTest]:
     """Yield two speed tests of random play in Jumanji's Tetris-v0.
 
-    The tests differ in how they call the environment's step, see `jax_courses`. One step places
-    a piece in each of ``count`` games. The carry that a step passes on to the next step is a
-    pair: the state of the games, and the mask of allowed placements, shape (games, rotations,
-    columns). The input of a step is random scores of all placements.
+    The tests differ in how they call the environment's step, see `jax_speed_tests`. One step
+    places a piece in each of ``count`` games. The carry that a step passes on to the next step
+    is a pair: the state of the games, and the mask of allowed placements, shape (games,
+    rotations, columns). The input of a step is random scores of all placements.
     """
     import jax
     import jumanji.wrappers
@@ -196,10 +196,10 @@ def jumanji_games(count: int) -> Iterator[Course]:
 
     scores = jax.random.uniform(key, (SCAN, count, rotations, columns))
     figure_template = f"peers.jumanji.{{way}}.{count}.placements_per_second"
-    yield from jax_courses(figure_template, start, step, scores, count)
+    yield from jax_speed_tests(figure_template, start, step, scores, count)
 
 
-def our_generations(population: int, dim: int, backend: str) -> Course:
+def our_generations(population: int, dim: int, backend: str) -> SpeedTest:
     """Return a speed test of our search on the sphere, in generations per second."""
     run_generations = ask_and_tell((population, dim), "cpu", backend)
 
@@ -208,10 +208,10 @@ def our_generations(population: int, dim: int, backend: str) -> Course:
         return count
 
     figure = f"peers.cem_{backend}.{population}x{dim}.generations_per_second"
-    return Course(figure, run, warm_up=10)
+    return SpeedTest(figure, run, warm_up=10)
 
 
-def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]:
+def evosax_generations(population: int, dim: int, name: str) -> Iterator[SpeedTest]:
     """Yield two speed tests of an evosax search on the sphere function: a loop, and a scan.
 
     The speeds are in generations per second. One test calls the step in a loop in Python, the
@@ -242,10 +242,12 @@ def evosax_generations(population: int, dim: int, name: str) -> Iterator[Course]
         return search.init(key, jax.numpy.ones(dim), params)
 
     figure_template = f"peers.evosax_{name}.{{way}}.{population}x{dim}.generations_per_second"
-    yield from jax_courses(figure_template, start, step, jax.random.split(key, SCAN), count=1)
+    yield from jax_speed_tests(
+        figure_template, start, step, jax.random.split(key, SCAN), count=1
+    )
 
 
-def courses(games: int) -> Iterator[Course]:
+def speed_tests(games: int) -> Iterator[SpeedTest]:
     """Yield the speed tests of our package, and of the other packages that are installed.
 
     Environments are measured in placements per second of random play, searches in generations
@@ -285,8 +287,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     with one_core():
         torch.set_num_threads(1)
         try:
-            return measure_courses(
-                list(courses(arguments.num_envs)),
+            return measure_speeds(
+                list(speed_tests(arguments.num_envs)),
                 arguments.repeats,
                 arguments.seconds,
                 peers=versions,

@@ -385,7 +385,7 @@ def noisy_ce(name: str, device: str, quick: bool) -> Measured:
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
-    """Run experiments by name; return the figures of all, and the details of the last one.
+    """Run experiments; return the figures of all of them, and the details of the last one.
 
     Without names all experiments run except the searches on the board 10x20, which keep a GPU
     busy for hours.
@@ -395,7 +395,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         names = [name for name in ("published", *PLANS) if not name.endswith("10x20")]
     if arguments.json and len(names) > 1:
         fail(f"expected one experiment with --json, got {len(names)}")
-    # It raises an error if there is no compiler: the engine in Python would play for weeks.
+    # Without a compiler, the engine in Python would play for weeks. So this is an error.
     with one_line_errors():
         find_compiler()
     figures: dict[str, float] = {}
@@ -405,5 +405,5 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
         else:
             result = noisy_ce(name, device, arguments.quick)
         figures |= result.figures
-    # `result` is that of the last experiment.
+    # The details are those of the last experiment.
     return result._replace(figures=figures)

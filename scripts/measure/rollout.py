@@ -20,7 +20,7 @@ from tetris.commands.command_line import fail, one_line_errors
 SEED = 12345
 
 
-class Course(NamedTuple):
+class SpeedTest(NamedTuple):
     """A speed test.
 
     Attributes:
@@ -38,8 +38,8 @@ class Course(NamedTuple):
     inverse: bool = False
 
 
-def measure_courses(
-    courses: Sequence[Course], repeats: int, seconds: float, **data: Any
+def measure_speeds(
+    speed_tests: Sequence[SpeedTest], repeats: int, seconds: float, **data: Any
 ) -> Measured:
     """Run speed tests in interleaved rounds, and return the median speed of each.
 
@@ -47,7 +47,7 @@ def measure_courses(
     all of them down.
 
     Args:
-        courses: The speed tests.
+        speed_tests: The speed tests.
         repeats: The number of rounds.
         seconds: About how long a test plays in a round.
         data: Other details of the result.
@@ -59,21 +59,23 @@ def measure_courses(
         threads.
     """
     # `_warm_up` returns how many steps a test makes in the given time.
-    steps_per_round = [_warm_up(course, seconds) for course in courses]
-    speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
-    processor_speeds: dict[str, list[float]] = {course.figure: [] for course in courses}
+    steps_per_round = [_warm_up(speed_test, seconds) for speed_test in speed_tests]
+    speeds: dict[str, list[float]] = {speed_test.figure: [] for speed_test in speed_tests}
+    processor_speeds: dict[str, list[float]] = {
+        speed_test.figure: [] for speed_test in speed_tests
+    }
     for _ in progress(range(repeats), leave=False, unit=" round"):
-        for course, steps in zip(courses, steps_per_round, strict=True):
+        for speed_test, steps in zip(speed_tests, steps_per_round, strict=True):
             start_time = time.perf_counter()
             processor_start = time.process_time()
-            placements = course.play(steps)
+            placements = speed_test.play(steps)
             speed = placements / (time.perf_counter() - start_time)
             # The clock of processor time is coarse: after a short play it may read 0.
             processor_seconds = max(time.process_time() - processor_start, 1e-9)
-            if course.inverse:
+            if speed_test.inverse:
                 speed = 1e6 / speed
-            speeds[course.figure].append(speed)
-            processor_speeds[course.figure].append(placements / processor_seconds)
+            speeds[speed_test.figure].append(speed)
+            processor_speeds[speed_test.figure].append(placements / processor_seconds)
     ranges = {figure: [min(values), max(values)] for figure, values in speeds.items()}
     details = {
         **data,
@@ -89,12 +91,12 @@ def _medians(values: Mapping[str, list[float]]) -> dict[str, float]:
     return {name: statistics.median(speeds) for name, speeds in values.items()}
 
 
-def _warm_up(course: Course, seconds: float) -> int:
+def _warm_up(speed_test: SpeedTest, seconds: float) -> int:
     """Warm a speed test up, and return how many of its steps take about ``seconds``."""
-    course.play(course.warm_up)
+    speed_test.play(speed_test.warm_up)
     start_time = time.perf_counter()
-    course.play(course.warm_up)
-    return max(1, math.ceil(course.warm_up * seconds / (time.perf_counter() - start_time)))
+    speed_test.play(speed_test.warm_up)
+    return max(1, math.ceil(speed_test.warm_up * seconds / (time.perf_counter() - start_time)))
 
 
 class Engine(NamedTuple):
@@ -128,9 +130,9 @@ ENGINES = (
 """The engines, from slow to fast. If one works on a machine, all before it work, too."""
 
 
-def make_course(
+def make_speed_test(
     engine: Engine, controller: LinearController, rules: Rules, task: str
-) -> Course:
+) -> SpeedTest:
     """Return a speed test of a game engine that plays with a controller.
 
     The result is in decisions per second. An engine with a task of its own (``engine.task``)
@@ -157,25 +159,28 @@ def make_course(
         return decisions * engine.streams
 
     figure = engine.figure.format(task=task)
-    return Course(figure, play, engine.warm_up, inverse=engine.task is not None)
+    return SpeedTest(figure, play, engine.warm_up, inverse=engine.task is not None)
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Measure how fast the game engines play on a board with each of the controllers.
 
-    The device "auto" stands for all devices on which engines work on this machine. The figures
-    are named after the feature sets of the controllers, so no two controllers may have the same
-    feature set.
+    No two controllers may have the same feature set, because the figures are named after it.
+
+    Args:
+        arguments: The options of the command. Their device may be "auto", which stands for all
+            devices on which an engine works on this machine.
+        device: With "auto", the fastest device that works here.
     """
     # `ENGINES` are sorted from slow to fast. If one works on a machine, all engines before it
-    # work there, too. With "auto", `device` is the fastest device that works here.
+    # work there, too.
     devices = [engine.device for engine in ENGINES]
     if arguments.device == "auto":
         measured_devices = devices[: devices.index(device) + 1]
     else:
         measured_devices = [arguments.device]
-    courses = []
-    features = {}  # The names of each controller's features.
+    speed_tests = []
+    names_of_features = {}  # Keyed by the name of the controller.
     with one_line_errors():
         rules = Rules(*Rules.parse_board(arguments.board))
         controllers = [resolve(text) for text in arguments.controllers]
@@ -184,13 +189,18 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             got = " ".join(arguments.controllers)
             fail(f"expected controllers of different feature sets, got {got}")
         for controller in controllers:
-            features[controller.name] = list(controller.names_on(rules))
+            names_of_features[controller.name] = list(controller.names_on(rules))
+            # The task is to play with this feature set on this board.
             task = f"{controller.features}.{rules.board}"
             for engine in ENGINES:
-                # An engine with the task None is measured with all tasks.
+                # An engine whose task is None can play every task.
                 is_for_task = engine.task in (None, task)
                 if is_for_task and engine.device in measured_devices:
-                    courses.append(make_course(engine, controller, rules, task))
-    return measure_courses(
-        courses, arguments.repeats, arguments.seconds, board=rules.board, controllers=features
+                    speed_tests.append(make_speed_test(engine, controller, rules, task))
+    return measure_speeds(
+        speed_tests,
+        arguments.repeats,
+        arguments.seconds,
+        board=rules.board,
+        controllers=names_of_features,
     )

@@ -245,10 +245,8 @@ def draw_sizes(
     """
     dimensions = [size["dim"] for size in sizes]
     panels = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
-    time_panels, speedup_panels = panels  # The upper and the lower row.
     for column, (clock, our_method) in enumerate(columns):
-        time_panel = time_panels[column]
-        speedup_panel = speedup_panels[column]
+        upper, lower = panels[:, column]
         # `NOISES` has the kind of noise of our method, and the other methods with this kind.
         noise, others = NOISES[our_method]
         for name in (our_method, *others):
@@ -256,13 +254,13 @@ def draw_sizes(
                 continue
             medians = [median(size, clock, name) for size in sizes]
             ratios = speedups(sizes, clock, name, our_method)
-            time_panel.plot(dimensions, medians, label=LABELS[name], marker="o", markersize=3)
-            speedup_panel.plot(dimensions, ratios, marker="o", markersize=3)
-        time_panel.set(title=f"{noise}, {CLOCK_LABELS[clock]}", yscale="log")
-        time_panel.legend(fontsize="small")
-        speedup_panel.set_xlabel("dimensions d")
-    time_panels[0].set_ylabel("time of a call [us, log scale]")
-    speedup_panels[0].set_ylabel("speed-up of sample_normal [times]")
+            upper.plot(dimensions, medians, label=LABELS[name], marker="o", markersize=3)
+            lower.plot(dimensions, ratios, marker="o", markersize=3)
+        upper.set(title=f"{noise}, {CLOCK_LABELS[clock]}", yscale="log")
+        upper.legend(fontsize="small")
+        lower.set_xlabel("dimensions d")
+    panels[0, 0].set_ylabel("time of a call [us, log scale]")
+    panels[1, 0].set_ylabel("speed-up of sample_normal [times]")
     for axes in panels.flat:
         axes.grid(color="0.9")
 

@@ -143,26 +143,31 @@ def optimiser_claim() -> str:
         load_all(name)[0] for name in ("bbob-few", "bbob-constrained", "bbob")
     )
 
-    def shares(result: Result, size: str, *searches: str) -> list[str]:
-        """Return the cells of a row.
+    def row(label: str, result: Result, searches: tuple[str, ...], key: str) -> list[str]:
+        """Return a row of the table: its label, and the share of targets of each search.
 
-        ``size`` has the number of parameters, and of evaluations per parameter: "d5.20".
+        The name of a figure is ``key`` with the name of the search in place of "*". In a key,
+        "d5.20" means five parameters and 20 evaluations per parameter.
         """
-        suite = "bbob-constrained" if result is constrained else "bbob"
-        keys = [f"{suite}.{search}.{size}.solved" for search in searches]
-        return [f"{result.figures[key]:.0%}" for key in keys]
+        names = [f"{key.replace('*', search)}.solved" for search in searches]
+        return [label, *(f"{result.figures[name]:.0%}" for name in names)]
 
     # The searches in the columns: ours, that of SciPy, and that of pycma.
-    candidate_by_candidate = ("cem_model", "slsqp", "slsqp_lq")
-    any_population = ("cem", "dual_annealing", "pycma_bipop")
+    one_by_one = ("cem_model", "slsqp", "slsqp_lq")
     with_constraints = ("cem", "slsqp", "pycma")
+    populations = ("cem", "dual_annealing", "pycma_bipop")
     rows = [
-        ["100, 5 parameters", *shares(few, "d5.20", *candidate_by_candidate)],
-        ["1,000, 5 parameters", *shares(few, "d5.200", *candidate_by_candidate)],
-        ["4,000, 20 parameters", *shares(few, "d20.200", *candidate_by_candidate)],
-        ["1,000, 5, with constraints", *shares(constrained, "d5.200", *with_constraints)],
-        ["10,000, 5 parameters", *shares(bbob, "d5.2000", *any_population)],
-        ["40,000, 20 parameters", *shares(bbob, "d20.2000", *any_population)],
+        row("100, 5 parameters", few, one_by_one, "bbob.*.d5.20"),
+        row("1,000, 5 parameters", few, one_by_one, "bbob.*.d5.200"),
+        row("4,000, 20 parameters", few, one_by_one, "bbob.*.d20.200"),
+        row(
+            "1,000, 5, with constraints",
+            constrained,
+            with_constraints,
+            "bbob-constrained.*.d5.200",
+        ),
+        row("10,000, 5 parameters", bbob, populations, "bbob.*.d5.2000"),
+        row("40,000, 20 parameters", bbob, populations, "bbob.*.d20.2000"),
     ]
     header = ["evaluations", "`cem`: targets reached", "SciPy", "pycma"]
     words = f"""{markdown(header, rows)}

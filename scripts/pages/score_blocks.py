@@ -47,33 +47,38 @@ def median_run(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 def results() -> str:
     """Return README's Markdown table of controllers, with their lines per game on 10x20.
 
-    The last column has their scores divided by the score of dt20, the best published linear
-    controller.
+    The last column is the score divided by that of dt20, the best published linear controller.
     """
-    board = "10x20"
-    runs = load(f"{_PROCESSOR}/training").data["runs"]
-    learned = _score_on(median_run(runs), LEARNED, board)
-    # The score of the learned controller is an estimate, so it is divided by an estimate for
-    # dt20, too. This estimate is the same in every run.
-    dt20_estimate = _score_on(runs[0], "dt20", board)
-    best_training = load(f"{_GPU}/record_training")
-    # The file has two scores: of `best`, the controller that the training learned, and of dt20.
+    # This file has the scores of two controllers in the same games.
     best, dt20 = load(f"{_GPU}/record_score").data["score"]
-    pairs_training = load(f"{_GPU}/record")
-    (pairs,) = pairs_training.data["estimates"]  # There is only one estimate.
-    looking_ahead = load(f"{_GPU}/lookahead").data["scores"]["pairs"]
-    tetr_ai = "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, score by its author"
+    best_training = load(f"{_GPU}/record_training")
     rows = [
         _score_row("dt20", dt20, dt20),
-        _score_row("learned by the first command", learned, dt20_estimate),
+        _first_command_row(),
         _score_row(f"`best` (included): {_training_time(best_training)}", best, dt20),
-        _score_row(f"`pairs` (included): {_training_time(pairs_training)}", pairs, dt20),
-        [tetr_ai, in_words(TETR_AI), f"{TETR_AI / dt20['lines_per_game']:.2g}"],
-        # dt20 does not look ahead, so there is nothing to divide this score by.
-        _score_row("`pairs` with `--lookahead`", looking_ahead, None),
     ]
+    pairs_training = load(f"{_GPU}/record")
+    (pairs,) = pairs_training.data["estimates"]  # There is only one estimate.
+    label = f"`pairs` (included): {_training_time(pairs_training)}"
+    rows.append(_score_row(label, pairs, dt20))
+    tetr_ai = "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, score by its author"
+    rows.append([tetr_ai, in_words(TETR_AI), f"{TETR_AI / dt20['lines_per_game']:.2g}"])
+    # dt20 does not look ahead, so this score is not divided.
+    looking_ahead = load(f"{_GPU}/lookahead").data["scores"]["pairs"]
+    rows.append(_score_row("`pairs` with `--lookahead`", looking_ahead, None))
     header = ["controller", "lines per game on 10x20 (95 % interval)", "times dt20"]
     return markdown(header, rows)
+
+
+def _first_command_row() -> list[str]:
+    """Return the row of the controller that README's first command learns.
+
+    Its score is an estimate, so it is divided by an estimate for dt20.
+    """
+    runs = load(f"{_PROCESSOR}/training").data["runs"]
+    learned = _score_on(median_run(runs), LEARNED, "10x20")
+    dt20 = _score_on(runs[0], "dt20", "10x20")  # It is the same in every run.
+    return _score_row("learned by the first command", learned, dt20)
 
 
 def _score_row(

@@ -224,7 +224,7 @@ def test_the_best_of_the_generations_of_a_checkpoint_is_known_again(tmp_path):
         first(np.array([[1.0, 1.0], [0.5, 0.7]]), 0)
     with Evaluator(bowl, maximize=False, vectorize="loop") as second:
         journal = second.open_journal(tmp_path / "evaluations.journal", search, generation=1)
-        second.take_up(journal.read_earlier(), np.zeros(2))
+        second.restore(journal.read_earlier(), np.zeros(2))
         candidate, value = second.best
     assert (candidate.tolist(), value) == ([0.5, 0.7], bowl(np.array([0.5, 0.7])))
     assert second.evaluations == len(second.remembered) == 2

@@ -93,7 +93,7 @@ TINY: dict[str, dict[str, Any]] = {
         },
     },
     "cluster": {
-        **{"OUTSTANDING": 20, "FED": {2: 100}, "RECORDS": 20},
+        **{"OUTSTANDING": 20, "FEEDING_BUDGETS": {2: 100}, "RECORDS": 20},
         **{"WORKERS": 4, "MEAN_S": 0.001, "CANDIDATES": 40},
         **{"SIMULATED_WORKERS": 20, "ROUNDS": 3},
     },
@@ -496,7 +496,7 @@ def test_a_step_that_begins_a_game_places_no_piece(monkeypatch: pytest.MonkeyPat
         step=lambda actions: (None, None, np.array([True, False]), None, None),
     )
     monkeypatch.setattr(env.gymnasium, "make_vec", lambda *_, **options: games)
-    assert env.make_course("env", 2).play(3) == 3 * 2 - 3
+    assert env.make_speed_test("env", 2).play(3) == 3 * 2 - 3
 
 
 def test_an_interval_of_three_percent_needs_61_million_decisions_of_a_score_of_4300() -> None:
@@ -514,8 +514,10 @@ def test_a_figure_is_placements_a_second_or_microseconds_for_one(
         return 4 * steps
 
     monkeypatch.setattr(rollout.time, "perf_counter", lambda: clock[0])
-    courses = [rollout.Course(str(inverse), play, 2, inverse) for inverse in (False, True)]
-    measured = rollout.measure_courses(courses, repeats=3, seconds=0.1)
+    speed_tests = [
+        rollout.SpeedTest(str(inverse), play, 2, inverse) for inverse in (False, True)
+    ]
+    measured = rollout.measure_speeds(speed_tests, repeats=3, seconds=0.1)
     assert list(measured.figures.values()) == pytest.approx([4000, 250])
     assert measured.data["ranges"]["True"] == pytest.approx([250, 250])
     assert clock[0] == pytest.approx(2 * (2 * 0.002 + 3 * 0.1))
@@ -524,7 +526,7 @@ def test_a_figure_is_placements_a_second_or_microseconds_for_one(
 def test_an_engine_on_threads_of_its_own_leaves_the_number_of_threads_as_it_was() -> None:
     threads = torch.get_num_threads()
     engine = rollout.Engine("figure", "python", 1, threads=threads + 1)
-    rollout.make_course(engine, published("dt20"), Rules(6, 6), "").play(1)
+    rollout.make_speed_test(engine, published("dt20"), Rules(6, 6), "").play(1)
     assert torch.get_num_threads() == threads
 
 

@@ -33,16 +33,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     parser = Parser(description=__doc__, usage="%(prog)s [option ...] [CONTROLLER]")
     add_controller(parser)
-    # These arguments change the option --seed. With SUPPRESS as its default, the parsed
-    # arguments have no attribute ``seed`` if the user gave no seed.
-    text = "seed of the pieces (default: a new one each time the page is opened)"
-    add_game(parser, default=argparse.SUPPRESS, text=text)
+    seed_help = "seed of the pieces (default: a new one each time the page is opened)"
+    # `add_game` adds --seed with this default: without the option, the parsed arguments have no
+    # attribute ``seed``.
+    add_game(parser, default=argparse.SUPPRESS, text=seed_help)
     output = parser.add_argument_group("output")
     html_path = path_ending(".html")
     default_path = Path("play.html")
     add_option(output, "--out", "FILE.html", "the page", read=html_path, default=default_path)
-    text = "write the page without opening it"
-    output.add_argument("--no-open", action="store_true", help=text)
+    output.add_argument(
+        "--no-open", action="store_true", help="write the page without opening it"
+    )
     arguments = parser.parse_args(argv)
     with one_line_errors():
         rules = game_rules(arguments)

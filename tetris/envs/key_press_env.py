@@ -113,7 +113,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         reward = 0.0
         dropped_rows = 0
         if key in (DOWN, DROP):
-            # A drop ends at row 0 at the latest.
+            # A drop is limited by the height of the piece above the floor, `_row`.
             most_rows = 1 if key == DOWN else self._row
             while dropped_rows < most_rows and self._can_fall():
                 self._row -= 1
@@ -131,7 +131,7 @@ class KeyPressTetrisEnv(TetrisEnv):
             if moved_piece is not None:
                 self._shape, self._column = moved_piece
         # If `gravity` is n, gravity acts in every n-th step, unless the key has just brought
-        # the piece to rest.
+        # the piece to rest. The reward is therefore still 0 when gravity acts.
         self._since_gravity = (self._since_gravity + 1) % self.gravity
         if self._since_gravity == 0 and self._placed == placed_before:
             if self._can_fall():

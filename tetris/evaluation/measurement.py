@@ -182,12 +182,11 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         chunk = 0  # The decisions on each stream from one check of the limit to the next.
         while not limit.reached(score, seconds):
             chunk = _next_chunk(limit, score, seconds, streams, chunk)
-            # `play` returns totals, from which those of the burn-in are subtracted.
+            # `play` counts from the start, so subtract the counts of the burn-in.
             counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts
-            # Sum the lines and the games over all streams of all ranks.
-            rank_total = counts.sum(0, keepdim=True).cpu()
-            rank_totals = ranks.gather(rank_total, ranks.count())
-            lines, games = rank_totals.sum(0).tolist()
+            # Sum the lines and the games over the streams of this rank, then over all ranks.
+            own_sums = counts.sum(0, keepdim=True).cpu()
+            lines, games = ranks.gather(own_sums, ranks.count()).sum(0).tolist()
             score = Score(lines, games, score.decisions + chunk * streams)
             seconds = _agree_on_seconds(start_time)
             if score.lines_per_game is not None:

@@ -67,21 +67,21 @@ class HandMadePlayer:
             The number of the lane in each game, shape (games,).
         """
         # A lane is as high as the higher one of its two columns: shape (games, lanes).
-        lane_heights = _column_heights(self.columns).unflatten(1, (_LANES, 2)).amax(-1)
+        heights = _column_heights(self.columns).unflatten(1, (_LANES, 2)).amax(-1)
         # The kind of the first piece is the first middle kind.
         self.middle_kind = torch.where(self.middle_kind == _NO_KIND, kinds, self.middle_kind)
         games = torch.arange(len(kinds), device=kinds.device)
-        first_lane = torch.where(kinds == S, 0, 3)
-        first_height = lane_heights[games, first_lane]
-        second_height = lane_heights[games, first_lane + 1]
-        # If both lanes of the kind are equally high, take the first.
-        lane = first_lane + (second_height < first_height).long()
-        height = torch.minimum(first_height, second_height)
-        may_take_middle = kinds == self.middle_kind
-        takes_middle = may_take_middle & (lane_heights[:, _MIDDLE] < height)
-        claims_middle = ~may_take_middle & (height > _HIGH)
-        self.middle_kind = torch.where(claims_middle, kinds, self.middle_kind)
-        return torch.where(takes_middle | claims_middle, _MIDDLE, lane)
+        left_lane = torch.where(kinds == S, 0, 3)
+        left_height = heights[games, left_lane]
+        right_height = heights[games, left_lane + 1]
+        # If both lanes of the kind are equally high, take the left one.
+        lower_lane = left_lane + (right_height < left_height).long()
+        lower_height = torch.minimum(left_height, right_height)
+        is_middle_kind = kinds == self.middle_kind
+        prefers_middle = is_middle_kind & (heights[:, _MIDDLE] < lower_height)
+        becomes_middle_kind = ~is_middle_kind & (lower_height > _HIGH)
+        self.middle_kind = torch.where(becomes_middle_kind, kinds, self.middle_kind)
+        return torch.where(prefers_middle | becomes_middle_kind, _MIDDLE, lower_lane)
 
     def play(self, kinds: Tensor) -> Tensor:
         """Place a piece in each game, and remove the games that end with it.

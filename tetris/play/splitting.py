@@ -227,7 +227,7 @@ class StreamWeights:
     """
 
     def __init__(self, games: Rollout, operators: Any = None) -> None:
-        """Give all streams of the games the same weight.
+        """Give all streams of games the same weight.
 
         Args:
             games: The rollout whose streams are resampled.
@@ -236,24 +236,25 @@ class StreamWeights:
         """
         self._games = games
         self._operators = operators
-        # How many games had ended on each stream at the last resampling.
+        # The number of games that had ended on each stream at the last resampling.
         self._last_games = games.stream_games
         population, streams = self._last_games.shape
         zeros = torch.zeros_like(self._last_games, dtype=torch.float64)
-        # The weight of each stream. The weights of a candidate add up to about _WEIGHT.
+        # The weights of a candidate add up to _WEIGHT, less the remainder of this division.
         self._weight = zeros + _WEIGHT // streams
-        # The unit of each candidate: its weights are multiples of the unit.
+        # Every weight of a candidate is a multiple of its unit: of 1, or of a small fraction
+        # once a weight has fallen below 1.
         self._unit = zeros.new_ones(population, 1)
-        # The weight on each level, summed over all resamplings. The level of a stream says how
-        # high its stack is.
+        # A histogram of the stack heights: the weight of the streams on each level of height,
+        # summed over all resamplings.
         self._level_sums = zeros.new_zeros(population, _LEVELS)
         self.ended = zeros.new_zeros(population)
         self._count = 0  # The number of resamplings so far.
-        # Candidates that play the same pieces are resampled with the same random bits.
-        # Otherwise n times this offset is added to the bits for candidate n.
-        self._offset = 0 if games.streams.shared else _CANDIDATE_OFFSET
-        numbers = torch.arange(population, device=zeros.device)
-        self._offsets = numbers.unsqueeze(1) * self._offset
+        # Candidates that play the same pieces are resampled with the same random bits. Other
+        # candidates get different bits: n * stride is added for candidate n.
+        self._bits_stride = 0 if games.streams.shared else _CANDIDATE_OFFSET
+        candidates = torch.arange(population, device=zeros.device)
+        self._bits_added = candidates.unsqueeze(1) * self._bits_stride
 
     def keep(self, candidates: torch.Tensor) -> None:
         """Keep only some candidates and their games, as `Rollout.keep` does."""
@@ -263,7 +264,7 @@ class StreamWeights:
         self._unit = self._unit[candidates]
         self._level_sums = self._level_sums[candidates]
         self.ended = self.ended[candidates]
-        self._offsets = self._offsets[candidates]
+        self._bits_added = self._bits_added[candidates]
 
     def resample(
         self, bits: int, *, counts: bool = True
@@ -297,7 +298,7 @@ class StreamWeights:
                 self._count,
                 counts,
                 bits,
-                self._offset,
+                self._bits_stride,
             )
         games = self._games.stream_games  # The games ended on each stream so far.
         if counts:
@@ -313,7 +314,7 @@ class StreamWeights:
             self._level_sums,
             self._unit,
             self._count,
-            bits + self._offsets,
+            bits + self._bits_added,
         )
         return source, None
 

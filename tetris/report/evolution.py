@@ -80,12 +80,12 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
         boards.append(_Board(f"generation {generation}", rules, len(generations)))
     pictures = _draw_games(Rollout(policies, streams, device), boards, length)
     speed = min(_MOST_PER_SECOND, len(pictures) / _PLAY_SECONDS)
-    # The last picture is repeated for some seconds, with the score of the learned controller.
-    last_picture = _with_line(pictures[-1], _score_line(run))
-    last_pictures = [last_picture] * round(_STILL_SECONDS * speed)
-    # A blank line gives the pictures of the games the same height.
-    game_pictures = [_with_line(picture, " ") for picture in pictures]
-    return game_pictures + last_pictures, speed
+    # The clip ends with a still of some seconds, which has a line more: the score of the
+    # learned controller. A blank line gives the other pictures the same height.
+    still = _with_line(pictures[-1], _score_line(run))
+    num_stills = round(_STILL_SECONDS * speed)
+    clip = [_with_line(picture, " ") for picture in pictures] + [still] * num_stills
+    return clip, speed
 
 
 def _draw_games(games: Rollout, boards: Sequence[_Board], length: int) -> list[Picture]:

@@ -180,8 +180,7 @@ class Solution:
         """Read a solution from a file that `save` wrote.
 
         The file contains only the boards with a value other than 0. In the solution every
-        board has a value. If the player knows two pieces, every board has eight values: one for
-        each of the seven pieces to be placed, and one that is not used.
+        board has a value.
 
         Raises:
             OSError: If the file cannot be opened.
@@ -195,14 +194,14 @@ class Solution:
                 _check_solvable(rules)
                 # The number of a board has a bit for each cell.
                 num_boards = 1 << rules.width * rules.height
-                values_per_board = _VALUES[solution["pieces_known"]]
-                # The parts of a large array of zeros take no memory until they are written.
-                values = np.zeros((num_boards, values_per_board))
-                # A view of the array with at most seven values per board.
-                used_values = values[:, : len(PIECE_LETTERS)]
-                saved_values = arrays["values"].reshape(-1, used_values.shape[1])
-                # `boards` has the number of the board of each row of values.
-                used_values[arrays["boards"]] = saved_values
+                # A board has one value if the player knows one piece. If it also knows the
+                # next one, a board has eight: one for each of the seven pieces to be placed,
+                # and an eighth that is neither used nor saved.
+                row_size = _VALUES[solution["pieces_known"]]
+                num_saved = min(row_size, len(PIECE_LETTERS))
+                # The operating system allocates only those pages of the zeros that are written.
+                values = np.zeros((num_boards, row_size))
+                values[arrays["boards"], :num_saved] = arrays["values"].reshape(-1, num_saved)
                 solution["rules"] = rules
                 solution["values"] = torch.from_numpy(values.reshape(-1))
                 return cls(**solution)

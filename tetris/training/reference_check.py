@@ -69,28 +69,40 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
     """
     generator = torch.Generator().manual_seed(SEED)
     user_features = header_features(names)
-    for next_index, name in enumerate(user_features, start=1):
-        # Each candidate is a row of weights, one per feature. They are small, so that the
-        # weight of this feature, which is set below, decides most.
+    for index, name in enumerate(user_features):
+        # Each candidate is a row of weights, one per feature.
         weights = torch.randn(CANDIDATES, len(names), generator=generator) / 4
-        # The user features that have not been compared yet get the weight 0. So this feature
-        # causes any difference.
-        later_features = user_features[next_index:]
-        weights[:, [names.index(later) for later in later_features]] = 0.0
-        # The weight of this feature is 1 for one candidate, -1 for the next, and so on.
+        # The features before this one agree with their references, and those after it get the
+        # weight 0. So only this feature can make the boards differ.
+        for later_name in user_features[index + 1 :]:
+            weights[:, names.index(later_name)] = 0.0
+        # This feature decides most placements: its weight is 1 for one candidate, -1 for the
+        # next, and so on.
         weights[:, names.index(name)] = 1 - 2 * (torch.arange(CANDIDATES) % 2)
         policy = Policy(weights, ",".join(names))
-        streams = Streams(rules, STREAMS, SEED)
-        engine_games = Rollout(policy, streams, device)
-        reference_games = Rollout(policy, streams, "python")
-        for decision in range(DECISIONS):
-            engine_games.play_on(decisions=1)
-            reference_games.play_on(decisions=1)
-            if not torch.equal(engine_games.boards, reference_games.boards):
-                header = header_of([name])  # Its path and its text.
-                assert header is not None
-                path, _ = header
-                raise ValueError(
-                    f"{path}: {name} is not its reference in Python: on {rules.board} they "
-                    f"differ by decision {decision + 1} of games that weigh it most"
-                )
+        decisions = _find_difference(policy, rules, device)
+        if decisions is not None:
+            header = header_of([name])
+            assert header is not None
+            path, _ = header
+            raise ValueError(
+                f"{path}: {name} is not its reference in Python: on {rules.board} they "
+                f"differ by decision {decisions} of games that weigh it most"
+            )
+
+
+def _find_difference(policy: Policy, rules: Rules, device: str) -> int | None:
+    """Play the same games on an engine and on the reference, until their boards differ.
+
+    Returns:
+        The number of decisions after which they differ; None if they are always equal.
+    """
+    streams = Streams(rules, STREAMS, SEED)
+    engine_games = Rollout(policy, streams, device)
+    reference_games = Rollout(policy, streams, "python")
+    for decision in range(1, DECISIONS + 1):
+        engine_games.play_on(decisions=1)
+        reference_games.play_on(decisions=1)
+        if not torch.equal(engine_games.boards, reference_games.boards):
+            return decision
+    return None

@@ -183,39 +183,39 @@ def _sum_elites(
             does the same, so the results are equal bit for bit. If False, torch chooses the
             order.
     """
-    # At first everything is in rank order.
-    index = order
-    rank_weight = weights[..., None]  # shape (..., K, 1)
-    weight = rank_weight
+    # The order in which the elites are added: at first from the best to the worst.
+    indices = order
+    weight_by_rank = weights[..., None]  # shape (..., K, 1)
+    weight = weight_by_rank
     # Replace NaN by 0. The other two arguments leave infinities unchanged.
     score = scores.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)[..., None]
 
     if fixed_order:
-        # Sort weights and scores by index instead of rank. Elites that failed remain last,
-        # because N is added to their indices.
+        # Add them in the order of their indices. Elites that failed remain last, because N is
+        # added to their indices.
         sort_key = torch.where(is_usable, order, order + candidates.shape[-2])
-        ranks = torch.sort(sort_key).indices  # the ranks of the elites, in index order
-        index = order.gather(-1, ranks)
-        weight = rank_weight.gather(-2, ranks[..., None])
+        ranks = torch.sort(sort_key).indices  # the ranks of the elites, in the new order
+        indices = order.gather(-1, ranks)
+        weight = weight_by_rank.gather(-2, ranks[..., None])
         score = score.gather(-2, ranks[..., None])
 
-    elites = select_rows(candidates, index)
+    elites = select_rows(candidates, indices)
     # In rank order the best elite comes first, but not in index order.
     best = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
     x = torch.where(is_usable[..., None], elites - best.double(), 0.0)
     weighted = weight * x
 
     # In C++ the sums of w and w^2 are computed from the best elite to the worst, whatever the
-    # order of the other sums. So these terms use `rank_weight`.
-    terms = [weighted, weighted * x, score, rank_weight]
+    # order of the other sums. So these terms use `weight_by_rank`.
+    terms = [weighted, weighted * x, score, weight_by_rank]
     if has_squares:
-        terms.append(rank_weight * rank_weight)
+        terms.append(weight_by_rank * weight_by_rank)
 
     # One sum over the columns of all terms is faster than one sum for each term.
     columns = torch.cat(terms, -1)
     sums = _sum_in_order(columns) if fixed_order else columns.sum(-2)
     widths = [term.shape[-1] for term in terms]
-    return _EliteSums(*sums.split(widths, -1)), best, index
+    return _EliteSums(*sums.split(widths, -1)), best, indices
 
 
 def variance_of_generation(extra_variance: Tensor, generation: Tensor) -> Tensor:

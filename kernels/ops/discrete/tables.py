@@ -212,7 +212,7 @@ def update_tables_by(
         fixed_order=fixed_order,
     )
     best_so_far = old_record[..., 0]
-    fixed_point_weights, improved_index = _weigh_candidates(fitness, best_so_far, maximize)
+    fixed_point_weights, new_best_index = _weigh_candidates(fitness, best_so_far, maximize)
     weights = fixed_point_weights.double() / _SCALE
 
     # Each family updates its table from its own columns of the candidates.
@@ -225,12 +225,13 @@ def update_tables_by(
     for move, table, x in zip(moves, old_tables, family_candidates, strict=True):
         new_tables.append(move.update(table, x, weights))
 
-    # The index is -1 if no candidate is better than the best one so far.
-    has_improved = improved_index.unsqueeze(-1) >= 0
-    valid_index = improved_index.clamp(min=0).unsqueeze(-1)
-    improved = select_rows(candidates, valid_index).squeeze(-2)
-    new_best = torch.where(has_improved, improved.to(old_best), old_best)
-    return torch.cat([*new_tables, new_best], dim=-1), record, generation
+    # The index is -1 if no candidate is better than the best one so far. Then any row may be
+    # selected, because it is not used.
+    has_improved = new_best_index.unsqueeze(-1) >= 0
+    row_index = new_best_index.clamp(min=0).unsqueeze(-1)
+    new_best = select_rows(candidates, row_index).squeeze(-2)
+    best = torch.where(has_improved, new_best.to(old_best), old_best)
+    return torch.cat([*new_tables, best], dim=-1), record, generation
 
 
 def move_table(

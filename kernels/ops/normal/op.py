@@ -309,14 +309,15 @@ def _as_int(value: Any) -> int:
 def _make_bounds(
     bounds: tuple[Bound, Bound] | None, mean: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return (low, high) as tensors of a dtype on the mean's device, or (None, None).
+    """Return (low, high) as tensors of a dtype, or (None, None) without bounds.
 
-    A number becomes a tensor of shape (d,), where d is the number of dimensions of the mean.
+    A number becomes a tensor of shape (d,) on the mean's device, where (..., d) is the shape of
+    the mean. A tensor keeps its shape and device.
     """
     if bounds is None:
         return None, None
     low, high = bounds
-    # Numbers are checked here. Comparisons with NaN are False, so `not` also rejects NaN.
+    # Comparisons with NaN are False, so `not low <= high` also rejects NaN.
     if isinstance(low, _REAL) and isinstance(high, _REAL) and not low <= high:
         raise ValueError(f"expected bounds with low <= high, got {bounds}")
 
@@ -399,9 +400,16 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         sample_dim = -2
         mean_shape = (*grad.shape[:-2], grad.shape[-1])
 
-    # Draw the noise of the forward pass again. The operator's schema has the same order.
-    noise = (*ctx.seed_and_generation, seed_tensor, generation_tensor, *ctx.noise_options)
-    z = _draw_noise(mean_shape, grad.device, ctx.num_samples, *noise)
+    # Draw the noise of the forward pass again.
+    z = _draw_noise(
+        mean_shape,
+        grad.device,
+        ctx.num_samples,
+        *ctx.seed_and_generation,
+        seed_tensor,
+        generation_tensor,
+        *ctx.noise_options,
+    )
     grad = grad.to(z.dtype)
     # mean was saved only if there are bounds.
     if mean is not None:
