@@ -20,12 +20,12 @@ PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
     ("cem", PYTHON): 56_750,
-    ("tetris", PYTHON): 48_250,
+    ("tetris", PYTHON): 48_400,
     ("tetris", NATIVE): 55_190,
     ("kernels", PYTHON): 19_200,
     ("kernels", NATIVE): 45_940,
     ("scripts", PYTHON): 30_950,
-    ("tests", PYTHON + NATIVE): 138_200,
+    ("tests", PYTHON + NATIVE): 138_500,
 }
 WORDS = 22_000  # of README and docs
 

@@ -32,6 +32,11 @@ GPU_STREAMS = 132 * 1024
 DECISIONS_PER_STREAM = 1 << 14
 GAMES_PER_STREAM = 8
 
+# All streams begin a game at the same time. If games differ little in length, all streams also
+# end them at about the same time. After this many games, the differences have added up.
+_SETTLED_GAMES = 4
+_REGULAR = 0.5  # Games differ little in length if the dispersion of the counts is below this.
+
 _LARGEST_CHUNK = 1 << 14  # Decisions on a stream.
 _LARGEST_STEP = 1 << 26  # Decisions on all streams.
 _CHUNK_SECONDS = 0.2
@@ -143,9 +148,11 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
 
     The controller plays many streams of games in parallel, with the same number of decisions on
     each stream. The first `BURN_IN` decisions do not count: no game ends soon after its start,
-    so they would bias the score. Unless the limit is in seconds, the same arguments give the
-    same score on every device. If several processes, called ranks, work together, each of them
-    plays its share of the streams.
+    so they would bias the score. If games are short, the first `_SETTLED_GAMES` games of each
+    stream do not count either: as long as games of about the same length end together, a stream
+    has ended almost half a game too few. Unless the limit is in seconds, the same arguments
+    give the same score on every device. If several processes, called ranks, work together, each
+    of them plays its share of the streams.
 
     Args:
         trial: The controller and its games.
@@ -179,9 +186,11 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         start_time = time.perf_counter()
         score = Score(lines=0, games=0, decisions=0)
         seconds = 0.0
+        goal = limit
+        is_settled = False
         chunk = 0  # The decisions on each stream from one check of the limit to the next.
-        while not limit.reached(score, seconds):
-            chunk = _next_chunk(limit, score, seconds, streams, chunk)
+        while not goal.reached(score, seconds):
+            chunk = _next_chunk(goal, score, seconds, streams, chunk)
             # `play` counts from the start, so subtract the counts of the burn-in.
             counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts
             # Sum the lines and the games over the streams of this rank, then over all ranks.
@@ -193,6 +202,20 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
                 bar.set_postfix_str(f"{score.lines_per_game:,.0f} lines/game", refresh=False)
             done = score.games if limit.games else score.decisions
             bar.update(done - bar.n)  # The bar takes the difference.
+            if is_settled:
+                continue
+            if score.games >= _SETTLED_GAMES * streams:
+                # Only the games that end from now on count.
+                is_settled = True
+                goal = limit
+                burn_in_counts = burn_in_counts + counts
+                score = Score(lines=0, games=0, decisions=0)
+                start_time = time.perf_counter()
+            elif goal.reached(score, seconds) and limit.seconds is None:
+                # Few games were wanted. If they differ little in length, play on all the same.
+                is_regular = dispersion(ranks.gather(counts.cpu(), streams)) < _REGULAR
+                if is_regular:
+                    goal = Limit(games=_SETTLED_GAMES * streams)
     # The interval of the score follows from how much the counts of the streams differ.
     counts_of_all_streams = ranks.gather(counts.cpu(), streams)
     score = replace(score, dispersion=dispersion(counts_of_all_streams))
