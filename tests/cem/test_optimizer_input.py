@@ -130,7 +130,7 @@ def test_a_seed_may_be_drawn_from_a_generator(make):
     assert first.seed == again.seed != second.seed
     assert first.ask().equal(again.ask())
     results = [
-        minimize(lambda x: x.square().sum(-1), [1.0], 1.0, budget=60, seed=make(n))
+        minimize(lambda x: (x * x).sum(-1), [1.0], 1.0, budget=60, seed=make(n))
         for n in (1, 1, 2)
     ]
     assert results[0].x == results[1].x != results[2].x
