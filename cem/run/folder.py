@@ -43,7 +43,7 @@ def locked(folder: Path) -> Iterator[None]:
         system.release(descriptor)
 
 
-def first_arguments(
+def load_first_arguments(
     folder: Path, seed: int | None, population_size: int, *, uses_model: bool
 ) -> dict[str, Any]:
     """Return the arguments with which the search of a folder began.

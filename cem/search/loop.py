@@ -104,7 +104,7 @@ def _adapt_to_folder(plan: Plan, path: Path) -> Plan:
     """
     size = plan.population_size
     saved = ranks.broadcast(
-        lambda: folder.first_arguments(path, plan.seed, size, uses_model=plan.descends)
+        lambda: folder.load_first_arguments(path, plan.seed, size, uses_model=plan.descends)
     )
     if plan.options["population_size"] is None:
         size = min(saved["population_size"], plan.budget)

@@ -174,25 +174,29 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         counts = torch.stack([rollout.stream_lines[0], rollout.stream_games[0]], dim=1)
         return counts[:share_size]
 
-    desc = f"{trial.label} on {trial.rules.board}"
-    unit = " games" if limit.games else " decisions"
-    total = limit.games or limit.decisions
+    chunk = 0  # The decisions on each stream from one check of the goals to the next.
+
     # `ranks.run_collective` calls a function on this rank, and waits for the other ranks.
     # `ranks.gather` concatenates the rows of all ranks.
-    with progress(desc=desc, total=total, unit=unit, leave=False) as bar:
-        burn_in_counts = ranks.run_collective(partial(play, BURN_IN))
-        counts = burn_in_counts
-        burn_in_counts.sum().item()  # Wait for the GPU before the clock starts.
+    def count_on(before: torch.Tensor, *goals: Limit) -> tuple[torch.Tensor, Score, float]:
+        """Play until one of the goals is reached.
+
+        Args:
+            before: What `play` returned before the games that count.
+            goals: When to stop. The first one determines how rarely the goals are checked.
+
+        Returns:
+            The lines and games of each stream of this rank since ``before``, shape (share_size,
+            2), the score of all streams of all ranks, and the seconds that this call took.
+        """
+        nonlocal chunk  # A call begins with chunks as long as the last one of the call before.
         start_time = time.perf_counter()
+        counts = torch.zeros_like(before)
         score = Score(lines=0, games=0, decisions=0)
         seconds = 0.0
-        goal = limit
-        is_settled = False
-        chunk = 0  # The decisions on each stream from one check of the limit to the next.
-        while not goal.reached(score, seconds):
-            chunk = _next_chunk(goal, score, seconds, streams, chunk)
-            # `play` counts from the start, so subtract the counts of the burn-in.
-            counts = ranks.run_collective(partial(play, chunk)) - burn_in_counts
+        while not any(goal.reached(score, seconds) for goal in goals):
+            chunk = _next_chunk(goals[0], score, seconds, streams, chunk)
+            counts = ranks.run_collective(partial(play, chunk)) - before
             # Sum the lines and the games over the streams of this rank, then over all ranks.
             own_sums = counts.sum(0, keepdim=True).cpu()
             lines, games = ranks.gather(own_sums, ranks.count()).sum(0).tolist()
@@ -202,23 +206,30 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
                 bar.set_postfix_str(f"{score.lines_per_game:,.0f} lines/game", refresh=False)
             done = score.games if limit.games else score.decisions
             bar.update(done - bar.n)  # The bar takes the difference.
-            if is_settled:
-                continue
-            if score.games >= _SETTLED_GAMES * streams:
-                # Only the games that end from now on count.
-                is_settled = True
-                goal = limit
-                burn_in_counts = burn_in_counts + counts
-                score = Score(lines=0, games=0, decisions=0)
-                start_time = time.perf_counter()
-            elif goal.reached(score, seconds) and limit.seconds is None:
-                # Few games were wanted. If they differ little in length, play on all the same.
-                is_regular = dispersion(ranks.gather(counts.cpu(), streams)) < _REGULAR
-                if is_regular:
-                    goal = Limit(games=_SETTLED_GAMES * streams)
+        return counts, score, seconds
+
+    def measure_dispersion(counts: torch.Tensor) -> float:
+        """Return how much the counts of the streams of all ranks differ."""
+        return dispersion(ranks.gather(counts.cpu(), streams))
+
+    desc = f"{trial.label} on {trial.rules.board}"
+    unit = " games" if limit.games else " decisions"
+    total = limit.games or limit.decisions
+    settled = Limit(games=_SETTLED_GAMES * streams)
+    with progress(desc=desc, total=total, unit=unit, leave=False) as bar:
+        before = ranks.run_collective(partial(play, BURN_IN))
+        before.sum().item()  # Wait for the GPU before the clock starts.
+        counts, score, seconds = count_on(before, limit, settled)
+        is_settled = settled.reached(score, seconds)
+        if not is_settled and limit.seconds is None and measure_dispersion(counts) < _REGULAR:
+            # The limit is low. Nevertheless, play until the streams end games at all times.
+            counts, score, seconds = count_on(before, settled)
+            is_settled = True
+        if is_settled:
+            # Only the games that end from now on count.
+            counts, score, seconds = count_on(before + counts, limit)
     # The interval of the score follows from how much the counts of the streams differ.
-    counts_of_all_streams = ranks.gather(counts.cpu(), streams)
-    score = replace(score, dispersion=dispersion(counts_of_all_streams))
+    score = replace(score, dispersion=measure_dispersion(counts))
     return Measurement(trial, score, seconds)
 
 

@@ -78,6 +78,14 @@ def test_games_of_similar_length_have_the_score_of_complete_games(
     assert mean == pytest.approx(float(lines.mean()), abs=5 * error)
 
 
+def test_time_runs_anew_when_the_streams_have_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Within 1,000 decisions a stream ends more than four games of dt20 with the pieces S and Z.
+    monkeypatch.setattr(measurement, "_next_chunk", lambda *_: 1000)
+    monkeypatch.setattr(measurement, "_agree_on_seconds", lambda _: 1.0)
+    trial = Trial("dt20", DT20, Rules.of(10, 20, "published", "SZ"), "cpu", 2)
+    assert measure(trial, Limit(seconds=1.0)).score.games > 4 * STREAMS
+
+
 @pytest.fixture
 def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The decisions of each call of an engine that makes two billion a second and ends a game
