@@ -29,7 +29,6 @@ _MIN_GAIN = 1.1  # the predicted decrease of a second trial, relative to that of
 _MAX_TRIALS = 12  # trials of one line search, and of corrections at its end
 _DAMPING = 0.2
 _POINTS_PER_DIM = 2  # the least number of points that determines the shape of a covariance
-_MIN_LOWERED = 0.1  # the least share of the first curvature after it was lowered
 _NEGLIGIBLE = 1e-12  # the largest change of the merit that counts as 0, relative to the value
 _FLAT = 1e-11  # the largest gradient that counts as 0, relative to the value
 
@@ -124,7 +123,7 @@ class Descent:
                 self.is_unfinished = False  # This is a minimum, or a number is not finite.
                 return
             slope = self._merit.slope(self._outcome, derivatives, step)
-            if self._is_limited and self._is_stationary(slope):
+            if self._is_limited and self._is_negligible(slope):
                 self.is_unfinished = False  # This is a minimum.
                 self._correct_violations(derivatives, remaining)
                 return
@@ -168,14 +167,9 @@ class Descent:
         except np.linalg.LinAlgError:
             return None
 
-    def _is_stationary(self, slope: float) -> bool:
-        """Return whether the slope of the merit along a step is 0 beside the current value.
-
-        The slope is negative, but for errors of the derivatives. Their relative size is that of
-        the differences from which the derivatives are computed.
-        """
-        relative = slope / max(1.0, abs(self._outcome[0]))
-        return bool(-_NEGLIGIBLE <= relative <= self._relative_difference)
+    def _is_negligible(self, change: float) -> bool:
+        """Return whether a change of the merit is 0 beside the value of the current point."""
+        return bool(abs(change) <= _NEGLIGIBLE * max(1.0, abs(self._outcome[0])))
 
     def _move_to_last_trial(self, derivatives: Any) -> None:
         """Move to the last point of the path, which is the best trial of the line search.
@@ -227,7 +221,8 @@ class Descent:
         if self._last_derivatives is not None:
             changes = derivatives - self._last_derivatives
             lagrangian_change = changes[0] + self._merit.multipliers @ changes[1:]
-            if self._is_limited and not self._has_measured_curvature:
+            has_bounds_alone = self._is_limited and not self._has_constraints
+            if has_bounds_alone and not self._has_measured_curvature:
                 self._limit_curvature(lagrangian_change)
             self._curvature = _update_curvature(
                 self._curvature, self._last_step, lagrangian_change
@@ -245,19 +240,18 @@ class Descent:
         return self._limit_length(step)
 
     def _limit_curvature(self, change: Any) -> None:
-        """Lower the first curvature to that along the first step, but not by more than 90 %.
+        """Lower the first curvature to that along the first step, if this is positive.
 
         The first curvature is the same in all directions. If it were too large, the steps in
         the other directions would be short for many iterations.
 
         Args:
-            change: The change of the gradient of the Lagrangian over the step, shape (d,).
+            change: The change of the gradient over the step, shape (d,).
         """
         self._has_measured_curvature = True
         measured = self._last_step @ change / (self._last_step @ self._last_step)
-        assumed = self._curvature[0, 0]
-        curvature = np.clip(measured, _MIN_LOWERED * assumed, assumed)
-        self._curvature = curvature * np.eye(len(change))
+        if 0 < measured < self._curvature[0, 0]:
+            self._curvature = measured * np.eye(len(change))
 
     def _limit_length(self, step: Any) -> Any:
         """Return the step, or a shorter one of its direction, shape (d,), in scaled units."""
