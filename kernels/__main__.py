@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from kernels.support.interrupts import one_line_interrupts
 
@@ -50,15 +51,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
+    _print_report(report, wants_json)
+    return 0 if report.works else 1
+
+
+def _print_report(report: Any, as_json: bool) -> None:
+    """Print the report of a command, as text or as JSON."""
+    text = str(report)
+    if as_json:
+        text = json.dumps({"works": report.works, **asdict(report)}, indent=2)
     try:
-        text = str(report)
-        if wants_json:
-            text = json.dumps({"works": report.works, **asdict(report)}, indent=2)
         print(text, flush=True)
     except BrokenPipeError:
         # The program that reads the output has exited.
         discard_stdout()
-    return 0 if report.works else 1
 
 
 def _make_parser() -> argparse.ArgumentParser:

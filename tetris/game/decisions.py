@@ -261,5 +261,5 @@ def play(
         yield after
         if next_piece is None:
             return
-        rows = () if after.game_over else after.rows
+        rows = after.next_rows
         piece = next_piece

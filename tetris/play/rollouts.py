@@ -359,7 +359,7 @@ class Rollout:
         games = int(self._games[index])
         after_states = play(pieces, player, rules, rows, self.decisions, first_piece)
         for after in islice(after_states, decisions):
-            rows = () if after.game_over else after.rows
+            rows = after.next_rows
             lines += after.lines
             games += after.game_over
             placed += 1

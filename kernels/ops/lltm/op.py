@@ -196,18 +196,10 @@ def _backward(
         grad_cell: the gradient of new_cell; None means zeros.
         _grad_gates: unused, because the third output, the gates, is not differentiable.
     """
-    input, weights, old_h, new_cell, gates, bias, old_cell = ctx.saved_tensors  # noqa: A001
+    input, weights, old_h, new_cell, gates, _, _ = ctx.saved_tensors  # noqa: A001
     if torch.is_grad_enabled():
-        # create_graph=True: the gradients themselves must be differentiable. So differentiate
-        # the reference in plain PyTorch, because the operator below has no derivative.
-        if grad_h is None:
-            grad_h = torch.zeros_like(new_cell)
-        if grad_cell is None:
-            grad_cell = torch.zeros_like(new_cell)
-        vjp: Any = torch.func.vjp
-        with _without_autocast(input):
-            _, pull_back = vjp(lltm_reference, input, weights, bias, old_h, old_cell)
-            gradients = pull_back((grad_h, grad_cell))
+        # create_graph=True: the gradients themselves must be differentiable.
+        gradients = _differentiate_reference(ctx, grad_h, grad_cell)
     else:
         needs_input, needs_weights, needs_bias, needs_old_h, _ = ctx.needs_input_grad
         gradients = torch.ops.cem_tetris.lltm_backward.default(
@@ -226,6 +218,22 @@ def _backward(
     # Both branches may have computed gradients that are not needed.
     pairs = zip(gradients, ctx.needs_input_grad, strict=True)
     return tuple(gradient if is_needed else None for gradient, is_needed in pairs)
+
+
+def _differentiate_reference(ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None) -> Any:
+    """Return what `_backward` returns, computed in plain PyTorch, with all gradients.
+
+    These gradients are differentiable. Those of the operator ``lltm_backward`` are not.
+    """
+    input, weights, old_h, new_cell, _, bias, old_cell = ctx.saved_tensors  # noqa: A001
+    if grad_h is None:
+        grad_h = torch.zeros_like(new_cell)
+    if grad_cell is None:
+        grad_cell = torch.zeros_like(new_cell)
+    vjp: Any = torch.func.vjp
+    with _without_autocast(input):
+        _, pull_back = vjp(lltm_reference, input, weights, bias, old_h, old_cell)
+        return pull_back((grad_h, grad_cell))
 
 
 class _Cell(torch.autograd.Function):
