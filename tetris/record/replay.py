@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernels.support.checks import check_integer
+from kernels.support.checks import check_integer, check_uint64
 from kernels.support.files import read_bytes, write_text
 from tetris.game import fumen
 from tetris.game.decisions import Rows, landing_row, place, with_next
@@ -115,8 +115,8 @@ class Replay:
         if self.rules.original and self.seed is None:
             raise ValueError("expected a seed and a stream by the original rule, got neither")
         if self.seed is not None:
-            check_integer("seed", self.seed, 0, (1 << 64) - 1)
-            check_integer("stream", self.stream, 0, (1 << 64) - 1)
+            check_uint64("seed", self.seed)
+            check_uint64("stream", self.stream)
         for rows in self.boards.values():
             check_integer("the height of a board", len(rows), 0, self.rules.height)
             for row in rows:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cem import Evaluation, StopRequest
 from cem.run import ranks
-from kernels.support.checks import check_integer
+from kernels.support.checks import check_integer, check_uint64
 from tetris import (
     Lookahead,
     Policy,
@@ -149,7 +149,7 @@ class LinesPerGame:
         """
         # Scores are measured with the pieces of the seed itself. Training must not play them,
         # so its pieces have a seed that is derived from it.
-        seed = check_integer("seed", seed, 0, (1 << 64) - 1)
+        seed = check_uint64("seed", seed)
         training_seed = piece_seed(seed)
         self.streams = Streams(rules or Rules(), streams, training_seed)
         self.names = feature_names(features, self.streams.rules.width)

@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from kernels.support.checks import check_integer
+from kernels.support.checks import check_integer, check_uint64
 from kernels.support.printable import counted, printable
 from tetris.game.decisions import Pieces, Rows, play
 from tetris.game.features import AfterState
@@ -119,8 +119,8 @@ def play_game(
     """
     resolved = resolve(controller)
     rules = rules or resolved.rules
-    seed = check_integer("seed", seed, 0, (1 << 64) - 1)
-    stream = check_integer("stream", stream, 0, (1 << 64) - 1)
+    seed = check_uint64("seed", seed)
+    stream = check_uint64("stream", stream)
     most_pieces = check_integer("most_pieces", most_pieces, 1)
     if pieces is not None and rules.original:
         # By the original rule the game also depends on the piece after the last one, which only
