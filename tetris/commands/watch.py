@@ -244,7 +244,7 @@ def export_files(
                 write_text(path, page)
             else:
                 write_movie(path, replay, show.label, arguments)
-        size = file_size(path.stat().st_size)
+        size = file_size(path)
         print(f"{printable(path)}: {pieces_played}, {size}")
 
 
@@ -289,7 +289,7 @@ def show_evolution(source: str | None, path: Path) -> None:
     if device == "cuda":  # The run may come from another machine.
         device = choose_device("auto")
     write_evolution(path, run, device)
-    size = file_size(path.stat().st_size)
+    size = file_size(path)
     print(f"{printable(path)}: {counted(run.generations, 'generation')}, {size}")
 
 

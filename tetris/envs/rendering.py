@@ -8,8 +8,8 @@ import numpy.typing as npt
 from gymnasium import logger
 
 from tetris import Rules
-from tetris.game.decisions import Rows
 from tetris.game.pieces import PIECES
+from tetris.game.positions import rows_of
 from tetris.game.rules import PIECE_LETTERS
 from tetris.view.game_view import (
     FALLING,
@@ -20,7 +20,6 @@ from tetris.view.game_view import (
     GameTracker,
     board_kinds,
     put,
-    stack_rows,
 )
 from tetris.view.images import (
     PALETTE,
@@ -143,8 +142,8 @@ class Painter:
         # this board, and carries it out on its own cells.
         tracker = GameTracker(self._rules)
         tracker.cells = cells
-        tracker.rows = _stack(was_full)
-        is_explained = tracker.follow(piece, _stack(is_full)) is not None
+        tracker.rows = rows_of(was_full)
+        is_explained = tracker.follow(piece, rows_of(is_full)) is not None
         return tracker.cells if is_explained else None
 
 
@@ -164,11 +163,6 @@ def _placed_piece(observation: Mapping[str, Any], last: Mapping[str, Any]) -> in
     if held == EMPTY_HOLD:
         return int(last["next_pieces"][0])
     return int(held)
-
-
-def _stack(full: npt.NDArray[np.bool_]) -> Rows:
-    """Return the rows of a stack from its full cells."""
-    return stack_rows((full << np.arange(full.shape[1])).sum(axis=1).tolist())
 
 
 def _text(observation: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from tetris.game.decisions import Rows, landing_row, place
 from tetris.game.features import AfterState, column_heights
 from tetris.game.piece_stream import PieceStream, hole_column
 from tetris.game.pieces import PIECES, Shape
-from tetris.game.positions import read_board, read_pieces
+from tetris.game.positions import cells_of, read_board, read_pieces
 from tetris.game.rules import GUIDELINE_POINTS
 
 Observation = dict[str, Any]
@@ -339,13 +339,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         The board is an int8 array of 0 and 1 with the shape (height, width). Row 0 is the
         bottom.
         """
-        # A row of the stack is an integer whose bit c is column c. The stack may have fewer
-        # rows than the board or, after the end of a game, more.
-        rows = np.zeros(self.rules.height, dtype=np.int32)
-        visible = self.rows[: self.rules.height]
-        rows[: len(visible)] = visible
-        columns = np.arange(self.rules.width)
-        cells = rows[:, np.newaxis] >> columns & 1  # Shape (height, width).
+        cells = cells_of(self.rows, self.rules.width, self.rules.height)
         observation: Observation = {
             "board": cells.astype(np.int8),
             "piece": np.int64(self.piece),

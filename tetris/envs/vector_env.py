@@ -20,7 +20,7 @@ from tetris.envs import native
 from tetris.envs.rendering import Painter
 from tetris.envs.tetris_env import MAX_ORIENTATIONS, REWARDS, TetrisEnv, options_of_reset
 from tetris.game.piece_stream import packed_source
-from tetris.game.positions import read_boards
+from tetris.game.positions import cells_of, read_boards
 from tetris.play.devices import check_gpu
 
 OUTPUTS = ("numpy", "torch")
@@ -487,10 +487,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """Return the boards to begin with, as the engine stores them; None means empty ones."""
         if boards is None:
             return torch.zeros_like(self._columns)
-        rows = np.zeros((self.num_envs, self.rules.height, 1), dtype=np.int32)
-        for game, stack in enumerate(read_boards(boards, self.rules, self.num_envs)):
-            rows[game, : len(stack), 0] = stack
-        cells = rows >> np.arange(self.rules.width) & 1
+        rules = self.rules
+        stacks = read_boards(boards, rules, self.num_envs)
+        cells = np.stack([cells_of(rows, rules.width, rules.height) for rows in stacks])
         return _columns_of(torch.from_numpy(cells).to(self.device))
 
     def _games_to_reset(self, mask: Any) -> torch.Tensor:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from kernels.support.checks import check_integer, check_uint64
 from kernels.support.files import read_bytes, write_text
@@ -29,7 +28,7 @@ from tetris.game.decisions import Rows, landing_row, place, with_next
 from tetris.game.features import AfterState, column_heights
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import Shape, placement_numbers, placements_on
-from tetris.game.positions import read_board
+from tetris.game.positions import cells_of, read_board
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.play.controller import LinearController
 
@@ -247,7 +246,9 @@ class Replay:
         pages = []
         for t, after in enumerate(self.after_states()):
             if t in self.boards:
-                cells = _gray_field(self.boards[t])
+                # The pieces of this stack are not known, so its cells are gray.
+                stack = cells_of(self.boards[t], fumen.WIDTH, fumen.HEIGHT)
+                cells = stack * fumen.GRAY
             top_of_piece = after.landing_row + after.shape.height
             if top_of_piece <= fumen.HEIGHT:
                 page = fumen.FumenPage(cells, after.shape, after.column, after.landing_row)
@@ -376,15 +377,6 @@ def _compare_with_seed(after: AfterState, pieces: PieceStream, t: int) -> AfterS
             f"{pieces.seed}, got {PIECE_LETTERS[after.piece]}"
         )
     return with_next(after, pieces[t + 1]) if after.rules.original else after
-
-
-def _gray_field(rows: Rows) -> npt.NDArray[np.int64]:
-    """Return a stack as the field of a fumen, in gray, because its pieces are not known."""
-    cells = np.zeros((fumen.HEIGHT, fumen.WIDTH), dtype=np.int64)
-    # A row is an integer with one bit per cell.
-    is_full = np.array(rows, dtype=np.int64)[:, np.newaxis] >> np.arange(fumen.WIDTH) & 1
-    cells[: len(rows)] = is_full * fumen.GRAY
-    return cells
 
 
 def _digest(values: Mapping[str, Any]) -> str:

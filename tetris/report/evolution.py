@@ -12,6 +12,7 @@ import torch
 from kernels.support.printable import counted
 from tetris import Policy, Rollout, Rules, Streams
 from tetris.evaluation.comparison import BEST_PUBLISHED, LEARNED, is_estimate
+from tetris.game.positions import stack_rows
 from tetris.play.devices import NATIVE
 from tetris.record.numbers import format_lines
 from tetris.training.run_folder import RunRecord
@@ -22,7 +23,6 @@ from tetris.view.game_view import (
     GameTracker,
     board_kinds,
     scene_kinds,
-    stack_rows,
 )
 from tetris.view.images import (
     GREY,

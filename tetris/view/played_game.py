@@ -15,7 +15,7 @@ from tetris.game.decisions import Pieces, Rows, play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
-from tetris.game.positions import Board, read_board, read_pieces
+from tetris.game.positions import Board, cells_of, read_board, read_pieces
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, resolve
 from tetris.record.replay import Replay
@@ -50,12 +50,9 @@ class PlayedGame:
         A full cell is 1, and row 0 is the bottom. After a game over the stack may be higher
         than the board. Its cells above the board are not included.
         """
-        # The rows of each board as bits: bit x of a row is column x.
-        rows = np.zeros((len(self.steps), self.rules.height), dtype=np.int64)
-        for board_rows, step in zip(rows, self.steps, strict=True):
-            visible = step.rows[: self.rules.height]
-            board_rows[: len(visible)] = visible
-        return (rows[..., np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
+        rules = self.rules
+        boards = [cells_of(step.rows, rules.width, rules.height) for step in self.steps]
+        return np.stack(boards).astype(np.int8)
 
     def replay(self) -> Replay:
         """Return the game as a replay, which can be saved and watched."""
