@@ -212,14 +212,7 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
         scored: A pair of label and score for each row of the table.
     """
     board_name, rule, pieces, lookahead_phrase = game
-    # The scores in the literature were all measured by the same rules. The table for these
-    # rules shows them in an additional column.
-    literature = {}
-    has_rules_of_literature = (rule, pieces, lookahead_phrase) == ("published", "uniform", "")
-    if has_rules_of_literature:
-        for controller, scores_by_board in PUBLISHED_SCORES.items():
-            if board_name in scores_by_board:
-                literature[controller] = str(scores_by_board[board_name])
+    literature = _lines_of_literature(game)
     header = ["controller", "lines per game", "95 % interval", "from", "decisions"]
     if literature:
         header.append("literature, about")
@@ -242,6 +235,21 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
     # The phrase is empty or begins with a comma.
     title = f"Board {board_name}, {rule} rule, pieces {pieces}{lookahead_phrase}"
     return Table(title, header, rows, titled=True)
+
+
+def _lines_of_literature(game: tuple[str, str, str, str]) -> dict[str, str]:
+    """Return the lines per game in the literature, by controller, for a `_score_table`.
+
+    The scores in the literature were all measured by the same rules. There are none for others.
+    """
+    board_name, *rules = game
+    if rules != ["published", "uniform", ""]:
+        return {}
+    return {
+        controller: str(scores_by_board[board_name])
+        for controller, scores_by_board in PUBLISHED_SCORES.items()
+        if board_name in scores_by_board
+    }
 
 
 def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:

@@ -268,10 +268,7 @@ def run_objective(
             "stage": stage_number + 1,
             "board_width": stage.rules.width,
             "board_height": stage.rules.height,
-            "learned_mean_fitness": race.fitness[-1],
-            "lines": race.lines.sum(),
-            "games": race.games.sum(),
-            "decisions": race.decisions.sum(),
+            **race.metrics(),
         }
         # The optimizer gets the candidates without the mean, scaled to length 1 as they played.
         fitness = race.fitness[:-1]
@@ -351,3 +348,12 @@ class _Race:
         fitness = scores[:, 0].contiguous().view(torch.float64)
         self.fitness = fitness.masked_fill(~self._is_playing, -math.inf)
         self.lines, self.games, self.decisions = scores[:, 1:].unbind(1)
+
+    def metrics(self) -> dict[str, float | Tensor]:
+        """Return the fitness of the mean, and the sums of the counts."""
+        return {
+            "learned_mean_fitness": self.fitness[-1],
+            "lines": self.lines.sum(),
+            "games": self.games.sum(),
+            "decisions": self.decisions.sum(),
+        }

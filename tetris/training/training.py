@@ -294,30 +294,38 @@ class Training(Callback):
             state = self.optimizer.state_dict()
         if not state["generation"]:  # No generation has ended.
             return None
-        estimates = [dict(score) for score in scores if "estimates" in score]
-        played = [dict(score) for score in scores if "estimates" not in score]
-        provenance = {
-            "made_by": "scripts/train_tetris.py",
-            "config": recipe.to_dict(),
-            "seed": recipe.seed,
-            "generation": state["generation"],
-            "generations": recipe.total_generations,
-            "decisions": recipe.decisions_until(state["generation"]),
-            "seconds": self.trainer.elapsed_s,
-            "versions": versions(),
-            "score": played if scores else None,  # None: the controller was not scored.
-        }
-        if estimates:
-            provenance["estimates"] = estimates
         # This row of the distribution is the averaged mean. Without averaging it is the mean of
         # the last generation.
         mean = state["distribution"][AVERAGED_MEAN].double()
         # `unit_length` takes and returns a matrix, here with a single row.
         weights = unit_length(mean.unsqueeze(0))[0].tolist()
         name = self.folder.path.resolve().name
+        provenance = self._provenance(state["generation"], scores)
         controller = LinearController(
             recipe.features, tuple(weights), recipe.rules, name, provenance
         )
         if ranks.rank() == 0:  # If there are several processes, only the first one writes.
             controller.save(self.folder.controller)
         return controller
+
+    def _provenance(
+        self, generation: int, scores: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return how a controller of a generation was trained, with its scores."""
+        recipe = self.recipe
+        estimates = [dict(score) for score in scores if "estimates" in score]
+        played = [dict(score) for score in scores if "estimates" not in score]
+        provenance = {
+            "made_by": "scripts/train_tetris.py",
+            "config": recipe.to_dict(),
+            "seed": recipe.seed,
+            "generation": generation,
+            "generations": recipe.total_generations,
+            "decisions": recipe.decisions_until(generation),
+            "seconds": self.trainer.elapsed_s,
+            "versions": versions(),
+            "score": played if scores else None,  # None: the controller was not scored.
+        }
+        if estimates:
+            provenance["estimates"] = estimates
+        return provenance

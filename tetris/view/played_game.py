@@ -116,17 +116,14 @@ def play_game(
     """
     resolved = resolve(controller)
     rules = rules or resolved.rules
-    seed = check_uint64("seed", seed)
-    stream = check_uint64("stream", stream)
+    source = PieceStream(rules, check_uint64("seed", seed), check_uint64("stream", stream))
     most_pieces = check_integer("most_pieces", most_pieces, 1)
     if pieces is not None and rules.original:
         # By the original rule the game also depends on the piece after the last one, which only
         # a seed determines.
         raise ValueError(f"expected no pieces with the original rule, got {pieces!r}")
     player = resolved.player(rules, Lookahead(lookahead))
-    sequence: Pieces = PieceStream(rules, seed, stream)
-    if pieces is not None:
-        sequence = read_pieces(pieces, rules)
+    sequence: Pieces = source if pieces is None else read_pieces(pieces, rules)
     rows = () if board is None else read_board(board, rules)
     # `play` begins another game after a game over. Keep only the placements of the first.
     placements = []
@@ -137,4 +134,4 @@ def play_game(
     steps = tuple(placements)
     if pieces is not None:
         return PlayedGame(resolved, rules, seed=None, stream=None, steps=steps, board=rows)
-    return PlayedGame(resolved, rules, seed, stream, steps, board=rows)
+    return PlayedGame(resolved, rules, source.seed, source.stream, steps, board=rows)
