@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from kernels.support.interrupts import one_line_interrupts
 
@@ -51,19 +50,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
-    _print_report(report, wants_json)
+    text = str(report)
+    if wants_json:
+        text = json.dumps({"works": report.works, **asdict(report)}, indent=2)
+    _print(text)
     return 0 if report.works else 1
 
 
-def _print_report(report: Any, as_json: bool) -> None:
-    """Print the report of a command, as text or as JSON."""
-    text = str(report)
-    if as_json:
-        text = json.dumps({"works": report.works, **asdict(report)}, indent=2)
+def _print(text: str) -> None:
+    """Print a text, unless the program that reads the output has exited."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # The program that reads the output has exited.
         discard_stdout()
 
 

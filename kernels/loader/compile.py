@@ -147,8 +147,7 @@ def _make_compile_commands(work: Path, sources: Sources) -> dict[str, list[str]]
 
 def _make_nvcc_command(torch: Torch, compiler: Compiler, sources: Sources) -> list[str]:
     """Return nvcc and its options for all architectures of the sources."""
-    nvcc = str(find_nvcc(torch.cuda).path)
-    command = [nvcc, "-ccbin", compiler.program, *NVCC_FLAGS]
+    command = [str(find_nvcc(torch.cuda).path), "-ccbin", compiler.program, *NVCC_FLAGS]
     # --threads makes nvcc compile for all architectures at the same time.
     command += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
     # The user's flags come last: if two flags contradict each other, nvcc uses the last one.
