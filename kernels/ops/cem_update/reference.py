@@ -230,9 +230,15 @@ def rank_candidates(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
     infinite fitness.
     """
     if fitness.is_floating_point():
-        worst = -math.inf if maximize else math.inf
-        fitness = fitness.nan_to_num(worst, math.inf, -math.inf) + 0.0  # -0 becomes 0
+        fitness = replace_nan(fitness, maximize) + 0.0  # -0 becomes 0
     return torch.sort(fitness, stable=True, descending=maximize)
+
+
+def replace_nan(fitness: Tensor, maximize: bool) -> Tensor:
+    """Return the fitness with the worst infinity in place of NaN."""
+    worst = -math.inf if maximize else math.inf
+    # Without the other two arguments infinities would become finite.
+    return fitness.nan_to_num(worst, math.inf, -math.inf)
 
 
 def select_rows(candidates: Tensor, index: Tensor) -> Tensor:

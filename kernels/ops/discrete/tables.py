@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from kernels.ops.cem_update.reference import cem_update_reference, select_rows
+from kernels.ops.cem_update.reference import cem_update_reference, replace_nan, select_rows
 from kernels.ops.discrete.op import _LIBRARY
 
 Families = Sequence[tuple[int, int, int, float | None]]
@@ -220,14 +220,15 @@ def update_tables_by(
     num_cells = sum(move.cells for move in moves)
     old_cells, old_best = tables.split([num_cells, candidates.shape[-1]], dim=-1)
 
-    scores = _replace_nan(fitness, maximize)
+    numbers = fitness.double() if fitness.is_floating_point() else fitness.long()
+    scores = replace_nan(numbers, maximize)
     weights = _weigh_candidates(scores, maximize)
     new_tables = _move_tables(old_cells, candidates, weights, moves)
 
     # The best of these candidates replaces the best one so far, if it is better.
     best_index = scores.argmax(-1, True) if maximize else scores.argmin(-1, True)
     best_score = scores.gather(-1, best_index).double()
-    best_so_far = _replace_nan(old_record[..., :1], maximize)
+    best_so_far = replace_nan(old_record[..., :1], maximize)
     is_better = best_score > best_so_far if maximize else best_score < best_so_far
     new_best = select_rows(candidates, best_index).squeeze(-2)
     best = torch.where(is_better, new_best.to(old_best), old_best)
@@ -312,13 +313,6 @@ def _find_cells(candidates: Tensor, rows: tuple[int, int], is_transition: bool) 
     else:
         row_index = torch.arange(num_rows, device=x.device)
     return row_index * num_values + x
-
-
-def _replace_nan(fitness: Tensor, maximize: bool) -> Tensor:
-    """Return the fitness with the worst infinity instead of NaN, as float64 or int64."""
-    worst = -math.inf if maximize else math.inf
-    fitness = fitness.double() if fitness.is_floating_point() else fitness.long()
-    return fitness.nan_to_num(nan=worst, posinf=math.inf, neginf=-math.inf)
 
 
 def _weigh_candidates(scores: Tensor, maximize: bool) -> Tensor:

@@ -61,7 +61,6 @@ def lltm(
             return lltm_reference(input, weights, bias, old_h, old_cell)
     try:
         _LIBRARY.ensure(input)
-        operators = torch.ops.cem_tetris
         wants_gradient = (
             weights.requires_grad
             or bias.requires_grad
@@ -69,25 +68,27 @@ def lltm(
             or old_cell.requires_grad
             or input.requires_grad
         )
-        is_recorded = wants_gradient and torch.is_grad_enabled()
-        # The rules for torch.compile and autocast are registered for the operator `lltm`.
-        if torch.compiler.is_compiling() or (
-            is_recorded and torch._C._is_any_autocast_enabled()
-        ):
-            run = operators.lltm.default
-        elif is_recorded:
-            # This autograd.Function has the same derivative as the operator `lltm`, but torch
-            # runs much less Python code for it.
-            run = _run_with_autograd
-        else:
-            # This operator has no derivative, and is the fastest to call.
-            run = operators.lltm_forward.default
+        run = _choose_operator(wants_gradient and torch.is_grad_enabled())
         new_h, new_cell, _gates = run(input, weights, bias, old_h, old_cell)
         return new_h, new_cell
     except (AttributeError, RuntimeError) as error:
         # Convert a failed check in C++ to a TypeError or a ValueError. An AttributeError means
         # that an argument is not a tensor.
         raise public_error(error) from None
+
+
+def _choose_operator(is_recorded: bool) -> Any:
+    """Return the operator for a call, of which autograd may make a record."""
+    operators = torch.ops.cem_tetris
+    # The rules for torch.compile and autocast are registered for the operator `lltm`.
+    if torch.compiler.is_compiling() or (is_recorded and torch._C._is_any_autocast_enabled()):
+        return operators.lltm.default
+    if is_recorded:
+        # This autograd.Function has the same derivative as the operator `lltm`, but torch runs
+        # much less Python code for it.
+        return _run_with_autograd
+    # This operator has no derivative, and is the fastest to call.
+    return operators.lltm_forward.default
 
 
 def _without_autocast(input: Tensor) -> AbstractContextManager[Any]:  # noqa: A002
