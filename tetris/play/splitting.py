@@ -289,21 +289,7 @@ class StreamWeights:
         """
         self._count += 1
         if self._operators is not None:
-            # The operator copies the boards, and updates the last games, the weights and the
-            # sums in place.
-            return self._operators.resample(  # type: ignore[no-any-return]
-                self._games.columns,
-                self._games._games,  # The games ended on each stream.
-                self._last_games,
-                self._weight,
-                self._level_sums,
-                self._unit,
-                self.ended,
-                self._count,
-                counts,
-                bits,
-                self._bits_stride,
-            )
+            return self._resample_by_operator(bits, counts)  # type: ignore[no-any-return]
         games = self._games.stream_games  # The games ended on each stream so far.
         if counts:
             self.ended += self._share_of_ended(games - self._last_games)
@@ -317,6 +303,25 @@ class StreamWeights:
             bits + self._bits_added,
         )
         return source, None
+
+    def _resample_by_operator(self, bits: int, counts: bool) -> Any:
+        """Do the work of `resample` with the operator of an engine, which copies the boards.
+
+        The operator updates the last games, the weights and the sums in place.
+        """
+        return self._operators.resample(
+            self._games.columns,
+            self._games._games,  # The games ended on each stream.
+            self._last_games,
+            self._weight,
+            self._level_sums,
+            self._unit,
+            self.ended,
+            self._count,
+            counts,
+            bits,
+            self._bits_stride,
+        )
 
     def _share_of_ended(self, new_games: torch.Tensor) -> torch.Tensor:
         """Return the share of each candidate's weight that is on streams with new games."""
