@@ -50,15 +50,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BuildError as error:
         print(error, file=sys.stderr)
         return 1
+    text = str(report)
+    if wants_json:
+        text = json.dumps({"works": report.works, **asdict(report)}, indent=2)
+    _print(text)
+    return 0 if report.works else 1
+
+
+def _print(text: str) -> None:
+    """Print a text, unless the program that reads the output has exited."""
     try:
-        text = str(report)
-        if wants_json:
-            text = json.dumps({"works": report.works, **asdict(report)}, indent=2)
         print(text, flush=True)
     except BrokenPipeError:
-        # The program that reads the output has exited.
         discard_stdout()
-    return 0 if report.works else 1
 
 
 def _make_parser() -> argparse.ArgumentParser:

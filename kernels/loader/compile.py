@@ -16,6 +16,7 @@ from kernels.loader.cuda import find_nvcc, find_runtime, gencode_flags
 from kernels.loader.toolchain import (
     TORCH_TARGET_VERSION,
     BuildError,
+    Compiler,
     Torch,
     find_compiler,
     find_torch,
@@ -53,6 +54,11 @@ RENAMED = {
     "torch_library_impl": "guarded_impl",
 }
 
+_MACRO_OPTIONS = (
+    f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}",
+    "-D_GLIBCXX_USE_CXX11_ABI=1",
+    *("-include", "defines.h"),  # a file that is written for every build
+)
 _SHOWN_LINES = 40  # of a failed build
 
 
@@ -122,39 +128,42 @@ def _make_compile_commands(work: Path, sources: Sources) -> dict[str, list[str]]
     """
     torch = find_torch()
     compiler = find_compiler()
-    flags = sources.flags
-    if "ziglang" in compiler.command:
-        # Zig would read -mtune=generic as the name of a processor.
-        flags = [flag for flag in flags if flag != "-mtune=generic"]
-    compile_cpp = [*compiler.command, *CXX_FLAGS, *flags]
+    compile_cpp = [*compiler.command, *CXX_FLAGS, *sources.flags]
+    # Zig would read -mtune=generic as the name of a processor.
+    if "ziglang" in compiler.command and "-mtune=generic" in compile_cpp:
+        compile_cpp.remove("-mtune=generic")
     # Only sources in CUDA have GPU architectures.
-    compile_cuda: list[str] = []
-    if sources.archs:
-        nvcc = str(find_nvcc(torch.cuda).path)
-        compile_cuda = [nvcc, "-ccbin", compiler.program, *NVCC_FLAGS]
-        # --threads makes nvcc compile for all architectures at the same time.
-        compile_cuda += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
-        # The user's flags come last: if two flags contradict each other, nvcc uses the last
-        # one.
-        compile_cuda += sources.nvcc_flags
-
+    compile_cuda = _make_nvcc_command(torch, compiler, sources) if sources.archs else []
     _write_macros(work / "defines.h", sources)
-    common = [f"-DTORCH_TARGET_VERSION={TORCH_TARGET_VERSION}", "-D_GLIBCXX_USE_CXX11_ABI=1"]
-    common += ["-include", "defines.h"]
-    for folder in sources.include_dirs:
-        common += ["-I", os.path.abspath(folder)]
-    # torch's headers are included as system headers, for which compilers print no warnings.
-    include = torch.root / "include"
-    for folder in (include, include / "torch/csrc/api/include"):
-        common += ["-isystem", str(folder)]
-
+    options = [*_MACRO_OPTIONS, *_make_include_options(torch, sources.include_dirs)]
     commands = {}
     for index, source in enumerate(sources.files):
         compile_source = compile_cuda if source.suffix == ".cu" else compile_cpp
         # -MMD -MF: the compiler lists the headers that it reads in the file INDEX.d.
         files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
-        commands[f"{index}.o"] = [*compile_source, *common, *files]
+        commands[f"{index}.o"] = [*compile_source, *options, *files]
     return commands
+
+
+def _make_nvcc_command(torch: Torch, compiler: Compiler, sources: Sources) -> list[str]:
+    """Return nvcc and its options for all architectures of the sources."""
+    command = [str(find_nvcc(torch.cuda).path), "-ccbin", compiler.program, *NVCC_FLAGS]
+    # --threads makes nvcc compile for all architectures at the same time.
+    command += [*gencode_flags(sources.archs), f"--threads={len(sources.archs)}"]
+    # The user's flags come last: if two flags contradict each other, nvcc uses the last one.
+    return [*command, *sources.nvcc_flags]
+
+
+def _make_include_options(torch: Torch, include_dirs: Sequence[Path]) -> list[str]:
+    """Return the options that name the folders of headers: the project's before torch's."""
+    options = []
+    for folder in include_dirs:
+        options += ["-I", os.path.abspath(folder)]
+    # torch's headers are included as system headers, for which compilers print no warnings.
+    include = torch.root / "include"
+    for folder in (include, include / "torch/csrc/api/include"):
+        options += ["-isystem", str(folder)]
+    return options
 
 
 def _write_macros(header: Path, sources: Sources) -> None:
@@ -181,15 +190,7 @@ def _run_with_ninja(commands: Mapping[str, Sequence[str]], work: Path) -> None:
     """
     import ninja  # The import is slow, and only a build needs it.
 
-    *object_files, last_file = commands  # the keys, which are the files to make
-    # The build file has a single rule, which runs the command in the variable `words`.
-    lines = ["rule run", "  command = $words"]
-    for output, words in commands.items():
-        inputs = " ".join(object_files) if output == last_file else ""
-        # ninja reads $ as the start of a variable, and $$ as a dollar sign.
-        quoted_words = shlex.join(words).replace("$", "$$")
-        lines += [f"build {output}: run {inputs}", f"  words = {quoted_words}"]
-    (work / "build.ninja").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    _write_build_file(work / "build.ninja", commands)
     process = subprocess.run(
         [Path(ninja.BIN_DIR) / "ninja", "-C", work],
         stdin=subprocess.DEVNULL,
@@ -206,6 +207,19 @@ def _run_with_ninja(commands: Mapping[str, Sequence[str]], work: Path) -> None:
             if os.strerror(number) in process.stdout:
                 raise unusable(work.parent, OSError(number, os.strerror(number)))
         raise BuildError(f"the compiler failed:\n{_extract_error(process.stdout)}")
+
+
+def _write_build_file(path: Path, commands: Mapping[str, Sequence[str]]) -> None:
+    """Write ninja's build file for the commands of `_run_with_ninja`."""
+    *object_files, last_file = commands  # the keys, which are the files to make
+    # The build file has a single rule, which runs the command in the variable `words`.
+    lines = ["rule run", "  command = $words"]
+    for output, words in commands.items():
+        inputs = " ".join(object_files) if output == last_file else ""
+        # ninja reads $ as the start of a variable, and $$ as a dollar sign.
+        quoted_words = shlex.join(words).replace("$", "$$")
+        lines += [f"build {output}: run {inputs}", f"  words = {quoted_words}"]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _extract_error(output: str) -> str:

@@ -51,22 +51,25 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
     paths += [folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()]
     candidates = [_ask_nvcc(path) for path in paths]
     working = [nvcc for nvcc in candidates if nvcc is not None]
+    if not working:
+        raise CompilerMissingError(
+            "no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)",
+            _how_to_install_nvcc(cuda or ""),
+        )
     torch_major = (cuda or "").partition(".")[0]
-    for nvcc in working:
-        if nvcc.major == torch_major:
-            return nvcc
-    if working:
-        return working[0]
+    matching = [nvcc for nvcc in working if nvcc.major == torch_major]
+    return (matching or working)[0]
 
-    # NVIDIA's packages on PyPI contain no nvcc for CUDA 12.
+
+def _how_to_install_nvcc(cuda: str) -> str:
+    """Return how to install an nvcc of a CUDA version, which may be empty."""
     remedy = "install the CUDA toolkit or set CUDA_HOME to its folder"
-    if torch_major != "12":
-        version = f"=={cuda}.*" if cuda else ""
-        # This package pins matching versions of all parts that nvcc needs.
-        remedy += f", or run pip install 'cuda-toolkit[nvcc,cccl]{version}'"
-    raise CompilerMissingError(
-        "no nvcc found (looked in $CUDA_HOME, PATH and the nvidia packages)", remedy
-    )
+    # NVIDIA's packages on PyPI contain no nvcc for CUDA 12.
+    if cuda.partition(".")[0] == "12":
+        return remedy
+    version = f"=={cuda}.*" if cuda else ""
+    # This package pins matching versions of all parts that nvcc needs.
+    return f"{remedy}, or run pip install 'cuda-toolkit[nvcc,cccl]{version}'"
 
 
 def _ask_nvcc(path: Path) -> Nvcc | None:

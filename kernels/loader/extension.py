@@ -149,48 +149,43 @@ class Extension:
     def _find_older_build(self, tools: dict[str, Any] | None) -> Path | None:
         """Return a library that was built earlier from the same sources, or None.
 
-        - If this machine has compilers, the same compilers and options must have built the
-          library, and it must support all GPU architectures that they compile for.
-        - If this machine has no compilers, any compilers may have built the library. It must
-          run on this processor. A library that supports the GPUs of this machine is preferred,
-          but others are accepted.
+        The same compilers and options must have built it, and it must support all GPU
+        architectures that they compile for.
 
         Args:
             tools: the compilers of this machine, their options and the architectures. None if
-                the machine has no compilers.
+                the machine has no compilers. Then any compilers may have built the library.
         """
-        gpus: Sequence[str] = ()
         if tools is None:
-            if self.cuda:
-                gpus = capabilities()
-        else:
-            # The architectures are compared separately from the other values, because a
-            # library for more of them is usable, too.
-            gpus = tools.pop("architectures", ())
-        fallback = None
-        # Look at all libraries from the same sources. The manifest of a library is a dict that
-        # describes the tools that built it, the architectures and the processor.
+            return self._find_foreign_build()
+        # The architectures are compared separately from the other values, because a library for
+        # more of them is usable, too.
+        archs = tools.pop("architectures", ())
         for library, manifest in cache.manifests(f"{self._make_stem()}-*"):
-            archs = manifest.get("architectures", [])
-            # A library for 9.0+PTX also contains the code for 9.0.
-            supported = {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
-            supports_gpus = supported.issuperset(gpus)
-            if tools is not None:
-                has_same_tools = tools.items() <= manifest.items()
-                is_usable = supports_gpus and has_same_tools
-            else:
-                # In a manifest, None means that the library runs on any processor.
-                this_processor = processor() if self.native else None
-                is_usable = manifest["processor"] in (None, this_processor)
+            has_same_tools = tools.items() <= manifest.items()
+            is_usable = has_same_tools and _has_code_for(archs, manifest)
             # `objection` returns why a library must not be loaded, or an empty string.
+            if is_usable and not cache.objection(library):
+                return library
+        return None
+
+    def _find_foreign_build(self) -> Path | None:
+        """Return a library that any compilers built from the same sources, or None.
+
+        It must run on this processor. A library that supports the GPUs of this machine is
+        preferred, but others are accepted.
+        """
+        gpus = capabilities() if self.cuda else ()
+        this_processor = processor() if self.native else None
+        fallback = None
+        for library, manifest in cache.manifests(f"{self._make_stem()}-*"):
+            # In a manifest, None means that the library runs on any processor.
+            is_usable = manifest["processor"] in (None, this_processor)
             if not is_usable or cache.objection(library):
                 continue
-            if supports_gpus:
+            if _has_code_for(gpus, manifest):
                 return library
-            # This library lacks code for the GPUs, so `tools` is None. The first such library
-            # is returned if there is no better one.
-            if fallback is None:
-                fallback = library
+            fallback = fallback or library  # The first one.
         return fallback
 
     def build(self) -> Path:
@@ -233,15 +228,7 @@ class Extension:
             return library
         import torch
 
-        try:
-            library = self.find() or self.build()
-        except CompilerMissingError as error:
-            # Also say why the cached libraries of this name cannot be used.
-            raise CompilerMissingError(
-                error.problem + self._explain_unfit(), error.remedy
-            ) from error
-        except OSError as error:
-            raise cache.unusable(cache.cache_dir(), error) from error
+        library = self._find_or_build()
         try:
             torch.ops.load_library(str(library))
         except OSError as error:
@@ -257,6 +244,17 @@ class Extension:
         self._check_registration(library)
         _loaded[self.name] = content, library
         return library
+
+    def _find_or_build(self) -> Path:
+        """Return the library for this machine, which is built if there is none."""
+        try:
+            return self.find() or self.build()
+        except CompilerMissingError as error:
+            # Also say why the cached libraries of this name cannot be used.
+            problem = error.problem + self._explain_unfit()
+            raise CompilerMissingError(problem, error.remedy) from error
+        except OSError as error:
+            raise cache.unusable(cache.cache_dir(), error) from error
 
     def _check_registration(self, library: Path) -> None:
         """Raise BuildError if torch did not register an operator of the loaded library."""
@@ -374,28 +372,13 @@ class Extension:
         tools = self._describe_tools()
         flags = ["-march=native"] if self.native else []
         flags += self.cflags
-
-        # If code was passed as text, write it to files.
-        files = list(self.sources)
-        for suffix, texts in ((".cpp", self.cpp_sources), (".cu", self.cuda_sources)):
-            for number, text in enumerate(texts):
-                path = work / f"{self.name}_{number}{suffix}"
-                path.write_text(text, encoding="utf-8")
-                files.append(path)
+        files = [*self.sources, *self._write_texts(work)]
         archs = tools.get("architectures", ())
         sources = Sources(
             files, self.include_dirs, self.defines, flags, archs, self.cuda_cflags
         )
         read_files = compile_library(work, library.name, sources)
-
-        # The cache key must cover every file of the project that the compiler has read.
-        covered_files = {path.resolve() for path in (*self.sources, *self._list_headers())}
-        uncovered = read_files - covered_files
-        if uncovered:
-            raise BuildError(
-                f"expected every header of {self.name} to lie directly in its include_dirs, "
-                f"got {min(uncovered)}"
-            )
+        self._check_covered(read_files)
         # The path contains a digest of the sources, so it differs if they have changed.
         if self.library_path() != library:
             raise BuildError(
@@ -403,6 +386,34 @@ class Extension:
             )
         cache.install(work / library.name, tools, library)
         cache.say(f"{self.name} built in {time.monotonic() - start:.1f} s")
+
+    def _write_texts(self, folder: Path) -> list[Path]:
+        """Write the code that was passed as text to files, and return their paths."""
+        files = []
+        for suffix, texts in ((".cpp", self.cpp_sources), (".cu", self.cuda_sources)):
+            for number, text in enumerate(texts):
+                path = folder / f"{self.name}_{number}{suffix}"
+                path.write_text(text, encoding="utf-8")
+                files.append(path)
+        return files
+
+    def _check_covered(self, read_files: set[Path]) -> None:
+        """Raise BuildError if a compiler has read a file that the cache key does not cover."""
+        covered_files = {path.resolve() for path in (*self.sources, *self._list_headers())}
+        uncovered = read_files - covered_files
+        if uncovered:
+            raise BuildError(
+                f"expected every header of {self.name} to lie directly in its include_dirs, "
+                f"got {min(uncovered)}"
+            )
+
+
+def _has_code_for(gpus: Sequence[str], manifest: dict[str, Any]) -> bool:
+    """Return whether the library that a manifest describes has code for all of these GPUs."""
+    archs = manifest.get("architectures", [])
+    # A library for 9.0+PTX also contains the code for 9.0.
+    supported = {*archs, *(arch.removesuffix("+PTX") for arch in archs)}
+    return supported.issuperset(gpus)
 
 
 def side_by_side(

@@ -127,22 +127,23 @@ def noise(
     # Every function that uses Philox changes the seed differently, so their numbers differ.
     domain = int.from_bytes(b"normal z", "big")
     words = philox4x32(counter, split64(seed ^ domain))
-
     # Box-Muller: one uniform number determines the radius, and another one the angle.
-    if is_double:
-        uniform = _to_open_unit(words[0], words[1])
-        turn = _to_open_unit(words[2], words[3])
-    else:
-        is_first_half = samples % 4 < 2
-        radius_word = torch.where(is_first_half, words[0], words[2])
-        angle_word = torch.where(is_first_half, words[1], words[3])
-        uniform = _to_rounded_unit(radius_word)
-        turn = (angle_word.double() + 0.5) * 2.0**-32
+    uniform, turn = _to_uniforms(words, samples, is_double)
     radius = (-2.0 * uniform.log()).clamp(min=0.0).sqrt()
     angle = 2.0 * math.pi * turn
     # Samples with an even index take the cosine, samples with an odd one the sine.
     z: Tensor = radius * torch.where(samples % 2 == 0, angle.cos(), angle.sin())
     return z
+
+
+def _to_uniforms(words: Tensors, samples: Tensor, is_double: bool) -> tuple[Tensor, Tensor]:
+    """Return two uniform numbers for each sample, from the four words of its block."""
+    if is_double:
+        return _to_open_unit(words[0], words[1]), _to_open_unit(words[2], words[3])
+    is_first_half = samples % 4 < 2
+    first_word = torch.where(is_first_half, words[0], words[2])
+    second_word = torch.where(is_first_half, words[1], words[3])
+    return _to_rounded_unit(first_word), (second_word.double() + 0.5) * 2.0**-32
 
 
 def _sample_reference(

@@ -23,6 +23,11 @@ def check_integer(name: str, value: object, low: int, high: int | None = None) -
     return number
 
 
+def check_uint64(name: str, value: object) -> int:
+    """Return the argument ``name`` as an int, if it is an unsigned integer of 64 bits."""
+    return check_integer(name, value, 0, (1 << 64) - 1)
+
+
 def check_flags(**flags: object) -> None:
     """Raise TypeError if one of the named flags is not a bool."""
     for name, flag in flags.items():

@@ -16,23 +16,9 @@ def lazy_names(package: str) -> Callable[[str], Any]:
     from the statements ``from MODULE import NAME`` under ``if TYPE_CHECKING``.
     """
 
-    @cache
-    def read_modules() -> dict[str, str]:
-        """Return a dict that maps each public name to the module that defines it."""
-        source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
-        modules = {}
-        for block in ast.parse(source).body:
-            if not isinstance(block, ast.If) or ast.unparse(block.test) != "TYPE_CHECKING":
-                continue
-            for statement in block.body:
-                if isinstance(statement, ast.ImportFrom):
-                    for alias in statement.names:
-                        modules[alias.name] = str(statement.module)
-        return modules
-
     def get_attribute(name: str) -> Any:
         """Import the module that defines a name, and return the value of the name."""
-        modules = read_modules()
+        modules = _read_modules(package)
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(modules[name]), name)
@@ -42,3 +28,18 @@ def lazy_names(package: str) -> Callable[[str], Any]:
         return value
 
     return get_attribute
+
+
+@cache
+def _read_modules(package: str) -> dict[str, str]:
+    """Return a dict that maps each public name of a package to the module that defines it."""
+    source = Path(str(sys.modules[package].__file__)).read_text(encoding="utf-8")
+    modules = {}
+    for block in ast.parse(source).body:
+        if not isinstance(block, ast.If) or ast.unparse(block.test) != "TYPE_CHECKING":
+            continue
+        for statement in block.body:
+            if isinstance(statement, ast.ImportFrom):
+                for alias in statement.names:
+                    modules[alias.name] = str(statement.module)
+    return modules

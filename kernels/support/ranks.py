@@ -124,12 +124,7 @@ def _make_group() -> None:
     cores. The group lasts until the process ends. While the ranks wait for each other, Ctrl-C
     ends the process at once.
     """
-    seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
-    if not 1 <= seconds <= 604_800:
-        raise ValueError(
-            f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to 604,800, got {seconds}"
-        )
-    timeout = datetime.timedelta(seconds=seconds)
+    timeout = _read_timeout()
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     ranks_on_host = max(1, int(os.environ.get("LOCAL_WORLD_SIZE", "0")))
     num_gpus = torch.cuda.device_count()
@@ -140,18 +135,33 @@ def _make_group() -> None:
         torch.set_num_threads(max(1, usable_cores() // ranks_on_host))
     # NCCL needs a separate GPU for every rank.
     backends = "cpu:gloo,cuda:nccl" if num_gpus >= ranks_on_host else "gloo"
-    from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
-
     # While torch waits, Python's handler of Ctrl-C does not run. So use the system's handler.
     with _named_errors(), handler_of_interrupts(signal.SIG_DFL):
-        store, rank, world_size = next(rendezvous("env://", timeout=timeout))
-        # If torchrun has restarted the ranks, the prefix hides the keys of the killed ranks.
-        restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        store = PrefixStore(f"start {restarts}", store)
-        dist.init_process_group(
-            backends, timeout=timeout, store=store, rank=rank, world_size=world_size
-        )
+        _connect(backends, timeout)
     atexit.register(dist.destroy_process_group)
+
+
+def _read_timeout() -> datetime.timedelta:
+    """Return how long a rank waits for the others."""
+    seconds = float(os.environ.get("CEM_TETRIS_RANK_TIMEOUT", TIMEOUT_S))
+    if not 1 <= seconds <= 604_800:
+        raise ValueError(
+            f"expected CEM_TETRIS_RANK_TIMEOUT in seconds, from 1 to 604,800, got {seconds}"
+        )
+    return datetime.timedelta(seconds=seconds)
+
+
+def _connect(backends: str, timeout: datetime.timedelta) -> None:
+    """Connect the ranks by torch's process group."""
+    from torch.distributed import PrefixStore, rendezvous  # type: ignore[attr-defined]
+
+    store, rank, world_size = next(rendezvous("env://", timeout=timeout))
+    # If torchrun has restarted the ranks, the prefix hides the keys of the killed ranks.
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = PrefixStore(f"start {restarts}", store)
+    dist.init_process_group(
+        backends, timeout=timeout, store=store, rank=rank, world_size=world_size
+    )
 
 
 def count() -> int:

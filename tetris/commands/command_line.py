@@ -136,16 +136,20 @@ def run(main: Callable[[], int]) -> NoReturn:
     except (OSError, BuildError) as error:
         fail(error)
     except (MemoryError, RuntimeError) as error:
-        # If the memory is full, torch raises a RuntimeError. Only its text says why.
-        says_full_memory = any(text in str(error) for text in _FULL_MEMORY)
-        is_memory_full = isinstance(error, MemoryError) or says_full_memory
-        if not is_memory_full:
+        if not _is_full_memory(error):
             raise
         fail(f"out of memory: {str(error) or 'none is left'}")
     finally:
         # At exit Python flushes stdout, and reports an error if it is a closed pipe.
         discard_stdout()
     raise SystemExit(status)
+
+
+def _is_full_memory(error: Exception) -> bool:
+    """Return whether an error means that the memory is full."""
+    # torch raises a RuntimeError then. Only its text says why.
+    says_full_memory = any(text in str(error) for text in _FULL_MEMORY)
+    return isinstance(error, MemoryError) or says_full_memory
 
 
 @contextlib.contextmanager

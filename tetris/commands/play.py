@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         labelled_controller = replace(controller, name=label)
         seed = getattr(arguments, "seed", None)
         write_text(arguments.out, play_page(labelled_controller, rules, seed, lookahead))
-    print(f"{printable(arguments.out)}: {file_size(arguments.out.stat().st_size)}")
+    print(f"{printable(arguments.out)}: {file_size(arguments.out)}")
     address = arguments.out.resolve().as_uri()
     # `webbrowser.open` returns whether it found a browser.
     is_open = not arguments.no_open and webbrowser.open(address)

@@ -80,9 +80,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if picture_path is not None:
             check_writable(picture_path)
             draw_runs(runs, picture_path)
-            print(f"{printable(picture_path)}: {file_size(picture_path.stat().st_size)}")
+            print(f"{printable(picture_path)}: {file_size(picture_path)}")
         write_report(page_path, runs)
-        print(f"{printable(page_path)}: {file_size(page_path.stat().st_size)}")
+        print(f"{printable(page_path)}: {file_size(page_path)}")
     return 0
 
 

@@ -12,6 +12,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from kernels.support.files import check_writable
 from kernels.support.printable import counted
 from tetris.commands.arguments import (
@@ -65,7 +67,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     arguments = parse_arguments(argv)
-    games = arguments.games
     with one_line_errors():
         rules = game_rules(arguments)
         device = choose_device(arguments.device)
@@ -74,13 +75,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.out is not None:
             check_writable(arguments.out)
         solution = solve(rules, arguments.pieces_known, device)
-        lines = solution.play(games, arguments.seed).double()  # The lines of each game.
-        mean = float(lines.mean())
-        standard_error = float(lines.std() / games**0.5) if games > 1 else None
+        lines = solution.play(arguments.games, arguments.seed)
         if arguments.out is not None:
             saved_boards = solution.save(arguments.out)
             text = f"wrote {arguments.out}: {saved_boards:,} boards; all others have value 0"
             print(text, file=sys.stderr)
+    print_solution(solution, lines.double(), device, arguments)
+    return 0
+
+
+def print_solution(
+    solution: Solution, lines: Tensor, device: str, arguments: argparse.Namespace
+) -> None:
+    """Print a solution, and the mean of ``lines``, those of the games played with it."""
+    rules = solution.rules
+    games = arguments.games
+    mean = float(lines.mean())
+    # With one game there is no standard error.
+    standard_error = float(lines.std() / games**0.5) if games > 1 else None
     if arguments.json:
         print_json(
             {
@@ -95,12 +107,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "standard_error": standard_error,
             }
         )
-        return 0
-    # With one game there is no standard error.
+        return
     spread = "" if standard_error is None else f" +- {standard_error:.2g}"
     mean_text = f"{mean:,.6g}{spread} in {counted(games, 'game')} (seed {arguments.seed})"
     print(solution_text(solution, mean_text))
-    return 0
 
 
 def solution_text(solution: Solution, mean_text: str) -> str:

@@ -165,21 +165,7 @@ def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
         The folder of the run.
         Whether the run is new.
     """
-    out: Path | None = getattr(options, "out", None)
-    resumed: Path | None = getattr(options, "resume", None)
-    # After a failure torchrun can start the same command again. The restarted command must
-    # resume the run that it began the first time. In two environment variables torchrun says
-    # how many restarts it allows, and how many there have been.
-    restarts_allowed = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
-    if resumed is None and restarts_allowed:
-        if out is None:
-            raise ValueError(
-                "expected --out FOLDER with --max-restarts: a restart resumes the run in FOLDER"
-            )
-        restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-        # The first attempt may have failed before it wrote the configuration of the run.
-        if restarts and RunFolder(out).config.is_file():
-            resumed = out
+    resumed = folder_to_resume(options)
     if resumed is not None:
         folder = RunFolder(resumed)
         return folder.recipe(), folder, False
@@ -189,7 +175,30 @@ def choose_run(options: argparse.Namespace) -> tuple[Recipe, RunFolder, bool]:
     # `choose_recipe` adds the settings of the preset. If a GPU is missing, it raises an error
     # that recommends the options in _INSTEAD_OF_GPU.
     recipe = choose_recipe(str(device_setting), config, settings, instead=_INSTEAD_OF_GPU)
-    return recipe, new_folder(out, recipe.seed), True
+    return recipe, new_folder(getattr(options, "out", None), recipe.seed), True
+
+
+def folder_to_resume(options: argparse.Namespace) -> Path | None:
+    """Return the folder of the run to resume; None if the run is new.
+
+    After a failure torchrun can start the same command again. The restarted command must resume
+    the run that it began the first time.
+    """
+    resumed: Path | None = getattr(options, "resume", None)
+    # In two environment variables torchrun says how many restarts it allows, and how many there
+    # have been.
+    restarts_allowed = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
+    if resumed is not None or not restarts_allowed:
+        return resumed
+    out: Path | None = getattr(options, "out", None)
+    if out is None:
+        raise ValueError(
+            "expected --out FOLDER with --max-restarts: a restart resumes the run in FOLDER"
+        )
+    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    # The first attempt may have failed before it wrote the configuration of the run.
+    has_begun = restarts > 0 and RunFolder(out).config.is_file()
+    return out if has_begun else None
 
 
 def note(text: object) -> None:

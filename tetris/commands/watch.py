@@ -203,13 +203,8 @@ def skip_to(first: int, all_scenes: Iterator[Scene]) -> Iterator[Scene]:
     return chain([scene], rest)
 
 
-def export_files(
-    show: Show,
-    after_states: Iterator[AfterState],
-    pieces: int | None,
-    arguments: argparse.Namespace,
-) -> None:
-    """Play games, write them to the files that the user asked for, and print the file names.
+def record(show: Show, after_states: Iterator[AfterState], pieces: int | None) -> Replay:
+    """Play games, and return their replay.
 
     Args:
         show: The rules, seed, controller and label of the games, or their replay.
@@ -217,7 +212,6 @@ def export_files(
             placement. It ends when the number of pieces or games on the command line is
             reached.
         pieces: The greatest number of pieces, for the progress bar; None: unknown.
-        arguments: The arguments of the command line.
     """
     stream: int | None = 0  # A seed has many streams of pieces. This command plays stream 0.
     boards = None
@@ -231,7 +225,11 @@ def export_files(
         after_states, desc="playing", total=pieces, unit=" pieces", leave=False
     ) as bar:
         # `Replay.of` iterates over the after-states, so the games are played here.
-        replay = Replay.of(bar, show.rules, show.seed, stream, show.controller, boards)
+        return Replay.of(bar, show.rules, show.seed, stream, show.controller, boards)
+
+
+def export_files(replay: Replay, show: Show, arguments: argparse.Namespace) -> None:
+    """Write a replay to the files that the user asked for, and print the file names."""
     pieces_played = counted(len(replay.placements), "piece")
     for kind, path in export_paths(arguments).items():
         with one_line_errors():
@@ -244,8 +242,7 @@ def export_files(
                 write_text(path, page)
             else:
                 write_movie(path, replay, show.label, arguments)
-        size = file_size(path.stat().st_size)
-        print(f"{printable(path)}: {pieces_played}, {size}")
+        print(f"{printable(path)}: {pieces_played}, {file_size(path)}")
 
 
 def write_movie(path: Path, replay: Replay, label: str, arguments: argparse.Namespace) -> None:
@@ -289,7 +286,7 @@ def show_evolution(source: str | None, path: Path) -> None:
     if device == "cuda":  # The run may come from another machine.
         device = choose_device("auto")
     write_evolution(path, run, device)
-    size = file_size(path.stat().st_size)
+    size = file_size(path)
     print(f"{printable(path)}: {counted(run.generations, 'generation')}, {size}")
 
 
@@ -304,7 +301,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = parse_arguments(argv)
     writes_files = bool(export_paths(arguments))
-    interactive = is_interactive(sys.stdout)
     with one_line_errors():
         if arguments.evolution is not None:
             show_evolution(arguments.source, arguments.evolution)
@@ -315,7 +311,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # a limit. A decision places one piece, so --decisions is a number of pieces.
     pieces = arguments.decisions
     has_limit = pieces is not None or arguments.games or show.replay is not None
-    is_watched = interactive and not writes_files
+    is_watched = is_interactive(sys.stdout) and not writes_files
     if not has_limit and not is_watched:
         pieces = DEFAULT_DECISIONS
     if pieces is not None:
@@ -325,17 +321,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     # raised there.
     try:
         if writes_files:
-            export_files(show, after_states, pieces, arguments)
-            return 0
-        boards = show.replay.boards if show.replay else None
-        scenes_to_show = skip_to(arguments.first, scenes(show.rules, after_states, boards))
-        if interactive:
-            with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
-                speed = arguments.speed
-                Watcher(terminal, scenes_to_show, show.player(), show.title, speed).run()
+            export_files(record(show, after_states, pieces), show, arguments)
         else:
-            for scene in scenes_to_show:
-                print(f"{scene_text(scene)}\n")
+            show_games(show, after_states, arguments)
     except DamagedReplayError as error:
         fail(f"{arguments.source} holds no valid replay: {error}")
     return 0
+
+
+def show_games(
+    show: Show, after_states: Iterator[AfterState], arguments: argparse.Namespace
+) -> None:
+    """Play games, and show them as an animation in the terminal, or print them as text."""
+    boards = show.replay.boards if show.replay else None
+    scenes_to_show = skip_to(arguments.first, scenes(show.rules, after_states, boards))
+    if is_interactive(sys.stdout):
+        with Terminal(sys.stdout, sys.stdin.fileno()) as terminal:
+            speed = arguments.speed
+            Watcher(terminal, scenes_to_show, show.player(), show.title, speed).run()
+    else:
+        for scene in scenes_to_show:
+            print(f"{scene_text(scene)}\n")

@@ -1,7 +1,7 @@
 """Replays of games in environments, made from the actions."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gymnasium
@@ -12,7 +12,7 @@ from tetris.envs.vector_env import TetrisVectorEnv
 from tetris.game.decisions import Rows
 from tetris.game.features import AfterState
 from tetris.play.controller import LinearController
-from tetris.record.replay import Replay
+from tetris.record.replay import Recorder, Replay
 
 
 def replay_of(
@@ -84,16 +84,29 @@ def _record(
         mode: What happens after the end of a game.
         controller: The controller that the replay names.
     """
-    placements: list[AfterState] = []
-    # The stacks that do not follow from the placement before, for example because a garbage row
-    # rose. The key is the index of the first placement on the stack.
-    boards: dict[int, Rows] = {}
-    expected_rows: Rows = ()  # The stack after the last placement.
+    recorder = Recorder()
+    for rows, landing in _play(env, actions, limit, mode):
+        recorder.add(rows, landing)
+    placements = recorder.played
+    # The replay can name the stream of its pieces only if they were placed in its order.
+    pieces = env.stream
+    is_of_stream = all(pieces[t] == after.piece for t, after in enumerate(placements))
+    seed, stream = (pieces.seed, pieces.stream) if is_of_stream else (None, None)
+    return Replay.of(placements, env.rules, seed, stream, controller, recorder.boards)
+
+
+def _play(
+    env: TetrisEnv, actions: Iterable[int], limit: int | None, mode: AutoresetMode
+) -> Iterator[tuple[Rows, AfterState]]:
+    """Play actions; yield every placement, as the stack before it and the board after it.
+
+    The arguments are those of `_record`.
+    """
     steps = 0  # The steps of the current game.
     for action in actions:
         if env.is_over or steps == limit:  # The last game has ended: begin the next one.
             if mode is AutoresetMode.DISABLED:
-                break
+                return
             env.reset()
             steps = 0
             if mode is AutoresetMode.NEXT_STEP:  # This action is ignored: it only resets.
@@ -106,13 +119,4 @@ def _record(
         # piece comes to rest. Then `landing` is a new object.
         landing = env.landing
         if landing is not None and landing is not last_landing:
-            if rows != expected_rows:
-                boards[len(placements)] = rows
-            placements.append(landing)
-            expected_rows = () if landing.game_over else landing.rows
-    # The replay can name the stream of its pieces only if they were placed in its order.
-    pieces = env.stream
-    is_of_stream = all(pieces[t] == after.piece for t, after in enumerate(placements))
-    if is_of_stream:
-        return Replay.of(placements, env.rules, pieces.seed, pieces.stream, controller, boards)
-    return Replay.of(placements, env.rules, controller=controller, boards=boards)
+            yield rows, landing

@@ -115,13 +115,38 @@ class KeyPressTetrisEnv(TetrisEnv):
         if key in (DOWN, DROP):
             # A drop is limited by the height of the piece above the floor, `_row`.
             most_rows = 1 if key == DOWN else self._row
-            while dropped_rows < most_rows and self._can_fall():
-                self._row -= 1
-                dropped_rows += 1
+            dropped_rows = self._fall(most_rows)
             is_blocked = dropped_rows == 0
             if key == DROP or is_blocked:
                 reward = self._come_to_rest()
-        elif key == HOLD:
+        else:
+            self._press(key)
+        # If `gravity` is n, gravity acts in every n-th step, unless the key has just brought
+        # the piece to rest. The reward is therefore still 0 when gravity acts.
+        self._since_gravity = (self._since_gravity + 1) % self.gravity
+        if self._since_gravity == 0 and self._placed == placed_before:
+            is_blocked = self._fall(1) == 0
+            if is_blocked:
+                reward = self._come_to_rest()
+        if self.reward == "points":
+            points_per_row = 2 if key == DROP else 1
+            reward += dropped_rows * points_per_row
+        return self._observation(), reward, self.is_over, False, {"action_mask": self._mask()}
+
+    def _fall(self, most_rows: int) -> int:
+        """Let the piece fall as far as it can, by a number of rows at most; return how far."""
+        rows = 0
+        while rows < most_rows and self._can_fall():
+            self._row -= 1
+            rows += 1
+        return rows
+
+    def _can_fall(self) -> bool:
+        return not collides(self.rows, self._shape, self._column, self._row - 1)
+
+    def _press(self, key: int) -> None:
+        """Move, turn or swap the piece by one of the keys that do not lower it."""
+        if key == HOLD:
             if self._may_hold:
                 self._swap()
                 self._begin_piece()
@@ -130,21 +155,6 @@ class KeyPressTetrisEnv(TetrisEnv):
             moved_piece = self._piece_after_key(key)
             if moved_piece is not None:
                 self._shape, self._column = moved_piece
-        # If `gravity` is n, gravity acts in every n-th step, unless the key has just brought
-        # the piece to rest. The reward is therefore still 0 when gravity acts.
-        self._since_gravity = (self._since_gravity + 1) % self.gravity
-        if self._since_gravity == 0 and self._placed == placed_before:
-            if self._can_fall():
-                self._row -= 1
-            else:
-                reward = self._come_to_rest()
-        if self.reward == "points":
-            points_per_row = 2 if key == DROP else 1
-            reward += dropped_rows * points_per_row
-        return self._observation(), reward, self.is_over, False, {"action_mask": self._mask()}
-
-    def _can_fall(self) -> bool:
-        return not collides(self.rows, self._shape, self._column, self._row - 1)
 
     def get_keys_to_action(self) -> dict[tuple[int, ...], int]:
         """Return the actions of keys for `gymnasium.utils.play`: arrows or wasd, space, c."""

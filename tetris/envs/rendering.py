@@ -1,6 +1,6 @@
 """Draws an environment's observations with `tetris.view.text` and `tetris.view.images`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,8 +8,8 @@ import numpy.typing as npt
 from gymnasium import logger
 
 from tetris import Rules
-from tetris.game.decisions import Rows
 from tetris.game.pieces import PIECES
+from tetris.game.positions import rows_of
 from tetris.game.rules import PIECE_LETTERS
 from tetris.view.game_view import (
     FALLING,
@@ -20,9 +20,15 @@ from tetris.view.game_view import (
     GameTracker,
     board_kinds,
     put,
-    stack_rows,
 )
-from tetris.view.images import PALETTE, board_picture, fitted, piece_picture, text_picture
+from tetris.view.images import (
+    PALETTE,
+    Picture,
+    board_picture,
+    fitted,
+    piece_picture,
+    text_picture,
+)
 from tetris.view.text import board_lines
 
 CELL = 16
@@ -103,8 +109,6 @@ class Painter:
             return unknown
         if np.array_equal(observation["board"], last["board"]):
             return last_cells
-        piece = _placed_piece(observation, last)
-        was_full = last_cells > 0
         is_full = unknown > 0
         # If a row of garbage rose after the piece came to rest, take it away for now: move the
         # board down by one row.
@@ -112,21 +116,35 @@ class Painter:
         if has_garbage:
             is_full = np.roll(is_full, -1, axis=0)
             is_full[-1] = False
-        no_cell_was_removed = (is_full >= was_full).all()
-        if no_cell_was_removed:  # All new cells belong to the piece.
-            cells = np.where(was_full, last_cells, is_full * np.uint8(piece + 1))
-        else:
-            # Full rows were removed. The tracker looks for a placement of the piece that leads
-            # to this board, and carries it out on its own cells.
-            tracker = GameTracker(self._rules)
-            tracker.cells = last_cells
-            tracker.rows = _stack(was_full)
-            if tracker.follow(piece, _stack(is_full)) is None:
-                return unknown  # One piece does not explain the difference of the boards.
-            cells = tracker.cells
+        cells = self._add_piece(_placed_piece(observation, last), last_cells, is_full)
+        if cells is None:
+            return unknown
         if has_garbage:  # Put the row of garbage back, at the bottom.
             cells = np.vstack([unknown[:1], cells[:-1]])
         return cells
+
+    def _add_piece(
+        self, piece: int, cells: Cells, is_full: npt.NDArray[np.bool_]
+    ) -> Cells | None:
+        """Return the cells of a board after a piece has come to rest.
+
+        Args:
+            piece: The number of the piece.
+            cells: The cells before.
+            is_full: Which cells are full afterwards. If one piece does not explain them, the
+                result is None.
+        """
+        was_full = cells > 0
+        no_cell_was_removed = (is_full >= was_full).all()
+        if no_cell_was_removed:  # All new cells belong to the piece.
+            return np.where(was_full, cells, is_full * np.uint8(piece + 1))
+        # Full rows were removed. The tracker looks for a placement of the piece that leads to
+        # this board, and carries it out on its own cells.
+        tracker = GameTracker(self._rules)
+        tracker.cells = cells
+        tracker.rows = rows_of(was_full)
+        is_explained = tracker.follow(piece, rows_of(is_full)) is not None
+        return tracker.cells if is_explained else None
 
 
 def _unknown_cells(observation: Mapping[str, Any]) -> Cells:
@@ -145,11 +163,6 @@ def _placed_piece(observation: Mapping[str, Any], last: Mapping[str, Any]) -> in
     if held == EMPTY_HOLD:
         return int(last["next_pieces"][0])
     return int(held)
-
-
-def _stack(full: npt.NDArray[np.bool_]) -> Rows:
-    """Return the rows of a stack from its full cells."""
-    return stack_rows((full << np.arange(full.shape[1])).sum(axis=1).tolist())
 
 
 def _text(observation: Mapping[str, Any]) -> str:
@@ -199,19 +212,23 @@ def _frame(observation: Mapping[str, Any], cells: Cells) -> npt.NDArray[np.uint8
     # A label and its piece fit in a square with sides of _SLOT pixels.
     pieces_per_panel = len(picture) // _SLOT
     for first in range(0, len(pieces), pieces_per_panel):
-        images = []
-        for label, piece in pieces[first : first + pieces_per_panel]:
-            # `fitted` crops or pads a picture to a height and a width. The letters of
-            # the label have 12 pixels.
-            images.append(fitted(text_picture(label, 12), CELL, 4 * CELL))
-            images.append(piece_picture(piece, CELL))
-        left_margin = ((0, 0), (CELL // 2, 0))
-        # The palette has three colours for each kind of cell. PAGE is the kind of the
-        # background.
-        background = 3 * PAGE
-        panel = np.pad(np.vstack(images), left_margin, constant_values=background)
+        panel = _panel(pieces[first : first + pieces_per_panel])
         picture = np.hstack([picture, fitted(panel, len(picture), _SLOT)])
     return PALETTE[picture]
+
+
+def _panel(pieces: Sequence[tuple[str, int]]) -> Picture:
+    """Return a picture of pieces below each other, from their labels and numbers."""
+    images = []
+    for label, piece in pieces:
+        # `fitted` crops or pads a picture to a height and a width. The letters of the label
+        # have 12 pixels.
+        images.append(fitted(text_picture(label, 12), CELL, 4 * CELL))
+        images.append(piece_picture(piece, CELL))
+    left_margin = ((0, 0), (CELL // 2, 0))
+    # The palette has three colours for each kind of cell. PAGE is the kind of the background.
+    background = 3 * PAGE
+    return np.pad(np.vstack(images), left_margin, constant_values=background)
 
 
 def _kinds(observation: Mapping[str, Any], cells: Cells) -> Cells:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from kernels.support.checks import check_flags, check_integer
+from kernels.support.checks import check_flags, check_integer, check_uint64
 from kernels.support.names import unknown_name
 from tetris import Rules
 from tetris.envs.rendering import EMPTY_HOLD, Painter
@@ -16,7 +16,7 @@ from tetris.game.decisions import Rows, landing_row, place
 from tetris.game.features import AfterState, column_heights
 from tetris.game.piece_stream import PieceStream, hole_column
 from tetris.game.pieces import PIECES, Shape
-from tetris.game.positions import read_board, read_pieces
+from tetris.game.positions import cells_of, read_board, read_pieces
 from tetris.game.rules import GUIDELINE_POINTS
 
 Observation = dict[str, Any]
@@ -51,6 +51,18 @@ def options_of_reset(options: dict[str, Any] | None, *names: str) -> list[Any]:
     for unknown in options.keys() - set(names):
         raise unknown_name("option of reset", str(unknown), names)
     return [options.get(name) for name in names]
+
+
+def _checked_seed(seed: int | None, stream: int | None) -> tuple[int | None, int]:
+    """Return the seed and the stream of ``reset``; raise ValueError if one is out of range."""
+    if stream is None:
+        stream = 0
+    elif seed is None:
+        raise ValueError(f"expected a seed with the option stream, got stream {stream!r} alone")
+    stream = check_uint64("stream", stream)
+    if seed is not None:
+        seed = check_uint64("seed", seed)
+    return seed, stream
 
 
 class TetrisEnv(gymnasium.Env[Observation, np.int64]):
@@ -232,25 +244,13 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         stream, board, pieces = options_of_reset(options, "stream", "board", "pieces")
         rows = () if board is None else read_board(board, self.rules)
         chosen_pieces = () if pieces is None else read_pieces(pieces, self.rules)
-        if seed is None and stream is not None:
-            raise ValueError(
-                f"expected a seed with the option stream, got stream {stream!r} alone"
-            )
-        if stream is None:
-            stream = 0
-        stream = check_integer("stream", stream, 0, (1 << 64) - 1)
-        if seed is not None:
-            seed = check_integer("seed", seed, 0, (1 << 64) - 1)
+        seed, stream = _checked_seed(seed, stream)
         super().reset(seed=seed)  # It seeds `np_random`.
         if seed is None and self._time == 0:  # In the first reset there is no stream yet.
             seed = int(self.np_random.integers(1 << 63))
         if seed is not None:
             self.seed_options = dict(options or {})
-            self.stream = PieceStream(self.rules, seed, stream)
-            self._time = 0
-            self._garbage_rows = 0
-            self._chosen_pieces = ()
-            self._draw_piece()
+            self._begin_stream(PieceStream(self.rules, seed, stream))
         elif self.held is not None:
             # The new game begins with the last piece that was drawn from the stream. After a
             # swap with the hold slot this is not the current piece. So draw it again.
@@ -267,6 +267,14 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.is_over = False
         self._begin()  # A subclass sets up its own state.
         return self._observation(), {"action_mask": self._mask()}
+
+    def _begin_stream(self, stream: PieceStream) -> None:
+        """Draw the first piece of a stream."""
+        self.stream = stream
+        self._time = 0
+        self._garbage_rows = 0
+        self._chosen_pieces = ()
+        self._draw_piece()
 
     def step(
         self, action: SupportsIndex
@@ -331,13 +339,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         The board is an int8 array of 0 and 1 with the shape (height, width). Row 0 is the
         bottom.
         """
-        # A row of the stack is an integer whose bit c is column c. The stack may have fewer
-        # rows than the board or, after the end of a game, more.
-        rows = np.zeros(self.rules.height, dtype=np.int32)
-        visible = self.rows[: self.rules.height]
-        rows[: len(visible)] = visible
-        columns = np.arange(self.rules.width)
-        cells = rows[:, np.newaxis] >> columns & 1  # Shape (height, width).
+        cells = cells_of(self.rows, self.rules.width, self.rules.height)
         observation: Observation = {
             "board": cells.astype(np.int8),
             "piece": np.int64(self.piece),

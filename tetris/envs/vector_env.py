@@ -13,14 +13,14 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from kernels.ops.philox import signed64
-from kernels.support.checks import check_integer
+from kernels.support.checks import check_integer, check_uint64
 from kernels.support.names import unknown_name
 from tetris import feature_names
 from tetris.envs import native
 from tetris.envs.rendering import Painter
 from tetris.envs.tetris_env import MAX_ORIENTATIONS, REWARDS, TetrisEnv, options_of_reset
 from tetris.game.piece_stream import packed_source
-from tetris.game.positions import read_boards
+from tetris.game.positions import cells_of, read_boards
 from tetris.play.devices import check_gpu
 
 OUTPUTS = ("numpy", "torch")
@@ -199,7 +199,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         columns = self._columns_of_boards(boards)
         chosen = self._games_to_reset(mask)
         if isinstance(seed, (int, np.integer)):
-            seed = check_integer("seed", seed, 0, (1 << 64) - 1)
+            seed = check_uint64("seed", seed)
             super().reset(seed=seed)
         elif not self._is_reset:
             # Before the first reset the games have no streams. Begin on streams of a random
@@ -214,8 +214,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         for state in (self._length, self._ended):
             state.masked_fill_(chosen, 0)
         self._is_reset = True
-        observation, infos = self._observe()
-        return self._as_outputs(observation, infos)
+        return self._as_outputs(*self._observe())
 
     def step(
         self, actions: npt.ArrayLike | torch.Tensor
@@ -426,21 +425,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         ended: Array = self._as_output(terminated | truncated)
         if self.output == "numpy" and not ended.any():
             return {}
-        if self._max_placements:
-            # A truncated game is not over, so its last board has features.
-            columns = _columns_of(final_board)
-            is_over = terminated.to(torch.uint8)
-        else:
-            # Without truncation every game that ended is over. Then its features are 0 for any
-            # board, so the boards of the next games serve as well.
-            columns = self._columns
-            is_over = torch.ones_like(self._ended)
-        # The last observation of a game has the same pieces as the first one of the next game.
-        # Copy them, so that a caller can change one of the two observations only.
-        final_views = Views(
-            final_board, _copy(views.piece), _copy(views.action_mask), _copy(views.next_pieces)
-        )
-        observation, infos = self._observation_of(final_views, columns, is_over)
+        observation, infos = self._last_observation(final_board, views, terminated)
         final_observation: Any = observation
         final_info: dict[str, Array] = {**infos}
         if self.output == "numpy":
@@ -456,6 +441,28 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             "final_info": final_info,
             "_final_info": ended,
         }
+
+    def _last_observation(
+        self, final_board: torch.Tensor, views: Views, terminated: torch.Tensor
+    ) -> tuple[Tensors, Tensors]:
+        """Return the last observation and infos of games that have ended, as tensors.
+
+        The arguments are those of `_final_infos`.
+        """
+        if self._max_placements:
+            # A truncated game is not over, so its last board has features.
+            columns = _columns_of(final_board)
+            is_over = terminated.to(torch.uint8)
+        else:
+            # Without truncation every game that ended is over. Then its features are 0 for any
+            # board, so the boards of the next games serve as well.
+            columns = self._columns
+            is_over = torch.ones_like(self._ended)
+        # The last observation of a game has the same pieces as the first one of the next game.
+        # Copy them, so that a caller can change one of the two observations only.
+        _, *pieces = views
+        final_views = Views(final_board, *map(_copy, pieces))
+        return self._observation_of(final_views, columns, is_over)
 
     def _as_output(self, tensor: torch.Tensor) -> Array:
         return tensor.numpy() if self.output == "numpy" else tensor
@@ -480,10 +487,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         """Return the boards to begin with, as the engine stores them; None means empty ones."""
         if boards is None:
             return torch.zeros_like(self._columns)
-        rows = np.zeros((self.num_envs, self.rules.height, 1), dtype=np.int32)
-        for game, stack in enumerate(read_boards(boards, self.rules, self.num_envs)):
-            rows[game, : len(stack), 0] = stack
-        cells = rows >> np.arange(self.rules.width) & 1
+        rules = self.rules
+        stacks = read_boards(boards, rules, self.num_envs)
+        cells = np.stack([cells_of(rows, rules.width, rules.height) for rows in stacks])
         return _columns_of(torch.from_numpy(cells).to(self.device))
 
     def _games_to_reset(self, mask: Any) -> torch.Tensor:
@@ -523,16 +529,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         else:
             if len(seed) != self.num_envs:
                 raise ValueError(f"expected {self.num_envs} seeds, got {len(seed)}")
-            signed_seeds = []
-            has_seed = []
-            for seed_of_game in seed:
-                # A game without a seed is not chosen below, so its number has no effect.
-                number = check_integer("seed", seed_of_game or 0, 0, (1 << 64) - 1)
-                signed_seeds.append(signed64(number))
-                has_seed.append(seed_of_game is not None)
-            seeds = int64(signed_seeds)
+            # A game without a seed is not chosen below, so its number has no effect.
+            numbers = [check_uint64("seed", seed_of_game or 0) for seed_of_game in seed]
+            seeds = int64(list(map(signed64, numbers)))
             streams = torch.zeros_like(seeds)
             # A game whose seed is None goes on with its current stream.
+            has_seed = [seed_of_game is not None for seed_of_game in seed]
             chosen = chosen & torch.tensor(has_seed, device=self.device)
         self._seed = torch.where(chosen, seeds, self._seed)
         self._stream = torch.where(chosen, streams, self._stream)

@@ -175,13 +175,17 @@ def verdict(scores: Sequence[Score]) -> str:
         return text
     ratio_text = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
     text += f": {ratio_text} times {BEST_PUBLISHED}"
-    # In the game of the literature, dt20 has the best published score of a linear controller
-    # that does not know the next piece.
-    game = learned["board"], learned["rule"], learned["pieces"]
-    knows_next = Lookahead.from_dict(learned) is Lookahead.PREVIEW
-    if game == ("10x20", "published", "uniform") and not knows_next:
-        text += ", the best published linear one"
-    return text
+    return f"{text}, the best published linear one" if _is_game_of_papers(learned) else text
+
+
+def _is_game_of_papers(score: Score) -> bool:
+    """Return whether a score is from the game for which dt20 has the best published score.
+
+    It is the best one of a linear controller that does not know the next piece.
+    """
+    game = score["board"], score["rule"], score["pieces"]
+    knows_next = Lookahead.from_dict(score) is Lookahead.PREVIEW
+    return game == ("10x20", "published", "uniform") and not knows_next
 
 
 def interval_text(score: Score) -> str:
@@ -210,27 +214,12 @@ def score_table(scores: Sequence[Score]) -> str:
     ``resolved`` of an estimate is False, games end so rarely that rounding has biased it. A
     note below the table says so.
     """
-    rows = []
     notes = ""
     for score in scores:
-        name = score["controller"]
-        # The package's scores of published controllers have no entry "features".
-        features = score.get("features") or published(name).features
-        rows.append(
-            [
-                name,
-                feature_label(features),
-                format_lines(score["lines_per_game"]),
-                interval_text(score),
-                counted(score),
-                f"{score['decisions']:,}",
-                _speed_or_origin(score),
-            ]
-        )
         if not score.get("resolved", True):
             notes += (
-                f"\n{printable(name)}: games end too rarely for the precision of the weights; "
-                "the estimate is biased"
+                f"\n{printable(score['controller'])}: games end too rarely for the precision "
+                "of the weights; the estimate is biased"
             )
     # All scores have the same board, rule, pieces, seed, lookahead and engine.
     first = scores[0]
@@ -248,7 +237,23 @@ def score_table(scores: Sequence[Score]) -> str:
         "decisions",
         "speed",  # For a score of the package, the machine and the date instead.
     ]
-    return f"{printable(title)}\n{table(header, rows)}{notes}"
+    return f"{printable(title)}\n{table(header, list(map(_score_row, scores)))}{notes}"
+
+
+def _score_row(score: Score) -> list[str]:
+    """Return the row of a score in `score_table`."""
+    name = score["controller"]
+    # The package's scores of published controllers have no entry "features".
+    features = score.get("features") or published(name).features
+    return [
+        name,
+        feature_label(features),
+        format_lines(score["lines_per_game"]),
+        interval_text(score),
+        counted(score),
+        f"{score['decisions']:,}",
+        _speed_or_origin(score),
+    ]
 
 
 def _speed_or_origin(score: Score) -> str:

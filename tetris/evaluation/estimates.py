@@ -1,5 +1,7 @@
 """Estimates of lines per game by importance splitting, for controllers that rarely lose."""
 
+from __future__ import annotations
+
 import math
 import statistics
 import time
@@ -13,7 +15,7 @@ from kernels.support import ranks
 from kernels.support.progress import progress
 from tetris import rollout, split_rollout
 from tetris.evaluation.measurement import Trial
-from tetris.play.splitting import BURN_IN, least_rate, lines_per_game
+from tetris.play.splitting import BURN_IN, SplitResult, least_rate, lines_per_game
 
 ESTIMATES = 16
 """The independent estimates of a batch, made in parallel; an `Estimate` has whole batches."""
@@ -81,6 +83,13 @@ class Estimate:
         high = lines_per_game(rules, rate - margin) if rate > margin else None
         return low, high
 
+    def with_batch(self, rates: Sequence[float], decisions: int, seconds: float) -> Estimate:
+        """Return the estimate with further rates, made in some decisions until ``seconds``."""
+        all_rates = (*self.rates, *rates)
+        return Estimate(
+            self.trial, self.streams, all_rates, self.decisions + decisions, seconds
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the estimate as plain values, for JSON."""
         values = self.trial.to_dict(
@@ -124,12 +133,8 @@ def estimate(
         streams: The streams of each independent estimate.
         check: Called a few times a second. If it raises an exception, the estimate ends.
     """
-    # A rollout plays several candidates at once. Here the candidates are copies of the
-    # controller, one for each estimate of a batch.
-    policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
     start_time = time.perf_counter()
-    rates: list[float] = []
-    total_decisions = 0
+    result = Estimate(trial, streams, rates=(), decisions=0, seconds=0.0)
     desc = f"estimating {trial.label} on {trial.rules.board}"
     with progress(desc=desc, unit=" estimates", leave=False) as bar:
 
@@ -141,31 +146,39 @@ def estimate(
 
         def play_batch() -> torch.Tensor:
             """Play a batch; return a row: its rates, its decisions, and the seconds so far."""
-            # No two estimates may share streams of pieces. Earlier batches of all ranks have
-            # used the first streams, and lower ranks use the next ones.
-            first_stream = (len(rates) + ranks.rank() * ESTIMATES) * streams
-            batch_streams = trial.streams(streams, first_stream, shared=False)
-            result = split_rollout(
-                policy, batch_streams, DECISIONS, trial.device, check=update_bar
-            )
+            # Earlier batches of all ranks, and the batches of lower ranks, come first.
+            number = len(result.rates) + ranks.rank() * ESTIMATES
+            batch = _play_batch(trial, streams, number, update_bar)
+            row = [*batch.rate.tolist(), int(batch.decisions.sum())]
             seconds = time.perf_counter() - start_time
-            row = [*result.rate.tolist(), int(result.decisions.sum()), seconds]
-            return torch.tensor([row], dtype=torch.float64)
+            return torch.tensor([[*row, seconds]], dtype=torch.float64)
 
         while True:
             # Play a batch on every rank, and get the rows of all ranks.
-            batch = ranks.run_collective(play_batch)
-            rows = ranks.gather(batch, ranks.count()).tolist()
+            own_row = ranks.run_collective(play_batch)
+            rows = ranks.gather(own_row, ranks.count()).tolist()
             seconds = max(row[-1] for row in rows)
             # Add the batches of the ranks one by one, and stop as soon as the result is good
             # enough. A single process would make the same batches and stop at the same one.
-            for *batch_rates, batch_decisions, _ in rows:
-                rates += batch_rates
-                total_decisions += int(batch_decisions)
+            for *rates, decisions, _ in rows:
+                result = result.with_batch(rates, int(decisions), seconds)
                 bar.update(ESTIMATES)
-                result = Estimate(trial, streams, tuple(rates), total_decisions, seconds)
                 if is_enough(result):
                     return result
+
+
+def _play_batch(
+    trial: Trial, streams: int, number: int, check: Callable[[], None]
+) -> SplitResult:
+    """Make a batch of independent estimates, the first of which has this number.
+
+    No two estimates share streams of pieces.
+    """
+    # A rollout plays several candidates at once. Here the candidates are copies of the
+    # controller, one for each estimate of a batch.
+    policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
+    batch_streams = trial.streams(streams, number * streams, shared=False)
+    return split_rollout(policy, batch_streams, DECISIONS, trial.device, check=check)
 
 
 def games_ended(trial: Trial) -> int:

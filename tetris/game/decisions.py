@@ -57,23 +57,21 @@ def place(rows: Rows, shape: Shape, column: int, row: int, rules: Rules) -> Afte
         the piece in these lines.
     """
     # Add empty rows up to the top of the piece. If the number is negative, none are added.
-    missing_rows = row + shape.height - len(rows)
+    top = row + shape.height
+    missing_rows = top - len(rows)
     stack = list(rows) + [0] * missing_rows
     for y, piece_row in enumerate(shape.rows, start=row):
         stack[y] |= piece_row << column
     lines = 0
     removed_cells = 0
-    overflows = row + shape.height > rules.height
-    if overflows and not rules.clear_on_overflow:
-        # The game is over. Rows that the piece has filled are neither removed nor counted.
-        return AfterState(
-            rules, shape, column, row, tuple(stack), lines, removed_cells, game_over=True
-        )
-    # Only the rows that the piece touches can have become full.
-    for y, piece_row in enumerate(shape.rows, start=row):
-        if stack[y] == rules.full_row:
-            lines += 1
-            removed_cells += piece_row.bit_count()
+    # If the game is over at once, the rows that the piece has filled are neither removed nor
+    # counted.
+    if top <= rules.height or rules.clear_on_overflow:
+        # Only the rows that the piece touches can have become full.
+        for y, piece_row in enumerate(shape.rows, start=row):
+            if stack[y] == rules.full_row:
+                lines += 1
+                removed_cells += piece_row.bit_count()
     if lines:
         stack = [stack_row for stack_row in stack if stack_row != rules.full_row]
     game_over = len(stack) > rules.height
@@ -261,5 +259,5 @@ def play(
         yield after
         if next_piece is None:
             return
-        rows = () if after.game_over else after.rows
+        rows = after.next_rows
         piece = next_piece

@@ -99,23 +99,26 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
                 f"{text!r}"
             )
         if name not in FEATURES:
-            # There are hundreds of features of columns. Suggest only the forms of their names,
-            # such as step_N_K, and the names of all other features.
-            suggestions = [known for known in FEATURES if _last_column(known) is None]
-            suggestions += _COLUMN_FORMS
-            if len(names) == 1:  # A single name may also be a misspelt set.
-                suggestions = [*sets, *suggestions]
-            # The text of this error contains the suggestions that are similar to the name.
-            error = unknown_name("feature set or feature", name, suggestions)
-            raise ValueError(
-                f"{error}; one of your own needs @tetris.feature or --feature-header"
-            )
+            is_alone = len(names) == 1  # A single name may also be a misspelt set.
+            raise _unknown_feature(name, list(sets) if is_alone else [])
         last_column = _last_column(name)
         if last_column is not None and last_column >= width:
             raise ValueError(f"expected features of a board of width {width}, got {name!r}")
         if names.count(name) > 1:
             raise ValueError(f"expected every feature once, got {name!r} twice")
     return names
+
+
+def _unknown_feature(name: str, suggestions: list[str]) -> ValueError:
+    """Return the error for an unknown name, which suggests similar ones.
+
+    There are hundreds of features of columns. Only the forms of their names are suggested, such
+    as step_N_K, and the names of all other features, in addition to ``suggestions``.
+    """
+    others = [known for known in FEATURES if _last_column(known) is None]
+    known_names = [*suggestions, *others, *_COLUMN_FORMS]
+    error = unknown_name("feature set or feature", name, known_names)
+    return ValueError(f"{error}; one of your own needs @tetris.feature or --feature-header")
 
 
 @cache

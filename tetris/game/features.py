@@ -53,6 +53,11 @@ class AfterState:
         """Number of the piece's orientation."""
         return self.shape.orientation
 
+    @property
+    def next_rows(self) -> tuple[int, ...]:
+        """The stack on which the next piece falls; empty after a game over."""
+        return () if self.game_over else self.rows
+
     @cached_property
     def heights(self) -> list[int]:
         """Height of each column, left to right."""

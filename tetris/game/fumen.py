@@ -14,6 +14,8 @@ the lowest digit first. A page has these numbers:
   characters.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -94,6 +96,29 @@ class FumenPage:
     shape: Shape | None = None
     column: int = 0
     row: int = 0
+
+
+class _PageCode(NamedTuple):
+    """What three digits say of a page: its piece, where the piece is, and flags."""
+
+    color: int  # The number of the piece in the format; 0: the page has no piece.
+    rotation: int
+    position: int
+    flags: int
+
+    @classmethod
+    def read(cls, digits: list[int]) -> _PageCode:
+        """Remove the digits from the end of a list, as `_read` does."""
+        number, color = divmod(_read(digits, 3), 8)
+        number, rotation = divmod(number, 4)
+        flags, position = divmod(number, _CELLS)
+        return cls(color, rotation, position, flags)
+
+    def write(self, digits: list[int]) -> None:
+        """Append the digits to a list."""
+        number = self.position + _CELLS * self.flags
+        number = self.rotation + 4 * number
+        _write(digits, self.color + 8 * number, 3)
 
 
 def is_fumen(text: str) -> bool:
@@ -189,25 +214,23 @@ def _pages(digits: list[int]) -> Iterator[FumenPage]:
             field = field + difference
             if not difference.any():
                 unchanged_pages = _read(digits, 1)
-        # The number is color + 8 * (rotation + 4 * (position + _CELLS * flags)).
-        number, color = divmod(_read(digits, 3), 8)
-        number, rotation = divmod(number, 4)
-        flags, position = divmod(number, _CELLS)
-        # Skip a comment. It has five digits for every four characters.
-        if flags & _COMMENT:
-            length = _read(digits, 2)
-            groups_of_four = -(-length // 4)  # Rounded up.
-            _read(digits, 5 * groups_of_four)
+        code = _PageCode.read(digits)
+        if code.flags & _COMMENT:
+            _skip_comment(digits)
         page = FumenPage(field[1:].copy())
-        is_locked = not flags & _UNLOCKED  # Whether the piece of this page comes to rest.
-        # The color 0 means that the page has no piece.
-        if color and is_locked:
-            page = _with_piece(page, color, rotation, position)
+        is_locked = not code.flags & _UNLOCKED  # Whether the piece of this page comes to rest.
+        if code.color and is_locked:
+            page = _with_piece(page, code)
         yield page
         if is_locked:
-            garbage_rises = bool(flags & _RISE)
-            is_mirrored = bool(flags & _MIRROR)
-            field = _next_field(field, page, garbage_rises, is_mirrored)
+            field = _next_field(field, page, code.flags)
+
+
+def _skip_comment(digits: list[int]) -> None:
+    """Remove a comment: its length, and five digits for every four characters."""
+    length = _read(digits, 2)
+    groups_of_four = -(-length // 4)  # Rounded up.
+    _read(digits, 5 * groups_of_four)
 
 
 def _read_difference(digits: list[int]) -> Cells:
@@ -221,10 +244,11 @@ def _read_difference(digits: list[int]) -> Cells:
     return from_top.reshape(-1, WIDTH)[::-1]
 
 
-def _with_piece(page: FumenPage, color: int, rotation: int, position: int) -> FumenPage:
+def _with_piece(page: FumenPage, code: _PageCode) -> FumenPage:
     """Return a page with a piece; IndexError if the piece is not inside the field."""
-    rows_from_top, x = divmod(position, WIDTH)
-    shape, left, bottom = _rotations(PIECE_LETTERS.index(_COLORS[color]))[rotation]
+    rows_from_top, x = divmod(code.position, WIDTH)
+    piece = PIECE_LETTERS.index(_COLORS[code.color])
+    shape, left, bottom = _rotations(piece)[code.rotation]
     # The edges of the piece are relative to its position.
     column = x + left
     row = HEIGHT - 1 - rows_from_top + bottom
@@ -233,14 +257,14 @@ def _with_piece(page: FumenPage, color: int, rotation: int, position: int) -> Fu
     return FumenPage(page.cells, shape, column, row)
 
 
-def _next_field(field: Cells, page: FumenPage, rises: bool, is_mirrored: bool) -> Cells:
+def _next_field(field: Cells, page: FumenPage, flags: int) -> Cells:
     """Return the field after a page, with its row of garbage as row 0."""
     garbage = field[:1]
     cells = after_page(page)
-    if rises:
+    if flags & _RISE:
         cells = np.concatenate([garbage, cells[:-1]])
         garbage = np.zeros_like(garbage)
-    if is_mirrored:
+    if flags & _MIRROR:
         cells = cells[:, ::-1]
     return np.concatenate([garbage, cells])
 
@@ -283,10 +307,7 @@ def write_fumen(pages: Iterable[FumenPage]) -> str:
             if is_unchanged:
                 counter = len(digits)
                 digits.append(0)
-        # The number is color + 8 * (rotation + 4 * (position + _CELLS * flags)).
-        # `_piece_number` returns it without the flags. It is written in three digits.
-        number = _piece_number(page) + 32 * _CELLS * flags
-        _write(digits, number, 3)
+        _code_of(page, flags).write(digits)
         previous = after_page(page)
         flags = 0
     text = _PREFIX + "".join(_DIGITS[digit] for digit in digits)
@@ -308,16 +329,13 @@ def _write_difference(digits: list[int], difference: Cells) -> None:
         _write(digits, (value + _NO_DIFFERENCE) * _CELLS + length - 1, 2)
 
 
-def _piece_number(page: FumenPage) -> int:
-    """Return the piece of a page, its rotation and its position as one number.
-
-    The number is color + 8 * (rotation + 4 * position).
-    """
+def _code_of(page: FumenPage, flags: int) -> _PageCode:
+    """Return the piece of a page, its rotation, its position and flags."""
     if page.shape is None:
-        return 0
+        return _PageCode(0, 0, 0, flags)
     rotations = _rotations(page.shape.piece)
     rotation = next(key for key, turned in rotations.items() if turned.shape == page.shape)
     _, left, bottom = rotations[rotation]
     rows_from_top = HEIGHT - 1 - (page.row - bottom)
     position = rows_from_top * WIDTH + page.column - left
-    return color_of(page.shape.piece) + 8 * rotation + 32 * position
+    return _PageCode(color_of(page.shape.piece), rotation, position, flags)

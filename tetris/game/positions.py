@@ -79,15 +79,36 @@ def read_board(board: Board, rules: Rules) -> Rows:
             f"expected no full row, which would have been removed, got row {full_rows[0]} "
             "from the bottom"
         )
-    occupied_rows = np.flatnonzero(cells.any(axis=1))
-    stack_height = int(occupied_rows[-1]) + 1 if occupied_rows.size else 0
-    if stack_height > rules.height:
-        raise ValueError(
-            f"expected a stack that fits on {rules.board}, got {stack_height} rows"
-        )
+    rows = rows_of(cells)
+    if len(rows) > rules.height:
+        raise ValueError(f"expected a stack that fits on {rules.board}, got {len(rows)} rows")
+    return rows
+
+
+def rows_of(cells: npt.NDArray[np.bool_]) -> Rows:
+    """Return the rows of a stack from its cells, shape (rows, width), row 0 at the bottom."""
     # A full cell in column c adds 1 << c to its row.
-    rows = (cells[:stack_height] << np.arange(rules.width)).sum(axis=1)
-    return tuple(rows.tolist())
+    return stack_rows((cells << np.arange(cells.shape[1])).sum(axis=1).tolist())
+
+
+def stack_rows(rows: list[int]) -> Rows:
+    """Return the rows of a board, as bits, without the empty rows on top."""
+    height = len(rows)
+    while height and not rows[height - 1]:
+        height -= 1
+    return tuple(rows[:height])
+
+
+def cells_of(rows: Rows, width: int, height: int) -> npt.NDArray[np.int64]:
+    """Return the cells of a stack as 0 and 1: shape (height, width), row 0 at the bottom.
+
+    Rows above this height are left out.
+    """
+    numbers = np.zeros(height, dtype=np.int64)
+    visible = rows[:height]
+    numbers[: len(visible)] = visible
+    # Bit c of a row is column c.
+    return numbers[:, np.newaxis] >> np.arange(width) & 1
 
 
 def read_boards(boards: Any, rules: Rules, count: int) -> list[Rows]:

@@ -126,31 +126,39 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
         raise ValueError(
             f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none"
         )
-    names = []
+    names = {}  # The keys are the names, each once.
     for struct in structs:
-        # Insert "_" before every capital letter except at the beginning, so that EmptyColumns
-        # becomes empty_columns.
-        name = re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower()
-        if not re.fullmatch(r"([A-Z][a-z]*)+", struct):
-            raise ValueError(
-                f"{path}: expected a name such as EmptyColumns, in PascalCase, got {struct}"
-            )
-        if name not in features.FEATURES or name in BUILT_IN:
-            raise ValueError(
-                f"{path}: expected a reference of {struct} in Python, a function {name} with "
-                "@tetris.feature"
-            )
+        name = _name_of(struct, path)
         # A feature can be registered again only with the same header. A library with the old
         # text may already be loaded, and a process cannot replace it.
-        first_header = _headers.get(name, (header, text))
-        if first_header != (header, text):
+        names[name] = (header, text)
+        if _headers.get(name, names[name]) != names[name]:
             raise ValueError(
                 f"{path}: {struct} was registered with another text: start a new process"
             )
-        names.append(name)
-    for name in names:
-        _headers[name] = (header, text)
-    return tuple(dict.fromkeys(names))  # Repeated names are removed.
+    _headers.update(names)
+    return tuple(names)
+
+
+def _name_of(struct: str, path: str | os.PathLike[str]) -> str:
+    """Return the name of a feature that the header at ``path`` defines: its reference's.
+
+    Raises:
+        ValueError: If the name of the struct is not in PascalCase, or there is no reference.
+    """
+    # Insert "_" before every capital letter except at the beginning, so that EmptyColumns
+    # becomes empty_columns.
+    name = re.sub(r"(?<!^)(?=[A-Z])", "_", struct).lower()
+    if not re.fullmatch(r"([A-Z][a-z]*)+", struct):
+        raise ValueError(
+            f"{path}: expected a name such as EmptyColumns, in PascalCase, got {struct}"
+        )
+    if name not in features.FEATURES or name in BUILT_IN:
+        raise ValueError(
+            f"{path}: expected a reference of {struct} in Python, a function {name} with "
+            "@tetris.feature"
+        )
+    return name
 
 
 def run_header(path: Path) -> tuple[str, ...]:

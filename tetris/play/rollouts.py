@@ -108,11 +108,11 @@ class Rollout:
         """
         if device not in ENGINES:
             raise ValueError(f"expected device to be {', '.join(ENGINES)}, got {device!r}")
-        on_gpu = device == "cuda"
         self.streams = streams
         self.device = device
         self.lookahead = Lookahead(policy.lookahead)
         self.names = feature_names(policy.features, streams.rules.width)
+        on_gpu = device == "cuda"
         self.weights = _checked_weights(policy.weights, len(self.names), on_gpu)
         self.decisions = 0  # The decisions made so far on each stream.
         # The counts of each stream of each candidate: lines removed, games that ended, and
@@ -121,14 +121,7 @@ class Rollout:
         self._lines = torch.zeros(shape, dtype=torch.int64, device=self.weights.device)
         self._games = self._lines.clone()
         self._placed = self._lines.clone()
-        # The columns of the boards: bit y of a column is row y, counted from the bottom.
-        self.columns = self._lines.new_zeros((*shape, streams.rules.width), dtype=torch.int32)
-        # Every candidate begins with the same stacks, one for each stream: `columns` has the
-        # shape (streams, width).
-        if boards is not None:
-            stacks = read_boards(boards, streams.rules, streams.count)
-            columns = [_columns_of(rows, streams.rules.width) for rows in stacks]
-            self.columns += torch.tensor(columns, dtype=torch.int32, device=self.columns.device)
+        self.columns = self._first_columns(boards)
         # `branch` copies boards between streams. If the next piece of a board is already drawn,
         # it is copied with the board. Then this tensor says which stream the next piece of each
         # stream comes from. None: every stream has its own next piece.
@@ -144,6 +137,17 @@ class Rollout:
             library = native.extension(self.names, self.lookahead)
             self.operators = native.load(library, cuda=on_gpu)
             self._choose_pace()
+
+    def _first_columns(self, boards: Boards | None) -> torch.Tensor:
+        """Return the boards to begin with as columns, the same for every candidate."""
+        streams = self.streams
+        width = streams.rules.width
+        zeros = self._lines.new_zeros((*self._lines.shape, width), dtype=torch.int32)
+        if boards is None:
+            return zeros
+        stacks = read_boards(boards, streams.rules, streams.count)
+        columns = [_columns_of(rows, width) for rows in stacks]  # Shape (streams, width).
+        return zeros + torch.tensor(columns, dtype=torch.int32, device=zeros.device)
 
     def __reduce__(self) -> Any:
         """Refuse to be copied or pickled: games in progress use a library of this process."""
@@ -299,13 +303,6 @@ class Rollout:
 
     def _play_native(self, decisions: int) -> None:
         """Play a number of decisions on every stream, with the C++ or CUDA engine."""
-        streams = self.streams
-        rules = streams.rules
-        # The operator takes only tensors and numbers. `packed_source` packs the pieces that the
-        # rules allow into one integer. The game-over rule is passed as its index in RULES.
-        # `signed64` returns the signed integer with the same bits as the unsigned seed.
-        packed_pieces, piece_count, is_bag = packed_source(rules)
-        stop_after_games = streams.games or _NEVER
         # The operator changes the boards and the three counts in place.
         self.operators.advance(
             self._played_weights,
@@ -314,17 +311,10 @@ class Rollout:
             self._games,
             self._placed,
             self._piece_source,
-            rules.height,
-            RULES.index(rules.rule),
-            packed_pieces,
-            piece_count,
-            is_bag,
-            signed64(streams.seed),
-            streams.first,
-            streams.shared,
+            *_numbers_of(self.streams),
             self.decisions,  # The decisions made so far.
             decisions,  # The decisions to make now.
-            stop_after_games,
+            self.streams.games or _NEVER,
         )
 
     def _play_python(self, decisions: int) -> None:
@@ -359,17 +349,17 @@ class Rollout:
         games = int(self._games[index])
         after_states = play(pieces, player, rules, rows, self.decisions, first_piece)
         for after in islice(after_states, decisions):
-            rows = () if after.game_over else after.rows
+            rows = after.next_rows
             lines += after.lines
             games += after.game_over
             placed += 1
             # The stream stops after this many games; None: it never stops.
             if games == self.streams.games:
                 break
-        self.columns[index] = torch.tensor(_columns_of(rows, rules.width), dtype=torch.int32)
         self._lines[index] += lines
         self._games[index] = games
         self._placed[index] += placed
+        self.columns[index] = torch.tensor(_columns_of(rows, rules.width), dtype=torch.int32)
 
 
 def rollout(
@@ -393,6 +383,21 @@ def rollout(
         check: Called a few times a second. If it raises an exception, the rollout ends.
     """
     return Rollout(policy, streams, device, boards=boards).advance(decisions, check)
+
+
+def _numbers_of(streams: Streams) -> tuple[int, ...]:
+    """Return streams and their rules as the numbers that the operator takes, in its order."""
+    rules = streams.rules
+    # `packed_source` packs the pieces that the rules allow into one integer. `signed64` returns
+    # the signed integer with the same bits as the unsigned seed.
+    return (
+        rules.height,
+        RULES.index(rules.rule),
+        *packed_source(rules),
+        signed64(streams.seed),
+        streams.first,
+        streams.shared,
+    )
 
 
 def _columns_of(rows: Rows, width: int) -> tuple[int, ...]:

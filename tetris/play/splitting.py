@@ -189,23 +189,12 @@ class SplitRollout:
         games = self._games
         total = games.decisions + decisions
         check_integer("decisions", total, self._least_decisions, 1 << 62)
-        # If the next piece of each game is already drawn, a board is copied together with it.
-        # Then resample one decision before the end of a step, while that piece still belongs to
-        # the same bag.
-        decisions_earlier = int(games.next_drawn)
-        steps = total // self._step_size
-        for step in range(self._steps, steps):
-            resampling_time = (step + 1) * self._step_size - decisions_earlier
-            games.play_on(resampling_time - games.decisions, check)
-            bits = self._generator.getrandbits(_RANDOM_BITS)
-            is_after_burn_in = step >= self._burn_in_steps
-            source, columns = self._weights.resample(bits, counts=is_after_burn_in)
-            games.branch(source, columns)
-        self._steps = steps
+        while self._steps < total // self._step_size:
+            self._play_step(check)
         # Play the decisions after the last resampling. They count for the totals only.
         result = games.advance(total - games.decisions, check)
         ended = self._weights.ended
-        counted_decisions = (steps - self._burn_in_steps) * self._step_size
+        counted_decisions = (self._steps - self._burn_in_steps) * self._step_size
         # Divide by a tensor. To divide by a Python number, torch on a GPU multiplies by its
         # inverse, and the result can be rounded differently.
         rate = ended / torch.full_like(ended, counted_decisions)
@@ -216,6 +205,21 @@ class SplitRollout:
             lines_per_game=lines_per_game(games.streams.rules, rate),
             resolved=rate >= least_rate(games.streams.count),
         )
+
+    def _play_step(self, check: Callable[[], None] | None) -> None:
+        """Play until the next resampling, and resample."""
+        games = self._games
+        end_of_step = (self._steps + 1) * self._step_size
+        # If the next piece of each game is already drawn, a board is copied together with it.
+        # Then resample one decision before the end of a step, while that piece still belongs to
+        # the same bag.
+        resampling_time = end_of_step - int(games.next_drawn)
+        games.play_on(resampling_time - games.decisions, check)
+        bits = self._generator.getrandbits(_RANDOM_BITS)
+        is_after_burn_in = self._steps >= self._burn_in_steps
+        source, columns = self._weights.resample(bits, counts=is_after_burn_in)
+        games.branch(source, columns)
+        self._steps += 1
 
 
 class StreamWeights:
@@ -285,28 +289,10 @@ class StreamWeights:
         """
         self._count += 1
         if self._operators is not None:
-            # The operator copies the boards, and updates the last games, the weights and the
-            # sums in place.
-            return self._operators.resample(  # type: ignore[no-any-return]
-                self._games.columns,
-                self._games._games,  # The games ended on each stream.
-                self._last_games,
-                self._weight,
-                self._level_sums,
-                self._unit,
-                self.ended,
-                self._count,
-                counts,
-                bits,
-                self._bits_stride,
-            )
+            return self._resample_by_operator(bits, counts)  # type: ignore[no-any-return]
         games = self._games.stream_games  # The games ended on each stream so far.
         if counts:
-            new_games = games - self._last_games  # Since the last resampling.
-            # `_sum_exactly` adds the integer parts and the fractions of the weights separately.
-            weight_ended = _sum_exactly(self._weight, lambda part: (part * new_games).sum(1))
-            total_weight = self._weight.long().sum(1).double()
-            self.ended += weight_ended / total_weight
+            self.ended += self._share_of_ended(games - self._last_games)
         self._last_games = games
         source, self._weight = resampled(
             self._weight,
@@ -317,6 +303,32 @@ class StreamWeights:
             bits + self._bits_added,
         )
         return source, None
+
+    def _resample_by_operator(self, bits: int, counts: bool) -> Any:
+        """Do the work of `resample` with the operator of an engine, which copies the boards.
+
+        The operator updates the last games, the weights and the sums in place.
+        """
+        return self._operators.resample(
+            self._games.columns,
+            self._games._games,  # The games ended on each stream.
+            self._last_games,
+            self._weight,
+            self._level_sums,
+            self._unit,
+            self.ended,
+            self._count,
+            counts,
+            bits,
+            self._bits_stride,
+        )
+
+    def _share_of_ended(self, new_games: torch.Tensor) -> torch.Tensor:
+        """Return the share of each candidate's weight that is on streams with new games."""
+        # `_sum_exactly` adds the integer parts and the fractions of the weights separately.
+        weight_ended = _sum_exactly(self._weight, lambda part: (part * new_games).sum(1))
+        total_weight = self._weight.long().sum(1).double()
+        return weight_ended / total_weight
 
 
 def lines_per_game(rules: Rules, rate: _Rate) -> _Rate:

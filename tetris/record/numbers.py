@@ -1,5 +1,7 @@
 """Numbers as text."""
 
+from pathlib import Path
+
 from kernels.support.printable import counted
 
 
@@ -15,6 +17,7 @@ def format_lines(value: float | None) -> str:
     return f"{millions:,.0f} M" if millions >= 1000 else f"{millions:.3g} M"
 
 
-def file_size(size: int) -> str:
-    """Return a number of bytes as text: in kilobytes, or in bytes below one kilobyte."""
+def file_size(path: Path) -> str:
+    """Return the size of a file as text: in kilobytes, or in bytes below one kilobyte."""
+    size = path.stat().st_size
     return counted(size, "byte") if size < 1000 else f"{size / 1e3:,.0f} kB"

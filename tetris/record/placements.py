@@ -17,7 +17,7 @@ from tetris.game.decisions import (
 )
 from tetris.game.features import AfterState, feature_values
 from tetris.game.policy import Lookahead, Player
-from tetris.game.positions import Board, read_board, read_cells, read_piece
+from tetris.game.positions import Board, cells_of, read_board, read_cells, read_piece
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.play.controller import LinearController, resolve
 
@@ -205,24 +205,13 @@ class PlacementTable:
 
         ``X`` is a cell of the stack, ``#`` a cell of the piece, and ``.`` an empty cell.
         """
-        # A row is an integer: bit x is column x.
-        stack = np.zeros(height, dtype=np.int64)
-        stack[: len(self.rows)] = self.rows
-        piece = np.zeros_like(stack)
+        width = self.rules.width
+        stack = cells_of(self.rows, width, height)
         # Put the rows of the piece where it comes to rest.
-        piece[after.landing_row : _top(after)] = np.left_shift(after.shape.rows, after.column)
-        lines = []
-        for stack_row, piece_row in zip(stack[::-1], piece[::-1], strict=True):
-            line = ""
-            for x in range(self.rules.width):
-                if piece_row >> x & 1:
-                    line += "#"
-                elif stack_row >> x & 1:
-                    line += "X"
-                else:
-                    line += "."
-            lines.append(line)
-        return lines
+        rows_of_piece = [row << after.column for row in after.shape.rows]
+        piece = cells_of((*[0] * after.landing_row, *rows_of_piece), width, height)
+        characters = np.where(piece, "#", np.where(stack, "X", "."))
+        return ["".join(row) for row in characters[::-1]]
 
     def _line(self, index: int) -> str:
         """Return the line of a placement, with the features that have the largest leads."""

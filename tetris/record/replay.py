@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-from kernels.support.checks import check_integer
+from kernels.support.checks import check_integer, check_uint64
 from kernels.support.files import read_bytes, write_text
 from tetris.game import fumen
 from tetris.game.decisions import Rows, landing_row, place, with_next
 from tetris.game.features import AfterState, column_heights
 from tetris.game.piece_stream import PieceStream
-from tetris.game.pieces import placement_numbers, placements_on
-from tetris.game.positions import read_board
+from tetris.game.pieces import Shape, placement_numbers, placements_on
+from tetris.game.positions import cells_of, read_board
 from tetris.game.rules import PIECE_LETTERS, Rules
 from tetris.play.controller import LinearController
 
@@ -41,6 +41,26 @@ MOST_PLACEMENTS = 1 << 30
 
 class DamagedReplayError(ValueError):
     """A replay whose placements contradict its seed, lines or games."""
+
+
+@dataclass
+class Recorder:
+    """Collects placements, and the stacks that do not follow from the placement before.
+
+    Attributes:
+        played: The board after every placement.
+        boards: The stacks before some of the placements, as in `Replay`.
+    """
+
+    played: list[AfterState] = field(default_factory=list)
+    boards: dict[int, Rows] = field(default_factory=dict)
+
+    def add(self, rows: Rows, after: AfterState) -> None:
+        """Record a placement, and the stack before it if it does not follow."""
+        expected_rows = self.played[-1].next_rows if self.played else ()
+        if rows != expected_rows:
+            self.boards[len(self.played)] = rows
+        self.played.append(after)
 
 
 @dataclass(frozen=True)
@@ -94,8 +114,8 @@ class Replay:
         if self.rules.original and self.seed is None:
             raise ValueError("expected a seed and a stream by the original rule, got neither")
         if self.seed is not None:
-            check_integer("seed", self.seed, 0, (1 << 64) - 1)
-            check_integer("stream", self.stream, 0, (1 << 64) - 1)
+            check_uint64("seed", self.seed)
+            check_uint64("stream", self.stream)
         for rows in self.boards.values():
             check_integer("the height of a board", len(rows), 0, self.rules.height)
             for row in rows:
@@ -157,24 +177,14 @@ class Replay:
             rows = boards.get(t, rows)
             # Record the landing row only if the piece did not fall straight down. It may have
             # slid below an overhang.
-            heights = column_heights(rows, rules.width)
-            if after.landing_row != landing_row(heights, after.shape, after.column):
+            if after.landing_row != _row_of_drop(rows, after.shape, after.column, rules):
                 landings[t] = after.landing_row
             placements.append(placement_bytes[after.piece, after.orientation, after.column])
             lines += after.lines
             games += after.game_over
-            rows = () if after.game_over else after.rows
-        return cls(
-            rules=rules,
-            placements=bytes(placements),
-            lines=lines,
-            games=games,
-            seed=seed,
-            stream=stream,
-            controller=controller,
-            boards=boards,
-            landings=landings,
-        )
+            rows = after.next_rows
+        numbers = bytes(placements)
+        return cls(rules, numbers, lines, games, seed, stream, controller, boards, landings)
 
     @property
     def pieces(self) -> PieceStream | None:
@@ -199,27 +209,20 @@ class Replay:
         games = 0
         for t, number in enumerate(self.placements):
             shape, column = placements[number]
-            if pieces is not None and pieces[t] != shape.piece:
-                raise DamagedReplayError(
-                    f"expected {PIECE_LETTERS[pieces[t]]} as piece {t + 1} of seed "
-                    f"{self.seed}, got {PIECE_LETTERS[shape.piece]}"
-                )
             # A stack is recorded only if it differs from the stack after the last placement,
             # for example if the user chose the first board.
             rows = self.boards.get(t, rows)
             # A landing row is recorded only if the piece did not fall straight down.
             row = self.landings.get(t)
             if row is None:
-                row = landing_row(column_heights(rows, self.rules.width), shape, column)
+                row = _row_of_drop(rows, shape, column, self.rules)
             after = place(rows, shape, column, row, self.rules)
-            if self.rules.original and pieces is not None:
-                # By the original rule the game also ends if the next piece has no room to
-                # appear.
-                after = with_next(after, pieces[t + 1])
+            if pieces is not None:
+                after = _compare_with_seed(after, pieces, t)
             lines += after.lines
             games += after.game_over
             yield after
-            rows = () if after.game_over else after.rows
+            rows = after.next_rows
         if (lines, games) != (self.lines, self.games):
             raise DamagedReplayError(
                 f"expected {self.lines} lines and {self.games} games from the placements, "
@@ -243,12 +246,9 @@ class Replay:
         pages = []
         for t, after in enumerate(self.after_states()):
             if t in self.boards:
-                # This stack was recorded as integers, one per row, with one bit per cell. The
-                # pieces of its cells are not known, so the cells are gray.
-                rows = np.array(self.boards[t], dtype=np.int64)
-                is_full = rows[:, np.newaxis] >> np.arange(fumen.WIDTH) & 1
-                cells = empty.copy()
-                cells[: len(rows)] = is_full * fumen.GRAY
+                # The pieces of this stack are not known, so its cells are gray.
+                stack = cells_of(self.boards[t], fumen.WIDTH, fumen.HEIGHT)
+                cells = stack * fumen.GRAY
             top_of_piece = after.landing_row + after.shape.height
             if top_of_piece <= fumen.HEIGHT:
                 page = fumen.FumenPage(cells, after.shape, after.column, after.landing_row)
@@ -274,20 +274,14 @@ class Replay:
             ValueError: If the text is not a fumen, or a field does not fit the rules.
         """
         rules = rules or Rules()
-        boards: dict[int, Rows] = {}
-        played: list[AfterState] = []
-        expected_rows: Rows = ()  # The stack after the last placement.
+        recorder = Recorder()
         for page in fumen.read_fumen(text):
             if page.shape is None:  # This page has no placement.
                 continue
             rows = read_board(page.cells, rules)
-            if rows != expected_rows:
-                # The field was edited. The key is the index of the page's placement.
-                boards[len(played)] = rows
             after = place(rows, page.shape, page.column, page.row, rules)
-            played.append(after)
-            expected_rows = () if after.game_over else after.rows
-        return cls.of(played, rules, boards=boards)
+            recorder.add(rows, after)
+        return cls.of(recorder.played, rules, boards=recorder.boards)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the replay as a dictionary that can be written as JSON."""
@@ -365,6 +359,24 @@ class Replay:
             zlib.error,
         ) as error:
             raise ValueError(f"{path} holds no valid replay: {error}") from error
+
+
+def _row_of_drop(rows: Rows, shape: Shape, column: int, rules: Rules) -> int:
+    """Return the row in which a piece that falls straight down comes to rest on a stack."""
+    return landing_row(column_heights(rows, rules.width), shape, column)
+
+
+def _compare_with_seed(after: AfterState, pieces: PieceStream, t: int) -> AfterState:
+    """Check that piece t was placed, and return the board after it by the original rule.
+
+    By that rule the game also ends if the next piece has no room to appear.
+    """
+    if pieces[t] != after.piece:
+        raise DamagedReplayError(
+            f"expected {PIECE_LETTERS[pieces[t]]} as piece {t + 1} of seed "
+            f"{pieces.seed}, got {PIECE_LETTERS[after.piece]}"
+        )
+    return with_next(after, pieces[t + 1]) if after.rules.original else after
 
 
 def _digest(values: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ _CURVES = (
 )
 
 
-def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
+def chart_values(run: RunRecord) -> dict[str, Any]:
     """Return the data of the charts of a training run, to be written as JSON for a web page.
 
     A decision is the placement of one piece. A stage is a part of the training on one board.
@@ -45,7 +45,7 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
     Returns:
         A dictionary. All lists except "stages" and "score" have one value per generation.
 
-        "name": The argument ``name``.
+        "name": The name of the run.
         "group": A text. It is the same for two runs only if they differ at most in their seed.
         "stages": A dictionary for each stage: its "board", such as "10x20"; "place", the index
             of its first generation in the lists; and "dt20", the lines per game of the best
@@ -76,7 +76,7 @@ def chart_values(run: RunRecord, name: str) -> dict[str, Any]:
     for key in _CURVES:
         curves[key] = [_round_for_chart(record[key]) for record in metrics]
     return {
-        "name": name,
+        "name": run.name,
         "group": seedless(run),
         "stages": stages,
         "board": [board(record) for record in metrics],
@@ -127,16 +127,16 @@ def seedless(run: RunRecord) -> str:
     )
 
 
-def distinct_names(runs: Sequence[RunRecord]) -> list[str]:
-    """Return the names of runs; a name that several runs have is followed by a number."""
+def with_distinct_names(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return runs; a number is added to a name that several of them have."""
     all_names = [run.name for run in runs]
-    names = []
-    for index, name in enumerate(all_names, start=1):
+    distinct = []
+    for index, run in enumerate(runs, start=1):
+        name = run.name
         if all_names.count(name) > 1:
-            names.append(f"{name} ({all_names[:index].count(name)})")
-        else:
-            names.append(name)
-    return names
+            name = f"{name} ({all_names[:index].count(name)})"
+        distinct.append(replace(run, name=name))
+    return distinct
 
 
 def dt20_score(run: RunRecord, board_name: str) -> float | None:
@@ -212,14 +212,7 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
         scored: A pair of label and score for each row of the table.
     """
     board_name, rule, pieces, lookahead_phrase = game
-    # The scores in the literature were all measured by the same rules. The table for these
-    # rules shows them in an additional column.
-    literature = {}
-    has_rules_of_literature = (rule, pieces, lookahead_phrase) == ("published", "uniform", "")
-    if has_rules_of_literature:
-        for controller, scores_by_board in PUBLISHED_SCORES.items():
-            if board_name in scores_by_board:
-                literature[controller] = str(scores_by_board[board_name])
+    literature = _lines_of_literature(game)
     header = ["controller", "lines per game", "95 % interval", "from", "decisions"]
     if literature:
         header.append("literature, about")
@@ -244,10 +237,25 @@ def _score_table(game: tuple[str, str, str, str], scored: Sequence[tuple[str, Sc
     return Table(title, header, rows, titled=True)
 
 
-def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
+def _lines_of_literature(game: tuple[str, str, str, str]) -> dict[str, str]:
+    """Return the lines per game in the literature, by controller, for a `_score_table`.
+
+    The scores in the literature were all measured by the same rules. There are none for others.
+    """
+    board_name, *rules = game
+    if rules != ["published", "uniform", ""]:
+        return {}
+    return {
+        controller: str(scores_by_board[board_name])
+        for controller, scores_by_board in PUBLISHED_SCORES.items()
+        if board_name in scores_by_board
+    }
+
+
+def weight_table(runs: Sequence[RunRecord]) -> Table:
     """Return a table of learned weights, with one row per feature and one column per run.
 
-    The weight vector of a run has length 1. ``names`` are the names of the runs.
+    The weight vector of a run has length 1.
     """
     features = dict.fromkeys(feature for run in runs for feature in run.feature_names)
     columns = [
@@ -257,14 +265,11 @@ def weight_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
     for feature in features:
         weights = (f"{column[feature]:.4f}" if feature in column else "–" for column in columns)
         rows.append([feature, *weights])
-    return Table("Learned weights", ["feature", *names], rows)
+    return Table("Learned weights", ["feature", *(run.name for run in runs)], rows)
 
 
-def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
-    """Return a table of the time and the speed of training runs, with one row per run.
-
-    ``names`` are the names of the runs, which are shown in the first column.
-    """
+def cost_table(runs: Sequence[RunRecord]) -> Table:
+    """Return a table of the time and the speed of training runs, with one row per run."""
     header = [
         "run",
         "engine",
@@ -275,12 +280,12 @@ def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
         "lines/s",
     ]
     rows = []
-    for name, run in zip(names, runs, strict=True):
+    for run in runs:
         seconds = max(run.seconds, 1e-9)  # The lower limit prevents a division by zero.
         lines = sum(record["lines"] for record in run.metrics)
         rows.append(
             [
-                name,
+                run.name,
                 run.recipe.device,
                 f"{run.generations} of {run.recipe.total_generations}",
                 f"{seconds:,.1f}",
@@ -292,13 +297,13 @@ def cost_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
     return Table("What the runs cost", header, rows)
 
 
-def settings_tables(runs: Sequence[RunRecord], names: Sequence[str]) -> tuple[Table, Table]:
+def settings_tables(runs: Sequence[RunRecord]) -> tuple[Table, Table]:
     """Return two tables of the settings of runs, with one row per setting.
 
     The versions of packages count as settings. The first table has the settings that differ
-    between the runs, with one column of values per run. ``names`` are the headers of these
-    columns. The second table has the settings that are the same in all runs, with a single
-    column of values. A dash means that a run does not have the setting.
+    between the runs, with one column of values per run. The second table has the settings that
+    are the same in all runs, with a single column of values. A dash means that a run does not
+    have the setting.
     """
     settings_by_run = []
     all_names: dict[str, None] = {}  # A dict keeps the order in which names were added.
@@ -316,7 +321,8 @@ def settings_tables(runs: Sequence[RunRecord], names: Sequence[str]) -> tuple[Ta
             different_rows.append([name, *values])
         else:
             equal_rows.append([name, values[0]])
-    differences = Table("What differs", ["setting", *names], different_rows, titled=True)
+    header = ["setting", *(run.name for run in runs)]
+    differences = Table("What differs", header, different_rows, titled=True)
     # The page folds the second table, and shows its label as the summary instead of a title.
     label = "What is the same" if len(runs) > 1 else "Settings and versions"
     return differences, Table(label, ["setting", "value"], equal_rows)
@@ -327,14 +333,11 @@ def _setting_text(value: object) -> str:
     return "–" if value in ("", None) else str(value).replace(",", ", ")
 
 
-def start_table(runs: Sequence[RunRecord], names: Sequence[str]) -> Table:
-    """Return a table of when, where and how runs were started, with one row per start.
-
-    ``names`` are the names of the runs.
-    """
+def start_table(runs: Sequence[RunRecord]) -> Table:
+    """Return a table of when, where and how runs were started, with one row per start."""
     keys = ("date", "hardware", "commit", "command")
     rows = []
-    for name, run in zip(names, runs, strict=True):
+    for run in runs:
         for start in run.starts:
-            rows.append([name, *(str(start.get(key) or "–") for key in keys)])
+            rows.append([run.name, *(str(start.get(key) or "–") for key in keys)])
     return Table("Starts of the run", ["run", *keys], rows, titled=True)

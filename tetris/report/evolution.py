@@ -12,6 +12,7 @@ import torch
 from kernels.support.printable import counted
 from tetris import Policy, Rollout, Rules, Streams
 from tetris.evaluation.comparison import BEST_PUBLISHED, LEARNED, is_estimate
+from tetris.game.positions import stack_rows
 from tetris.play.devices import NATIVE
 from tetris.record.numbers import format_lines
 from tetris.training.run_folder import RunRecord
@@ -22,7 +23,6 @@ from tetris.view.game_view import (
     GameTracker,
     board_kinds,
     scene_kinds,
-    stack_rows,
 )
 from tetris.view.images import (
     GREY,
@@ -158,14 +158,7 @@ def _choose_pieces(
     limit = 600 if is_fast else 60  # The maximum number of pieces in a game.
     # A stream is a random sequence of pieces. It stops at the end of its first game.
     streams = Streams(rules, num_sequences, seed, games=1)
-    games = Rollout(policies, streams, device)
-    # The number of pieces that each policy survives on each sequence, a multiple of _STEP:
-    # shape (policies, sequences).
-    lengths = torch.zeros_like(games.stream_games, device="cpu")
-    for _ in range(0, limit, _STEP):
-        games.advance(_STEP)
-        is_running = games.stream_games.cpu() == 0
-        lengths += _STEP * is_running
+    lengths = _play_lengths(Rollout(policies, streams, device), limit)
     # The cost of a sequence is small if the last policy survives for long and the others lose
     # soon. The penalty for a policy that does not survive longer than the policy before it
     # outweighs the lengths of all games together.
@@ -176,6 +169,19 @@ def _choose_pieces(
     last_but_one = max(0, len(lengths) - 2)  # A short run has a single policy, number 0.
     length = min(limit, int(1.3 * lengths[last_but_one, sequence]) + _STEP)
     return replace(streams, count=1, first=sequence), length
+
+
+def _play_lengths(games: Rollout, limit: int) -> torch.Tensor:
+    """Play games; return how many pieces each policy survives on each sequence of pieces.
+
+    The numbers are multiples of _STEP, ``limit`` at most: shape (policies, sequences).
+    """
+    lengths = torch.zeros_like(games.stream_games, device="cpu")
+    for _ in range(0, limit, _STEP):
+        games.advance(_STEP)
+        is_running = games.stream_games.cpu() == 0
+        lengths += _STEP * is_running
+    return lengths
 
 
 class _Board:

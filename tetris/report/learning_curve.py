@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kernels.support.files import write_bytes
 from kernels.support.printable import printable
-from tetris.report.data import chart_values, distinct_names
+from tetris.report.data import chart_values, with_distinct_names
 from tetris.training.run_folder import RunRecord, load_run
 
 ACROSS = {
@@ -74,28 +74,16 @@ def plot_learning_curve(
         from matplotlib import pyplot
 
         _, axes = pyplot.subplots(figsize=_SIZE, layout="constrained")
-    names = distinct_names(records)
-    charts = [chart_values(run, name) for run, name in zip(records, names, strict=True)]
+    charts = list(map(chart_values, with_distinct_names(records)))
     if len(charts) == 1:
         title = records[0].recipe.title
         _plot_run(axes, charts[0], across)
     else:
         title = "mean of the elites"
-        for index, chart in enumerate(charts):
-            # The index determines the colour and the dashes of the curve.
-            _plot_series(
-                axes, chart, across, key="elite_mean", label=chart["name"], number=index
-            )
-    # Generations and decisions have ticks at integers only.
-    has_integer_ticks = across != "seconds"
-    axes.xaxis.get_major_locator().set_params(integer=has_integer_ticks)
-    # A logarithmic scale that is linear below 1, so that it can show 0.
-    axes.set_yscale("symlog", linthresh=1.0)
-    axes.set_ylim(bottom=0.0)
-    axes.set(xlabel=ACROSS[across], ylabel="lines per game (in training, log scale)")
+        for number, chart in enumerate(charts):
+            _plot_series(axes, chart, across, "elite_mean", chart["name"], number)
     axes.set_title(title, loc="left", fontsize="medium")
-    axes.grid(axis="y", color="0.9")
-    axes.legend(loc="lower right")
+    _set_up_axes(axes, across)
     # A run trains in stages, on larger and larger boards. Mark the stages only if they begin at
     # the same positions in all runs.
     all_starts = [_stage_starts(chart, across) for chart in charts]
@@ -103,6 +91,19 @@ def plot_learning_curve(
     if have_same_stages:
         _mark_stages(axes, charts[0], across)
     return axes
+
+
+def _set_up_axes(axes: Any, across: str) -> None:
+    """Set the scales, the labels, the grid and the legend of a plot."""
+    # Generations and decisions have ticks at integers only.
+    has_integer_ticks = across != "seconds"
+    axes.xaxis.get_major_locator().set_params(integer=has_integer_ticks)
+    # A logarithmic scale that is linear below 1, so that it can show 0.
+    axes.set_yscale("symlog", linthresh=1.0)
+    axes.set_ylim(bottom=0.0)
+    axes.set(xlabel=ACROSS[across], ylabel="lines per game (in training, log scale)")
+    axes.grid(axis="y", color="0.9")
+    axes.legend(loc="lower right")
 
 
 def _plot_run(axes: Any, chart: Mapping[str, Any], across: str) -> None:

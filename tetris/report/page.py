@@ -44,40 +44,39 @@ def report_page(runs: Sequence[RunRecord], *, live: bool = False, running: bool 
         live: Whether a server sends the page. Then the page asks the server for changes.
         running: Whether the first run is in progress. Then the page shows its progress.
     """
+    runs = data.with_distinct_names(runs)
     first_run = runs[0]
-    names = data.distinct_names(runs)
     charts: dict[str, Any] = {"across": first_axis(runs), "runs": []}
     players = []  # An HTML element for each run, which replays a game of its controller.
-    for name, run in zip(names, runs, strict=True):
-        charts["runs"].append(data.chart_values(run, name))
+    for run in runs:
+        charts["runs"].append(data.chart_values(run))
         game = data.recorded_game(run)
-        player = player_fragment(game, name, lookahead=run.recipe.lookahead, assets=False)
+        player = player_fragment(game, run.name, lookahead=run.recipe.lookahead, assets=False)
         players.append(Markup(player))
     # Runs with the same settings, except for their seed, are repetitions of each other.
     distinct_settings = {data.seedless(run) for run in runs}
-    differences, settings = data.settings_tables(runs, names)
+    differences, settings = data.settings_tables(runs)
     # The keyword arguments are the variables of the template.
     return _template("page.html").render(
         live=live,
         runs=runs,
         run=first_run,
         recipe=first_run.recipe,
-        names=names,
         several=len(runs) > 1,
         repeated=len(distinct_settings) < len(runs),
         verdict=_verdict(first_run),
-        comparison=_comparison(runs, names) if len(runs) > 1 else None,
+        comparison=_comparison(runs) if len(runs) > 1 else None,
         badge=_badge(first_run) if running else None,
-        notes=[(name, _note(run)) for name, run in zip(names, runs, strict=True)],
+        notes=[(run.name, _note(run)) for run in runs],
         tiles=_tiles(first_run),
         bars=data.weight_bars(first_run),
-        **_score_values(runs, names),
+        **_score_values(runs),
         players=players,
-        weights=data.weight_table(runs, names),
-        cost=data.cost_table(runs, names),
+        weights=data.weight_table(runs),
+        cost=data.cost_table(runs),
         differences=differences,
         settings=settings,
-        starts=data.start_table(runs, names),
+        starts=data.start_table(runs),
         charts=Markup(json_script(charts, ' id="report-data"')),
         player_assets=Markup(player_assets()),
         project_link=Markup(project_link()),
@@ -179,20 +178,20 @@ def _verdict(run: RunRecord) -> str | None:
     return verdict([score for score in scores if score["board"] == board])
 
 
-def _comparison(runs: Sequence[RunRecord], names: Sequence[str]) -> str:
+def _comparison(runs: Sequence[RunRecord]) -> str:
     """Return a text that lists the runs by their scores on the board of the first run.
 
-    ``names`` are the names of the runs. The run with the best score comes first.
+    The run with the best score comes first.
     """
     board = runs[0].recipe.board
     lines_per_game = {}  # By the name of the run.
-    for name, run in zip(names, runs, strict=True):
+    for run in runs:
         # A run may have two scores on the board: a played one, then an estimate. Use the last.
         for score in run.scores:
             if (score["controller"], score["board"]) == (LEARNED, board):
                 # If no game ended, there is no mean, only the lower end of the interval.
                 lower_bound, _ = score["ci95"]
-                lines_per_game[name] = score["lines_per_game"] or lower_bound
+                lines_per_game[run.name] = score["lines_per_game"] or lower_bound
     if not lines_per_game:
         return "Training runs compared"
     best_first = sorted(lines_per_game, key=lambda name: -lines_per_game[name])
@@ -249,9 +248,7 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _distinct_scores(
-    runs: Sequence[RunRecord], names: Sequence[str]
-) -> list[tuple[str, dict[str, Any]]]:
+def _distinct_scores(runs: Sequence[RunRecord]) -> list[tuple[str, dict[str, Any]]]:
     """Return the scores of several runs without repetitions, as pairs (label, score).
 
     Every run has scores of its learned controller and, for comparison, scores of published
@@ -262,12 +259,12 @@ def _distinct_scores(
     # A key contains everything that distinguishes a score from the others. If several scores
     # have the same key, only the first is kept.
     labelled_scores: dict[Any, tuple[str, dict[str, Any]]] = {}
-    for name, run in zip(names, runs, strict=True):
+    for run in runs:
         for score in run.scores:
             label = score["controller"]
             needs_run_name = len(runs) > 1 and label == LEARNED
             if needs_run_name:
-                label = name
+                label = run.name
             settings = [score[key] for key in ("board", "rule", "pieces", "decisions")]
             lookahead = Lookahead.from_dict(score)
             key = (needs_run_name, label, is_estimate(score), lookahead, *settings)
@@ -280,7 +277,7 @@ def _distinct_scores(
     return sorted(labelled_scores.values(), key=is_published)  # False comes before True.
 
 
-def _score_values(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, Any]:
+def _score_values(runs: Sequence[RunRecord]) -> dict[str, Any]:
     """Return the variables for the part of the page's template that shows the scores.
 
     Returns:
@@ -292,7 +289,7 @@ def _score_values(runs: Sequence[RunRecord], names: Sequence[str]) -> dict[str, 
         shipped: When and where the scores that come with the package were measured; None if no
             score comes with the package.
     """
-    labelled_scores = _distinct_scores(runs, names)
+    labelled_scores = _distinct_scores(runs)
     played = [score for _, score in labelled_scores if not is_estimate(score)]
     upper_ends = [score["ci95"][1] for score in played]  # None: no game ended.
     # All scores that come with the package were measured together.

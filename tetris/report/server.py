@@ -118,12 +118,14 @@ class _Handler(BaseHTTPRequestHandler):
             # Show the error in the browser. The server keeps running.
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=printable(error))
             return
-        content = page.encode()
+        self._send_page(page.encode(), version)
+
+    def _send_page(self, content: bytes, version: str | None) -> None:
+        """Send a page, and its version as a header that the page in the browser compares."""
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
-        # The page in the browser compares this header with its own version.
         if version is not None:
             self.send_header("ETag", version)
         self.end_headers()

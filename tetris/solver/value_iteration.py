@@ -25,7 +25,7 @@ from torch import Tensor
 
 from kernels.loader import Extension
 from kernels.ops.philox import signed64
-from kernels.support.checks import check_integer
+from kernels.support.checks import check_integer, check_uint64
 from kernels.support.files import write_bytes
 from kernels.support.progress import progress
 from tetris import Rules
@@ -150,7 +150,7 @@ class Solution:
             The lines of each game, int64, shape (games,).
         """
         games = check_integer("games", games, 1, MOST_GAMES)
-        seed = check_integer("seed", seed, 0, (1 << 64) - 1)
+        seed = check_uint64("seed", seed)
         lines = torch.empty(games, dtype=torch.int64, device=self.values.device)
         # The third value is whether the pieces come in bags. The solver does not support bags.
         packed_pieces, count, _ = packed_source(self.rules)

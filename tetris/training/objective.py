@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cem import Evaluation, StopRequest
 from cem.run import ranks
-from kernels.support.checks import check_integer
+from kernels.support.checks import check_integer, check_uint64
 from tetris import (
     Lookahead,
     Policy,
@@ -149,7 +149,7 @@ class LinesPerGame:
         """
         # Scores are measured with the pieces of the seed itself. Training must not play them,
         # so its pieces have a seed that is derived from it.
-        seed = check_integer("seed", seed, 0, (1 << 64) - 1)
+        seed = check_uint64("seed", seed)
         training_seed = piece_seed(seed)
         self.streams = Streams(rules or Rules(), streams, training_seed)
         self.names = feature_names(features, self.streams.rules.width)
@@ -268,10 +268,7 @@ def run_objective(
             "stage": stage_number + 1,
             "board_width": stage.rules.width,
             "board_height": stage.rules.height,
-            "learned_mean_fitness": race.fitness[-1],
-            "lines": race.lines.sum(),
-            "games": race.games.sum(),
-            "decisions": race.decisions.sum(),
+            **race.metrics(),
         }
         # The optimizer gets the candidates without the mean, scaled to length 1 as they played.
         fitness = race.fitness[:-1]
@@ -351,3 +348,12 @@ class _Race:
         fitness = scores[:, 0].contiguous().view(torch.float64)
         self.fitness = fitness.masked_fill(~self._is_playing, -math.inf)
         self.lines, self.games, self.decisions = scores[:, 1:].unbind(1)
+
+    def metrics(self) -> dict[str, float | Tensor]:
+        """Return the fitness of the mean, and the sums of the counts."""
+        return {
+            "learned_mean_fitness": self.fitness[-1],
+            "lines": self.lines.sum(),
+            "games": self.games.sum(),
+            "decisions": self.decisions.sum(),
+        }

@@ -133,10 +133,9 @@ class Recipe(Settings):
         self._set(check_settings(asdict(self)))
         noise = _canonical_noise(self.noise)
         curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
-        names = feature_names(self.features, self.rules.width)
         # A controller with these features must be able to play on the board of every stage.
         # Otherwise `names_on` raises.
-        controller = LinearController(self.features, (0.0,) * len(names), self.rules)
+        controller = LinearController(self.features, (0.0,) * len(self.names), self.rules)
         for stage in self.stages:
             controller.names_on(stage.rules)
         self._set(
@@ -182,6 +181,11 @@ class Recipe(Settings):
     def rules(self) -> Rules:
         """The rules of the game on the run's own board."""
         return Rules.of(*Rules.parse_board(self.board), self.rule, self.pieces)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the features, in the order of the weights."""
+        return feature_names(self.features, self.rules.width)
 
     @property
     def lookahead(self) -> Lookahead:

@@ -45,7 +45,7 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
         # every process. Squares select more different orientations and columns than a count.
         chosen_index = decision * decision % len(placements)
         after = placements[chosen_index]
-        rows = () if after.game_over else after.rows
+        rows = after.next_rows
     digest_of_header, _, _ = feature_definitions(user_features)
     text = f"{digest_of_header} {values}"
     return {"own_features": hashlib.sha256(text.encode()).hexdigest()[:16]}

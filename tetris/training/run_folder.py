@@ -118,19 +118,7 @@ class RunFolder:
         # The system releases the lock when this descriptor is closed, or the process ends.
         descriptor = system.open_folder(self.path)
         try:
-            try:
-                # This raises if another process holds the lock.
-                has_locks = system.lock(descriptor)
-            except BlockingIOError as error:
-                raise ValueError(
-                    f"expected {self.path} to be at rest, but another process is training there"
-                ) from error
-            if not has_locks:  # Some network file systems have no locks.
-                print(
-                    f"note: {printable(self.path)} is on a file system without locks: "
-                    "keep a second process from training there",
-                    file=sys.stderr,
-                )
+            self._lock(descriptor)
             if new_recipe is not None:
                 # `check_free` raises an error if another process has written to the folder
                 # before it was locked.
@@ -139,6 +127,21 @@ class RunFolder:
             yield
         finally:
             system.release(descriptor)
+
+    def _lock(self, descriptor: int) -> None:
+        """Lock the folder by its descriptor; ValueError if another process holds the lock."""
+        try:
+            has_locks = system.lock(descriptor)
+        except BlockingIOError as error:
+            raise ValueError(
+                f"expected {self.path} to be at rest, but another process is training there"
+            ) from error
+        if not has_locks:  # Some network file systems have no locks.
+            print(
+                f"note: {printable(self.path)} is on a file system without locks: "
+                "keep a second process from training there",
+                file=sys.stderr,
+            )
 
     def in_use(self) -> bool:
         """Return whether another process is training in the folder, and so holds its lock."""

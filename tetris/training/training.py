@@ -30,7 +30,7 @@ from cem.run import ranks
 from cem.run.tensorboard import TensorBoardWriter, check_tensorboard
 from kernels.loader.extension import Extension, build_missing
 from kernels.ops import library
-from tetris import LinearController, Policy, Rollout, Streams, feature_names
+from tetris import LinearController, Policy, Rollout, Streams
 from tetris.play import engines as native
 from tetris.play.devices import NATIVE, check_gpu, choose_device, fall_back
 from tetris.record.numbers import format_lines
@@ -108,8 +108,7 @@ def choose_recipe(
         instead: The options that the error recommends if there is no GPU.
     """
     recipe = make_recipe(choose_device(requested, instead), *layers)
-    names = feature_names(recipe.features, recipe.rules.width)
-    device = fall_back(requested, recipe.device, names, recipe.lookahead)
+    device = fall_back(requested, recipe.device, recipe.names, recipe.lookahead)
     return recipe if device == recipe.device else make_recipe(device, *layers)
 
 
@@ -121,8 +120,8 @@ def prepare_engine(recipe: Recipe) -> None:
     """
     if recipe.backend == "cuda":
         check_gpu("backend cuda", "--backend torch in a new run")
-    names = feature_names(recipe.features, recipe.rules.width)
-    build_missing(_required_libraries(recipe, names))
+    names = recipe.names
+    build_missing(_required_libraries(recipe))
     # The constructor of a rollout loads the engine. No game is played.
     policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
     Rollout(policy, Streams(recipe.rules), recipe.device)
@@ -130,15 +129,11 @@ def prepare_engine(recipe: Recipe) -> None:
         reference_check.check_references(names, recipe.rules, recipe.device)
 
 
-def _required_libraries(recipe: Recipe, names: tuple[str, ...]) -> list[Extension]:
+def _required_libraries(recipe: Recipe) -> list[Extension]:
     """Return the C++ and CUDA libraries that a run has to compile or load.
 
     The engine has libraries unless it is in Python. The optimizer's operators have libraries
     unless they are those of PyTorch.
-
-    Args:
-        recipe: The recipe of the run.
-        names: The names of the features.
     """
     on_gpu = recipe.device == "cuda"
     libraries = []
@@ -147,7 +142,7 @@ def _required_libraries(recipe: Recipe, names: tuple[str, ...]) -> list[Extensio
         # GPU needs a library of its own for it.
         libraries.append(native.resampling_extension())
     if recipe.device in NATIVE:  # "cpu" or "cuda"
-        engine = native.extension(names, recipe.lookahead)
+        engine = native.extension(recipe.names, recipe.lookahead)
         libraries += native.libraries(engine, cuda=on_gpu)
     if recipe.backend != "torch":
         # An operator has a library in C++ and, for a GPU, another one in CUDA.
@@ -167,12 +162,11 @@ def _build_optimizer(recipe: Recipe) -> CrossEntropyMethod:
     # GPU if the games are played there.
     plays_on_gpu = recipe.device == "cuda"
     uses_gpu = recipe.backend == "cuda" or (plays_on_gpu and recipe.backend != "cpu")
-    names = feature_names(recipe.features, recipe.rules.width)
     # The recipe's noise is a schedule of the variance that is added in every generation.
     config = CEMConfig.classic(
         recipe.noise, num_elites=recipe.elites, mean_averaging=recipe.averaging
     )
-    initial_mean = torch.zeros(len(names))
+    initial_mean = torch.zeros(len(recipe.names))
     initial_std = 1.0
     return CrossEntropyMethod(
         initial_mean,
@@ -192,8 +186,7 @@ def tensorboard_writer(recipe: Recipe, folder: RunFolder) -> TensorBoardWriter:
     settings = "| setting | value |\n| --- | --- |\n"
     for name, value in recipe.to_dict().items():
         settings += f"| {name} | {value} |\n"
-    names = feature_names(recipe.features, recipe.rules.width)
-    return TensorBoardWriter(folder.tensorboard, names, texts={"settings": settings})
+    return TensorBoardWriter(folder.tensorboard, recipe.names, texts={"settings": settings})
 
 
 class Training(Callback):
@@ -235,8 +228,7 @@ class Training(Callback):
 
         # Only a run with the same fingerprint can be resumed from a checkpoint. The fingerprint
         # contains the settings, and a digest of the features that a user defined.
-        names = feature_names(recipe.features, recipe.rules.width)
-        own_features = reference_check.fingerprint(names, recipe.rules)
+        own_features = reference_check.fingerprint(recipe.names, recipe.rules)
         checkpointer = Checkpointer(
             folder.checkpoints,
             fingerprint=recipe.fingerprint() | own_features,
@@ -294,30 +286,38 @@ class Training(Callback):
             state = self.optimizer.state_dict()
         if not state["generation"]:  # No generation has ended.
             return None
-        estimates = [dict(score) for score in scores if "estimates" in score]
-        played = [dict(score) for score in scores if "estimates" not in score]
-        provenance = {
-            "made_by": "scripts/train_tetris.py",
-            "config": recipe.to_dict(),
-            "seed": recipe.seed,
-            "generation": state["generation"],
-            "generations": recipe.total_generations,
-            "decisions": recipe.decisions_until(state["generation"]),
-            "seconds": self.trainer.elapsed_s,
-            "versions": versions(),
-            "score": played if scores else None,  # None: the controller was not scored.
-        }
-        if estimates:
-            provenance["estimates"] = estimates
         # This row of the distribution is the averaged mean. Without averaging it is the mean of
         # the last generation.
         mean = state["distribution"][AVERAGED_MEAN].double()
         # `unit_length` takes and returns a matrix, here with a single row.
         weights = unit_length(mean.unsqueeze(0))[0].tolist()
         name = self.folder.path.resolve().name
+        provenance = self._provenance(state["generation"], scores)
         controller = LinearController(
             recipe.features, tuple(weights), recipe.rules, name, provenance
         )
         if ranks.rank() == 0:  # If there are several processes, only the first one writes.
             controller.save(self.folder.controller)
         return controller
+
+    def _provenance(
+        self, generation: int, scores: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
+        """Return how a controller of a generation was trained, with its scores."""
+        recipe = self.recipe
+        estimates = [dict(score) for score in scores if "estimates" in score]
+        played = [dict(score) for score in scores if "estimates" not in score]
+        provenance = {
+            "made_by": "scripts/train_tetris.py",
+            "config": recipe.to_dict(),
+            "seed": recipe.seed,
+            "generation": generation,
+            "generations": recipe.total_generations,
+            "decisions": recipe.decisions_until(generation),
+            "seconds": self.trainer.elapsed_s,
+            "versions": versions(),
+            "score": played if scores else None,  # None: the controller was not scored.
+        }
+        if estimates:
+            provenance["estimates"] = estimates
+        return provenance

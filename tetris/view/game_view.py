@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tetris.game.decisions import Rows, after_states
 from tetris.game.features import AfterState
 from tetris.game.pieces import Shape
+from tetris.game.positions import cells_of
 from tetris.game.rules import Rules
 
 Cells = npt.NDArray[np.uint8]
@@ -133,10 +134,8 @@ class GameTracker:
         If the new stack is the old one with additional rows below, its cells keep their pieces.
         Otherwise all full cells become `UNKNOWN`.
         """
-        stack = np.array(rows, dtype=np.int64)[:, np.newaxis]
-        is_full = stack >> np.arange(self.rules.width) & 1
-        cells = np.zeros_like(self.cells)
-        cells[: len(rows)] = is_full * UNKNOWN
+        height, width = self.cells.shape
+        cells: Cells = UNKNOWN * cells_of(rows, width, height).astype(np.uint8)
         new_rows = len(rows) - len(self.rows)
         if new_rows >= 0 and rows[new_rows:] == self.rows:
             cells[new_rows : len(rows)] = self.cells[: len(self.rows)]
@@ -217,14 +216,6 @@ def scene_kinds(scene: Scene, row: int | None = None) -> Cells:
     if row == after.landing_row:
         kinds[list(scene.full)] = FULL
     return kinds
-
-
-def stack_rows(rows: list[int]) -> Rows:
-    """Return the rows of a board, as bits, without the empty rows on top."""
-    height = len(rows)
-    while height and not rows[height - 1]:
-        height -= 1
-    return tuple(rows[:height])
 
 
 def shape_cells(shape: Shape) -> list[tuple[int, int]]:

@@ -314,14 +314,7 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
     remaining_pictures = iter(pictures)
     first_picture = next(remaining_pictures)
     height, width = first_picture.shape
-    # In ffmpeg's format pal8 a frame consists of pixels and a palette. A pixel is one byte, the
-    # index of its colour. The palette has 256 colours of four bytes: blue, green, red and
-    # opacity, which is 255.
-    blue_green_red = PALETTE[:, ::-1]
-    missing_colors = 256 - len(PALETTE)
-    # A row of the palette is a colour. Add the missing rows, and a column for the opacity.
-    padding = ((0, missing_colors), (0, 1))
-    palette = np.pad(blue_green_red, padding, constant_values=255).tobytes()
+    palette = _video_palette()
     # ffmpeg writes a temporary file. At the end `write_bytes` writes its content to the path
     # atomically, so that the file there is never incomplete.
     with tempfile.TemporaryDirectory() as folder:
@@ -343,5 +336,19 @@ def write_mp4(path: Path, pictures: Iterable[Picture], speed: float) -> None:
         with closing(frames) as writer:
             writer.send(None)  # This starts the generator.
             for picture in chain([first_picture], remaining_pictures):
+                # In ffmpeg's format pal8 a frame consists of pixels and a palette. A pixel is
+                # one byte, the index of its colour.
                 writer.send(picture.tobytes() + palette)
         write_bytes(path, file.read_bytes())
+
+
+def _video_palette() -> bytes:
+    """Return `PALETTE` as ffmpeg takes it: 256 colours of four bytes.
+
+    The bytes are blue, green, red and opacity, which is 255.
+    """
+    blue_green_red = PALETTE[:, ::-1]
+    missing_colors = 256 - len(PALETTE)
+    # A row of the palette is a colour. Add the missing rows, and a column for the opacity.
+    padding = ((0, missing_colors), (0, 1))
+    return np.pad(blue_green_red, padding, constant_values=255).tobytes()

@@ -9,13 +9,13 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from kernels.support.checks import check_integer
+from kernels.support.checks import check_integer, check_uint64
 from kernels.support.printable import counted, printable
 from tetris.game.decisions import Pieces, Rows, play
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import PieceStream
 from tetris.game.policy import Lookahead
-from tetris.game.positions import Board, read_board, read_pieces
+from tetris.game.positions import Board, cells_of, read_board, read_pieces
 from tetris.game.rules import Rules
 from tetris.play.controller import LinearController, resolve
 from tetris.record.replay import Replay
@@ -50,12 +50,9 @@ class PlayedGame:
         A full cell is 1, and row 0 is the bottom. After a game over the stack may be higher
         than the board. Its cells above the board are not included.
         """
-        # The rows of each board as bits: bit x of a row is column x.
-        rows = np.zeros((len(self.steps), self.rules.height), dtype=np.int64)
-        for board_rows, step in zip(rows, self.steps, strict=True):
-            visible = step.rows[: self.rules.height]
-            board_rows[: len(visible)] = visible
-        return (rows[..., np.newaxis] >> np.arange(self.rules.width) & 1).astype(np.int8)
+        rules = self.rules
+        boards = [cells_of(step.rows, rules.width, rules.height) for step in self.steps]
+        return np.stack(boards).astype(np.int8)
 
     def replay(self) -> Replay:
         """Return the game as a replay, which can be saved and watched."""
@@ -119,17 +116,14 @@ def play_game(
     """
     resolved = resolve(controller)
     rules = rules or resolved.rules
-    seed = check_integer("seed", seed, 0, (1 << 64) - 1)
-    stream = check_integer("stream", stream, 0, (1 << 64) - 1)
+    source = PieceStream(rules, check_uint64("seed", seed), check_uint64("stream", stream))
     most_pieces = check_integer("most_pieces", most_pieces, 1)
     if pieces is not None and rules.original:
         # By the original rule the game also depends on the piece after the last one, which only
         # a seed determines.
         raise ValueError(f"expected no pieces with the original rule, got {pieces!r}")
     player = resolved.player(rules, Lookahead(lookahead))
-    sequence: Pieces = PieceStream(rules, seed, stream)
-    if pieces is not None:
-        sequence = read_pieces(pieces, rules)
+    sequence: Pieces = source if pieces is None else read_pieces(pieces, rules)
     rows = () if board is None else read_board(board, rules)
     # `play` begins another game after a game over. Keep only the placements of the first.
     placements = []
@@ -140,4 +134,4 @@ def play_game(
     steps = tuple(placements)
     if pieces is not None:
         return PlayedGame(resolved, rules, seed=None, stream=None, steps=steps, board=rows)
-    return PlayedGame(resolved, rules, seed, stream, steps, board=rows)
+    return PlayedGame(resolved, rules, source.seed, source.stream, steps, board=rows)

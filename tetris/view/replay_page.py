@@ -117,19 +117,16 @@ def player_fragment(
     """
     if not replay.placements:
         raise ValueError("expected a replay of at least one placement, got none")
-    rules = replay.rules
-    subtitle = f"{rules.board} board, {rules.rule} rule, pieces {rules.pieces}"
-    if replay.seed is not None:
-        subtitle += f", seed {replay.seed}"
     if not title and replay.controller is not None:
         title = replay.controller.name
     # The piece after the last placement is known only if the pieces come from a seed.
     next_piece = None
     if replay.pieces is not None:
         next_piece = replay.pieces[len(replay.placements)]
+    rules = replay.rules
     values = {
         "title": title or "Tetris",
-        "subtitle": subtitle,
+        "subtitle": _subtitle(replay),
         "width": rules.width,
         "height": rules.height,
         "rule": rules.rule,
@@ -145,9 +142,14 @@ def player_fragment(
         "after": next_piece,
     }
     player = f"<tetris-player>{json_script(values)}</tetris-player>\n"
-    if assets:
-        player += player_assets()
-    return player
+    return player + player_assets() if assets else player
+
+
+def _subtitle(replay: Replay) -> str:
+    """Return the board, the rule and the pieces of a replay as text."""
+    rules = replay.rules
+    seed = "" if replay.seed is None else f", seed {replay.seed}"
+    return f"{rules.board} board, {rules.rule} rule, pieces {rules.pieces}{seed}"
 
 
 def player_page(

@@ -201,15 +201,22 @@ def screen(
     if panel_width >= 8:
         panel_lines = ["next", *half_blocks(piece_picture(scene.next_piece, cell=2))]
         panel_lines += [printable(line)[:panel_width] for line in panel]
-    # Join each line of the board with a line of the panel. Below a short board the lines of the
-    # panel follow blanks.
-    body_height = size.lines - 1  # The footer takes one line.
     blank = " " * (board_size.columns - len(_GAP))
-    body = []
-    for board_line, panel_line in zip_longest(board, panel_lines[:body_height]):
-        body.append(f"{board_line or blank}{_GAP}{panel_line or ''}")
+    body_height = size.lines - 1  # The footer takes one line.
+    body = _join_lines(board, panel_lines[:body_height], blank)
     body += [""] * (body_height - len(body))
     return [*body, footer[: size.columns - 1]]
+
+
+def _join_lines(board: Sequence[str], panel: Sequence[str], blank: str) -> list[str]:
+    """Return each line of a board and the line of the panel beside it, as one line.
+
+    Below a short board the lines of the panel follow ``blank``.
+    """
+    lines = []
+    for board_line, panel_line in zip_longest(board, panel):
+        lines.append(f"{board_line or blank}{_GAP}{panel_line or ''}")
+    return lines
 
 
 def explanation_lines(explanation: Explanation, most_lines: int) -> list[str]:

@@ -4,6 +4,8 @@ It returns what ``cem_update`` returns. It needs no compiler, never waits for a 
 works under ``torch.compile`` and ``torch.func.vmap``.
 """
 
+from __future__ import annotations
+
 import math
 from typing import NamedTuple
 
@@ -52,10 +54,9 @@ def cem_update_reference(  # noqa: PLR0913 - the state and the settings of an up
     is_usable = scores > -math.inf if maximize else scores < math.inf
     scores = torch.where(is_usable, scores, math.nan)
     rank_weights = is_usable.double() if weights is None else weights * is_usable
+    elites = _Elites(order, is_usable, scores, rank_weights)
     has_squares = variance_about == "new_mean_unbiased"
-    sums, top, index = _sum_elites(
-        candidates, order, is_usable, scores, rank_weights, has_squares, fixed_order
-    )
+    sums, top, index = _sum_elites(candidates, elites, has_squares, fixed_order)
 
     # The mean and the variance of the elites. The sums are those of x, a candidate minus the
     # best.
@@ -99,7 +100,7 @@ def cem_update_reference(  # noqa: PLR0913 - the state and the settings of an up
 
     # Update the record and the best candidate so far.
     new_generation = generation + 1
-    new_record = _next_record(record, is_usable, scores, sums.score, new_generation, maximize)
+    new_record = _next_record(record, elites, sums.score, new_generation, maximize)
     has_improved = is_usable[..., :1] & (new_record[..., :1] != record[..., :1])
     best = torch.where(has_improved[..., None], top, old_best)
     new_distribution = torch.cat([marginals, best], -2)
@@ -108,8 +109,7 @@ def cem_update_reference(  # noqa: PLR0913 - the state and the settings of an up
 
 def _next_record(
     record: Tensor,
-    is_usable: Tensor,
-    scores: Tensor,
+    elites: _Elites,
     total_score: Tensor,
     new_generation: Tensor,
     maximize: bool,
@@ -122,28 +122,47 @@ def _next_record(
 
     Args:
         record: the record before this generation, shape (..., 5).
-        is_usable: False for elites that failed, shape (..., K). They come last.
-        scores: the fitness of the elites, best first, shape (..., K); NaN for those that
-            failed.
+        elites: the elites from the best to the worst.
         total_score: the sum of the scores that are not NaN, shape (..., 1).
         new_generation: the number of this generation, counted from 1, shape ().
         maximize: True if a greater fitness is better.
     """
     best_so_far, _, last_failure = record.split([1, 3, 1], -1)
-    top_score = scores[..., :1]
+    top_score = elites.scores[..., :1]
     # If one argument is NaN, fmax and fmin return the other one.
     better_of = torch.fmax if maximize else torch.fmin
-    num_usable = is_usable.sum(-1, keepdim=True)
+    num_usable = elites.is_usable.sum(-1, keepdim=True)
     # If no elite is usable, this is scores[0], which is NaN.
-    worst_score = scores.gather(-1, (num_usable - 1).clamp(min=0))
+    worst_score = elites.scores.gather(-1, (num_usable - 1).clamp(min=0))
     new_record = [
         better_of(best_so_far, top_score),
         top_score,
         total_score / num_usable,
         worst_score,
-        torch.where(is_usable[..., :1], last_failure, new_generation),
+        torch.where(elites.is_usable[..., :1], last_failure, new_generation),
     ]
     return torch.cat(new_record, -1)
+
+
+class _Elites(NamedTuple):
+    """The K elites of a generation. Those that failed come last."""
+
+    indices: Tensor  # of the elites among the candidates, shape (..., K)
+    is_usable: Tensor  # False for elites that failed, shape (..., K)
+    scores: Tensor  # the fitness, shape (..., K), float64; NaN for elites that failed
+    weights: Tensor  # w_k, shape (..., K), float64; 0 for elites that failed
+
+    def by_index(self, num_candidates: int) -> _Elites:
+        """Return the elites in the order of their indices; those that failed remain last."""
+        last_indices = self.indices + num_candidates
+        sort_key = torch.where(self.is_usable, self.indices, last_indices)
+        places = torch.sort(sort_key).indices
+        return _Elites(
+            self.indices.gather(-1, places),
+            self.is_usable,
+            self.scores.gather(-1, places),
+            self.weights.gather(-1, places),
+        )
 
 
 class _EliteSums(NamedTuple):
@@ -157,56 +176,33 @@ class _EliteSums(NamedTuple):
 
 
 def _sum_elites(
-    candidates: Tensor,
-    order: Tensor,
-    is_usable: Tensor,
-    scores: Tensor,
-    weights: Tensor,
-    has_squares: bool,
-    fixed_order: bool,
+    candidates: Tensor, ranked: _Elites, has_squares: bool, fixed_order: bool
 ) -> tuple[_EliteSums, Tensor, Tensor]:
     """Return weighted sums over the elites, the best elite, and the indices of the elites.
 
-    The sums are those of w x, w x^2, the fitness, w and, with ``has_squares``, w^2. Here w is
-    the weight of an elite, and x is the elite minus the best one. Elites that failed have the
-    weight 0. The indices are in the order in which the elites were added.
+    The indices are in the order in which the elites were added.
 
     Args:
         candidates: shape (..., N, d).
-        order: the indices of the elites from the best to the worst, shape (..., K). Elites that
-            failed come last.
-        is_usable: False for elites that failed, in the same order.
-        scores: the fitness of the elites in the same order; NaN for elites that failed.
-        weights: w_k in the same order.
+        ranked: the elites from the best to the worst.
         has_squares: True to sum the squares of the weights, too.
         fixed_order: True to add the elites in the order of their indices. The operator in C++
             does the same, so the results are equal bit for bit. If False, torch chooses the
             order.
     """
-    # The order in which the elites are added: at first from the best to the worst.
-    indices = order
-    weight_by_rank = weights[..., None]  # shape (..., K, 1)
-    weight = weight_by_rank
+    added = ranked.by_index(candidates.shape[-2]) if fixed_order else ranked
+    elites = select_rows(candidates, added.indices)
+    best = elites[..., :1, :]
+    if fixed_order:  # In index order the best elite need not come first.
+        best = select_rows(candidates, ranked.indices[..., :1])
+    x = torch.where(added.is_usable[..., None], elites - best.double(), 0.0)
+    weighted = added.weights[..., None] * x
     # Replace NaN by 0. The other two arguments leave infinities unchanged.
-    score = scores.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)[..., None]
-
-    if fixed_order:
-        # Add them in the order of their indices. Elites that failed remain last, because N is
-        # added to their indices.
-        sort_key = torch.where(is_usable, order, order + candidates.shape[-2])
-        ranks = torch.sort(sort_key).indices  # the ranks of the elites, in the new order
-        indices = order.gather(-1, ranks)
-        weight = weight_by_rank.gather(-2, ranks[..., None])
-        score = score.gather(-2, ranks[..., None])
-
-    elites = select_rows(candidates, indices)
-    # In rank order the best elite comes first, but not in index order.
-    best = select_rows(candidates, order[..., :1]) if fixed_order else elites[..., :1, :]
-    x = torch.where(is_usable[..., None], elites - best.double(), 0.0)
-    weighted = weight * x
+    score = added.scores.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)[..., None]
 
     # In C++ the sums of w and w^2 are computed from the best elite to the worst, whatever the
-    # order of the other sums. So these terms use `weight_by_rank`.
+    # order of the other sums.
+    weight_by_rank = ranked.weights[..., None]
     terms = [weighted, weighted * x, score, weight_by_rank]
     if has_squares:
         terms.append(weight_by_rank * weight_by_rank)
@@ -215,7 +211,7 @@ def _sum_elites(
     columns = torch.cat(terms, -1)
     sums = _sum_in_order(columns) if fixed_order else columns.sum(-2)
     widths = [term.shape[-1] for term in terms]
-    return _EliteSums(*sums.split(widths, -1)), best, indices
+    return _EliteSums(*sums.split(widths, -1)), best, added.indices
 
 
 def variance_of_generation(extra_variance: Tensor, generation: Tensor) -> Tensor:
@@ -234,9 +230,15 @@ def rank_candidates(fitness: Tensor, maximize: bool) -> tuple[Tensor, Tensor]:
     infinite fitness.
     """
     if fitness.is_floating_point():
-        worst = -math.inf if maximize else math.inf
-        fitness = fitness.nan_to_num(worst, math.inf, -math.inf) + 0.0  # -0 becomes 0
+        fitness = replace_nan(fitness, maximize) + 0.0  # -0 becomes 0
     return torch.sort(fitness, stable=True, descending=maximize)
+
+
+def replace_nan(fitness: Tensor, maximize: bool) -> Tensor:
+    """Return the fitness with the worst infinity in place of NaN."""
+    worst = -math.inf if maximize else math.inf
+    # Without the other two arguments infinities would become finite.
+    return fitness.nan_to_num(worst, math.inf, -math.inf)
 
 
 def select_rows(candidates: Tensor, index: Tensor) -> Tensor:

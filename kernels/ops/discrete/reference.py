@@ -66,17 +66,22 @@ def sample_permutation_reference(
         # Items that have been drawn get the weight 0.
         row = row * remaining
         is_zero_row = (row == 0).all(-1, keepdim=True)
-        sums = torch.where(is_zero_row, remaining, row).cumsum(-1)
-        # With 64 random bits, floor(bits * total / 2^64) is a uniform integer below the total.
-        uniform = _multiply_high(position_bits, sums[..., -1:])
-        # Inverse transform sampling: the item is the number of cumulative sums <= uniform.
-        item = (sums <= uniform).sum(-1, keepdim=True)
+        item = _draw_index(torch.where(is_zero_row, remaining, row), position_bits)
         items.append(item)
         remaining = remaining.scatter(-1, item, 0)
         # The item after item i is drawn from row i + 1. This gives a row for every sample.
         row_index = item.expand_as(remaining)
         row = weights[..., 1:, :].take_along_dim(row_index, dim=-2)
     return torch.cat(items, dim=-1).to(dtype)
+
+
+def _draw_index(weights: Tensor, bits: Tensor) -> Tensor:
+    """Draw an index for each row of weights from 64 random bits, shape (..., 1)."""
+    sums = weights.cumsum(-1)
+    # With 64 random bits, floor(bits * total / 2^64) is a uniform integer below the total.
+    uniform = _multiply_high(bits, sums[..., -1:])
+    # Inverse transform sampling: the index is the number of cumulative sums <= uniform.
+    return (sums <= uniform).sum(-1, keepdim=True)
 
 
 def random_words(

@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from kernels.ops.cem_update.reference import cem_update_reference, select_rows
+from kernels.ops.cem_update.reference import cem_update_reference, replace_nan, select_rows
 from kernels.ops.discrete.op import _LIBRARY
 
 Families = Sequence[tuple[int, int, int, float | None]]
@@ -106,17 +106,8 @@ def update_tables(
             fitness, candidates, state, num_elites, families, maximize=maximize
         )
 
-    rates = []
-    floors = []
-    for columns, rows, values, beta in families:
-        sizes = (population_size, to_int(rows), to_int(values))
-        is_transition = rows != columns
-        rate, floor = _choose_rate_and_floor(sizes, is_transition, beta)
-        rates.append(rate)
-        floors.append(floor)
-
     tables, record, generation = state
-    cumulative_weights = _sum_weights(population_size, fitness.device)
+    rates, floors = _choose_rates_and_floors(population_size, families)
     # The arguments are in the order of the operator's schema.
     result: State = _LIBRARY.call(
         "update_tables",
@@ -125,7 +116,7 @@ def update_tables(
         tables,
         record,
         generation,
-        cumulative_weights,
+        _sum_weights(population_size, fitness.device),
         num_elites,
         [columns for columns, _, _, _ in families],
         [rows for _, rows, _, _ in families],
@@ -135,6 +126,21 @@ def update_tables(
         maximize,
     )
     return result
+
+
+def _choose_rates_and_floors(
+    population_size: int, families: Families
+) -> tuple[list[float], list[float]]:
+    """Return the learning rate of each family, and its lowest probability that is not 0."""
+    rates = []
+    floors = []
+    for columns, rows, values, beta in families:
+        sizes = (population_size, to_int(rows), to_int(values))
+        is_transition = rows != columns
+        rate, floor = _choose_rate_and_floor(sizes, is_transition, beta)
+        rates.append(rate)
+        floors.append(floor)
+    return rates, floors
 
 
 def update_tables_reference(
@@ -211,27 +217,37 @@ def update_tables_by(
         maximize=maximize,
         fixed_order=fixed_order,
     )
-    best_so_far = old_record[..., 0]
-    fixed_point_weights, new_best_index = _weigh_candidates(fitness, best_so_far, maximize)
-    weights = fixed_point_weights.double() / _SCALE
+    num_cells = sum(move.cells for move in moves)
+    old_cells, old_best = tables.split([num_cells, candidates.shape[-1]], dim=-1)
 
-    # Each family updates its table from its own columns of the candidates.
-    column_counts = [move.columns for move in moves]
-    cell_counts = [move.cells for move in moves]
-    all_cells, old_best = tables.split([sum(cell_counts), candidates.shape[-1]], dim=-1)
-    old_tables = all_cells.split(cell_counts, dim=-1)
-    family_candidates = candidates.split(column_counts, dim=-1)
-    new_tables = []
-    for move, table, x in zip(moves, old_tables, family_candidates, strict=True):
-        new_tables.append(move.update(table, x, weights))
+    numbers = fitness.double() if fitness.is_floating_point() else fitness.long()
+    scores = replace_nan(numbers, maximize)
+    weights = _weigh_candidates(scores, maximize)
+    new_tables = _move_tables(old_cells, candidates, weights, moves)
 
-    # The index is -1 if no candidate is better than the best one so far. Then any row may be
-    # selected, because it is not used.
-    has_improved = new_best_index.unsqueeze(-1) >= 0
-    row_index = new_best_index.clamp(min=0).unsqueeze(-1)
-    new_best = select_rows(candidates, row_index).squeeze(-2)
-    best = torch.where(has_improved, new_best.to(old_best), old_best)
+    # The best of these candidates replaces the best one so far, if it is better.
+    best_index = scores.argmax(-1, True) if maximize else scores.argmin(-1, True)
+    best_score = scores.gather(-1, best_index).double()
+    best_so_far = replace_nan(old_record[..., :1], maximize)
+    is_better = best_score > best_so_far if maximize else best_score < best_so_far
+    new_best = select_rows(candidates, best_index).squeeze(-2)
+    best = torch.where(is_better, new_best.to(old_best), old_best)
     return torch.cat([*new_tables, best], dim=-1), record, generation
+
+
+def _move_tables(
+    cells: Tensor, candidates: Tensor, weights: Tensor, moves: Sequence[Move]
+) -> list[Tensor]:
+    """Return the new table of every family, from the cells of all old tables.
+
+    Each family updates its table from its own columns of the candidates.
+    """
+    tables = cells.split([move.cells for move in moves], dim=-1)
+    family_candidates = candidates.split([move.columns for move in moves], dim=-1)
+    new_tables = []
+    for move, table, x in zip(moves, tables, family_candidates, strict=True):
+        new_tables.append(move.update(table, x, weights))
+    return new_tables
 
 
 def move_table(
@@ -261,28 +277,16 @@ def move_table(
             v is the distribution of column v.
         beta: the learning rate; None computes it from the sizes.
     """
-    num_rows, num_values = rows
-    is_value = (candidates >= 0) & (candidates < num_values)
-    x = torch.where(is_value, candidates, 0).long()
-    # Every number of a candidate belongs to a cell of the table: the column of the cell is the
-    # number, and the row depends on the kind of the table.
-    if is_transition:
-        # The row is 0 for the first column. For the others it is 1 + the value before.
-        previous_values = x[..., :-1]
-        row_index = pad(previous_values + 1, (1, 0))
-    else:
-        row_index = torch.arange(num_rows, device=x.device)
-    cells = (row_index * num_values + x).flatten(-2)
-
-    # Convert the weights to integers, because sums of integers do not depend on the order. The
-    # integers count multiples of 2^-40: _SCALE = 2^40 represents 1.
+    cells = _find_cells(candidates, rows, is_transition)
+    # The weights are converted to integers, which count multiples of 2^-40 = 1 / _SCALE. Sums
+    # of integers do not depend on the order.
     integer_weights = (weights * _SCALE).long()
     # Every cell of a candidate gets the candidate's weight.
-    cell_weights = integer_weights.unsqueeze(-1).expand(x.shape).flatten(-2)
+    cell_weights = integer_weights.unsqueeze(-1).expand(cells.shape)
     sums = torch.zeros_like(table, dtype=torch.int64)
-    sums = sums.scatter_add(-1, cells, cell_weights)
+    sums = sums.scatter_add(-1, cells.flatten(-2), cell_weights.flatten(-2))
 
-    sizes = (to_int(x.shape[-2]), num_rows, num_values)
+    sizes = (to_int(candidates.shape[-2]), *rows)
     rate, floor = _choose_rate_and_floor(sizes, is_transition, beta)
     moved = table + (sums.double() * rate).round() / _SCALE
     p = torch.where(table > 0, moved.clamp(min=floor), 0.0).unflatten(-1, rows)
@@ -293,35 +297,35 @@ def move_table(
     return result
 
 
-def _weigh_candidates(
-    fitness: Tensor, best_so_far: Tensor, maximize: bool
-) -> tuple[Tensor, Tensor]:
-    """Return the weights of the candidates, and the index of a new best candidate or -1.
+def _find_cells(candidates: Tensor, rows: tuple[int, int], is_transition: bool) -> Tensor:
+    """Return the cell of the table to which each number of a candidate belongs.
+
+    The column of the cell is the number, and the row depends on the kind of the table. The
+    arguments are those of `move_table`.
+    """
+    num_rows, num_values = rows
+    is_value = (candidates >= 0) & (candidates < num_values)
+    x = torch.where(is_value, candidates, 0).long()
+    if is_transition:
+        # The row is 0 for the first column. For the others it is 1 + the value before.
+        previous_values = x[..., :-1]
+        row_index = pad(previous_values + 1, (1, 0))
+    else:
+        row_index = torch.arange(num_rows, device=x.device)
+    return row_index * num_values + x
+
+
+def _weigh_candidates(scores: Tensor, maximize: bool) -> Tensor:
+    """Return the weights of candidates, whose fitness is ``scores``, as float64.
 
     The weights depend on the ranks alone. They are positive for the better half and negative
     for the worse half. Candidates of equal fitness share the mean weight of their ranks.
-
-    Args:
-        fitness: shape (..., N).
-        best_so_far: the best fitness of earlier generations, shape (...); NaN if there is none.
-        maximize: True if a greater fitness is better.
-
-    Returns:
-        The weights times 2^40, shape (..., N), int64. As integers they have exact sums.
-        The index of the best candidate, shape (...); -1 if it is not better than
-            ``best_so_far``.
     """
     # Under torch.compile a size may be symbolic; `to_int` converts it to an int.
-    population_size = to_int(fitness.shape[-1])
-    # NaN counts as infinitely bad. Infinities remain infinite.
-    worst = -math.inf if maximize else math.inf
-    fitness = fitness.double() if fitness.is_floating_point() else fitness.long()
-    fitness = fitness.nan_to_num(nan=worst, posinf=math.inf, neginf=-math.inf)
-    best_so_far = best_so_far.nan_to_num(nan=worst, posinf=math.inf, neginf=-math.inf)
-
-    ascending = fitness.sort(dim=-1).values
-    num_less = torch.searchsorted(ascending, fitness, right=False)
-    num_less_or_equal = torch.searchsorted(ascending, fitness, right=True)
+    population_size = to_int(scores.shape[-1])
+    ascending = scores.sort(dim=-1).values
+    num_less = torch.searchsorted(ascending, scores, right=False)
+    num_less_or_equal = torch.searchsorted(ascending, scores, right=True)
     # Rank 0 is the best. All candidates with the same fitness share the ranks from `begin` to
     # `end` - 1.
     if maximize:
@@ -330,18 +334,10 @@ def _weigh_candidates(
     else:
         begin = num_less
         end = num_less_or_equal
-    # Entry n of `sums` is the sum of the weights of the ranks below n.
-    sums = _sum_weights(population_size, fitness.device).expand(*fitness.shape[:-1], -1)
+    # Entry n of `sums` is the sum of the weights of the ranks below n, as an integer.
+    sums = _sum_weights(population_size, scores.device).expand(*scores.shape[:-1], -1)
     shared_weight = sums.gather(-1, end) - sums.gather(-1, begin)
-    weights = shared_weight // (end - begin)
-
-    best_index = fitness.argmax(-1) if maximize else fitness.argmin(-1)
-    best_fitness = fitness.gather(-1, best_index.unsqueeze(-1)).squeeze(-1).double()
-    if maximize:
-        is_better = best_fitness > best_so_far
-    else:
-        is_better = best_fitness < best_so_far
-    return weights, torch.where(is_better, best_index, -1)
+    return (shared_weight // (end - begin)).double() / _SCALE
 
 
 @lru_cache(maxsize=64)

@@ -61,7 +61,6 @@ def lltm(
             return lltm_reference(input, weights, bias, old_h, old_cell)
     try:
         _LIBRARY.ensure(input)
-        operators = torch.ops.cem_tetris
         wants_gradient = (
             weights.requires_grad
             or bias.requires_grad
@@ -69,25 +68,27 @@ def lltm(
             or old_cell.requires_grad
             or input.requires_grad
         )
-        is_recorded = wants_gradient and torch.is_grad_enabled()
-        # The rules for torch.compile and autocast are registered for the operator `lltm`.
-        if torch.compiler.is_compiling() or (
-            is_recorded and torch._C._is_any_autocast_enabled()
-        ):
-            run = operators.lltm.default
-        elif is_recorded:
-            # This autograd.Function has the same derivative as the operator `lltm`, but torch
-            # runs much less Python code for it.
-            run = _run_with_autograd
-        else:
-            # This operator has no derivative, and is the fastest to call.
-            run = operators.lltm_forward.default
+        run = _choose_operator(wants_gradient and torch.is_grad_enabled())
         new_h, new_cell, _gates = run(input, weights, bias, old_h, old_cell)
         return new_h, new_cell
     except (AttributeError, RuntimeError) as error:
         # Convert a failed check in C++ to a TypeError or a ValueError. An AttributeError means
         # that an argument is not a tensor.
         raise public_error(error) from None
+
+
+def _choose_operator(is_recorded: bool) -> Any:
+    """Return the operator for a call, of which autograd may make a record."""
+    operators = torch.ops.cem_tetris
+    # The rules for torch.compile and autocast are registered for the operator `lltm`.
+    if torch.compiler.is_compiling() or (is_recorded and torch._C._is_any_autocast_enabled()):
+        return operators.lltm.default
+    if is_recorded:
+        # This autograd.Function has the same derivative as the operator `lltm`, but torch runs
+        # much less Python code for it.
+        return _run_with_autograd
+    # This operator has no derivative, and is the fastest to call.
+    return operators.lltm_forward.default
 
 
 def _without_autocast(input: Tensor) -> AbstractContextManager[Any]:  # noqa: A002
@@ -196,18 +197,10 @@ def _backward(
         grad_cell: the gradient of new_cell; None means zeros.
         _grad_gates: unused, because the third output, the gates, is not differentiable.
     """
-    input, weights, old_h, new_cell, gates, bias, old_cell = ctx.saved_tensors  # noqa: A001
+    input, weights, old_h, new_cell, gates, _, _ = ctx.saved_tensors  # noqa: A001
     if torch.is_grad_enabled():
-        # create_graph=True: the gradients themselves must be differentiable. So differentiate
-        # the reference in plain PyTorch, because the operator below has no derivative.
-        if grad_h is None:
-            grad_h = torch.zeros_like(new_cell)
-        if grad_cell is None:
-            grad_cell = torch.zeros_like(new_cell)
-        vjp: Any = torch.func.vjp
-        with _without_autocast(input):
-            _, pull_back = vjp(lltm_reference, input, weights, bias, old_h, old_cell)
-            gradients = pull_back((grad_h, grad_cell))
+        # create_graph=True: the gradients themselves must be differentiable.
+        gradients = _differentiate_reference(ctx, grad_h, grad_cell)
     else:
         needs_input, needs_weights, needs_bias, needs_old_h, _ = ctx.needs_input_grad
         gradients = torch.ops.cem_tetris.lltm_backward.default(
@@ -226,6 +219,22 @@ def _backward(
     # Both branches may have computed gradients that are not needed.
     pairs = zip(gradients, ctx.needs_input_grad, strict=True)
     return tuple(gradient if is_needed else None for gradient, is_needed in pairs)
+
+
+def _differentiate_reference(ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None) -> Any:
+    """Return what `_backward` returns, computed in plain PyTorch, with all gradients.
+
+    These gradients are differentiable. Those of the operator ``lltm_backward`` are not.
+    """
+    input, weights, old_h, new_cell, _, bias, old_cell = ctx.saved_tensors  # noqa: A001
+    if grad_h is None:
+        grad_h = torch.zeros_like(new_cell)
+    if grad_cell is None:
+        grad_cell = torch.zeros_like(new_cell)
+    vjp: Any = torch.func.vjp
+    with _without_autocast(input):
+        _, pull_back = vjp(lltm_reference, input, weights, bias, old_h, old_cell)
+        return pull_back((grad_h, grad_cell))
 
 
 class _Cell(torch.autograd.Function):

@@ -284,20 +284,18 @@ def _resolve_seeds(
         seed = torch.randint(
             _LARGEST_SEED, mean.shape[:-1], device=mean.device, generator=generator
         )
-    # If there is a tensor, the number is not used. It is set to 0.
-    seed_tensor = None
-    if isinstance(seed, Tensor):
-        seed_tensor = seed
-        seed = 0
-    generation_tensor = None
-    if isinstance(generation, Tensor):
-        generation_tensor = generation
-        generation = 0
+    seed, seed_tensor = _as_number_and_tensor(seed)
+    generation, generation_tensor = _as_number_and_tensor(generation)
     unsigned_seed = _as_int(seed)
     if not 0 <= unsigned_seed < 1 << 64:
         raise ValueError(f"expected 0 <= seed < 2**64, got {seed}")
     # The operator takes signed 64-bit integers.
     return signed64(unsigned_seed), _as_int(generation), seed_tensor, generation_tensor
+
+
+def _as_number_and_tensor(value: Any) -> tuple[Any, Tensor | None]:
+    """Return a number and None, or 0, which is not used, and a tensor."""
+    return (0, value) if isinstance(value, Tensor) else (value, None)
 
 
 def _as_int(value: Any) -> int:
@@ -353,27 +351,14 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> Non
     number and a tensor for the seed, and uses the tensor unless it is None. The same holds for
     the generation.
     """
-    (
-        mean,
-        std,
-        num_samples,
-        seed,
-        generation,
-        seed_tensor,
-        generation_tensor,
-        shared_noise,
-        antithetic,
-        dim_first,
-        dtype,
-        low,
-        high,
-    ) = inputs
-
+    mean, std, num_samples, *noise, low, high = inputs
+    seed, generation, seed_tensor, generation_tensor, *noise_options = noise
+    _shared_noise, _antithetic, dim_first, _dtype = noise_options
     ctx.num_samples = num_samples
     ctx.dim_first = dim_first
     ctx.mean_dtype = mean.dtype
     ctx.seed_and_generation = seed, generation
-    ctx.noise_options = shared_noise, antithetic, dim_first, dtype
+    ctx.noise_options = noise_options
     if low is None:
         # Without bounds the gradients depend on the noise alone. With bounds, mean and std are
         # needed to find out which samples were clamped.
@@ -392,25 +377,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         ctx: the autograd context, in which `_save_for_backward` has saved the arguments.
         grad: the gradient of the samples, shape (..., d, N), or (..., N, d) if not dim_first.
     """
-    mean, std, seed_tensor, generation_tensor, low, high = ctx.saved_tensors
-    if ctx.dim_first:
-        sample_dim = -1
-        mean_shape: tuple[int, ...] = grad.shape[:-1]
-    else:
-        sample_dim = -2
-        mean_shape = (*grad.shape[:-2], grad.shape[-1])
-
-    # Draw the noise of the forward pass again.
-    z = _draw_noise(
-        mean_shape,
-        grad.device,
-        ctx.num_samples,
-        *ctx.seed_and_generation,
-        seed_tensor,
-        generation_tensor,
-        *ctx.noise_options,
-    )
+    sample_dim = -1 if ctx.dim_first else -2
+    z = _draw_noise_again(ctx, grad)
     grad = grad.to(z.dtype)
+    mean, std, _, _, low, high = ctx.saved_tensors
     # mean was saved only if there are bounds.
     if mean is not None:
         with torch.no_grad():
@@ -423,6 +393,23 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     d_std = (grad * z).sum(sample_dim).to(ctx.mean_dtype)
     no_gradients = (None,) * 11
     return (d_mean, d_std, *no_gradients)
+
+
+def _draw_noise_again(ctx: Any, grad: Tensor) -> Tensor:
+    """Return the noise of the forward pass, whose samples have the gradient ``grad``."""
+    *batch, rows, columns = grad.shape
+    dimensions = rows if ctx.dim_first else columns
+    _, _, seed_tensor, generation_tensor, _, _ = ctx.saved_tensors
+    z: Tensor = _draw_noise(
+        (*batch, dimensions),
+        grad.device,
+        ctx.num_samples,
+        *ctx.seed_and_generation,
+        seed_tensor,
+        generation_tensor,
+        *ctx.noise_options,
+    )
+    return z
 
 
 def _make_samples(

@@ -9,7 +9,8 @@ import pytest
 from sample_scenes import sample_scenes
 
 from tetris import Rules, Streams, published, rollout
-from tetris.view.game_view import GameTracker, stack_rows
+from tetris.game.positions import stack_rows
+from tetris.view.game_view import GameTracker
 
 
 def as_rows(cells: np.ndarray) -> tuple[int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from sample_scenes import sample_scenes
 
@@ -47,10 +49,13 @@ def test_half_blocks_hold_two_pixels_each() -> None:
     )
 
 
-def test_a_count_of_one_is_singular_and_a_small_file_is_in_bytes() -> None:
+def test_a_count_of_one_is_singular_and_a_small_file_is_in_bytes(tmp_path: Path) -> None:
     assert [counted(count, "line") for count in (0, 1, 1200)] == [
         "0 lines",
         "1 line",
         "1,200 lines",
     ]
-    assert [file_size(size) for size in (999, 1000, 123_456)] == ["999 bytes", "1 kB", "123 kB"]
+    file = tmp_path / "file"
+    for size, text in ((999, "999 bytes"), (1000, "1 kB"), (123_456, "123 kB")):
+        file.write_bytes(bytes(size))
+        assert file_size(file) == text
