@@ -130,6 +130,7 @@ class Evaluator:
         self._catch = catch if isinstance(catch, tuple) else (catch,)
         self._stop = StopRequest() if stop is None else stop
         self._arity = 2 if with_generation else 1
+        # If ``vectorize`` is None, the first call decides whether populations are taken.
         self._may_take_one = vectorize is None
         self._uses_vmap = vectorize is True
         self._population_function = function
@@ -266,6 +267,7 @@ class Evaluator:
         fitness = evaluation.fitness
         size = candidates.shape[0]  # this is faster than len(candidates)
         self._check_shape(fitness, size)
+        self._may_take_one = False
         self.evaluations += size
         # Failures on a GPU are not counted: reading the values would wait for the GPU.
         if not getattr(fitness, "is_cuda", False):
@@ -285,7 +287,7 @@ class Evaluator:
             return Evaluation(candidates[:, 0] * math.nan)
         except Exception as error:
             self._add_hint(error, candidates)
-            if self._is_deciding:
+            if self._may_take_one:
                 raise PopulationError(*error.args) from error
             raise
 
@@ -297,14 +299,9 @@ class Evaluator:
         hint = "one number for each candidate" if self._uses_vmap else _HINT
         message = f"expected fitness of shape ({size},), got {tuple(shape)}: {hint}"
         has_rows = tuple(shape[:1]) == (size,)
-        if self._is_deciding and not has_rows:
+        if self._may_take_one and not has_rows:
             raise PopulationError(message)
         raise ValueError(message)
-
-    @property
-    def _is_deciding(self) -> bool:
-        """Whether this call decides if the function takes populations or single candidates."""
-        return self._may_take_one and self.evaluations == 0
 
     def _add_hint(self, error: Exception, candidates: Any) -> None:
         """Add a note to an exception of the function: which option may be missing."""
@@ -519,14 +516,21 @@ class Evaluator:
             Exception: The error of the first candidate that has one. It is raised after all
                 candidates without an error are recorded, and ends the search.
         """
-        errors = [candidate.error for candidate in settled if candidate.error is not None]
         for candidate in settled:
-            if candidate.error is None:
-                number = first_index + candidate.number
-                self._write_journal(candidate, number, generation)
-                self._count_settled(candidate, number)
-        if errors:
-            raise errors[0]
+            if candidate.error is not None:
+                continue
+            number = first_index + candidate.number
+            self._write_journal(candidate, number, generation)
+            if candidate.fate is Fate.ABANDONED:
+                # An abandoned candidate has no fitness, but it counts against the budget.
+                self.evaluations += 1
+                continue
+            self._count(candidate.x, candidate.row, candidate.fitness)
+            if candidate.fate is not Fate.DONE:
+                self.failed.append(candidate.describe_failure(number))
+        for candidate in settled:
+            if candidate.error is not None:
+                raise candidate.error
 
     def _write_journal(self, candidate: Candidate, number: int, generation: int | None) -> None:
         """Write a candidate to the journal, if there is one; ``_record`` has the arguments."""
@@ -539,16 +543,6 @@ class Evaluator:
         elif generation is None:
             generation = candidate.generation
         self._journal.write(generation, number, candidate)
-
-    def _count_settled(self, candidate: Candidate, number: int) -> None:
-        """Count a candidate that has an outcome; ``number`` is that in the population."""
-        if candidate.fate is Fate.ABANDONED:
-            # An abandoned candidate has no fitness, but it counts against the budget.
-            self.evaluations += 1
-            return
-        self._count(candidate.x, candidate.row, candidate.fitness)
-        if candidate.fate is not Fate.DONE:
-            self.failed.append(candidate.describe_failure(number))
 
     def _count(self, x: Any, row: Any, fitness: float, *, is_known: bool = False) -> None:
         """Count a candidate's evaluation, remember it, and compare it with the best.
