@@ -268,9 +268,12 @@ def _read_constraint(
         # Candidates are rows, and the matrix takes columns.
         return _Interval(lambda x: (matrix @ _numbers(x).T).T, low, high, str(matrix))
     if hasattr(constraint, "fun"):
-        # SciPy's NonlinearConstraint. ``by_one`` and ``vmap`` do not apply to it.
-        of_rows = _make_function_of_rows(constraint.fun, named)
-        return _Interval(of_rows, low, high, describe_callable(constraint.fun))
+        # SciPy's NonlinearConstraint always takes one candidate, as an array or a dict.
+        of_row = constraint.fun
+        if named is not None:
+            of_row = named(of_row, by_column=False)
+        name = describe_callable(constraint.fun)
+        return _Interval(lambda x: _map_rows(of_row, _numbers(x)), low, high, name)
     function = constraint if named is None else named(constraint)
     of_population = _make_population_function(function, by_one, vmap)
     return _Interval(of_population, low, high, describe_callable(constraint))
@@ -285,16 +288,6 @@ def _read_scipy_dict(constraint: Mapping[str, Any]) -> Any:
     args = constraint.get("args", ())
     upper = 0.0 if constraint["type"] == "eq" else math.inf
     return SimpleNamespace(fun=lambda x: fun(x, *args), lb=0.0, ub=upper)
-
-
-def _make_function_of_rows(
-    function: Callable[..., Any], named: Callable[..., Any] | None
-) -> Callable[[Any], Any]:
-    """Return a function of a population that calls ``function`` with each row, an array."""
-    if named is not None:
-        # ``by_column=False``: the dict has the parameters of one candidate.
-        function = named(function, by_column=False)
-    return lambda x: _map_rows(function, _numbers(x))
 
 
 def _make_population_function(
