@@ -341,10 +341,14 @@ def _adapt_factor(
         The standard deviations, shape (..., d), float64, and the factor, shape (..., d, d).
     """
     assert old.factor is not None
+    config = old.settings.config
+    mean = old.distribution[..., MEAN, :].double()
     factor = old.factor.double()
     # If all candidates failed, this is 0 / 0 = NaN, and the old factor is returned below.
     weights = weights / weights.sum(-1, keepdim=True)
-    covariance = _smooth_covariance(old, factor @ factor.mT, elites, weights)
+    target = elite_covariance(elites, weights, mean, config.variance_about)
+    old_covariance = factor @ factor.mT
+    covariance = old_covariance + config.std_smoothing * (target - old_covariance)
     variances = covariance.diagonal(dim1=-2, dim2=-1)
     # Add the variance of the schedule, and what the lower limit of std requires.
     extra = extra_variances(variances, old.generation, old.variance_schedule, old.std_floor)
@@ -354,19 +358,6 @@ def _adapt_factor(
     # The variances are the diagonal of L L^T.
     std = new_factor.square().sum(-1).sqrt()
     return std, round_to(new_factor, old.factor.dtype)
-
-
-def _smooth_covariance(
-    old: State, covariance: Tensor, elites: Tensor, weights: Tensor
-) -> Tensor:
-    """Return the covariance, shape (..., d, d), moved towards that of the elites.
-
-    ``weights`` sum to 1. The other arguments are those of ``_adapt_factor``.
-    """
-    config = old.settings.config
-    mean = old.distribution[..., MEAN, :].double()
-    target = elite_covariance(elites, weights, mean, config.variance_about)
-    return covariance + config.std_smoothing * (target - covariance)
 
 
 def _restore_best(

@@ -88,7 +88,7 @@ class Snapshot:
         generation: int,
         settings: Mapping[str, Any],
         state: State,
-        evaluation: Evaluation | None = None,
+        evaluation: Evaluation | None,
         copies: bool = True,
     ) -> None:
         """Store the state after a generation, and the metrics of that generation.

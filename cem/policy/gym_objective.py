@@ -28,17 +28,16 @@ class _Episodes:
         is_playing: Which environments play an episode.
     """
 
-    def __init__(self, count: int, num_players: int, num_envs: int) -> None:
-        """Distribute ``count`` episodes over the first ``num_players`` of the environments."""
+    def __init__(self, count: int, num_envs: int) -> None:
+        """Prepare to distribute ``count`` episodes over ``num_envs`` environments."""
         self.of_env = np.zeros(num_envs, dtype=int)
         self.is_playing = np.zeros(num_envs, dtype=bool)
-        self._num_players = num_players
         self._waiting = np.arange(count)
 
     def start(self) -> Any:
         """Start an episode in each free environment; return flags of these environments."""
-        free = np.flatnonzero(~self.is_playing[: self._num_players])
-        # Near the end there may be more free environments than waiting episodes.
+        free = np.flatnonzero(~self.is_playing)
+        # There may be more free environments than waiting episodes.
         free = free[: len(self._waiting)]
         self.of_env[free] = self._waiting[: len(free)]
         self._waiting = self._waiting[len(free) :]
@@ -371,10 +370,9 @@ class GymObjective:
         returns = np.zeros(num_episodes)
         statistics = np.zeros((num_episodes, *self._statistics.shape))
         steps = 0
-        num_players = min(self._num_envs, num_episodes)
-        self._prepare_envs(num_players)
+        self._prepare_envs(min(self._num_envs, num_episodes))
         # An earlier call may have made more environments than this one needs. The others wait.
-        episodes = _Episodes(num_episodes, num_players, self._envs.num_envs)
+        episodes = _Episodes(num_episodes, self._envs.num_envs)
         is_playing = episodes.is_playing
         is_new = episodes.start()
         while is_playing.any():
@@ -391,8 +389,8 @@ class GymObjective:
             steps += len(current)
             is_playing &= ~(terminated | truncated)
             is_new = episodes.start()
-        by_candidate = torch.from_numpy(returns).view(len(candidates), num_seeds)
-        return by_candidate, statistics.sum(0), steps
+        returns_by_candidate = torch.from_numpy(returns).view(len(candidates), num_seeds)
+        return returns_by_candidate, statistics.sum(0), steps
 
     def _reset_envs(self, is_new: Any, episode_of_env: Any, seeds: Sequence[int]) -> Any:
         """Start new episodes in the environments of a mask; return all observations.

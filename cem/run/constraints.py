@@ -138,10 +138,10 @@ class _Population:
         measured = self.g[chosen]
         return np.where(self.is_equality, measured.std(axis=0), _widths(measured))
 
-    def find_best(self) -> int:
+    def find_best(self) -> Any:
         """Return the index of the best candidate."""
         # ``lexsort`` sorts by its last argument first.
-        return int(np.lexsort((self.values, self.needs_tolerance, self.violations))[0])
+        return np.lexsort((self.values, self.needs_tolerance, self.violations))[0]
 
     def rank(self, index: int) -> tuple[float, bool, float]:
         """Return the rank of a candidate; a better candidate has a smaller tuple."""
@@ -570,7 +570,10 @@ class Constrained(CrossEntropyMethod):
         ranking = known[np.argsort(augmented[known], kind="stable")]
         elites = shifted[ranking[: self.num_elites]]
         self._move_multipliers(penalty, elites, population.is_equality)
-        self._move_margin(population.is_feasible.mean())
+        # Equation (4): the margin grows while few candidates are feasible.
+        feasible_share = population.is_feasible.mean()
+        margin = self._margin + _MARGIN_RATE * (_FEASIBLE_SHARE - feasible_share)
+        self._margin = min(max(margin, _MIN_MARGIN), _MAX_MARGIN)
         # Infeasible candidates without a value rank after all others, sorted by violation.
         has_no_value = ~np.isfinite(population.values) & (population.violations > 0)
         last = augmented[known].max() + population.violations
@@ -612,11 +615,6 @@ class Constrained(CrossEntropyMethod):
         # The multiplier of an inequality is not negative.
         lowest = np.where(is_equality, -_LARGEST_MULTIPLIER, 0.0)
         self._multipliers = np.clip(moved, lowest, _LARGEST_MULTIPLIER)
-
-    def _move_margin(self, feasible_share: float) -> None:
-        """Move the margin by equation (4): it grows while few candidates are feasible."""
-        margin = self._margin + _MARGIN_RATE * (_FEASIBLE_SHARE - feasible_share)
-        self._margin = min(max(margin, _MIN_MARGIN), _MAX_MARGIN)
 
     def snapshot(
         self, evaluation: Evaluation | None = None, *, copied: bool = True

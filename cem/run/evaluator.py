@@ -404,11 +404,11 @@ class Evaluator:
         if self._journal is None:
             return []
         known = []
-        for number, (row, fitness) in enumerate(self._journal.known[generation]):
+        for row, fitness in self._journal.known[generation]:
             x = _row_like(population, row)
             self._count(x, row, fitness, is_known=True)
-            known.append(Candidate(number, generation, x, row, None, self._owner, mean))
-            known[-1].settle(Fate.DONE, fitness)
+            # It is not evaluated again, so it needs no number.
+            known.append(Candidate(-1, generation, x, row, None, origin=mean, fitness=fitness))
         return known[: len(population)]
 
     def _take_own(self, pool: Pool, generation: int, most: int) -> list[Candidate]:
@@ -431,15 +431,16 @@ class Evaluator:
         average. That of a failed one counts as 0: if all fail, the mean must not move.
         """
         x = [candidate.x for candidate in candidates]
-        fitness = [candidate.fitness for candidate in candidates]
+        population: Any = torch.stack(x) if isinstance(x[0], Tensor) else np.stack(x)
         origins = [
             mean if self._has_failed(candidate.fitness) else candidate.origin
             for candidate in candidates
         ]
-        population: Any = torch.stack(x) if isinstance(x[0], Tensor) else np.stack(x)
         lag = (mean - torch.stack(origins)).mean(0)
-        fitness_tensor = torch.tensor(fitness, dtype=torch.float64)
-        return Evaluation(fitness_tensor, candidates=population, lag=lag)
+        fitness = [candidate.fitness for candidate in candidates]
+        return Evaluation(
+            torch.tensor(fitness, dtype=torch.float64), candidates=population, lag=lag
+        )
 
     def _keep_busy(self, pool: Pool, optimizer: CrossEntropyMethod, generation: int) -> None:
         """Draw and submit candidates until every worker has one or the budget is spent.

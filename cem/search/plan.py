@@ -33,8 +33,8 @@ GENERATIONS = 150
 
 _FLAGS = ("progress", "graph", "distributed", "asynchronous")
 _WITHOUT_CONSTRAINTS = _FLAGS[1:]
+# With any of these options, an objective takes populations unless ``vectorize`` is set.
 _DECIDED = ("asynchronous", "catch", "checkpoint", "distributed", "graph")
-"""With any of these options, an objective takes populations unless ``vectorize`` is set."""
 _Options = Mapping[str, Any]
 _EVALUATIONS_PER_DIMENSION = 10_000
 _MOST_FOR_A_MODEL = 40  # parameters; the time of a fit grows with the sixth power
