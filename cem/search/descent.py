@@ -19,8 +19,8 @@ import numpy as np
 
 from cem.search.merit import Merit
 
+# Pairs of a point and its outcome, in the order in which they were evaluated.
 Visits = list[tuple[Any, Any]]
-"""Pairs of a point and its outcome, in the order in which they were evaluated."""
 
 _SUFFICIENT_DECREASE = 1e-4  # the least share of the predicted decrease (Armijo)
 _MIN_SHRINK, _MAX_SHRINK = 0.1, 0.5  # the range of the factor that shortens a rejected step

@@ -302,17 +302,22 @@ def _cmawm(objective: Objective, seed: int) -> None:
             cov=np.diag(objective.std**2),
             steps=steps,
         )
-        while not search.should_stop():
-            # `ask` returns a candidate in two forms: the rounded one is evaluated, and the
-            # sampled one is for `tell`.
-            evaluations = []
-            for _ in range(population):
-                rounded, sampled = search.ask()
-                evaluations.append((sampled, objective.evaluate_one(rounded)))
-            search.tell(evaluations)
+        _run_cmawm(search, objective)
         seed += 1
         population *= 2
         mean = np.random.default_rng(seed).uniform(*objective.box)
+
+
+def _run_cmawm(search: Any, objective: Objective) -> None:
+    """Run a search of the class CMAwM until it has converged."""
+    while not search.should_stop():
+        # `ask` returns a candidate in two forms: the rounded one is evaluated, and the sampled
+        # one is for `tell`.
+        evaluations = []
+        for _ in range(search.population_size):
+            rounded, sampled = search.ask()
+            evaluations.append((sampled, objective.evaluate_one(rounded)))
+        search.tell(evaluations)
 
 
 def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
