@@ -30,8 +30,8 @@ class _Number:
     high: float
     log: bool
     step: float | None
+    # The distance by which a logarithmic range is extended at both ends.
     margin: ClassVar[float] = 0.0
-    """The distance by which a logarithmic range is extended at both ends."""
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -138,24 +138,29 @@ def compile_one(
     if file.exists():
         return file
     # `PROCESSORS` has Clang's name of the instruction set.
-    compiler_flags = [f"-mcpu={PROCESSORS[machine][instruction_set]}", *extension.cflags]
-    # Error messages contain the paths of sources. Remove the folders of this machine from them.
-    torch_folder = find_torch().root.parent
-    for folder in (ROOT, torch_folder):
-        compiler_flags.append(f"-ffile-prefix-map={folder}/=")
-    sources = Sources(
-        extension.sources,
-        extension.include_dirs,
-        extension.defines,
-        compiler_flags,
-        archs=(),  # The library is for the CPU.
-    )
+    sources = _sources_of(extension, PROCESSORS[machine][instruction_set])
     with cache.work_dir(file) as work:
         compile_library(work, file.name, sources, linker_flags)
         # Move the file when it is complete, so that a killed build leaves no partial file.
         os.replace(work / file.name, file)
     print(file.name, flush=True)
     return file
+
+
+def _sources_of(extension: Extension, processor: str) -> Sources:
+    """Return what the compiler needs to compile a library for a processor."""
+    compiler_flags = [f"-mcpu={processor}", *extension.cflags]
+    # Error messages contain the paths of sources. Remove the folders of this machine from them.
+    torch_folder = find_torch().root.parent
+    for folder in (ROOT, torch_folder):
+        compiler_flags.append(f"-ffile-prefix-map={folder}/=")
+    return Sources(
+        extension.sources,
+        extension.include_dirs,
+        extension.defines,
+        compiler_flags,
+        archs=(),  # The library is for the CPU.
+    )
 
 
 def compile_all(machine: str, libraries: Sequence[Extension], folder: Path = WORK) -> Path:

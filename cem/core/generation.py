@@ -48,10 +48,9 @@ Sample = Callable[[State, Tensor, int], Tensor]
 rows[..., 1, :], shape (..., N, d)."""
 
 
-def operator_sample(state: State, rows: Tensor, size: int, bounds: Box | None = None) -> Tensor:
-    """Draw with the operator ``sample_normal_rows``, which clamps to bounds; a ``Sample``."""
-    seed, generation = state.seed, state.generation
-    return sample_normal_rows(rows, size, seed=seed, generation=generation, bounds=bounds)
+def operator_sample(state: State, rows: Tensor, size: int) -> Tensor:
+    """Draw with the operator ``sample_normal_rows``; a ``Sample``."""
+    return sample_normal_rows(rows, size, seed=state.seed, generation=state.generation)
 
 
 def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
@@ -69,15 +68,10 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     if state.settings.normal:
         columns.append(with_integers(state, _draw_normal(state, sample, size)))
     for number, (family, table) in enumerate(tables_of(state)):
-        # Every family has its own seed, so that two families of one kind have different noise.
-        # The first family (number 0) has the seed of the search.
-        seed = state.seed
-        if number > 0:
-            seed = seed ^ signed64(mix_seed(number, 0))
         values = family.sample(
             table,
             size,
-            seed=seed,
+            seed=_seed_of_family(state, number),
             generation=state.generation,
             dtype=dtype,
             backend=state.settings.backend,
@@ -87,42 +81,47 @@ def draw(state: State, sample: Sample, size: int | None = None) -> Tensor:
     return columns[0] if len(columns) == 1 else torch.cat(columns, dim=-1)
 
 
+def _seed_of_family(state: State, number: int) -> Tensor:
+    """Return the seed of a family; two families of one kind must have different noise."""
+    # The first family has the seed of the search.
+    return state.seed ^ signed64(mix_seed(number, 0)) if number > 0 else state.seed
+
+
 def _draw_normal(state: State, sample: Sample, size: int) -> Tensor:
     """Draw the columns of the normal distribution within the bounds, shape (..., size, d).
 
     ``sample`` is a function that draws independent dimensions. If it is ``operator_sample``, a
-    compiled operator draws the candidates, and can also clamp them to the bounds. For a search
-    with a covariance L L^T (L is ``state.factor``) this is the operator ``draw_correlated``. It
-    only supports small searches, for which ``is_fused`` returns True.
+    compiled operator draws the candidates, and can also clamp them to the bounds. It supports a
+    full covariance only in small searches, for which ``is_fused`` returns True.
     """
-    distribution = state.distribution
     bounds = bounds_of(state)
     handling = state.settings.config.bound_handling
-    calls_operator = sample is operator_sample and (state.factor is None or is_fused(state))
-    # The bounds to which the operator clamps the candidates, or None.
-    clamp_bounds = None
-    if calls_operator and handling == "clamp":
-        clamp_bounds = bounds
-
-    if not calls_operator:
-        x = _draw_by_sample(state, sample, size)
-    elif state.factor is None:
-        x = operator_sample(state, distribution, size, clamp_bounds)
+    if sample is operator_sample and (state.factor is None or is_fused(state)):
+        if handling == "clamp":
+            return _draw_by_operator(state, size, bounds)
+        x = _draw_by_operator(state, size, None)
     else:
-        x = draw_correlated(
-            distribution,
-            state.factor,
-            size,
-            bounds=clamp_bounds,
-            seed=state.seed,
-            generation=state.generation,
-        )
-
-    if bounds is None or clamp_bounds is not None:
+        x = _draw_by_sample(state, sample, size)
+    if bounds is None:
         return x
-    mean = distribution[..., MEAN, :]
-    std = distribution[..., STD, :]
+    mean = state.distribution[..., MEAN, :]
+    std = state.distribution[..., STD, :]
     return keep_inside(x, mean, std, *bounds, handling)
+
+
+def _draw_by_operator(state: State, size: int, bounds: Box | None) -> Tensor:
+    """Draw with the operator for this covariance, which clamps to the bounds if there are any.
+
+    The operator for a full covariance only supports searches for which ``is_fused`` is true.
+    """
+    rows = state.distribution
+    seed = state.seed
+    generation = state.generation
+    if state.factor is None:
+        return sample_normal_rows(rows, size, seed=seed, generation=generation, bounds=bounds)
+    return draw_correlated(
+        rows, state.factor, size, bounds=bounds, seed=seed, generation=generation
+    )
 
 
 def _draw_by_sample(state: State, sample: Sample, size: int) -> Tensor:
@@ -389,10 +388,8 @@ def _restore_best(
     is_best = has_same_point & (fitness.double() == best_fitness.unsqueeze(-1))
     has_improved = (best_fitness != old.best_fitness) & is_best.any(-1)
     # argmax returns the index of the first candidate of each problem that is the best one.
-    # `gather` needs an index for every number of that candidate, shape (..., 1, d).
-    index = is_best.int().argmax(-1)[..., None, None]
-    index = index.expand(*best.shape[:-1], 1, best.shape[-1])
-    evaluated = candidates.gather(-2, index).squeeze(-2)
+    index = is_best.int().argmax(-1)
+    evaluated = candidates.take_along_dim(index[..., None, None], dim=-2).squeeze(-2)
     best = torch.where(has_improved.unsqueeze(-1), evaluated, best)
     # The first field of a state is the distribution. Its last row, BEST, is the best candidate.
     distribution = torch.cat([new.distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2)
@@ -411,33 +408,39 @@ def _update_families(state: State, candidates: Tensor, fitness: Tensor) -> State
         candidates: Shape (..., N, dim).
         fitness: Shape (..., N).
     """
+    num_real = state.settings.normal
+    real, discrete = candidates.tensor_split([num_real], dim=-1)
+    tables, record, generation = _update_tables(state, discrete, fitness)
+    if num_real:
+        # This computes the same record and generation, because it ranks the same fitness.
+        new = tell(state._replace(discrete=None), real.contiguous(), fitness)
+    else:
+        new = state._replace(record=record, generation=generation)
+    return new._replace(discrete=tables)
+
+
+def _update_tables(state: State, candidates: Tensor, fitness: Tensor) -> Any:
+    """Return the next tables of all families, the record and the generation.
+
+    If the operator supports every family, it updates all tables in one call. It gets the sizes
+    and the learning rate of each family. Otherwise each family updates its own table.
+    """
     settings = state.settings
-    real, discrete = candidates.tensor_split([settings.normal], dim=-1)
     families: Any = settings.families
     update: Any = update_tables
     if settings.backend == "torch":
         # Torch is faster if it may add in any order. Only the compiled operators must return
         # the same bits on every machine.
         update = partial(update_tables_reference, fixed_order=False)
-
-    # If the operator supports every family, it updates all tables in one call. It gets the
-    # sizes and the learning rate of each family. Otherwise each family updates its own table.
     if all(map(_has_operator, families)):
         rules = [(family.columns, *family.rows, family.smoothing) for family in families]
     else:
         update = update_tables_by
         rules = [_make_move(family) for family in families]
-    old_tables = (state.discrete, state.record, state.generation)
-    tables, record, generation = update(
-        fitness, discrete, old_tables, settings.num_elites, rules, maximize=settings.maximize
+    old = (state.discrete, state.record, state.generation)
+    return update(
+        fitness, candidates, old, settings.num_elites, rules, maximize=settings.maximize
     )
-
-    if settings.normal:
-        # This computes the same record and generation, because it ranks the same fitness.
-        new = tell(state._replace(discrete=None), real.contiguous(), fitness)
-    else:
-        new = state._replace(record=record, generation=generation)
-    return new._replace(discrete=tables)
 
 
 def _has_operator(family: Family) -> bool:

@@ -31,7 +31,7 @@ class GenerationGraph:
         self,
         state: State,
         objective: Objective,
-        count: int = 1,
+        count: int,
         records: int = 0,
     ) -> None:
         """Capture generations in a CUDA graph, which requires the backend "cuda".

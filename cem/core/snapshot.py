@@ -88,7 +88,7 @@ class Snapshot:
         generation: int,
         settings: Mapping[str, Any],
         state: State,
-        evaluation: Evaluation | None = None,
+        evaluation: Evaluation | None,
         copies: bool = True,
     ) -> None:
         """Store the state after a generation, and the metrics of that generation.
@@ -113,8 +113,7 @@ class Snapshot:
         # `_host` is the state on the CPU, or None before the copy. `_event` marks the end of
         # the copy.
         self._event: torch.cuda.Event | None = None
-        is_on_host = state.distribution.is_cpu
-        self._host = state if is_on_host else None
+        self._host = state if state.distribution.is_cpu else None
         # The numbers of `State.record`, or None before they are read.
         self._numbers: list[float] | None = None
         # The names of the metrics that are also reported per second.
@@ -122,18 +121,20 @@ class Snapshot:
         self._metrics: dict[str, Any] = {}
         if evaluation is not None:
             self._rates = evaluation.rates
-            self._metrics.update(evaluation.metrics)
-
-        for name, metric in self._metrics.items():
-            if not isinstance(metric, Tensor):
-                continue
-            # A metric on the device remains a tensor until it is copied together with the
-            # state.
-            if is_on_host or metric.is_cpu:
-                self._metrics[name] = _number(metric)
-            elif copies:
-                self._metrics[name] = metric.detach().clone()
+            for name, metric in evaluation.metrics.items():
+                self._metrics[name] = self._hold(metric, copies)
         self._queued_at = time.monotonic()
+
+    def _hold(self, metric: Any, copies: bool) -> Any:
+        """Return a metric as a number, or as the tensor that is copied together with the state.
+
+        ``copies`` is whether a tensor on the device is cloned.
+        """
+        if not isinstance(metric, Tensor):
+            return metric
+        if self.state.distribution.is_cpu or metric.is_cpu:
+            return _number(metric)
+        return metric.detach().clone() if copies else metric
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that ``copy_to_host`` copies, keyed by their names."""

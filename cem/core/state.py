@@ -14,10 +14,10 @@ from cem.core.config import CEMConfig
 from cem.families.family import Family
 from kernels.ops.cma_update import MAX_DIMENSIONS, MAX_POPULATION
 
+# Rows of ``State.distribution``.
 MEAN, STD, AVERAGED_MEAN, BEST = range(4)
-"""Rows of ``State.distribution``."""
+# Columns of ``State.record``.
 BEST_FITNESS, GENERATION_BEST, ELITE_MEAN, ELITE_THRESHOLD, FAILED = range(5)
-"""Columns of ``State.record``."""
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ class State(NamedTuple):
         return self._join(normal, [family.mode(table) for family, table in tables_of(self)])
 
 
+# The fields that a generation changes; the others are constants of a search.
 CHANGING = State._fields[:6]
-"""The fields that a generation changes; the others are constants of a search."""
 
 
 # These are functions because older versions of Dynamo cannot read a property of a NamedTuple.

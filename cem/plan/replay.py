@@ -13,8 +13,8 @@ from cem.plan.search import Result, Task
 _WARM_UP = 3  # the calls on a side stream that torch.cuda.graph requires before a capture
 _MOST_CAPTURES = 8
 
+# Maps (task, memory, shift) to the next memory and the result.
 Step = Callable[[Task, Memory, int], tuple[Memory, Result]]
-"""Maps (task, memory, shift) to the next memory and the result."""
 
 
 class Capture(NamedTuple):

@@ -20,6 +20,33 @@ _LEAST_VARIANCE = 1e-2  # observations with a lower variance are divided by its 
 _LIMIT = 5.0  # normalised observations are clipped to this absolute value
 
 
+class _Episodes:
+    """Distributes episodes over environments.
+
+    Attributes:
+        of_env: The index of the episode that each environment plays, or has played last.
+        is_playing: Which environments play an episode.
+    """
+
+    def __init__(self, count: int, num_envs: int) -> None:
+        """Prepare to distribute ``count`` episodes over ``num_envs`` environments."""
+        self.of_env = np.zeros(num_envs, dtype=int)
+        self.is_playing = np.zeros(num_envs, dtype=bool)
+        self._waiting = np.arange(count)
+
+    def start(self) -> Any:
+        """Start an episode in each free environment; return flags of these environments."""
+        free = np.flatnonzero(~self.is_playing)
+        # There may be more free environments than waiting episodes.
+        free = free[: len(self._waiting)]
+        self.of_env[free] = self._waiting[: len(free)]
+        self._waiting = self._waiting[len(free) :]
+        is_new = np.zeros_like(self.is_playing)
+        is_new[free] = True
+        self.is_playing |= is_new
+        return is_new
+
+
 class EnvironmentPolicy(nn.Module):
     """Normalises observations, calls a module, and converts its outputs to actions."""
 
@@ -340,50 +367,28 @@ class GymObjective:
         candidates = torch.as_tensor(candidates)
         num_seeds = len(seeds)
         num_episodes = len(candidates) * num_seeds
-        num_players = min(self._num_envs, num_episodes)
-        self._prepare_envs(num_players)
-        # An earlier call may have made more environments than this one needs. The others wait.
-        num_envs = self._envs.num_envs
-
         returns = np.zeros(num_episodes)
         statistics = np.zeros((num_episodes, *self._statistics.shape))
         steps = 0
-        episode_of_env = np.zeros(num_envs, dtype=int)
-        is_playing = np.zeros(num_envs, dtype=bool)
-        next_episode = 0
-        # The indices of the environments that start the next episodes.
-        free_envs = np.arange(num_players)
-
-        while next_episode < num_episodes or is_playing.any():
-            # In the first step all players are free.
-            if len(free_envs):
-                new_episodes = np.arange(next_episode, next_episode + len(free_envs))
-                episode_of_env[free_envs] = new_episodes
-                next_episode += len(free_envs)
-                is_new = np.zeros(num_envs, dtype=bool)
-                is_new[free_envs] = True
-                is_playing |= is_new
-                observations = self._reset_envs(is_new, episode_of_env, seeds)
+        self._prepare_envs(min(self._num_envs, num_episodes))
+        # An earlier call may have made more environments than this one needs. The others wait.
+        episodes = _Episodes(num_episodes, self._envs.num_envs)
+        is_playing = episodes.is_playing
+        is_new = episodes.start()
+        while is_playing.any():
+            if is_new.any():
+                observations = self._reset_envs(is_new, episodes.of_env, seeds)
                 # Each environment gets the policy of its episode's candidate.
-                policies = self._population(candidates[episode_of_env // num_seeds], in_dims=0)
-
-            current_episodes = episode_of_env[is_playing]
+                policies = self._population(candidates[episodes.of_env // num_seeds], in_dims=0)
+            current = episodes.of_env[is_playing]
             if self._normalizes:
-                # The count, sum and sum of squares, shape (playing environments, 3, *shape).
-                # Long sums of squares need double precision.
-                x = observations[is_playing].astype(np.float64)
-                statistics[current_episodes] += np.stack([np.ones_like(x), x, x**2], axis=1)
+                statistics[current] += _measure(observations[is_playing])
             actions = policies(torch.as_tensor(observations)).cpu().numpy()
             observations, rewards, terminated, truncated, _ = self._envs.step(actions)
-            returns[current_episodes] += rewards[is_playing]
-            steps += len(current_episodes)
-
-            has_ended = is_playing & (terminated | truncated)
-            is_playing &= ~has_ended
-            # Near the end there may be more free environments than episodes left.
-            num_left = num_episodes - next_episode
-            free_envs = np.flatnonzero(has_ended)[:num_left]
-
+            returns[current] += rewards[is_playing]
+            steps += len(current)
+            is_playing &= ~(terminated | truncated)
+            is_new = episodes.start()
         returns_by_candidate = torch.from_numpy(returns).view(len(candidates), num_seeds)
         return returns_by_candidate, statistics.sum(0), steps
 
@@ -405,6 +410,13 @@ class GymObjective:
             vector_env: Any = SyncVectorEnv if self._mode == "sync" else AsyncVectorEnv
             self._envs = vector_env([partial(_make_waiting_env, self._make)] * count)
             self._envs.reset()
+
+
+def _measure(observations: Any) -> Any:
+    """Return the count (1), sum and square of each of n observations, shape (n, 3, *shape)."""
+    # Long sums of squares need double precision.
+    x = observations.astype(np.float64)
+    return np.stack([np.ones_like(x), x, x**2], axis=1)
 
 
 def _make_env(env: Any, max_steps: int | None, **options: Any) -> Any:

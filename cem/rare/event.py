@@ -288,14 +288,10 @@ def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> 
         draws.append(draw())
         x, scores, log_weights = _concatenate(draws)
         ascending = scores.sort().values
-        above_last = ascending[ascending > last_level]
-        if len(above_last) == 0:
+        if ascending[-1] <= last_level:
             # Another population may have a score above the last level.
             continue
-        quantile_index = math.ceil((1 - _ELITE_SHARE) * len(ascending)) - 1
-        quantile = ascending[quantile_index]
-        median_above = above_last[(len(above_last) - 1) // 2]
-        gamma = min(level, float(max(quantile, median_above)))
+        gamma = min(level, _rising_quantile(ascending, last_level))
         is_elite = scores >= gamma
         # The softmax divides the weights by their sum.
         weights = log_weights[is_elite].softmax(0)
@@ -303,6 +299,14 @@ def _next_elites(draw: Callable[[], _Draw], last_level: float, level: float) -> 
         if elites.effective >= _LEAST_ELITES:
             break
     return elites
+
+
+def _rising_quantile(ascending: Tensor, last_level: float) -> float:
+    """Return the 90 % quantile of sorted scores, but at least the median above a level."""
+    above_last = ascending[ascending > last_level]
+    median_above = above_last[(len(above_last) - 1) // 2]
+    quantile = ascending[math.ceil((1 - _ELITE_SHARE) * len(ascending)) - 1]
+    return float(max(quantile, median_above))
 
 
 def _estimate(log_weights: Tensor, is_hit: Tensor) -> _Estimate:
@@ -342,18 +346,21 @@ def _estimate(log_weights: Tensor, is_hit: Tensor) -> _Estimate:
     log_std = math.sqrt(math.log1p(relative_error * relative_error))
     factor = math.exp(_NORMAL_QUANTILE * log_std)
 
-    # Hill's estimator of the tail index is the mean of log(w_i / v), where w_1 to w_n are the n
-    # largest weights, and v is the next one. Here n is about the square root of the number of
-    # weights.
-    num_largest = math.isqrt(len(logs) - 1)
-    tail_index = 0.0
-    if num_largest:
-        tail_index = float((logs[:num_largest] - logs[num_largest]).mean())
     return _Estimate(
         mean=mean,
         relative_error=relative_error,
         low=mean / factor,
         high=min(mean * factor, 1.0),
         effective_samples=effective,
-        tail_index=tail_index,
+        tail_index=_find_tail_index(logs),
     )
+
+
+def _find_tail_index(logs: Tensor) -> float:
+    """Return Hill's estimator of the tail index, from descending logarithms of weights.
+
+    It is the mean of log(w_i / v), where w_1 to w_n are the n largest weights, and v is the
+    next one. Here n is about the square root of the number of weights.
+    """
+    n = math.isqrt(len(logs) - 1)
+    return float((logs[:n] - logs[n]).mean()) if n else 0.0

@@ -24,6 +24,7 @@ feasible region, and shrinks with the population.
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -63,6 +64,92 @@ class _Interval(NamedTuple):
     low: Any
     high: Any
     name: str
+
+    def evaluate(self, candidates: Any) -> Any:
+        """Return the function's values of candidates, shape (N, m), float64."""
+        values = _numbers(call_with_copies(self.function, candidates))
+        if values.ndim not in (1, 2) or len(values) != len(candidates):
+            raise ValueError(
+                f"expected constraints of shape ({len(candidates)}, m) or "
+                f"({len(candidates)},), got {values.shape}: functions of one candidate "
+                "need vectorize=True or vectorize='loop'"
+            )
+        return values.reshape(len(values), -1)
+
+    def split(self, values: Any) -> tuple[Any, Any]:
+        """Return the columns g, and which are equalities; see ``Constraints.__call__``."""
+        low = np.broadcast_to(self.low, values.shape[1])
+        high = np.broadcast_to(self.high, values.shape[1])
+        is_equality = low == high
+        # The columns of the lower limits come first, then those of the upper limits.
+        g = np.concatenate([low - values, values - high], axis=1)
+        has_low = np.isfinite(low) & ~is_equality
+        is_used = np.concatenate([has_low, np.isfinite(high)])
+        return g[:, is_used], np.concatenate([is_equality, is_equality])[is_used]
+
+
+@dataclass(frozen=True)
+class _Population:
+    """The values of N candidates, and how well they satisfy the m constraints.
+
+    Attributes:
+        values: The objective, to be minimised, shape (N,); not finite if it has no value.
+        g: The constraints, shape (N, m); they should be <= 0, or 0 for an equality.
+        is_equality: Which constraints are equalities, shape (m,).
+        violations: The largest violation of each candidate, shape (N,); infinite if the
+            candidate failed.
+        needs_tolerance: Which candidates are feasible only within the tolerance, shape (N,).
+    """
+
+    values: Any
+    g: Any
+    is_equality: Any
+    violations: Any
+    needs_tolerance: Any
+
+    @property
+    def is_feasible(self) -> Any:
+        """Which candidates satisfy all constraints without the tolerance, shape (N,)."""
+        return (self.violations == 0) & ~self.needs_tolerance
+
+    @property
+    def known(self) -> Any:
+        """The indices of the candidates that have a value and have not failed."""
+        return np.flatnonzero(np.isfinite(self.values) & np.isfinite(self.violations))
+
+    def mark_failed(self) -> None:
+        """Set the violations of failed candidates to infinity.
+
+        A feasible candidate has failed if its value is infinite. An infeasible one has not,
+        because the objective may be undefined there.
+        """
+        has_no_value = (self.values == np.inf) & (self.violations == 0)
+        self.violations[np.isnan(self.violations) | has_no_value] = np.inf
+
+    def measure_widths(self, is_typical: Any) -> Any:
+        """Return the widths s of the constraints, shape (m,), measured on typical candidates.
+
+        If too few of the known candidates are typical, all known ones are used.
+        """
+        known = self.known
+        chosen = known[is_typical[known]]
+        if len(chosen) < _MIN_VIOLATIONS:
+            chosen = known
+        measured = self.g[chosen]
+        return np.where(self.is_equality, measured.std(axis=0), _widths(measured))
+
+    def find_best(self) -> Any:
+        """Return the index of the best candidate."""
+        # ``lexsort`` sorts by its last argument first.
+        return np.lexsort((self.values, self.needs_tolerance, self.violations))[0]
+
+    def rank(self, index: int) -> tuple[float, bool, float]:
+        """Return the rank of a candidate; a better candidate has a smaller tuple."""
+        return (
+            float(self.violations[index]),
+            bool(self.needs_tolerance[index]),
+            float(self.values[index]),
+        )
 
 
 class Constraints:
@@ -125,24 +212,15 @@ class Constraints:
         columns = []
         equalities = []
         for interval in self._intervals:
-            values = _numbers(call_with_copies(interval.function, candidates))
-            if values.ndim not in (1, 2) or len(values) != len(candidates):
-                raise ValueError(
-                    f"expected constraints of shape ({len(candidates)}, m) or "
-                    f"({len(candidates)},), got {values.shape}: functions of one candidate "
-                    "need vectorize=True or vectorize='loop'"
-                )
-            values = values.reshape(len(values), -1)
-            low = np.broadcast_to(interval.low, values.shape[1])
-            high = np.broadcast_to(interval.high, values.shape[1])
-            is_equality = low == high
-            # The columns of the lower limits come first, then those of the upper limits.
-            g = np.concatenate([low - values, values - high], axis=1)
-            has_low = np.isfinite(low) & ~is_equality
-            is_used = np.concatenate([has_low, np.isfinite(high)])
-            columns.append(g[:, is_used])
-            equalities.append(np.concatenate([is_equality, is_equality])[is_used])
+            g, is_equality = interval.split(interval.evaluate(candidates))
+            columns.append(g)
+            equalities.append(is_equality)
         return np.concatenate(columns, axis=1), np.concatenate(equalities)
+
+    def judge(self, candidates: Any, values: Any) -> _Population:
+        """Return candidates' values and how well they satisfy the constraints."""
+        g, is_equality = self(candidates)
+        return _Population(values, g, is_equality, *self.measure_violations(g, is_equality))
 
     def measure_violations(self, g: Any, is_equality: Any) -> tuple[Any, Any]:
         """Return the largest violation of each candidate, and which need the tolerance.
@@ -189,17 +267,13 @@ def _read_constraint(
         matrix = constraint.A
         # Candidates are rows, and the matrix takes columns.
         return _Interval(lambda x: (matrix @ _numbers(x).T).T, low, high, str(matrix))
-
     if hasattr(constraint, "fun"):
-        # SciPy's NonlinearConstraint: its function always takes one candidate, as an array.
-        # ``by_one`` and ``vmap`` do not apply to it.
-        name = describe_callable(constraint.fun)
-        scipy_function = constraint.fun
-        # ``by_column=False``: the dict has the parameters of one candidate.
+        # SciPy's NonlinearConstraint always takes one candidate, as an array or a dict.
+        of_row = constraint.fun
         if named is not None:
-            scipy_function = named(scipy_function, by_column=False)
-        return _Interval(lambda x: _map_rows(scipy_function, _numbers(x)), low, high, name)
-
+            of_row = named(of_row, by_column=False)
+        name = describe_callable(constraint.fun)
+        return _Interval(lambda x: _map_rows(of_row, _numbers(x)), low, high, name)
     function = constraint if named is None else named(constraint)
     of_population = _make_population_function(function, by_one, vmap)
     return _Interval(of_population, low, high, describe_callable(constraint))
@@ -367,41 +441,28 @@ class Constrained(CrossEntropyMethod):
         # The values are minimised, so the sign of a maximised objective is reversed.
         values = self._sign * _numbers(fitness)
         values[np.isnan(values)] = np.inf
-        g, is_equality = self._constraints(candidates)
-        violations, needs_tolerance = self._constraints.measure_violations(g, is_equality)
-        # A feasible candidate has failed if its fitness is NaN or infinite on the bad side. An
-        # infeasible one has not, because the objective may be undefined there.
-        has_failed = np.isnan(violations) | ((values == np.inf) & (violations == 0))
-        violations[has_failed] = np.inf
-        is_feasible = (violations == 0) & ~needs_tolerance
-
+        population = self._constraints.judge(candidates, values)
+        population.mark_failed()
         # The base class replaces the best candidate of the state, so note it before.
         best = self._state.best
-        is_typical = self._typical(candidates)
-        lagrangian = self._augmented(
-            values, g, is_equality, violations, is_feasible, is_typical
-        )
+        lagrangian = self._augmented(population, self._typical(candidates))
         # The base class gets the Lagrangian as the fitness. It maximises the fitness of a
         # maximised objective, so the sign is reversed again.
         super().tell(candidates, self._sign * lagrangian, _check_candidates=_check_candidates)
 
-        # ``lexsort`` sorts by its last argument first.
-        fittest = np.lexsort((values, needs_tolerance, violations))[0]
-        if self._improves_rank(fittest, values, violations, needs_tolerance):
+        fittest = population.find_best()
+        if self._improves_rank(population.rank(fittest)):
             best = torch.as_tensor(candidates[fittest])
         self._correct_state(best)
 
     def start_from(self, candidate: Any, value: float) -> None:
         """Make a candidate, shape (dim,), the best one so far, with its value to minimise."""
-        violations = self._constraints.measure_violations(*self._constraints(candidate[None]))
-        self._improves_rank(0, [value], *violations)
+        population = self._constraints.judge(candidate[None], [value])
+        self._improves_rank(population.rank(0))
         self._correct_state(torch.as_tensor(candidate))
 
-    def _improves_rank(
-        self, index: int, values: Any, violations: Any, needs_tolerance: Any
-    ) -> bool:
-        """Return whether a candidate is better than the best one. If so, store its rank."""
-        rank = (float(violations[index]), bool(needs_tolerance[index]), float(values[index]))
+    def _improves_rank(self, rank: tuple[float, bool, float]) -> bool:
+        """Return whether a rank is better than that of the best candidate; if so, store it."""
         is_better = rank < (self.violation, self.within_tolerance, self._best_value)
         if is_better:
             self.violation, self.within_tolerance, self._best_value = rank
@@ -420,15 +481,8 @@ class Constrained(CrossEntropyMethod):
         best_value = math.inf if self.violation else self._best_value
         record[BEST_FITNESS] = self._sign * best_value
 
-        # How many times a standard deviation exceeds its limit, at least 1.
-        excess = (distribution[STD] / self._max_std).clamp(min=1.0)
-        # All standard deviations are divided by the largest excess, so that the distribution
-        # keeps its shape. With transformed bounds each is divided by its own excess. There the
-        # mean of a parameter may be so far outside that the objective does not depend on it.
-        if self.config.bound_handling != "transform":
-            excess = excess.max().expand_as(excess)
+        excess = self._find_excess(distribution[STD])
         distribution[STD] /= excess
-
         factor = state.factor
         if factor is not None:
             factor = factor / excess.unsqueeze(-1)
@@ -443,6 +497,18 @@ class Constrained(CrossEntropyMethod):
         )
         # The cached snapshot is that of the state before this correction, so drop it.
         self._snapshot = None
+
+    def _find_excess(self, std: Tensor) -> Tensor:
+        """Return the divisors that bring the standard deviations to their limits, shape (d,).
+
+        All are divided by the largest excess, so that the distribution keeps its shape. With
+        transformed bounds each is divided by its own excess. There the mean of a parameter may
+        be so far outside that the objective does not depend on it.
+        """
+        excess = (std / self._max_std).clamp(min=1.0)
+        if self.config.bound_handling == "transform":
+            return excess
+        return excess.max().expand_as(excess)
 
     def _find_max_std(self, bounds: Any) -> Tensor:
         """Return the largest allowed standard deviations, shape (dim,).
@@ -476,62 +542,53 @@ class Constrained(CrossEntropyMethod):
         rows = torch.as_tensor(candidates).cpu()
         return (rows == middle.cpu())[:, is_discrete].all(dim=1).numpy()
 
-    def _augmented(
-        self,
-        values: Any,
-        g: Any,
-        is_equality: Any,
-        violations: Any,
-        is_feasible: Any,
-        is_typical: Any,
-    ) -> Any:
+    def _augmented(self, population: _Population, is_typical: Any) -> Any:
         """Return the augmented Lagrangian of N candidates; update the multipliers and margin.
 
         The equations (1) to (4) are in the docstring of the module. In its notation, the
         multipliers are l, the widths s, the margin k, and the penalty u.
 
         Args:
-            values: The objective, to be minimised, shape (N,); not finite if it has no value.
-            g: The m constraints, shape (N, m); they should be <= 0, or 0 for an equality.
-            is_equality: Which constraints are equalities, shape (m,).
-            violations: The largest violation of each candidate, shape (N,); infinite if the
-                candidate failed.
-            is_feasible: Which candidates satisfy all constraints, shape (N,).
+            population: The candidates' values and constraints.
             is_typical: Which candidates have the most likely discrete parameters, shape (N,).
         """
-        # The indices of the candidates that have a value and have not failed.
-        known = np.flatnonzero(np.isfinite(values) & np.isfinite(violations))
+        known = population.known
         if not len(known):
             # No candidate has a value, so they are ranked by their violation.
-            return violations
+            return population.violations
         if not len(self._multipliers):
-            self._multipliers = np.zeros(g.shape[1])
-        multipliers = self._multipliers
-        # The widths of the constraints are measured on the typical candidates. If there are too
-        # few of them, all candidates in ``known`` are used.
-        typical = known[is_typical[known]]
-        measured = g[typical] if len(typical) >= _MIN_VIOLATIONS else g[known]
-        widths = np.where(is_equality, measured.std(axis=0), _widths(measured))
+            self._multipliers = np.zeros(population.g.shape[1])
+        widths = population.measure_widths(is_typical)
         # The margin moves inequalities inwards: g + k s.
-        shifted = g + np.where(is_equality, 0.0, self._margin * widths)
-        lagrangian = values + (multipliers * shifted).sum(axis=1)
+        margins = np.where(population.is_equality, 0.0, self._margin * widths)
+        shifted = population.g + margins
+        lagrangian = population.values + (self._multipliers * shifted).sum(axis=1)
         penalty = self._find_penalty(lagrangian[known], widths)
-
-        # Equation (1): f + sum of l c + u c^2 / 2 with c = max(g + k s, -l / u). Below
-        # ``lower``, the term of an inequality remains constant.
-        lower = np.where(is_equality, -np.inf, -multipliers / np.maximum(penalty, _TINY))
-        c = np.maximum(shifted, lower)
-        augmented = values + (multipliers * c + penalty * c * c / 2).sum(axis=1)
+        terms = self._penalise(shifted, penalty, population.is_equality)
+        augmented = population.values + terms
 
         ranking = known[np.argsort(augmented[known], kind="stable")]
-        self._move_multipliers(penalty, shifted[ranking[: self.num_elites]], is_equality)
+        elites = shifted[ranking[: self.num_elites]]
+        self._move_multipliers(penalty, elites, population.is_equality)
         # Equation (4): the margin grows while few candidates are feasible.
-        margin = self._margin + _MARGIN_RATE * (_FEASIBLE_SHARE - is_feasible.mean())
+        feasible_share = population.is_feasible.mean()
+        margin = self._margin + _MARGIN_RATE * (_FEASIBLE_SHARE - feasible_share)
         self._margin = min(max(margin, _MIN_MARGIN), _MAX_MARGIN)
-
         # Infeasible candidates without a value rank after all others, sorted by violation.
-        has_no_value = ~np.isfinite(values) & (violations > 0)
-        return np.where(has_no_value, augmented[known].max() + violations, augmented)
+        has_no_value = ~np.isfinite(population.values) & (population.violations > 0)
+        last = augmented[known].max() + population.violations
+        return np.where(has_no_value, last, augmented)
+
+    def _penalise(self, shifted: Any, penalty: Any, is_equality: Any) -> Any:
+        """Return what equation (1) adds to f, sum of l c + u c^2 / 2, shape (N,).
+
+        There c = max(g + k s, -l / u), or for an equality c = g. ``shifted`` is g + k s.
+        """
+        multipliers = self._multipliers
+        # Below ``lower``, the term of an inequality remains constant.
+        lower = np.where(is_equality, -np.inf, -multipliers / np.maximum(penalty, _TINY))
+        c = np.maximum(shifted, lower)
+        return (multipliers * c + penalty * c * c / 2).sum(axis=1)
 
     def _find_penalty(self, lagrangian: Any, widths: Any) -> Any:
         """Return the weights u of the squared violations by equation (2), shape (m,).

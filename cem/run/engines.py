@@ -117,6 +117,7 @@ def _reuse_loky(module: str, workers: int) -> Engine:
     return Engine(submit, workers)
 
 
+# The functions that connect engines, by the engine's name or by the package of an object.
 _CONNECT: dict[str, Callable[..., Engine]] = {
     "dask": connect_dask,
     "distributed": connect_dask,  # the package of Dask's client
@@ -126,7 +127,6 @@ _CONNECT: dict[str, Callable[..., Engine]] = {
     "loky": connect_loky,
     "joblib": connect_joblib,
 }
-"""The functions that connect engines, by the engine's name or by the package of an object."""
 
 
 def connect(workers: Any) -> Engine | None:

@@ -130,6 +130,7 @@ class Evaluator:
         self._catch = catch if isinstance(catch, tuple) else (catch,)
         self._stop = StopRequest() if stop is None else stop
         self._arity = 2 if with_generation else 1
+        # If ``vectorize`` is None, the first call decides whether populations are taken.
         self._may_take_one = vectorize is None
         self._uses_vmap = vectorize is True
         self._population_function = function
@@ -262,40 +263,45 @@ class Evaluator:
         """
         if isinstance(candidates, self._looped_types):
             return self._evaluate_one_by_one(candidates, int(generation), first_index)
-        arguments = (candidates, generation)[: self._arity]
-        # If ``vectorize`` is None, the first call decides whether populations are taken.
-        is_deciding = self._may_take_one and self.evaluations == 0
-
-        try:
-            evaluation = as_evaluation(self._population_function(*arguments))
-        except Interrupted:
-            # A stop of the run is not a failure, even if ``catch`` includes Interrupted.
-            raise
-        except self._catch:
-            # Multiplying a column by NaN returns N numbers NaN of its dtype, on its device.
-            evaluation = Evaluation(candidates[:, 0] * math.nan)
-        except Exception as error:
-            self._add_hint(error, candidates)
-            if is_deciding:
-                raise PopulationError(*error.args) from error
-            raise
-
+        evaluation = self._call_function(candidates, generation)
         fitness = evaluation.fitness
         size = candidates.shape[0]  # this is faster than len(candidates)
-        shape = fitness.shape if hasattr(fitness, "shape") else np.shape(fitness)
-        if shape != (size,):
-            hint = "one number for each candidate" if self._uses_vmap else _HINT
-            message = f"expected fitness of shape ({size},), got {tuple(shape)}: {hint}"
-            has_rows = tuple(shape[:1]) == (size,)
-            if is_deciding and not has_rows:
-                raise PopulationError(message)
-            raise ValueError(message)
-
+        self._check_shape(fitness, size)
+        self._may_take_one = False
         self.evaluations += size
         # Failures on a GPU are not counted: reading the values would wait for the GPU.
         if not getattr(fitness, "is_cuda", False):
             self.failures += self._count_failures(fitness, size)
         return evaluation
+
+    def _call_function(self, candidates: Any, generation: Any) -> Evaluation:
+        """Call the function of populations, and return what it returned or that all failed."""
+        arguments = (candidates, generation)[: self._arity]
+        try:
+            return as_evaluation(self._population_function(*arguments))
+        except Interrupted:
+            # A stop of the run is not a failure, even if ``catch`` includes Interrupted.
+            raise
+        except self._catch:
+            # Multiplying a column by NaN returns N numbers NaN of its dtype, on its device.
+            return Evaluation(candidates[:, 0] * math.nan)
+        except Exception as error:
+            self._add_hint(error, candidates)
+            if self._may_take_one:
+                raise PopulationError(*error.args) from error
+            raise
+
+    def _check_shape(self, fitness: Any, size: int) -> None:
+        """Raise an error if a function of populations did not return ``size`` numbers."""
+        shape = fitness.shape if hasattr(fitness, "shape") else np.shape(fitness)
+        if shape == (size,):
+            return
+        hint = "one number for each candidate" if self._uses_vmap else _HINT
+        message = f"expected fitness of shape ({size},), got {tuple(shape)}: {hint}"
+        has_rows = tuple(shape[:1]) == (size,)
+        if self._may_take_one and not has_rows:
+            raise PopulationError(message)
+        raise ValueError(message)
 
     def _add_hint(self, error: Exception, candidates: Any) -> None:
         """Add a note to an exception of the function: which option may be missing."""
@@ -351,7 +357,7 @@ class Evaluator:
             )
         # After a restart the pool still evaluates candidates of the previous search. The owner
         # of a candidate shows which search drew it.
-        self._owner = owner = object()
+        self._owner = object()
 
         def evaluate(population: Any, generation: int) -> Evaluation:
             """Return the candidates whose evaluations end first, in place of a population.
@@ -361,39 +367,13 @@ class Evaluator:
             size = len(population)
             mean = optimizer.state.distribution[MEAN]
             # Begin with the evaluations of this generation from before an interruption.
-            candidates, values = self._read_journal(population, generation)
-            # The mean of the distribution from which each candidate was drawn. The journal does
-            # not contain it, so the present mean stands in for it.
-            origins = [mean] * len(values)
-
-            while len(values) < size:
-                # Give a new candidate to every free worker.
+            arrived = self._read_journal(population, generation, mean)
+            while len(arrived) < size:
                 self._keep_busy(pool, optimizer, generation)
-                if not pool.count:
-                    # The budget allows no further candidates, and the pool has none left.
-                    self.is_spent = True
-                    raise Interrupted("the budget is spent")
-                settled = pool.take_settled(size - len(values))
-                self._record(settled, generation)
-                for candidate in settled:
-                    # Candidates from before a restart are only recorded.
-                    if candidate.owner is owner:
-                        candidates.append(candidate.x)
-                        values.append(candidate.fitness)
-                        # The lag is how far the mean has moved since the candidate was drawn.
-                        # That of failed ones counts as 0: if all fail, the mean must not move.
-                        origin = candidate.origin
-                        if self._has_failed(candidate.fitness):
-                            origin = mean
-                        origins.append(origin)
-                if len(values) < size:
+                arrived += self._take_own(pool, generation, size - len(arrived))
+                if len(arrived) < size:
                     self._stop.check()
-
-            is_tensor = isinstance(population, Tensor)
-            evaluated: Any = torch.stack(candidates) if is_tensor else np.stack(candidates)
-            fitness = torch.tensor(values, dtype=torch.float64)
-            lag = (mean - torch.stack(origins)).mean(0)
-            return Evaluation(fitness, candidates=evaluated, lag=lag)
+            return self._join(arrived, mean)
 
         return evaluate
 
@@ -410,18 +390,57 @@ class Evaluator:
             self._record(pool.take_settled(pool.count))
         self._record(pool.abandon())
 
-    def _read_journal(self, population: Any, generation: int) -> tuple[list[Any], list[float]]:
-        """Return the candidates of a generation in the journal, and their fitness.
+    def _read_journal(self, population: Any, generation: int, mean: Tensor) -> list[Candidate]:
+        """Return the candidates of a generation that are in the journal.
 
-        They have the type of ``population``. If the journal has more than the population, those
-        whose evaluations ended first are returned.
+        If these are more than a population, those whose evaluations ended first are returned.
+
+        Args:
+            population: Candidates of the same size, type and dtype.
+            generation: The number of the generation.
+            mean: The present mean. It stands in for the mean of the distribution from which a
+                candidate was drawn, which the journal does not contain.
         """
-        known = [] if self._journal is None else self._journal.known[generation]
-        candidates = [_row_like(population, x) for x, _ in known]
-        values = [fitness for _, fitness in known]
-        for candidate, (row, value) in zip(candidates, known, strict=True):
-            self._count(candidate, row, value, is_known=True)
-        return candidates[: len(population)], values[: len(population)]
+        if self._journal is None:
+            return []
+        known = []
+        for row, fitness in self._journal.known[generation]:
+            x = _row_like(population, row)
+            self._count(x, row, fitness, is_known=True)
+            # It is not evaluated again, so it needs no number.
+            known.append(Candidate(-1, generation, x, row, None, origin=mean, fitness=fitness))
+        return known[: len(population)]
+
+    def _take_own(self, pool: Pool, generation: int, most: int) -> list[Candidate]:
+        """Wait for candidates in the pool, record them, and return those of this search.
+
+        Raises:
+            Interrupted: If the pool is empty, because the budget is spent.
+        """
+        if not pool.count:
+            self.is_spent = True
+            raise Interrupted("the budget is spent")
+        settled = pool.take_settled(most)
+        self._record(settled, generation)
+        return [candidate for candidate in settled if candidate.owner is self._owner]
+
+    def _join(self, candidates: Sequence[Candidate], mean: Tensor) -> Evaluation:
+        """Return the evaluation of the population that consists of these candidates.
+
+        Its lag is how far the mean, shape (d,), has moved since a candidate was drawn, on
+        average. That of a failed one counts as 0: if all fail, the mean must not move.
+        """
+        x = [candidate.x for candidate in candidates]
+        population: Any = torch.stack(x) if isinstance(x[0], Tensor) else np.stack(x)
+        origins = [
+            mean if self._has_failed(candidate.fitness) else candidate.origin
+            for candidate in candidates
+        ]
+        lag = (mean - torch.stack(origins)).mean(0)
+        fitness = [candidate.fitness for candidate in candidates]
+        return Evaluation(
+            torch.tensor(fitness, dtype=torch.float64), candidates=population, lag=lag
+        )
 
     def _keep_busy(self, pool: Pool, optimizer: CrossEntropyMethod, generation: int) -> None:
         """Draw and submit candidates until every worker has one or the budget is spent.
@@ -502,13 +521,7 @@ class Evaluator:
             if candidate.error is not None:
                 continue
             number = first_index + candidate.number
-            if self._journal is not None:
-                journal_generation = candidate.generation if generation is None else generation
-                if candidate.owner is not self._owner:
-                    # The candidate was drawn before a restart, so it belongs to no generation
-                    # of the present search.
-                    journal_generation = _OUTSIDE
-                self._journal.write(journal_generation, number, candidate)
+            self._write_journal(candidate, number, generation)
             if candidate.fate is Fate.ABANDONED:
                 # An abandoned candidate has no fitness, but it counts against the budget.
                 self.evaluations += 1
@@ -519,6 +532,18 @@ class Evaluator:
         for candidate in settled:
             if candidate.error is not None:
                 raise candidate.error
+
+    def _write_journal(self, candidate: Candidate, number: int, generation: int | None) -> None:
+        """Write a candidate to the journal, if there is one; ``_record`` has the arguments."""
+        if self._journal is None:
+            return
+        if candidate.owner is not self._owner:
+            # The candidate was drawn before a restart, so it belongs to no generation of the
+            # present search.
+            generation = _OUTSIDE
+        elif generation is None:
+            generation = candidate.generation
+        self._journal.write(generation, number, candidate)
 
     def _count(self, x: Any, row: Any, fitness: float, *, is_known: bool = False) -> None:
         """Count a candidate's evaluation, remember it, and compare it with the best.

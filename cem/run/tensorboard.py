@@ -8,6 +8,7 @@ from cem.core.snapshot import GenerationRecord
 from cem.core.state import MEAN, STD
 from cem.run.callbacks import Callback, RunPlan
 
+# The tags of curves. The tags of rates begin with ``speed``, of other metrics ``metrics``.
 _TAGS = {
     "generation_best": "fitness/best",
     "elite_mean": "fitness/elites",
@@ -17,7 +18,6 @@ _TAGS = {
     "std_mean": "search/std",
     "seconds": "time/seconds per generation",
 }
-"""The tags of curves. The tags of rates begin with ``speed``, of other metrics ``metrics``."""
 
 
 class TensorBoardWriter(Callback):

@@ -45,8 +45,8 @@ _WARNING = (
 )
 
 
+# An objective of one candidate: (function, num_arguments, catch), see ``remote.evaluate``.
 ObjectiveOfOne = tuple[Callable[..., Any], int, tuple[type[BaseException], ...]]
-"""An objective of one candidate: (function, num_arguments, catch), see ``remote.evaluate``."""
 
 
 def make_task(objective: ObjectiveOfOne, key: str = "") -> Task:

@@ -364,10 +364,10 @@ class Walk:
         has_reached = values <= self._target
         if self._constraints is not None:
             population = self._problem.as_population(candidates)
-            g, self.is_equality = self._constraints(population)
-            outcomes = np.column_stack([values, g])
-            violations = self._constraints.measure_violations(g, self.is_equality)
-            has_reached &= ~np.any(violations, axis=0)
+            judged = self._constraints.judge(population, values)
+            self.is_equality = judged.is_equality
+            outcomes = np.column_stack([values, judged.g])
+            has_reached &= judged.is_feasible
         if has_reached.any():
             best = np.argmin(np.where(has_reached, values, math.inf))
             self.path.append((points[best], outcomes[best]))

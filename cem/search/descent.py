@@ -19,8 +19,8 @@ import numpy as np
 
 from cem.search.merit import Merit
 
+# Pairs of a point and its outcome, in the order in which they were evaluated.
 Visits = list[tuple[Any, Any]]
-"""Pairs of a point and its outcome, in the order in which they were evaluated."""
 
 _SUFFICIENT_DECREASE = 1e-4  # the least share of the predicted decrease (Armijo)
 _MIN_SHRINK, _MAX_SHRINK = 0.1, 0.5  # the range of the factor that shortens a rejected step
@@ -123,7 +123,8 @@ class Descent:
                 self.is_unfinished = False  # This is a minimum, or a number is not finite.
                 return
             slope = self._merit.slope(self._outcome, derivatives, step)
-            if self._is_limited and self._is_negligible(slope):
+            is_negligible = abs(slope) <= _NEGLIGIBLE * max(1.0, abs(self._outcome[0]))
+            if self._is_limited and is_negligible:
                 self.is_unfinished = False  # This is a minimum.
                 self._correct_violations(derivatives, remaining)
                 return
@@ -166,10 +167,6 @@ class Descent:
             return self._scale[:, None] * np.linalg.cholesky(covariance)
         except np.linalg.LinAlgError:
             return None
-
-    def _is_negligible(self, change: float) -> bool:
-        """Return whether a change of the merit is 0 beside the value of the current point."""
-        return bool(abs(change) <= _NEGLIGIBLE * max(1.0, abs(self._outcome[0])))
 
     def _move_to_last_trial(self, derivatives: Any) -> None:
         """Move to the last point of the path, which is the best trial of the line search.

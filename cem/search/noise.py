@@ -13,10 +13,10 @@ from cem.core.evaluation import Evaluation, Objective, as_evaluation, copy_of
 # Two values of the mean are noisy if they differ by more, relative to the range of fitness in
 # the first generation.
 _NOISY = 1e-6
+# Metrics of a generation, from which a resumed search restores the detector.
 _VALUE = "first_mean_fitness"
 _RANGE = "first_fitness_range"
 _DIFFERENCE = "first_mean_difference"
-"""Metrics of a generation, from which a resumed search restores the detector."""
 
 
 @dataclass

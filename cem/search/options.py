@@ -15,6 +15,8 @@ from cem.run.callbacks import Callback
 from cem.search.restarts import RestartPolicy
 from kernels.support.names import did_you_mean
 
+# Names of options in other libraries, with ours. Ours are capitalised, because
+# ``did_you_mean`` never suggests a text that is equal.
 _SYNONYMS = {
     "sigma0": "Std",
     "rng": "Seed",
@@ -22,10 +24,6 @@ _SYNONYMS = {
     "n_jobs": "Workers",
     **dict.fromkeys(("maxfun", "maxfev", "maxfevals", "maxiter", "n_trials"), "Budget"),
 }
-"""Names of options in other libraries, with ours.
-
-Ours are capitalised, because ``did_you_mean`` never suggests a text that is equal.
-"""
 
 
 class Options(TypedDict, total=False):

@@ -33,8 +33,9 @@ GENERATIONS = 150
 
 _FLAGS = ("progress", "graph", "distributed", "asynchronous")
 _WITHOUT_CONSTRAINTS = _FLAGS[1:]
+# With any of these options, an objective takes populations unless ``vectorize`` is set.
 _DECIDED = ("asynchronous", "catch", "checkpoint", "distributed", "graph")
-"""With any of these options, an objective takes populations unless ``vectorize`` is set."""
+_Options = Mapping[str, Any]
 _EVALUATIONS_PER_DIMENSION = 10_000
 _MOST_FOR_A_MODEL = 40  # parameters; the time of a fit grows with the sixth power
 _TIMES_ON_A_GPU = 16  # A GPU evaluates 16 times as many candidates in about the same time.
@@ -126,8 +127,8 @@ class Plan:
     adapts_to_noise: bool
     declares_noise: bool
     code: str | None
-    termination_options: Mapping[str, Any]
-    options: Mapping[str, Any]
+    termination_options: _Options
+    options: _Options
     is_noisy: bool = False
     steepness: float = 1.0
     misses: int = 0
@@ -292,7 +293,7 @@ def _descends(
     dim: int,
     constraints: Constraints | None,
     declares_noise: bool,
-    options: Mapping[str, Any],
+    options: _Options,
 ) -> bool:
     """Return whether a descent precedes the search.
 
@@ -320,21 +321,7 @@ def _descends(
         raise ValueError(f"expected 'auto', 'quadratic' or None for model, got {model!r}")
     if model is None:
         return False
-    # The descent before the search resumes from a journal. There is no journal if the objective
-    # is called with whole populations.
-    is_resumable = _is_called_by_one(options) or options["checkpoint"] is None
-    requirements = {
-        "a full covariance with evolution paths": config.paths and config.covariance == "full",
-        "numbers alone": not config.families,
-        # With constraints, only a descent is possible.
-        "no constraints": constraints is None or model == "auto",
-        "an objective that is not noisy": not declares_noise,
-        "the CPU": torch.device(options["device"] or "cpu").type == "cpu",
-        "no checkpoint of a function of populations": is_resumable,
-    }
-    for name in ("graph", "distributed", "asynchronous"):
-        requirements[f"no {name}"] = not options[name]
-    unmet = [name for name, is_met in requirements.items() if not is_met]
+    unmet = _list_unmet_requirements(config, constraints, declares_noise, options)
     if model == "quadratic" and unmet:
         raise ValueError(f"expected {', '.join(unmet)} for model='quadratic'")
     # The model needs the value of a candidate before it chooses the next one. Workers would
@@ -344,7 +331,33 @@ def _descends(
     return is_chosen and not unmet
 
 
-def _choose_vectorize(options: Mapping[str, Any]) -> bool | str | None:
+def _list_unmet_requirements(
+    config: CEMConfig,
+    constraints: Constraints | None,
+    declares_noise: bool,
+    options: _Options,
+) -> list[str]:
+    """Return the requirements of a model, or with constraints of a descent, that are not met.
+
+    The arguments are those of ``_descends``.
+    """
+    # The descent before the search resumes from a journal. There is no journal if the objective
+    # is called with whole populations.
+    is_resumable = _is_called_by_one(options) or options["checkpoint"] is None
+    requirements = {
+        "a full covariance with evolution paths": config.paths and config.covariance == "full",
+        "numbers alone": not config.families,
+        # With constraints, only a descent is possible.
+        "no constraints": constraints is None or options["model"] == "auto",
+        "an objective that is not noisy": not declares_noise,
+        "the CPU": torch.device(options["device"] or "cpu").type == "cpu",
+        "no checkpoint of a function of populations": is_resumable,
+        **{f"no {name}": not options[name] for name in _WITHOUT_CONSTRAINTS},
+    }
+    return [name for name, is_met in requirements.items() if not is_met]
+
+
+def _choose_vectorize(options: _Options) -> bool | str | None:
     """Return the option ``vectorize``: None if the first call of the objective decides.
 
     If that call fails, ``minimize`` begins again. With ``_DECIDED`` options it must not: they
@@ -355,7 +368,7 @@ def _choose_vectorize(options: Mapping[str, Any]) -> bool | str | None:
     return False if vectorize is None and is_decided else vectorize
 
 
-def _is_called_by_one(options: Mapping[str, Any]) -> bool:
+def _is_called_by_one(options: _Options) -> bool:
     """Return whether each call of the objective evaluates a single candidate."""
     return options["vectorize"] == "loop" or options["workers"] is not None
 
@@ -370,7 +383,7 @@ def _bind_arguments(objective: Any, arguments: Any) -> tuple[Any, str]:
     return WithArguments(objective, arguments), f"{name} with {arguments!r}"
 
 
-def _build_constraints(options: Mapping[str, Any], space: Space | None) -> Constraints | None:
+def _build_constraints(options: _Options, space: Space | None) -> Constraints | None:
     """Return the constraints of a call; None if it has none.
 
     Args:
@@ -408,7 +421,7 @@ def _choose_starts(
     space: Space | None,
     known: Evaluations | None,
     maximize: bool,
-    options: Mapping[str, Any],
+    options: _Options,
 ) -> tuple[Start, Start]:
     """Return the start of the first search, and the start of restarts.
 
@@ -491,7 +504,7 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
     return Start(mean, std)
 
 
-def _as_array_if_list(mean: Any, options: Mapping[str, Any]) -> Any:
+def _as_array_if_list(mean: Any, options: _Options) -> Any:
     """Return a list or tuple as an array of float64, as SciPy does, and anything else as it is.
 
     The candidates of a search have the type of its mean. A list remains a list, which means
@@ -503,7 +516,7 @@ def _as_array_if_list(mean: Any, options: Mapping[str, Any]) -> Any:
     return as_real("mean", mean).numpy()
 
 
-def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any]) -> Tensor:
+def _first_candidate(mean: Any, space: Space | None, options: _Options) -> Tensor:
     """Return the first candidate, shape (dim,).
 
     Its numbers are the mean. Its choices and permutations are those of ``x0``, or the most
@@ -521,7 +534,7 @@ def _first_candidate(mean: Any, space: Space | None, options: Mapping[str, Any])
     return first
 
 
-def _choose_config(dim: int, options: Mapping[str, Any]) -> CEMConfig:
+def _choose_config(dim: int, options: _Options) -> CEMConfig:
     """Return the option ``config``, or the default for ``dim`` parameters, with integers."""
     integers: dict[str, Any] = {}
     if options["integers"] is not None:
@@ -541,7 +554,7 @@ def _choose_restarts(restarts: Any, config: CEMConfig) -> tuple[RestartPolicy, i
     return Bipop(), check_integer("restarts", restarts, 0)
 
 
-def _choose_population(dim: int, config: CEMConfig, options: Mapping[str, Any]) -> int:
+def _choose_population(dim: int, config: CEMConfig, options: _Options) -> int:
     """Return the number of candidates per generation in the first search.
 
     The default is that of the config, with two exceptions: a small budget makes it smaller, so

@@ -93,15 +93,8 @@ class Objective:
         self.box = np.array([problem.lower_bounds, problem.upper_bounds], dtype=np.float64)
         self.has_constraints = problem.number_of_constraints > 0
         # Searches start from this candidate and with this standard deviation.
-        self.start: Any = np.zeros(dim)
-        self.std: Any = 2.5
-        if self.has_constraints:
-            self.start = np.array(problem.initial_solution)
-            self.std = 2.0
-        elif self.integers:
-            self.start = self.box.mean(0)
-            self.std = np.diff(self.box, axis=0)[0] / 4
-        elif suite == "bbob-noisy":
+        self.start, self.std = self._choose_start()
+        if suite == "bbob-noisy":
             # Functions 3k - 2, 3k - 1 and 3k are the same function with normal, uniform and
             # Cauchy noise. Cauchy noise is rare: most evaluations of function 3k have none, so
             # values without noise are taken from it.
@@ -114,6 +107,14 @@ class Objective:
         # The results (value, constraints) of evaluated candidates, by the bytes of a candidate.
         # They are stored only if the problem has constraints.
         self._evaluated: dict[bytes, tuple[float, Any]] = {}
+
+    def _choose_start(self) -> tuple[Any, Any]:
+        """Return the first candidate of searches, and their first standard deviation."""
+        if self.has_constraints:
+            return np.array(self._problem.initial_solution), 2.0
+        if self.integers:
+            return self.box.mean(0), np.diff(self.box, axis=0)[0] / 4
+        return np.zeros(self.dim), 2.5
 
     def __call__(self, candidates: Any) -> Any:
         """Return the values of candidates, shape (N, dim); raise Spent as `_evaluate` does."""
@@ -301,18 +302,22 @@ def _cmawm(objective: Objective, seed: int) -> None:
             cov=np.diag(objective.std**2),
             steps=steps,
         )
-        while not search.should_stop():
-            # `ask` returns a candidate in two forms: the rounded one is evaluated, and the
-            # sampled one is for `tell`.
-            evaluations = []
-            for _ in range(population):
-                rounded, sampled = search.ask()
-                evaluations.append((sampled, objective.evaluate_one(rounded)))
-            search.tell(evaluations)
+        _run_cmawm(search, objective)
         seed += 1
         population *= 2
-        lower_bounds, upper_bounds = objective.box
-        mean = np.random.default_rng(seed).uniform(lower_bounds, upper_bounds)
+        mean = np.random.default_rng(seed).uniform(*objective.box)
+
+
+def _run_cmawm(search: Any, objective: Objective) -> None:
+    """Run a search of the class CMAwM until it has converged."""
+    while not search.should_stop():
+        # `ask` returns a candidate in two forms: the rounded one is evaluated, and the sampled
+        # one is for `tell`.
+        evaluations = []
+        for _ in range(search.population_size):
+            rounded, sampled = search.ask()
+            evaluations.append((sampled, objective.evaluate_one(rounded)))
+        search.tell(evaluations)
 
 
 def _pycma(objective: Objective, seed: int, **settings: Any) -> None:

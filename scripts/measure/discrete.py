@@ -264,24 +264,31 @@ def on_cpu() -> Measured:
         if name == "tpe":  # A run of Optuna's TPE takes minutes.
             seeds = TPE_SEEDS
             budget = TPE_BUDGET
-        early_costs = []
-        evaluations = []  # One number for every run that reached the optimum.
+        costs_of_runs = []
         for seed in range(seeds):
             problem = Pairs(1000 + seed)  # Every run has a problem of its own.
             search(problem, seed, budget)
-            # The problem has recorded the costs of all candidates, in order of evaluation.
-            early_costs.append(min(problem.costs[:EARLY]))
-            if 0.0 in problem.costs:  # The run reached the optimum.
-                evaluations.append(problem.costs.index(0.0) + 1)
-        prefix = f"discrete.{name}"
-        figures[f"{prefix}.runs"] = seeds
-        figures[f"{prefix}.solved"] = len(evaluations)
-        figures[f"{prefix}.early"] = statistics.fmean(early_costs)
-        if evaluations:
-            figures[f"{prefix}.median"] = statistics.median(evaluations)
-            figures[f"{prefix}.least"] = min(evaluations)
-            figures[f"{prefix}.most"] = max(evaluations)
+            costs_of_runs.append(problem.costs)
+        for figure, value in _summarise(costs_of_runs).items():
+            figures[f"discrete.{name}.{figure}"] = value
     return Measured(figures, {"early": EARLY})
+
+
+def _summarise(costs_of_runs: list[list[float]]) -> dict[str, float]:
+    """Return the figures of a search, from the costs of each run in order of evaluation."""
+    early_costs = [min(costs[:EARLY]) for costs in costs_of_runs]
+    # One number for every run that reached the optimum.
+    evaluations = [costs.index(0.0) + 1 for costs in costs_of_runs if 0.0 in costs]
+    figures: dict[str, float] = {
+        "runs": len(costs_of_runs),
+        "solved": len(evaluations),
+        "early": statistics.fmean(early_costs),
+    }
+    if evaluations:
+        figures["median"] = statistics.median(evaluations)
+        figures["least"] = min(evaluations)
+        figures["most"] = max(evaluations)
+    return figures
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:

@@ -144,19 +144,21 @@ def configurations(
         if lookahead is not Lookahead.NONE:
             # A decision with lookahead takes about `_LOOKAHEAD_COST` times as long.
             decisions = math.ceil(decisions / _LOOKAHEAD_COST)
-        decisions_by_call = _divide(rng, decisions)
-        is_shared = rng.random() < 0.5  # Whether all candidates play the same pieces.
-        games = rng.choice(GAMES)  # After this many games a stream ends. None: never.
-        first_stream = rng.choice(FIRST_STREAMS)
-        weights = rng.choice(WEIGHTS)  # The kind of weights, such as "random".
-        seed = rng.choice(SEEDS)
-        streams = Streams(
-            rules, stream_count, seed, first_stream, shared=is_shared, games=games
-        )
-        result.append(
-            Configuration(weights, population, decisions_by_call, features, lookahead, streams)
-        )
+        parts = _divide(rng, decisions)
+        streams, weights = _draw_streams(rng, rules, stream_count)
+        result.append(Configuration(weights, population, parts, features, lookahead, streams))
     return result
+
+
+def _draw_streams(rng: random.Random, rules: Rules, count: int) -> tuple[Streams, str]:
+    """Return random streams of pieces, and a kind of weights, such as "random"."""
+    is_shared = rng.random() < 0.5  # Whether all candidates play the same pieces.
+    games = rng.choice(GAMES)  # After this many games a stream ends. None: never.
+    first_stream = rng.choice(FIRST_STREAMS)
+    weights = rng.choice(WEIGHTS)
+    seed = rng.choice(SEEDS)
+    streams = Streams(rules, count, seed, first_stream, shared=is_shared, games=games)
+    return streams, weights
 
 
 def weights_of(game: Configuration) -> Tensor:

@@ -296,44 +296,53 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
         device: "cpu" or "cuda".
     """
     *batch, population, dim = shape
-    eager = {}  # The functions that run the operations of a generation one by one.
     # The cross-entropy method needs at least two elites. For smaller populations only searches
     # with a full covariance are compared.
     if population < 2 * CANDIDATES_PER_ELITE:
-        eager["cem_cma"] = ask_and_tell(shape, device, cma=True)
-        if find_spec("cmaes"):
-            eager["cmaes_full"] = _cmaes(population, dim)
-        if find_spec("cma"):
-            eager["cma_full"] = _pycma(population, dim)
-        return {f"{name}.generation.eager": run for name, run in eager.items()}
-    eager["cem"] = ask_and_tell(shape, device)
-    eager["torch"] = _ten_lines(shape, device)
+        return _cma_methods(shape, device)
+    has_evox = find_spec("evox") and not batch
+    runs = {"cem": ask_and_tell(shape, device), "torch": _ten_lines(shape, device)}
     if dim <= LARGEST_CMA:
-        eager["cem_cma"] = ask_and_tell(shape, device, cma=True)
+        runs["cem_cma"] = ask_and_tell(shape, device, cma=True)
     if not batch:
-        eager["cem_torch"] = ask_and_tell(shape, device, backend="torch")
+        runs["cem_torch"] = ask_and_tell(shape, device, backend="torch")
     if find_spec("evotorch"):
-        eager["evotorch"] = _evotorch(shape, device)
-    if find_spec("evox") and not batch:
-        eager["evox"] = _evox(population, dim, device)
-    runs = {f"{name}.generation.eager": run for name, run in eager.items()}
+        runs["evotorch"] = _evotorch(shape, device)
+    if has_evox:
+        runs["evox"] = _evox(population, dim, device)
+    runs = {f"{name}.generation.eager": run for name, run in runs.items()}
     if device == "cuda":
-        # `torch.compile` compiles a function for at most eight shapes, unless it is reset.
-        torch.compiler.reset()
-        step = torch.compile(_step, dynamic=False)
-        objective = torch.compile(sphere)
-        runs |= {
-            "cem.generation.graph": _graph(shape, device, IN_A_GRAPH),
-            "cem.generation.graph_of_one": _graph(shape, device, count=1),
-            "cem.generation.graph_compiled": _graph(shape, device, IN_A_GRAPH, objective),
-            "torch.generation.compile": _ten_lines(shape, device, step),
-            "torch.generation.graph": _ten_lines_graph(shape, device, IN_A_GRAPH),
-        }
-        if "cem_cma" in eager:
+        runs |= _graph_methods(shape)
+        if dim <= LARGEST_CMA:
             runs["cem_cma.generation.graph"] = _graph(shape, device, IN_A_GRAPH, cma=True)
-        if "evox" in eager:
+        if has_evox:
             runs["evox.generation.compile"] = _evox(population, dim, device, compiled=True)
     return runs
+
+
+def _cma_methods(shape: Shape, device: str) -> dict[str, Run]:
+    """Return the searches with a full covariance by name, as `methods` does."""
+    runs = {"cem_cma.generation.eager": ask_and_tell(shape, device, cma=True)}
+    if find_spec("cmaes"):
+        runs["cmaes_full.generation.eager"] = _cmaes(*shape)
+    if find_spec("cma"):
+        runs["cma_full.generation.eager"] = _pycma(*shape)
+    return runs
+
+
+def _graph_methods(shape: Shape) -> dict[str, Run]:
+    """Return our search and ten lines of PyTorch as CUDA graphs or compiled, by name."""
+    # `torch.compile` compiles a function for at most eight shapes, unless it is reset.
+    torch.compiler.reset()
+    step = torch.compile(_step, dynamic=False)
+    objective = torch.compile(sphere)
+    return {
+        "cem.generation.graph": _graph(shape, "cuda", IN_A_GRAPH),
+        "cem.generation.graph_of_one": _graph(shape, "cuda", count=1),
+        "cem.generation.graph_compiled": _graph(shape, "cuda", IN_A_GRAPH, objective),
+        "torch.generation.compile": _ten_lines(shape, "cuda", step),
+        "torch.generation.graph": _ten_lines_graph(shape, "cuda", IN_A_GRAPH),
+    }
 
 
 def measure_shape(shape: Shape, device: str) -> dict[str, dict[str, float]]:

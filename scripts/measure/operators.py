@@ -9,6 +9,7 @@ backward pass is the sum of both results.
 
 import argparse
 import time
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -110,15 +111,11 @@ def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
         times = wall_times(functions, Plan(ROUNDS, calls=3, warm_up=1))
     rows: list[dict[str, Any]] = []
     for name, tensor_count in tensor_counts.items():
-        statistics = times[name]
-        median = statistics["median"]  # In microseconds.
         row: dict[str, Any] = {
             "operator": name,
             "dtype": str(dtype).removeprefix("torch."),
             "elements": count,
-            "us": median,
-            "spread": (statistics["most"] - statistics["least"]) / median,
-            "gb_per_s": tensor_count * a.nbytes / median / 1e3,  # 1,000 bytes/us are 1 GB/s.
+            **_describe_speed(times[name], tensor_count * a.nbytes),
         }
         if name != "copy":
             row["torch_us"] = times[f"torch {name}"]["median"]
@@ -127,6 +124,16 @@ def elementwise(device: str, dtype: torch.dtype) -> list[dict[str, Any]]:
             row["of_torch"] = row["torch_us"] / row["us"]
         rows.append(row)
     return rows
+
+
+def _describe_speed(statistics: Mapping[str, float], num_bytes: int) -> dict[str, float]:
+    """Return the median, the spread and the bandwidth of calls that move a number of bytes."""
+    median = statistics["median"]  # In microseconds.
+    return {
+        "us": median,
+        "spread": (statistics["most"] - statistics["least"]) / median,
+        "gb_per_s": num_bytes / median / 1e3,  # 1,000 bytes/us are 1 GB/s.
+    }
 
 
 class PlainLLTM(LLTM):
@@ -155,12 +162,7 @@ def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
         speedups: By pass and version, the median time of another version divided by ours.
     """
     batch, inputs, states = size
-    torch.manual_seed(0)
-    ours = LLTM(inputs, states, device=device)
-    plain = PlainLLTM(inputs, states, device=device)
-    plain.load_state_dict(ours.state_dict())  # Both have the same weights.
-    torch.compiler.reset()
-    cells = {"plain": plain, "ours": ours, "compile": torch.compile(plain, fullgraph=True)}
+    cells = _make_cells(device, inputs, states)
     hidden = torch.randn(batch, states, device=device)
     cell_state = torch.randn(batch, states, device=device)
     arguments = (torch.randn(batch, inputs, device=device), (hidden, cell_state))
@@ -173,22 +175,34 @@ def lltm(device: str, size: tuple[int, int, int], plan: Plan) -> dict[str, Any]:
     # `time_pass` returns the microseconds itself, because it also does work that must not be
     # timed, such as the forward pass before a backward pass.
     times = times_of(functions, plan, time_call=lambda time_pass: time_pass())
-    statistics_by_cell: dict[str, Any] = {name: {} for name in cells}
-    speedups: dict[str, Any] = {pass_name: {} for pass_name in PASSES}
-    for pass_name in PASSES:
-        our_median = times[f"ours {pass_name}"]["median"]
-        for name in cells:
-            statistics = times[f"{name} {pass_name}"]
-            statistics_by_cell[name][pass_name] = statistics
-            if name != "ours":
-                speedups[pass_name][name] = statistics["median"] / our_median
+    statistics_by_cell = {
+        name: {pass_name: times[f"{name} {pass_name}"] for pass_name in PASSES}
+        for name in cells
+    }
     return {
         "batch": batch,
         "inputs": inputs,
         "states": states,
         "microseconds": statistics_by_cell,
-        "speedups": speedups,
+        "speedups": {name: _speedups(statistics_by_cell, name) for name in PASSES},
     }
+
+
+def _make_cells(device: str, inputs: int, states: int) -> dict[str, Any]:
+    """Return the three versions of the cell by name, which have the same weights."""
+    torch.manual_seed(0)
+    ours = LLTM(inputs, states, device=device)
+    plain = PlainLLTM(inputs, states, device=device)
+    plain.load_state_dict(ours.state_dict())
+    torch.compiler.reset()
+    return {"plain": plain, "ours": ours, "compile": torch.compile(plain, fullgraph=True)}
+
+
+def _speedups(statistics_by_cell: Mapping[str, Any], pass_name: str) -> dict[str, float]:
+    """Return the median time of a pass in each other cell, divided by its time in ours."""
+    medians = {name: passes[pass_name]["median"] for name, passes in statistics_by_cell.items()}
+    our_median = medians.pop("ours")
+    return {name: median / our_median for name, median in medians.items()}
 
 
 def _time_pass(pass_name: str, cell: Any, arguments: Any) -> float:

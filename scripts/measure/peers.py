@@ -145,23 +145,27 @@ def jax_speed_tests(
     def run_scan(carry: Any) -> Any:
         return jitted_scan(carry, inputs)
 
-    def make_speed_test(way: str, run: Callable[[Any], Any]) -> SpeedTest:
-        """Return a speed test of ``run``, which makes a round of steps from a carry."""
-        carry = start()
+    for way, run in {"jit": run_steps, "scan": run_scan}.items():
+        figure = figure_template.format(way=way)
+        yield _make_speed_test(figure, start(), run, count)
 
-        def play(steps: int) -> int:
-            """Make at least ``steps`` steps; return their placements or generations."""
-            nonlocal carry
-            rounds = math.ceil(steps / SCAN)
-            for _ in range(rounds):
-                carry = run(carry)
-            jax.block_until_ready(carry)  # JAX returns before it has computed the result.
-            return rounds * SCAN * count
 
-        return SpeedTest(figure_template.format(way=way), play, warm_up=SCAN)
+def _make_speed_test(
+    figure: str, carry: Any, run: Callable[[Any], Any], count: int
+) -> SpeedTest:
+    """Return a speed test of ``run``, which makes `SCAN` steps of ``count`` from a carry."""
+    import jax
 
-    yield make_speed_test("jit", run_steps)
-    yield make_speed_test("scan", run_scan)
+    def play(steps: int) -> int:
+        """Make at least ``steps`` steps; return their placements or generations."""
+        nonlocal carry
+        rounds = math.ceil(steps / SCAN)
+        for _ in range(rounds):
+            carry = run(carry)
+        jax.block_until_ready(carry)  # JAX returns before it has computed the result.
+        return rounds * SCAN * count
+
+    return SpeedTest(figure, play, warm_up=SCAN)
 
 
 def jumanji_games(count: int) -> Iterator[SpeedTest]:

@@ -150,8 +150,12 @@ def machine(device: str) -> dict[str, Any]:
     }
     if device != "cuda":
         return description
+    return description | _describe_gpu()
+
+
+def _describe_gpu() -> dict[str, Any]:
     gpu = torch.cuda.get_device_properties(torch.cuda.current_device())
-    return description | {
+    return {
         "gpu": gpu.name,
         "gpu_memory_gib": round(gpu.total_memory / 2**30, 1),
         "multiprocessors": gpu.multi_processor_count,

@@ -134,6 +134,11 @@ class Search(NamedTuple):
     optimizer: CrossEntropyMethod
     curves: dict[str, list[float]]
 
+    def add_means(self, lines: Tensor, games: Tensor) -> None:
+        """Add the results of the means of a generation to the learning curves."""
+        self.curves["mean_lines"].append(round(float(lines.double().mean()), 2))
+        self.curves["mean_games_cut"].append(int((games == 0).sum()))
+
 
 def make_searches(plan: Plan) -> list[Search]:
     """Return the searches of an experiment before their first generation.
@@ -191,13 +196,10 @@ def _play_generation(plan: Plan, device: str, searches: list[Search], generation
     # Row s of `lines` and `games` has the results of the players of search s. `games` is 1 if
     # the game ended, and 0 if it was cut off at the limit of decisions.
     for number, search in enumerate(searches):
-        curves = search.curves
-        mean_lines = float(lines[number, :MEAN_GAMES].double().mean())  # Lines per game.
-        is_cut = games[number] == 0
-        curves["mean_lines"].append(round(mean_lines, 2))
-        curves["mean_games_cut"].append(int(is_cut[:MEAN_GAMES].sum()))
+        search.add_means(lines[number, :MEAN_GAMES], games[number, :MEAN_GAMES])
         if not is_after_last:
-            curves["candidate_games_cut"].append(int(is_cut[MEAN_GAMES:].sum()))
+            is_cut = games[number, MEAN_GAMES:] == 0
+            search.curves["candidate_games_cut"].append(int(is_cut.sum()))
             search.optimizer.tell(candidates[number], lines[number, MEAN_GAMES:])
     return decisions
 

@@ -7,6 +7,7 @@ import argparse
 import math
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -60,22 +61,13 @@ def measure_speeds(
     """
     # `_warm_up` returns how many steps a test makes in the given time.
     steps_per_round = [_warm_up(speed_test, seconds) for speed_test in speed_tests]
-    speeds: dict[str, list[float]] = {speed_test.figure: [] for speed_test in speed_tests}
-    processor_speeds: dict[str, list[float]] = {
-        speed_test.figure: [] for speed_test in speed_tests
-    }
+    speeds: dict[str, list[float]] = defaultdict(list)
+    processor_speeds: dict[str, list[float]] = defaultdict(list)
     for _ in progress(range(repeats), leave=False, unit=" round"):
         for speed_test, steps in zip(speed_tests, steps_per_round, strict=True):
-            start_time = time.perf_counter()
-            processor_start = time.process_time()
-            placements = speed_test.play(steps)
-            speed = placements / (time.perf_counter() - start_time)
-            # The clock of processor time is coarse: after a short play it may read 0.
-            processor_seconds = max(time.process_time() - processor_start, 1e-9)
-            if speed_test.inverse:
-                speed = 1e6 / speed
+            speed, processor_speed = _time(speed_test, steps)
             speeds[speed_test.figure].append(speed)
-            processor_speeds[speed_test.figure].append(placements / processor_seconds)
+            processor_speeds[speed_test.figure].append(processor_speed)
     ranges = {figure: [min(values), max(values)] for figure, values in speeds.items()}
     details = {
         **data,
@@ -85,6 +77,19 @@ def measure_speeds(
         "of_processor_time": _medians(processor_speeds),
     }
     return Measured(_medians(speeds), details)
+
+
+def _time(speed_test: SpeedTest, steps: int) -> tuple[float, float]:
+    """Return the speed of a test, and its placements per second of processor time."""
+    start_time = time.perf_counter()
+    processor_start = time.process_time()
+    placements = speed_test.play(steps)
+    speed = placements / (time.perf_counter() - start_time)
+    # The clock of processor time is coarse: after a short play it may read 0.
+    processor_seconds = max(time.process_time() - processor_start, 1e-9)
+    if speed_test.inverse:
+        speed = 1e6 / speed
+    return speed, placements / processor_seconds
 
 
 def _medians(values: Mapping[str, list[float]]) -> dict[str, float]:
@@ -162,6 +167,30 @@ def make_speed_test(
     return SpeedTest(figure, play, engine.warm_up, inverse=engine.task is not None)
 
 
+def _choose_devices(option: str, fastest: str) -> list[str]:
+    """Return the device of the option, or with "auto" all devices up to the fastest one."""
+    if option != "auto":
+        return [option]
+    # `ENGINES` are sorted from slow to fast. If one works on a machine, all engines before it
+    # work there, too.
+    devices = [engine.device for engine in ENGINES]
+    return devices[: devices.index(fastest) + 1]
+
+
+def _speed_tests_of(
+    controller: LinearController, rules: Rules, devices: Sequence[str]
+) -> list[SpeedTest]:
+    """Return a speed test of the controller on each engine of the devices."""
+    # The task is to play with this feature set on this board.
+    task = f"{controller.features}.{rules.board}"
+    return [
+        make_speed_test(engine, controller, rules, task)
+        for engine in ENGINES
+        # An engine whose task is None can play every task.
+        if engine.task in (None, task) and engine.device in devices
+    ]
+
+
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Measure how fast the game engines play on a board with each of the controllers.
 
@@ -172,13 +201,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             devices on which an engine works on this machine.
         device: With "auto", the fastest device that works here.
     """
-    # `ENGINES` are sorted from slow to fast. If one works on a machine, all engines before it
-    # work there, too.
-    devices = [engine.device for engine in ENGINES]
-    if arguments.device == "auto":
-        measured_devices = devices[: devices.index(device) + 1]
-    else:
-        measured_devices = [arguments.device]
+    devices = _choose_devices(arguments.device, device)
     speed_tests = []
     names_of_features = {}  # Keyed by the name of the controller.
     with one_line_errors():
@@ -190,13 +213,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             fail(f"expected controllers of different feature sets, got {got}")
         for controller in controllers:
             names_of_features[controller.name] = list(controller.names_on(rules))
-            # The task is to play with this feature set on this board.
-            task = f"{controller.features}.{rules.board}"
-            for engine in ENGINES:
-                # An engine whose task is None can play every task.
-                is_for_task = engine.task in (None, task)
-                if is_for_task and engine.device in measured_devices:
-                    speed_tests.append(make_speed_test(engine, controller, rules, task))
+            speed_tests += _speed_tests_of(controller, rules, devices)
     return measure_speeds(
         speed_tests,
         arguments.repeats,

@@ -92,6 +92,20 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
         elsewhere: The number of its records about other kernels.
         records: The first five records about kernels of this project.
     """
+    process = _run_tests(tool, log, test)
+    result = _read_outcomes(process.stdout)
+    # If a crash or a time-out ended pytest, its output names no failed tests.
+    has_crashed = process.returncode not in (0, _NO_TESTS) and not result["failures"]
+    if has_crashed:
+        # The last line names the test, without the "=" that pytest draws around a line.
+        last_line = process.stdout.strip().rpartition("\n")[2].strip("= ")
+        result["failed"] = max(1, result["failed"])
+        result["failures"] = [f"{test} ended with {process.returncode}: {last_line}"]
+    return result | _read_records(log)
+
+
+def _run_tests(tool: str, log: Path, test: str) -> subprocess.CompletedProcess[str]:
+    """Run the GPU tests of a file under a tool; the arguments are those of `run_file`."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     if tool != "racecheck":
         # Without torch's caching allocator every tensor is a separate allocation, so the tool
@@ -103,18 +117,9 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
     # -m and -k select the GPU tests that can run under the tool. With -v pytest prints the name
     # of a test before it runs the test, so after a crash the last line names the crashed test.
     command += [sys.executable, *PYTEST, "-m", MARKED, "-k", SELECTED[tool], test, "-v"]
-    process = subprocess.run(
+    return subprocess.run(
         command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )
-    result = _read_outcomes(process.stdout)
-    # If a crash or a time-out ended pytest, its output names no failed tests.
-    has_crashed = process.returncode not in (0, _NO_TESTS) and not result["failures"]
-    if has_crashed:
-        # The last line names the test, without the "=" that pytest draws around a line.
-        last_line = process.stdout.strip().rpartition("\n")[2].strip("= ")
-        result["failed"] = max(1, result["failed"])
-        result["failures"] = [f"{test} ended with {process.returncode}: {last_line}"]
-    return result | _read_records(log)
 
 
 def _read_outcomes(output: str) -> dict[str, Any]:

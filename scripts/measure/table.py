@@ -237,13 +237,17 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
         except RuntimeError as error:
             print(error, file=sys.stderr)
             return 1
-        machine = provenance.machine(device)
-        hardware = machine.get("gpu", machine["processor"])
-        print(hardware, machine["vectors"], f"{machine['threads']} threads", sep=", ")
-        print(_figure_table(result.figures, result.data.get("ranges", {})), flush=True)
+        _print_result(result, provenance.machine(device))
         if arguments.json is not None and ranks.rank() == 0:  # Only one process writes.
             provenance.write_result(arguments.json, result, device, (sha, is_dirty))
     return 0
+
+
+def _print_result(result: Any, machine: Mapping[str, Any]) -> None:
+    """Print the figures of a measurement, and the machine on which it was made."""
+    hardware = machine.get("gpu", machine["processor"])
+    print(hardware, machine["vectors"], f"{machine['threads']} threads", sep=", ")
+    print(_figure_table(result.figures, result.data.get("ranges", {})), flush=True)
 
 
 def _choose_device(measurement: Measurement, arguments: argparse.Namespace) -> str:

@@ -64,20 +64,20 @@ def train(
         command, cwd=ROOT, env=environment, check=True, text=True, stdout=subprocess.PIPE
     )
     seconds = time.perf_counter() - start_time
-    # The run wrote its controller to a JSON file, which also describes the training.
+    run = {"seed": seed, "total_seconds": seconds, **_describe_run(out)}
+    return run, process.stdout
+
+
+def _describe_run(out: RunFolder) -> dict[str, Any]:
+    """Return the time, weights and scores of a run from the JSON file of its controller."""
     controller = json.loads(out.controller.read_text(encoding="utf-8"))
     provenance = controller["provenance"]
-    run = {
-        "seed": seed,
-        "total_seconds": seconds,
-        "training_seconds": provenance["seconds"],
-        "weights": controller["weights"],
-    }
+    run = {"training_seconds": provenance["seconds"], "weights": controller["weights"]}
     # An interrupted training has no scores, and not every training has estimates. A value that
     # is missing becomes an empty list.
     for key in ("decisions", "config", "score", "estimates"):
         run[key] = provenance.get(key) or []
-    return run, process.stdout
+    return run
 
 
 def first_run(folder: Path, device: str) -> Measured:

@@ -1,6 +1,8 @@
 """Blocks of README and docs/optimiser.md: how well and how fast the optimiser searches."""
 
 import statistics
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from pages.result_files import Result, crossed, each_machine, figures, load_all, with_provenance
 from pages.wording import markdown
@@ -202,48 +204,65 @@ def _coco_block(result: Result) -> str:
     targets: those that the search reached within each of the numbers of evaluations in the
     heading. The rows are sorted by the sum of their shares, the best search first.
     """
+    suite = result.name.partition("/")[2]  # The name is "machine/suite".
+    page = suite.removesuffix("-few")
+    link = f"[{page}](https://numbbo.github.io/coco/testsuites/{page})"
+    description = _SUITES[suite].format(link=link, targets=_TARGETS)
+    return f"{description}\n\n{_coco_table(suite, result)}"
+
+
+def _coco_table(suite: str, result: Result) -> str:
+    """Return the table of `_coco_block`."""
     data = result.data.get("quality", result.data)  # One file nests its data in "quality".
     searches = data["searches"]
-    checkpoints = data["evaluations_per_dimension"]  # Numbers such as 200.
+    shares = _Shares(searches, data["evaluations_per_dimension"])
     dims = [key for key in searches["cem"] if key != "label"]  # "d2", "d5", ...
-    # `searches[name][dim]` maps a checkpoint, such as "200", to the share of reached targets
-    # ("solved") and its standard error.
+    totals = {name: shares.total(name, dims) for name in searches}
+    best_first = sorted(searches, key=lambda name: -totals[name])
+    errors = []
+    for name in searches:
+        for dim in dims:
+            errors += shares.values(name, dim, "standard_error")
+    # Some searches and numbers of parameters are left out to keep the table short.
+    omitted = _OMITTED_SEARCHES.get(suite, ())
+    omitted_dims = _OMITTED_DIMS.get(suite, ())
+    budgets = " / ".join(f"{count:,}" for count in shares.checkpoints)
+    return crossed(
+        f"share of targets: {budgets} evaluations per parameter (±{max(errors):.2f})",
+        {dim: f"{dim[1:]} parameters" for dim in dims if dim not in omitted_dims},
+        {name: searches[name]["label"] for name in best_first if name not in omitted},
+        shares.cell,
+        result,
+    )
 
-    def values(name: str, dim: str, key: str) -> list[float]:
+
+class _Shares(NamedTuple):
+    """The shares of targets that searches of COCO reach.
+
+    Attributes:
+        searches: ``searches[name][dim]`` maps a checkpoint, such as "200", to the share of
+            reached targets ("solved") and its standard error. A dim is a text such as "d5".
+        checkpoints: Numbers of evaluations per parameter, such as 200.
+    """
+
+    searches: Any
+    checkpoints: Sequence[int]
+
+    def values(self, name: str, dim: str, key: str) -> list[float]:
         """Return the values of a key, one for each checkpoint that the search has reached."""
-        cell = searches[name].get(dim, {})
-        return [cell[str(count)][key] for count in checkpoints if str(count) in cell]
+        cell = self.searches[name].get(dim, {})
+        return [cell[str(count)][key] for count in self.checkpoints if str(count) in cell]
 
-    def solved_shares(name: str, dim: str) -> str | None:
+    def total(self, name: str, dims: Sequence[str]) -> float:
+        """Return the sum of the shares of a search."""
+        return sum(sum(self.values(name, dim, "solved")) for dim in dims)
+
+    def cell(self, name: str, dim: str) -> str | None:
         """Return the text of a cell such as "0.58 / 0.91".
 
         It is None if the search was not run with this number of parameters.
         """
-        return " / ".join(f"{share:.2f}" for share in values(name, dim, "solved")) or None
-
-    totals = dict.fromkeys(searches, 0.0)
-    errors = []
-    for name in searches:
-        for dim in dims:
-            totals[name] += sum(values(name, dim, "solved"))
-            errors += values(name, dim, "standard_error")
-    best_first = sorted(searches, key=lambda name: -totals[name])
-    suite = result.name.partition("/")[2]  # The name is "machine/suite".
-    # Some searches and numbers of parameters are left out to keep the table short.
-    omitted = _OMITTED_SEARCHES.get(suite, ())
-    omitted_dims = _OMITTED_DIMS.get(suite, ())
-    budgets = " / ".join(f"{count:,}" for count in checkpoints)
-    table = crossed(
-        f"share of targets: {budgets} evaluations per parameter (±{max(errors):.2f})",
-        {dim: f"{dim[1:]} parameters" for dim in dims if dim not in omitted_dims},
-        {name: searches[name]["label"] for name in best_first if name not in omitted},
-        solved_shares,
-        result,
-    )
-    page = suite.removesuffix("-few")
-    link = f"[{page}](https://numbbo.github.io/coco/testsuites/{page})"
-    description = _SUITES[suite].format(link=link, targets=_TARGETS)
-    return f"{description}\n\n{table}"
+        return " / ".join(f"{x:.2f}" for x in self.values(name, dim, "solved")) or None
 
 
 def practice() -> str:

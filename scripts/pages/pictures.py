@@ -10,6 +10,7 @@ from measure.discrete import VALUES, Pairs
 from measure.provenance import RESULTS
 from measure.sampling import draw_sizes
 from PIL import Image
+from torch import Tensor
 
 from cem import CEMConfig, CrossEntropyMethod, rare_event_probability
 from cem.core.state import tables_of
@@ -101,7 +102,6 @@ def draw_route(picture: Path) -> None:
     wider the line between them. The last panel shows the best route.
     """
     cities = torch.rand(12, 2, generator=torch.Generator().manual_seed(1))
-    x, y = cities.T
     distance = torch.cdist(cities, cities)
     figure = new_figure(10.0, 1.3)
 
@@ -114,21 +114,28 @@ def draw_route(picture: Path) -> None:
     panels = figure.subplots(1, len(_GENERATIONS) + 1)
     for axes, generation, table in zip(panels[:-1], _GENERATIONS, tables, strict=True):
         axes.set_title(f"generation {generation}", loc="left", fontsize="medium")
-        # Row 0 of the table has the probabilities of the first city. Row i + 1 has those of the
-        # city after city i. A route can follow a line in either direction, so the probabilities
-        # of both directions are added.
-        probability = table[1:] + table[1:].T
-        for pair in torch.combinations(torch.arange(len(cities))):  # All pairs of cities.
-            strength = min(1.0, float(probability[tuple(pair)]))
-            axes.plot(x[pair], y[pair], color=_BLUE, alpha=strength, linewidth=2.5 * strength)
+        _draw_connections(axes, cities, table)
     best_axes = panels[-1]
     closed_route = torch.cat([best, best[:1]]).long()
-    best_axes.plot(x[closed_route], y[closed_route], color=_VERMILION)
+    best_axes.plot(*cities[closed_route].T, color=_VERMILION)
     best_axes.set_title(f"best: {float(length(best)):.2f}", loc="left", fontsize="medium")
     for axes in panels:
-        axes.plot(x, y, "o", color=_BLACK, markersize=3)
+        axes.plot(*cities.T, "o", color=_BLACK, markersize=3)
         axes.set(xticks=[], yticks=[], aspect="equal")
     save_figure(figure, picture)
+
+
+def _draw_connections(axes: Any, cities: Tensor, table: Tensor) -> None:
+    """Draw a line between each pair of cities, shape (12, 2), as wide as it is probable.
+
+    Row 0 of the table has the probabilities of the first city. Row i + 1 has those of the city
+    after city i.
+    """
+    # A route can follow a line in either direction, so the probabilities of both are added.
+    probability = table[1:] + table[1:].T
+    for pair in torch.combinations(torch.arange(len(cities))):  # All pairs of cities.
+        strength = min(1.0, float(probability[tuple(pair)]))
+        axes.plot(*cities[pair].T, color=_BLUE, alpha=strength, linewidth=2.5 * strength)
 
 
 def draw_key_presses(picture: Path) -> None:
