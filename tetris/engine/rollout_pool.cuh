@@ -135,10 +135,7 @@ struct PoolRollout {
       // The even thread has the first placement of `best_two`.
       int placement = Choice{0, unpack(best_two, lane % 2)}.placement_to_play();
       first_value = play_first(decision, geometry, job.states[index].piece, placement, cells);
-      // Only under the rule `original` may a piece not appear.
-      for (int i = 0; geometry.original && i < PIECES; ++i) {
-        ending_pieces |= (appears(geometry, cells, i) ? 0u : 1u) << i;
-      }
+      ending_pieces = find_ending_pieces(geometry, cells);
     }
     Board<L> board(geometry, cells, {search.memory.cached_columns(), lane});
     typename Decision::Search board_search(decision, board);
@@ -151,10 +148,20 @@ struct PoolRollout {
       bool can_appear = (ending_pieces >> searched_piece & 1) == 0;
       bool survives = best.first.placement != Choice::NONE && can_appear;
       if (is_after && survives) {
-        ++prospect.survived;
-        prospect.sum += best.first.score + first_value;
+        prospect.add(best.first.score + first_value);
       }
     }
+  }
+
+  // Returns the set of the pieces that end the game if they come next, because they cannot
+  // appear. There are such pieces only under the rule `original`.
+  __device__ __forceinline__ static uint32_t find_ending_pieces(
+      const Geometry<L>& geometry, const L::ColumnBits& cells) {
+    uint32_t pieces = 0;
+    for (int i = 0; geometry.original && i < PIECES; ++i) {
+      pieces |= (appears(geometry, cells, i) ? 0u : 1u) << i;
+    }
+    return pieces;
   }
 
   // Places a piece on the board `cells`, and sets `cells` to the board after it. Returns the
@@ -252,16 +259,23 @@ struct PoolRollout {
     bool is_finished = state.decisions == uint32_t(job.decisions) ||
                        (over && has_stream && state.ended_games >= job.games_left(index));
     __syncwarp();  // every thread has read the old state of the stream
-    // The first of the threads that share a stream writes its state.
+    state.piece = next;
+    put_back(slot, index, state, is_finished, has_stream);
+  }
+
+  // Puts a stream back into the queues, or writes its result if it is finished. All threads of
+  // the warp call the function. Those without a stream, and all but the first of the threads
+  // that share a stream, write nothing.
+  __device__ __forceinline__ void put_back(
+      int slot, uint32_t index, const StreamState& state, bool is_finished, bool has_stream) {
     bool writes = has_stream && lane % THREADS == 0;
     bool goes_on = writes && !is_finished;
     bool ends = writes && is_finished;
-    state.piece = next;
     if (goes_on) job.states[index] = state;
     if (ends) write_result(job, index, state);
     // A stream whose two best placements are known is searched for all pieces, so it may wait
     // in any queue. Other streams wait in the queue of their next piece.
-    int queue = state.best_two != 0 ? 0 : next;
+    int queue = state.best_two != 0 ? 0 : int(state.piece);
     queues.put(goes_on, slot, queue);
     __syncwarp();
     queues.finish(__popc(__ballot_sync(~0u, ends)));

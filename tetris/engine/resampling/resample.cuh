@@ -249,14 +249,7 @@ struct ResamplingBlock {
     int i = first + thread;
     bool exists = i < data.streams;
     int level = exists ? int(data.level[i]) : LEVELS;  // LEVELS means that there is no stream
-    memory.warp_position[warp][lane] = 0;  // each lane clears the count of one level
-    __syncthreads();
-    // Every warp counts its streams of each level. The first lane on a level writes the count.
-    unsigned same_level = __match_any_sync(~0u, level);  // the lanes on this lane's level
-    unsigned earlier_lanes = (1u << lane) - 1u;
-    int rank_in_warp = __popc(same_level & earlier_lanes);
-    if (exists && rank_in_warp == 0) memory.warp_position[warp][level] = __popc(same_level);
-    __syncthreads();
+    int rank_in_warp = count_streams_of_warp(level, exists);
     if (thread < LEVELS) replace_counts_by_positions(thread);
     __syncthreads();
     if (exists) {
@@ -266,6 +259,20 @@ struct ResamplingBlock {
       data.copies_up_to[position] = copies;
     }
     __syncthreads();
+  }
+
+  // Counts the streams of each level in this warp, in warp_position. Returns how many earlier
+  // lanes have a stream of the same level as this lane.
+  __device__ __forceinline__ int count_streams_of_warp(int level, bool exists) {
+    memory.warp_position[warp][lane] = 0;  // each lane clears the count of one level
+    __syncthreads();
+    unsigned same_level = __match_any_sync(~0u, level);  // the lanes on this lane's level
+    unsigned earlier_lanes = (1u << lane) - 1u;
+    int rank = __popc(same_level & earlier_lanes);
+    // The first lane on a level writes the count.
+    if (exists && rank == 0) memory.warp_position[warp][level] = __popc(same_level);
+    __syncthreads();
+    return rank;
   }
 
   // Replaces the number of streams of every level, in next_position, by the position of the
