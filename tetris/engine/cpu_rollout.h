@@ -46,8 +46,13 @@ class LaneRollout {
   // column is lower than `least_height`.
   TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal,
       int limit, bool plays_high_stacks, Totals& totals, int least_height = 0) const {
-    auto cells_above_limit = cells_from_row(limit);
-    auto cells_of_least_row = cells_of_least_row_of(least_height);
+    // A column has ROWS bits, and its floor is the highest bit. So the rows from `limit` up are
+    // the lowest ROWS - limit bits.
+    Word rows_above_limit = limit >= ROWS ? Word(0) : Word((Word(1) << (ROWS - limit)) - 1);
+    // Every column has to reach row least_height - 1, which is one bit.
+    Word least_row = least_height == 0 ? Word(0) : Word(Word(1) << (ROWS - least_height));
+    auto cells_above_limit = L::bits_everywhere(rows_above_limit) & geometry_.inside;
+    auto cells_of_least_row = L::bits_everywhere(least_row) & geometry_.inside;
     auto cells = add_walls(geometry_, [&](int c) { return stored.columns[c]; });
     while (!goal.reached(pieces, totals)) {
       bool is_high = L::any(cells & cells_above_limit);
@@ -74,19 +79,6 @@ class LaneRollout {
   }
 
  private:
-  // Returns the cells of the board in row `row` and higher. A column has ROWS bits, and its
-  // floor is the highest bit, so these are the lowest ROWS - row bits.
-  TETRIS_FUNCTION typename L::ColumnBits cells_from_row(int row) const {
-    Word rows = row >= ROWS ? Word(0) : Word((Word(1) << (ROWS - row)) - 1);
-    return L::bits_everywhere(rows) & geometry_.inside;
-  }
-  // Returns the cells of the row that all columns of height `height` or more reach: row height
-  // - 1, which is one bit. Returns nothing if the height is 0.
-  TETRIS_FUNCTION typename L::ColumnBits cells_of_least_row_of(int height) const {
-    Word row = height == 0 ? Word(0) : Word(Word(1) << (ROWS - height));
-    return L::bits_everywhere(row) & geometry_.inside;
-  }
-
   // Makes one decision: places `piece`, and adds the removed lines and an ended game to
   // `totals`. Returns the new columns, or those of an empty board if the game has ended. `next`
   // is nothing, the next piece (preview), or the source of all pieces that may come next

@@ -362,11 +362,6 @@ TETRIS_FUNCTION Choice choose_by_pairs(
 struct Prospect {
   int survived = -1;  // the number of next pieces with which the game goes on
   int64_t sum = 0;    // the sum, over these pieces, of the score of the best pair of placements
-  // Adds a next piece with which the game goes on.
-  TETRIS_FUNCTION void add(int score) {
-    ++survived;
-    sum += score;
-  }
   TETRIS_FUNCTION bool exceeds(const Prospect& other) const {
     return survived != other.survived ? survived > other.survived : sum > other.sum;
   }
@@ -404,8 +399,10 @@ TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t*
       Choice second = choose(search, next);
       if (second.placement == Choice::NONE) continue;
       if (next_piece_ends_game(board.geometry, landing.cells, next)) continue;
+      ++prospect.survived;
       // second.score does not include the features that describe the first placement.
-      prospect.add(second.score + List::placement_value(weights, after));
+      int first_value = List::placement_value(weights, after);
+      prospect.sum += second.score + first_value;
     }
     if (prospect.exceeds(best_prospect)) {
       best_prospect = prospect;

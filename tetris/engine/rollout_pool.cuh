@@ -91,6 +91,14 @@ struct PoolRollout {
     return int(best_two >> (which == 0 ? 8 : 0) & 255) - 1;
   }
 
+  // What the searches of an expectimax decision find out. Two placements are packed into a
+  // number, which is 0 if they are not known; see `pack`.
+  struct Foresight {
+    uint32_t best_two;           // the two best placements of the falling piece
+    uint32_t next_best_two = 0;  // those of the next piece, after this thread's placement
+    Prospect prospect{0, 0};     // the prospect of this thread's placement
+  };
+
   // Chooses a placement in stream `index` by expectimax, and returns it.
   //
   // Two neighbouring threads share a stream. Each of them plays one of the two best placements
@@ -101,30 +109,30 @@ struct PoolRollout {
   __device__ __forceinline__ Choice choose_ahead(
       uint32_t index, int piece, uint32_t& next_best_two) {
     int next = piece_of(index, job.states[index].decisions + 1);
-    uint32_t best_two = job.states[index].best_two;
-    Prospect prospect{0, 0};
+    Foresight foresight{job.states[index].best_two};
     // If some thread of the warp has no `best_two`, all threads first search their present
     // boards. Then they search the boards after a placement. Both searches are one call in a
     // loop, so that the kernel contains the code of the search only once.
-    bool is_after = !__any_sync(~0u, best_two == 0);
+    bool is_after = !__any_sync(~0u, foresight.best_two == 0);
     for (;; is_after = true) {
-      search_once(index, piece, next, is_after, best_two, next_best_two, prospect);
+      search_once(index, piece, next, is_after, foresight);
       if (is_after) break;
     }
-    return better_of_two(best_two, next_best_two, prospect);
+    next_best_two = foresight.next_best_two;
+    return better_of_two(foresight.best_two, next_best_two, foresight.prospect);
   }
 
   // Makes one of the two searches of an expectimax decision in stream `index`. Two threads
   // share a stream, one for each of the two best placements of the falling piece.
   //
   //     is_after = false    searches the present board for the two best placements of `piece`,
-  //                         and sets `best_two` to them if it is still 0
-  //     is_after = true     plays this thread's placement of `best_two`, and searches the board
+  //                         and sets foresight.best_two to them if it is still 0
+  //     is_after = true     plays this thread's placement of best_two, and searches the board
   //                         after it for every piece that may come next. Adds the results to
   //                         `prospect`, and sets `next_best_two` to the two best placements of
   //                         `next`, the piece that does come next.
-  __device__ __forceinline__ void search_once(uint32_t index, int piece, int next,
-      bool is_after, uint32_t& best_two, uint32_t& next_best_two, Prospect& prospect) {
+  __device__ __forceinline__ void search_once(
+      uint32_t index, int piece, int next, bool is_after, Foresight& foresight) {
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
@@ -133,7 +141,7 @@ struct PoolRollout {
     int first_value = 0;         // the weighted features that describe the first placement
     if (is_after) {
       // The even thread has the first placement of `best_two`.
-      int placement = Choice{0, unpack(best_two, lane % 2)}.placement_to_play();
+      int placement = Choice{0, unpack(foresight.best_two, lane % 2)}.placement_to_play();
       first_value = play_first(decision, geometry, job.states[index].piece, placement, cells);
       ending_pieces = find_ending_pieces(geometry, cells);
     }
@@ -143,12 +151,13 @@ struct PoolRollout {
     for (int k = 0; k < searched_pieces; ++k) {
       int searched_piece = is_after ? job.pieces.source.at(k) : piece;
       BestTwo best = search.best_two(decision, board_search, searched_piece);
-      if (!is_after && best_two == 0) best_two = pack(best);
-      if (is_after && searched_piece == next) next_best_two = pack(best);
+      if (!is_after && foresight.best_two == 0) foresight.best_two = pack(best);
+      if (is_after && searched_piece == next) foresight.next_best_two = pack(best);
       bool can_appear = (ending_pieces >> searched_piece & 1) == 0;
       bool survives = best.first.placement != Choice::NONE && can_appear;
       if (is_after && survives) {
-        prospect.add(best.first.score + first_value);
+        ++foresight.prospect.survived;
+        foresight.prospect.sum += best.first.score + first_value;
       }
     }
   }

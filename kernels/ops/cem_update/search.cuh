@@ -82,7 +82,6 @@ struct Digit {
   int shift, bits;
 
   CEM_TETRIS_DEVICE_FUNCTION bool is_highest() const { return shift + bits == 64; }
-  CEM_TETRIS_DEVICE_FUNCTION uint32_t mask() const { return (1u << bits) - 1; }
   // Returns the digits of a key above this one, as a number. The highest digit has none.
   CEM_TETRIS_DEVICE_FUNCTION WideKey above(WideKey key) const { return key >> (shift + bits); }
 };
@@ -194,7 +193,7 @@ CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& wo
   for (int bin = thread; bin < kBins; bin += kSearchThreads) bins[bin] = 0;
   __syncthreads();
   WideKey higher_digits = is_first ? 0 : digit.above(search.limit);
-  uint32_t mask = digit.mask();
+  uint32_t mask = (1u << digit.bits) - 1;
   KeyRange range;
   int64_t end = min(population, (block + 1) * work.slice);
   for (int64_t i = block * work.slice + thread; i < end; i += kSearchThreads) {
@@ -221,16 +220,15 @@ CEM_TETRIS_DEVICE_FUNCTION bool is_last_block(
   return is_last;
 }
 
-// Kernel: one pass of the radix search for the key of the worst elite. It counts the digits of
-// the keys; a digit consists of `bits` bits from bit `shift` upwards. The last block that
-// finishes chooses the digit (add_digit()). The first pass also determines the smallest and the
-// largest valid key, and the number of valid candidates, those that did not fail.
+// Kernel: one pass of the radix search for the key of the worst elite. It counts one
+// digit of the keys. The last block that finishes chooses the digit (add_digit()). The first
+// pass also determines the smallest and the largest valid key, and the number of valid
+// candidates, those that did not fail.
 __global__ void __launch_bounds__(kSearchThreads)
-    digit_kernel(Job job, Workspace work, int shift, int bits) {
+    digit_kernel(Job job, Workspace work, Digit digit) {
   __shared__ uint32_t bins[kBins];
   __shared__ int sums[kMaxWarps];  // scratch memory
   __shared__ bool is_last;
-  const Digit digit{shift, bits};
   int thread = threadIdx.x;
   int64_t problem = blockIdx.x / work.blocks;
   int64_t wanted = job.settings.elites;
@@ -289,16 +287,14 @@ struct PublishedCounts {
   static constexpr int kTieShift = 31;
   static constexpr WideKey kMask = 0x7fffffff;
 
+  WideKey word;
+
   static CEM_TETRIS_DEVICE_FUNCTION WideKey pack(int sure, int ties) {
     return kPublished | WideKey(ties) << kTieShift | uint32_t(sure);
   }
-  static CEM_TETRIS_DEVICE_FUNCTION bool is_published(WideKey word) {
-    return (word & kPublished) != 0;
-  }
-  static CEM_TETRIS_DEVICE_FUNCTION int sure(WideKey word) { return int(word & kMask); }
-  static CEM_TETRIS_DEVICE_FUNCTION int ties(WideKey word) {
-    return int(word >> kTieShift & kMask);
-  }
+  CEM_TETRIS_DEVICE_FUNCTION bool exist() const { return (word & kPublished) != 0; }
+  CEM_TETRIS_DEVICE_FUNCTION int sure() const { return int(word & kMask); }
+  CEM_TETRIS_DEVICE_FUNCTION int ties() const { return int(word >> kTieShift & kMask); }
 };
 
 // Replaces two counts of a block by their sums over all earlier blocks of the same problem (two
@@ -316,11 +312,11 @@ CEM_TETRIS_DEVICE_FUNCTION void share_counts(
   sure = 0;
   ties = 0;
   for (int64_t earlier = threadIdx.x; earlier < block; earlier += kSearchThreads) {
-    WideKey word;
-    do word = counts[earlier];
-    while (!PublishedCounts::is_published(word));
-    sure += PublishedCounts::sure(word);
-    ties += PublishedCounts::ties(word);
+    PublishedCounts published;
+    do published.word = counts[earlier];
+    while (!published.exist());
+    sure += published.sure();
+    ties += published.ties();
   }
   sure = block_sum(sure, sums[0]);
   ties = block_sum(ties, sums[1]);

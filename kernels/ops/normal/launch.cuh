@@ -87,10 +87,9 @@ void launch_small(const Gpu& gpu, const Call& call, T* out) {
   // If a row of the result does not consist of complete cache lines, a warp would write parts
   // of many lines. Such a result goes through shared memory (it is staged), if a thread block
   // can have complete rows.
-  bool has_whole_blocks = noise.samples % kTile == 0;
   bool has_whole_lines = dimensions * int64_t{sizeof(T)} % kLine == 0;
-  bool is_staged =
-      !kDimFirst && dims == kTile && across <= kThreads && has_whole_blocks && !has_whole_lines;
+  bool is_staged = !kDimFirst && dims == kTile && across <= kThreads &&
+                   noise.samples % kTile == 0 && !has_whole_lines;
   // A thread block that goes through shared memory has the threads of complete rows.
   int64_t block_threads = is_staged ? kThreads / across * across : kThreads;
   Small job{/*by_problem_threads=*/make_divider(uint32_t(sample_blocks * across)),
@@ -137,8 +136,8 @@ void launch(const Gpu& gpu, Call call, T* out) {
       noise.dim_first ? sample_kernel<T, true, true> : sample_kernel<T, true, false>;
   auto* general_kernel =
       noise.dim_first ? sample_kernel<T, false, true> : sample_kernel<T, false, false>;
-  dim3 grid = grid_of(int64_t{shape.across} * shape.down, noise.problems);
-  gpu.launch(is_plain(call) ? plain_kernel : general_kernel, grid, kThreads, /*bytes=*/0, call,
+  gpu.launch(is_plain(call) ? plain_kernel : general_kernel,
+      grid_of(int64_t{shape.across} * shape.down, noise.problems), kThreads, /*bytes=*/0, call,
       shape, out);
 }
 

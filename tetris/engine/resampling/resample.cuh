@@ -230,7 +230,13 @@ struct ResamplingBlock {
       ended_fraction += weight.fraction * ended_games;
       data.games_before[i] = data.games[i];
     }
-    // `sum` adds up the numbers of all threads of the block.
+    add_ended_share(all_whole, ended_whole, ended_fraction);
+  }
+
+  // Adds the share of the weight that belongs to ended games to `ended`. The arguments are the
+  // sums of this thread; `sum` adds up those of all threads of the block.
+  __device__ __forceinline__ void add_ended_share(
+      int64_t all_whole, int64_t ended_whole, int64_t ended_fraction) {
     all_whole = sum(all_whole);
     ended_whole = sum(ended_whole);
     ended_fraction = sum(ended_fraction);
