@@ -125,7 +125,7 @@ void launch_large(const Gpu& gpu, const Job& job, Device device) {
   for (int top = 64; top > lowest; top -= kDigit) {
     int bits = std::min(kDigit, top - lowest);
     gpu.launch(digit_kernel, problems * blocks, kSearchThreads, /*bytes=*/0, job, work,
-        Digit{top - bits, bits});
+        top - bits, bits);
   }
   gpu.launch(list_kernel, problems * blocks, kSearchThreads, /*bytes=*/0, job, work);
   if (settings.ranked || weight.has_value()) {

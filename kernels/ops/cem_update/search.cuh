@@ -111,7 +111,8 @@ CEM_TETRIS_DEVICE_FUNCTION int block_sum(int x, int (&sums)[kMaxWarps]) {
 // A thread has kThreadBins neighbouring bins, and sets them to 0 for the next pass.
 //
 // Args:
-//     digit: the position of the digit in the key. search.limit is not set before the highest.
+//     digit: the position of the digit in the key. If it is the highest digit, search.limit is
+//         not set yet.
 //     sums: scratch memory, one number per warp.
 CEM_TETRIS_DEVICE_FUNCTION void add_digit(
     Search& search, Digit digit, int64_t wanted, int (&sums)[kMaxWarps]) {
@@ -220,15 +221,16 @@ CEM_TETRIS_DEVICE_FUNCTION bool is_last_block(
   return is_last;
 }
 
-// Kernel: one pass of the radix search for the key of the worst elite. It counts one
-// digit of the keys. The last block that finishes chooses the digit (add_digit()). The first
-// pass also determines the smallest and the largest valid key, and the number of valid
-// candidates, those that did not fail.
+// Kernel: one pass of the radix search for the key of the worst elite. It counts the digits of
+// the keys; a digit consists of `bits` bits from bit `shift` upwards. The last block that
+// finishes chooses the digit (add_digit()). The first pass also determines the smallest and the
+// largest valid key, and the number of valid candidates, those that did not fail.
 __global__ void __launch_bounds__(kSearchThreads)
-    digit_kernel(Job job, Workspace work, Digit digit) {
+    digit_kernel(Job job, Workspace work, int shift, int bits) {
   __shared__ uint32_t bins[kBins];
   __shared__ int sums[kMaxWarps];  // scratch memory
   __shared__ bool is_last;
+  const Digit digit{shift, bits};
   int thread = threadIdx.x;
   int64_t problem = blockIdx.x / work.blocks;
   int64_t wanted = job.settings.elites;
