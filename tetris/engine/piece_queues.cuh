@@ -150,6 +150,9 @@ struct alignas(16) PieceQueues {
     return __shfl_sync(~0u, arrival_of_lane_0, 0);
   }
 
+  // Returns whether all streams are finished. All lanes of a warp get the same answer.
+  __device__ bool all_finished() { return !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0); }
+
   __device__ uint16_t* entries() { return reinterpret_cast<uint16_t*>(this + 1); }
   __device__ uint16_t* entry(int piece, uint32_t index) {
     return entries() + piece * capacity + (index & (capacity - 1));
@@ -188,7 +191,7 @@ struct alignas(16) PieceQueues {
       if (count == 0) {
         // All queues are empty. Wait for other warps to put streams back, unless some warps
         // already have a batch or all streams are finished.
-        if (filled > 0 || !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0)) break;
+        if (filled > 0 || all_finished()) break;
         __nanosleep(100);
         continue;
       }
