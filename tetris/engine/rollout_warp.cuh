@@ -87,15 +87,6 @@ struct WarpRollout {
     return choice;
   }
 
-  // Draws the pieces of 32 decisions, one in each thread, from decision number `decisions` of
-  // the job on. The first piece of all may come from another stream.
-  __device__ __forceinline__ int draw_pieces(
-      const PieceStream& pieces, uint32_t index, uint32_t decisions) const {
-    int piece = pieces.piece(job.start + decisions + L::lane());
-    if (decisions == 0 && L::lane() == 0) piece = job.first_piece(index);
-    return piece;
-  }
-
   // Plays stream `index` with the threads of one warp, until it has made job.decisions
   // decisions or has reached its limit of ended games. A stream is a sequence of games on one
   // board. geometry.walls is an empty board.
@@ -110,7 +101,12 @@ struct WarpRollout {
     uint32_t decisions = 0, lines = 0, ended_games = 0;
     int drawn_piece = 0;  // thread i holds the piece of the i-th of 32 decisions
     for (; decisions < job.decisions && ended_games < games_left; ++decisions) {
-      if (decisions % WARP == 0) drawn_piece = draw_pieces(pieces, index, decisions);
+      // Draw the pieces of the next 32 decisions, one in each thread. The first piece of all
+      // may come from another stream.
+      if (decisions % WARP == 0) {
+        drawn_piece = pieces.piece(job.start + decisions + L::lane());
+        if (decisions == 0 && L::lane() == 0) drawn_piece = job.first_piece(index);
+      }
       int piece = __shfl_sync(~0u, drawn_piece, int(decisions % WARP));
       Board<L> board(geometry, cells);
       Choice choice = choose(decision, board, piece);
