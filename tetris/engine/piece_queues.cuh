@@ -110,12 +110,11 @@ struct alignas(16) PieceQueues {
   template <int THREADS>
   __device__ bool take(const WarpGroup& group, int& stream, int& piece) {
     const int lane = threadIdx.x % WARP;
-    // Lane 0 counts the arrival of its warp. The last warp to arrive reserves a batch of
-    // streams for every warp of the group. By then no warp of the group is in `put` any more,
-    // where it might wait for an entry that it has to empty itself.
+    // The last warp to arrive reserves a batch of streams for every warp of the group. By then
+    // no warp of the group is in `put` any more, where it might wait for an entry that it has
+    // to empty itself.
     uint32_t size = group.size;
-    uint32_t arrival_of_lane_0 = lane == 0 ? atomicAdd(&arrivals[group.index], 1u) : 0u;
-    uint32_t arrival = __shfl_sync(~0u, arrival_of_lane_0, 0);
+    uint32_t arrival = count_arrival(group);
     uint32_t round = arrival / size;
     // Two sets of batches alternate, because a slow warp may still read its batch of the
     // previous round.
@@ -143,6 +142,17 @@ struct alignas(16) PieceQueues {
   }
 
  private:
+  // Counts the arrival of this warp in `take`. Returns how many warps of the group, in all
+  // rounds, have arrived before it.
+  __device__ uint32_t count_arrival(const WarpGroup& group) {
+    const int lane = threadIdx.x % WARP;
+    uint32_t arrival_of_lane_0 = lane == 0 ? atomicAdd(&arrivals[group.index], 1u) : 0u;
+    return __shfl_sync(~0u, arrival_of_lane_0, 0);
+  }
+
+  // Returns whether all streams are finished. All lanes of a warp get the same answer.
+  __device__ bool all_finished() { return !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0); }
+
   __device__ uint16_t* entries() { return reinterpret_cast<uint16_t*>(this + 1); }
   __device__ uint16_t* entry(int piece, uint32_t index) {
     return entries() + piece * capacity + (index & (capacity - 1));
@@ -181,7 +191,7 @@ struct alignas(16) PieceQueues {
       if (count == 0) {
         // All queues are empty. Wait for other warps to put streams back, unless some warps
         // already have a batch or all streams are finished.
-        if (filled > 0 || !__any_sync(~0u, atomicAdd(&unfinished, 0) > 0)) break;
+        if (filled > 0 || all_finished()) break;
         __nanosleep(100);
         continue;
       }

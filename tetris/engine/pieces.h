@@ -156,6 +156,21 @@ struct ShapeLanes {
     }
   }
 
+  // The cells of one row of a shape, which are consecutive columns.
+  struct RowCells {
+    int first = WIDTH, last = 0, count = 0;
+
+    constexpr RowCells(const Shape& shape, int row) {
+      for (int k = 0; k < WIDTH; ++k) {
+        bool has_cell = row >= shape.bottom(k) && row < shape.top(k);
+        if (!has_cell) continue;
+        first = first < k ? first : k;
+        last = k;
+        ++count;
+      }
+    }
+  };
+
   // Sets the tables `rows` and `contact` of lane `lane`, which describe the rows of a shape. A
   // set of rows is a bit mask in which row j is bit 3 - j.
   //
@@ -166,21 +181,13 @@ struct ShapeLanes {
     int ends_beside[WIDTH + 2] = {};  // element k + 1 is for column k, which may be -1 or WIDTH
     int with_cells[WIDTH + 1] = {};   // element n: the rows with n cells
     for (int row = 0; row < shape.height; ++row) {
-      // The cells of a row are consecutive: find the first and the last one.
-      int first = WIDTH, last = 0, count = 0;
-      for (int k = 0; k < WIDTH; ++k) {
-        bool has_cell = row >= shape.bottom(k) && row < shape.top(k);
-        if (!has_cell) continue;
-        first = first < k ? first : k;
-        last = k;
-        ++count;
-      }
       int row_bit = 8 >> row;  // 8 is bit 3, so this is bit 3 - row
-      int left_neighbour = first - 1;
-      int right_neighbour = last + 1;
+      const RowCells cells(shape, row);
+      int left_neighbour = cells.first - 1;
+      int right_neighbour = cells.last + 1;
       ends_beside[left_neighbour + 1] |= row_bit;
       ends_beside[right_neighbour + 1] |= row_bit;
-      with_cells[count] |= row_bit;
+      with_cells[cells.count] |= row_bit;
     }
     for (int k = 0; k < WIDTH + 2; ++k) contact[k].set(lane, ends_beside[k]);
     for (int n = 0; n < WIDTH; ++n) rows[n].set(lane, with_cells[n + 1]);

@@ -64,6 +64,18 @@ struct Group {
   constexpr Group() {
     for (int lane = 0; lane < L::LANES; ++lane) shapes.height.set(lane, NO_ROW);
   }
+
+  // Sets CHUNK lanes, from the beginning of a half on, to the placements of a shape, from
+  // number `placement` on. Lanes beyond the last column of the board stay empty.
+  constexpr void set_chunk(int half, const Shape& shape, int placement) {
+    int first_column = column_of(placement);
+    for (int i = 0; i < CHUNK && first_column + i <= MAX_WIDTH - WIDTH; ++i) {
+      shapes.set(half * CHUNK + i, shape, first_column + i);
+    }
+    first_placement[half] = placement;
+    // If the chunk is a whole group, its upper half continues the orientation.
+    if (CHUNK == L::LANES) first_placement[1] = placement + HALF;
+  }
 };
 
 // The groups for the orientations of a piece that are WIDTH columns wide.
@@ -80,22 +92,13 @@ struct Groups {
   // first_placement[1] is 0. first_placement[h] is the number of the first placement in half h.
   constexpr void add(const Shape& shape, int orientation) {
     constexpr int CHUNK = Group<L, WIDTH>::CHUNK;
-    constexpr int LAST_COLUMN = MAX_WIDTH - WIDTH;
     constexpr bool SHARES_GROUPS = CHUNK < L::LANES;
-    for (int first_column = 0; first_column <= LAST_COLUMN; first_column += CHUNK) {
+    for (int first_column = 0; first_column <= MAX_WIDTH - WIDTH; first_column += CHUNK) {
       bool joins_last_group =
           SHARES_GROUPS && count > 0 && group[count - 1].first_placement[1] == 0;
       if (!joins_last_group) ++count;  // begin a new group
-      Group<L, WIDTH>& target = group[count - 1];
       int half = joins_last_group ? 1 : 0;
-      int first_lane = half * CHUNK;
-      for (int i = 0; i < CHUNK && first_column + i <= LAST_COLUMN; ++i) {
-        target.shapes.set(first_lane + i, shape, first_column + i);
-      }
-      int placement = placement_number(orientation, first_column);
-      target.first_placement[half] = placement;
-      // In a group that is not shared, the upper half continues this orientation.
-      if (!SHARES_GROUPS) target.first_placement[1] = placement + Group<L, WIDTH>::HALF;
+      group[count - 1].set_chunk(half, shape, placement_number(orientation, first_column));
     }
   }
 };

@@ -60,6 +60,14 @@ struct RolloutArguments {
   TETRIS_FUNCTION int64_t games_left(Index stream) const {
     return last_game - games[stream];
   }
+  // Adds what has been played of a stream to the tensors.
+  template <class Index>
+  TETRIS_FUNCTION void add_result(
+      Index stream, int64_t new_lines, int64_t new_games, int64_t new_decisions) const {
+    lines[stream] += new_lines;
+    games[stream] += new_games;
+    made[stream] += new_decisions;
+  }
 };
 
 }  // namespace tetris

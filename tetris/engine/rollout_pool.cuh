@@ -91,6 +91,14 @@ struct PoolRollout {
     return int(best_two >> (which == 0 ? 8 : 0) & 255) - 1;
   }
 
+  // What the searches of an expectimax decision find out. Two placements are packed into a
+  // number, which is 0 if they are not known; see `pack`.
+  struct Foresight {
+    uint32_t best_two;           // the two best placements of the falling piece
+    uint32_t next_best_two = 0;  // those of the next piece, after this thread's placement
+    Prospect prospect{0, 0};     // the prospect of this thread's placement
+  };
+
   // Chooses a placement in stream `index` by expectimax, and returns it.
   //
   // Two neighbouring threads share a stream. Each of them plays one of the two best placements
@@ -101,30 +109,30 @@ struct PoolRollout {
   __device__ __forceinline__ Choice choose_ahead(
       uint32_t index, int piece, uint32_t& next_best_two) {
     int next = piece_of(index, job.states[index].decisions + 1);
-    uint32_t best_two = job.states[index].best_two;
-    Prospect prospect{0, 0};
+    Foresight foresight{job.states[index].best_two};
     // If some thread of the warp has no `best_two`, all threads first search their present
     // boards. Then they search the boards after a placement. Both searches are one call in a
     // loop, so that the kernel contains the code of the search only once.
-    bool is_after = !__any_sync(~0u, best_two == 0);
+    bool is_after = !__any_sync(~0u, foresight.best_two == 0);
     for (;; is_after = true) {
-      search_once(index, piece, next, is_after, best_two, next_best_two, prospect);
+      search_once(index, piece, next, is_after, foresight);
       if (is_after) break;
     }
-    return better_of_two(best_two, next_best_two, prospect);
+    next_best_two = foresight.next_best_two;
+    return better_of_two(foresight.best_two, next_best_two, foresight.prospect);
   }
 
   // Makes one of the two searches of an expectimax decision in stream `index`. Two threads
   // share a stream, one for each of the two best placements of the falling piece.
   //
   //     is_after = false    searches the present board for the two best placements of `piece`,
-  //                         and sets `best_two` to them if it is still 0
-  //     is_after = true     plays this thread's placement of `best_two`, and searches the board
+  //                         and sets foresight.best_two to them if it is still 0
+  //     is_after = true     plays this thread's placement of best_two, and searches the board
   //                         after it for every piece that may come next. Adds the results to
   //                         `prospect`, and sets `next_best_two` to the two best placements of
   //                         `next`, the piece that does come next.
-  __device__ __forceinline__ void search_once(uint32_t index, int piece, int next,
-      bool is_after, uint32_t& best_two, uint32_t& next_best_two, Prospect& prospect) {
+  __device__ __forceinline__ void search_once(
+      uint32_t index, int piece, int next, bool is_after, Foresight& foresight) {
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
@@ -133,12 +141,9 @@ struct PoolRollout {
     int first_value = 0;         // the weighted features that describe the first placement
     if (is_after) {
       // The even thread has the first placement of `best_two`.
-      int placement = Choice{0, unpack(best_two, lane % 2)}.placement_to_play();
+      int placement = Choice{0, unpack(foresight.best_two, lane % 2)}.placement_to_play();
       first_value = play_first(decision, geometry, job.states[index].piece, placement, cells);
-      // Only under the rule `original` may a piece not appear.
-      for (int i = 0; geometry.original && i < PIECES; ++i) {
-        ending_pieces |= (appears(geometry, cells, i) ? 0u : 1u) << i;
-      }
+      ending_pieces = find_ending_pieces(geometry, cells);
     }
     Board<L> board(geometry, cells, {search.memory.cached_columns(), lane});
     typename Decision::Search board_search(decision, board);
@@ -146,15 +151,26 @@ struct PoolRollout {
     for (int k = 0; k < searched_pieces; ++k) {
       int searched_piece = is_after ? job.pieces.source.at(k) : piece;
       BestTwo best = search.best_two(decision, board_search, searched_piece);
-      if (!is_after && best_two == 0) best_two = pack(best);
-      if (is_after && searched_piece == next) next_best_two = pack(best);
+      if (!is_after && foresight.best_two == 0) foresight.best_two = pack(best);
+      if (is_after && searched_piece == next) foresight.next_best_two = pack(best);
       bool can_appear = (ending_pieces >> searched_piece & 1) == 0;
       bool survives = best.first.placement != Choice::NONE && can_appear;
       if (is_after && survives) {
-        ++prospect.survived;
-        prospect.sum += best.first.score + first_value;
+        ++foresight.prospect.survived;
+        foresight.prospect.sum += best.first.score + first_value;
       }
     }
+  }
+
+  // Returns the set of the pieces that end the game if they come next, because they cannot
+  // appear. There are such pieces only under the rule `original`.
+  __device__ __forceinline__ static uint32_t find_ending_pieces(
+      const Geometry<L>& geometry, const L::ColumnBits& cells) {
+    uint32_t pieces = 0;
+    for (int i = 0; geometry.original && i < PIECES; ++i) {
+      pieces |= (appears(geometry, cells, i) ? 0u : 1u) << i;
+    }
+    return pieces;
   }
 
   // Places a piece on the board `cells`, and sets `cells` to the board after it. Returns the
@@ -252,16 +268,23 @@ struct PoolRollout {
     bool is_finished = state.decisions == uint32_t(job.decisions) ||
                        (over && has_stream && state.ended_games >= job.games_left(index));
     __syncwarp();  // every thread has read the old state of the stream
-    // The first of the threads that share a stream writes its state.
+    state.piece = next;
+    put_back(slot, index, state, is_finished, has_stream);
+  }
+
+  // Puts a stream back into the queues, or writes its result if it is finished. All threads of
+  // the warp call the function. Those without a stream, and all but the first of the threads
+  // that share a stream, write nothing.
+  __device__ __forceinline__ void put_back(
+      int slot, uint32_t index, const StreamState& state, bool is_finished, bool has_stream) {
     bool writes = has_stream && lane % THREADS == 0;
     bool goes_on = writes && !is_finished;
     bool ends = writes && is_finished;
-    state.piece = next;
     if (goes_on) job.states[index] = state;
     if (ends) write_result(job, index, state);
     // A stream whose two best placements are known is searched for all pieces, so it may wait
     // in any queue. Other streams wait in the queue of their next piece.
-    int queue = state.best_two != 0 ? 0 : next;
+    int queue = state.best_two != 0 ? 0 : int(state.piece);
     queues.put(goes_on, slot, queue);
     __syncwarp();
     queues.finish(__popc(__ballot_sync(~0u, ends)));

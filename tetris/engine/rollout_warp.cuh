@@ -8,6 +8,28 @@
 
 namespace tetris {
 
+// The column of a stream's board that this thread of the warp holds: thread FIRST_COLUMN + c
+// holds column c. Row r is bit r in tensors, and bit 31 - r in the engine; __brev reverses the
+// bits.
+struct ThreadColumn {
+  bool exists;     // whether the board has a column for this thread
+  uint32_t* word;  // the column in the tensor of boards
+
+  __device__ ThreadColumn(const RolloutArguments& job, uint32_t index) {
+    int column = WarpLanes::lane() - FIRST_COLUMN;
+    exists = column >= 0 && column < job.rules.width;
+    word = job.boards + int64_t(index) * job.rules.width + column;
+  }
+  // Returns the columns of the board; `walls` is an empty board.
+  __device__ WarpLanes::ColumnBits load(WarpLanes::ColumnBits walls) const {
+    if (exists) walls.value = __brev(*word);
+    return walls;
+  }
+  __device__ void store(const WarpLanes::ColumnBits& cells) const {
+    if (exists) *word = __brev(cells.value);
+  }
+};
+
 template <class List>
 struct WarpRollout {
   using L = WarpLanes;
@@ -67,23 +89,15 @@ struct WarpRollout {
 
   // Plays stream `index` with the threads of one warp, until it has made job.decisions
   // decisions or has reached its limit of ended games. A stream is a sequence of games on one
-  // board.
-  //
-  // Thread FIRST_COLUMN + c of the warp holds column c of the board. geometry.walls is an empty
-  // board.
+  // board. geometry.walls is an empty board.
   __device__ void play(uint32_t index) {
     int64_t games_left = job.games_left(index);
     if (games_left <= 0) return;
     PieceStream pieces = job.pieces_of(index);
     Geometry<L> geometry(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
-    // Load this thread's column, and reverse its bits: row r is bit r in tensors, and bit 31 -
-    // r in the engine.
-    int column = L::lane() - FIRST_COLUMN;
-    bool is_inside = column >= 0 && column < job.rules.width;
-    uint32_t* stored = job.boards + int64_t(index) * job.rules.width + column;
-    L::ColumnBits cells = geometry.walls;
-    if (is_inside) cells.value = __brev(*stored);
+    const ThreadColumn column(job, index);
+    L::ColumnBits cells = column.load(geometry.walls);
     uint32_t decisions = 0, lines = 0, ended_games = 0;
     int drawn_piece = 0;  // thread i holds the piece of the i-th of 32 decisions
     for (; decisions < job.decisions && ended_games < games_left; ++decisions) {
@@ -108,12 +122,8 @@ struct WarpRollout {
         cells = geometry.walls;
       }
     }
-    if (is_inside) *stored = __brev(cells.value);
-    if (L::lane() == 0) {
-      job.lines[index] += lines;
-      job.games[index] += ended_games;
-      job.made[index] += decisions;
-    }
+    column.store(cells);
+    if (L::lane() == 0) job.add_result(index, lines, ended_games, decisions);
   }
 };
 

@@ -27,25 +27,20 @@ void launch_pairs(const PairsJob& job, const Launcher& gpu) {
       rollout_pairs<List, BOARD_WIDTH>, blocks, warps * WARP, warps * job.warp_bytes, job);
 }
 
-// Launches the kernel that plays many streams of games, with one thread per stream (two for
-// expectimax) and one block per multiprocessor.
+// Chooses the number of warps of a block, and sets job.capacity and job.groups. `memory` is the
+// size of a block's shared memory in bytes, and `streams` the number of streams per
+// multiprocessor.
 //
 // The shared memory of a block holds queues of streams and `warp_bytes` bytes per warp. Smaller
 // queues leave memory for more warps, but the block then plays its streams in more batches. So
 // the capacity of the queues is halved as long as this gives the block more warps.
-template <class List, int BOARD_WIDTH>
-void launch_pool(PoolJob job, const Launcher& gpu) {
+template <class List>
+int divide_memory(PoolJob& job, int memory, int64_t streams) {
   constexpr int MOST_WARPS = POOL_WARPS<List, Lookahead::TETRIS_LOOKAHEAD>;
-  int memory = gpu.block_memory();
-  int least_memory = PieceQueues::bytes(LEAST_CAPACITY) + job.warp_bytes;
-  STD_TORCH_CHECK(memory >= least_memory, "expected a GPU with ", least_memory,
-      " bytes of shared memory a block");
-  // Returns the number of warps of a block whose queues hold `capacity` streams, and into how
-  // many groups they are divided.
+  // Returns the warps of a block whose queues hold `capacity` streams.
   auto warps_beside_queues = [&](int capacity) {
     int bytes_for_warps = memory - PieceQueues::bytes(capacity);
     int fitting_warps = std::max(0, bytes_for_warps / job.warp_bytes);
-    int64_t streams = job.all_streams / gpu.multiprocessors;
     return block_warps<List>(std::min(MOST_WARPS, fitting_warps), streams);
   };
   // Also halve the capacity as long as no warp fits beside the queues.
@@ -59,9 +54,21 @@ void launch_pool(PoolJob job, const Launcher& gpu) {
     warps = with_half_capacity;
   }
   job.groups = warps.groups;
-  int bytes = PieceQueues::bytes(job.capacity) + warps.count * job.warp_bytes;
+  return warps.count;
+}
+
+// Launches the kernel that plays many streams of games, with one thread per stream (two for
+// expectimax) and one block per multiprocessor.
+template <class List, int BOARD_WIDTH>
+void launch_pool(PoolJob job, const Launcher& gpu) {
+  int memory = gpu.block_memory();
+  int least_memory = PieceQueues::bytes(LEAST_CAPACITY) + job.warp_bytes;
+  STD_TORCH_CHECK(memory >= least_memory, "expected a GPU with ", least_memory,
+      " bytes of shared memory a block");
+  int warps = divide_memory<List>(job, memory, job.all_streams / gpu.multiprocessors);
+  int bytes = PieceQueues::bytes(job.capacity) + warps * job.warp_bytes;
   gpu.launch(rollout_pool<List, BOARD_WIDTH, Lookahead::TETRIS_LOOKAHEAD>, gpu.multiprocessors,
-      warps.count * WARP, bytes, job);
+      warps * WARP, bytes, job);
 }
 
 template <int BOARD_WIDTH>

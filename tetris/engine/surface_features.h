@@ -134,6 +134,17 @@ struct FallsAndRises {
   TETRIS_FUNCTION Bits rises() const { return WORDS == 1 ? word[0] >> 16 : word[WORDS - 1]; }
   // Returns a word with one bit for every column of either set, at any position.
   TETRIS_FUNCTION Bits all() const { return WORDS == 1 ? word[0] : word[0] | word[WORDS - 1]; }
+  // Returns the columns SET as the falling and as the rising steps, which one word of 32 bits
+  // holds both. They are moved from a piece over column 0 to the column of
+  // each placement.
+  template <uint32_t SET, class Shape>
+  TETRIS_FUNCTION static FallsAndRises in_columns(const Shape& shape) {
+    FallsAndRises result;
+    TETRIS_UNROLL for (int i = 0; i < WORDS; ++i) {
+      result.word[i] = L::template in_columns<SET * IN_BOTH_HALVES>(shape);
+    }
+    return result;
+  }
   TETRIS_FUNCTION FallsAndRises without(const FallsAndRises& other) const {
     FallsAndRises result;
     TETRIS_UNROLL for (int i = 0; i < WORDS; ++i) {
@@ -257,12 +268,7 @@ struct StepSets {
     constexpr uint32_t LEFT_OF_PIECE = 1u;
     constexpr uint32_t LAST_OF_PIECE = 1u << WIDTH;
     constexpr uint32_t REPLACED = 2 * LAST_OF_PIECE - 1;  // bits 0 to WIDTH
-    // in_columns moves a set from a piece over column 0 to the column of each placement. In a
-    // word of 32 bits the set is needed twice, for the falling and for the rising steps.
-    Sets replaced;
-    TETRIS_UNROLL for (int i = 0; i < Sets::WORDS; ++i) {
-      replaced.word[i] = L::template in_columns<REPLACED * Sets::IN_BOTH_HALVES>(drop.shape);
-    }
+    Sets replaced = Sets::template in_columns<REPLACED>(drop.shape);
     SideStep<L, LEFT_OF_PIECE, WIDTH> left_side(drop.left_step(), drop.shape);
     SideStep<L, LAST_OF_PIECE, WIDTH> right_side(drop.right_step(), drop.shape);
     Steps<L> steps;

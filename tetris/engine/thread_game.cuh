@@ -79,9 +79,7 @@ __device__ inline void write_result(
   TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
     if (c < job.rules.width) job.boards[first + c] = __brev(state.columns[c]);
   }
-  job.lines[i] += state.lines;
-  job.games[i] += state.ended_games;
-  job.made[i] += state.decisions;
+  job.add_result(i, state.lines, state.ended_games, state.decisions);
 }
 
 }  // namespace tetris

@@ -77,6 +77,15 @@ CEM_TETRIS_DEVICE_FUNCTION int64_t count_valid_elites(const Job& job, const Sear
   return min(int64_t(search.valid_candidates), job.settings.elites);
 }
 
+// A digit of the keys: `bits` bits of a key of 64 bits, from bit `shift` upwards.
+struct Digit {
+  int shift, bits;
+
+  CEM_TETRIS_DEVICE_FUNCTION bool is_highest() const { return shift + bits == 64; }
+  // Returns the digits of a key above this one, as a number. The highest digit has none.
+  CEM_TETRIS_DEVICE_FUNCTION WideKey above(WideKey key) const { return key >> (shift + bits); }
+};
+
 // Returns the sum of x over the threads of the block, to every thread. All threads call the
 // function, which contains two barriers. `sums` is scratch memory.
 CEM_TETRIS_DEVICE_FUNCTION int block_sum(int x, int (&sums)[kMaxWarps]) {
@@ -102,11 +111,11 @@ CEM_TETRIS_DEVICE_FUNCTION int block_sum(int x, int (&sums)[kMaxWarps]) {
 // A thread has kThreadBins neighbouring bins, and sets them to 0 for the next pass.
 //
 // Args:
-//     is_first: whether this is the highest digit; search.limit is not set yet.
-//     shift: the position of the digit's lowest bit in the key.
+//     digit: the position of the digit in the key. If it is the highest digit, search.limit is
+//         not set yet.
 //     sums: scratch memory, one number per warp.
 CEM_TETRIS_DEVICE_FUNCTION void add_digit(
-    Search& search, bool is_first, int shift, int64_t wanted, int (&sums)[kMaxWarps]) {
+    Search& search, Digit digit, int64_t wanted, int (&sums)[kMaxWarps]) {
   constexpr int kThreadBins = kBins / kSearchThreads;  // bins of a thread
   int thread = threadIdx.x;
   int lane = thread % kWarp;
@@ -127,13 +136,13 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
   if (lane == kWarp - 1) sums[warp] = int(below);
   __syncthreads();
   below += uint32_t(warp_sum(lane < warp ? sums[lane] : 0)) + search.before - total;
-  WideKey higher_digits = is_first ? 0 : search.limit;
+  WideKey higher_digits = digit.is_highest() ? 0 : search.limit;
   __syncthreads();  // All threads have read search.before and search.limit; one now writes.
   for (int i = 0; i < kThreadBins; ++i) {
     // Exactly one thread has the bin of candidate number `wanted`.
     bool is_digit = below < wanted && wanted <= below + int64_t(count[i]);
     if (is_digit) {
-      search.limit = higher_digits | WideKey(thread * kThreadBins + i) << shift;
+      search.limit = higher_digits | WideKey(thread * kThreadBins + i) << digit.shift;
       search.before = below;
     }
     below += count[i];
@@ -141,45 +150,25 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
   if (thread == 0) search.done = 0;  // for the next pass
 }
 
-// Counts the digits of the keys in a block's slice of the candidates: bins[d] becomes the
-// number of keys that have the digit d and agree with search.limit in all higher digits. The
-// digit consists of `bits` bits from bit `shift` upwards. In the first pass there are no higher
-// digits.
-//
-// The first pass also combines three results of the slice with those of the other slices: the
-// smallest key, the largest key of a valid candidate (one that did not fail), and the number of
-// valid candidates. All threads of a block call the function. `sums` is scratch memory for
-// block_sum().
-CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& work,
-    Search& search, int64_t problem, int shift, int bits, uint32_t (&bins)[kBins],
-    int (&sums)[kMaxWarps]) {
-  int thread = threadIdx.x;
-  int64_t block = blockIdx.x % work.blocks;
-  int64_t population = job.settings.population;
-  bool is_first = shift + bits == 64;  // the highest digit of a key of 64 bits
-  for (int bin = thread; bin < kBins; bin += kSearchThreads) bins[bin] = 0;
-  __syncthreads();
-  WideKey higher_digits = is_first ? 0 : search.limit >> (shift + bits);
-  uint32_t mask = (1u << bits) - 1;
+// What the first pass of the radix search finds out about the keys of a slice.
+struct KeyRange {
   // The complement of the smallest key is the largest complement. It can be combined by
-  // atomicMax, although `search` begins as zeros.
+  // atomicMax, although Search begins as zeros.
   WideKey least_complement = 0;
-  WideKey greatest = 0;
+  WideKey greatest = 0;  // of the valid candidates, those that did not fail
   int valid_candidates = 0;
-  int64_t end = min(population, (block + 1) * work.slice);
-  for (int64_t i = block * work.slice + thread; i < end; i += kSearchThreads) {
-    WideKey key = wide_key(job, problem * population + i);
-    if (is_first) {
-      bool is_valid = !has_failed(job, key);
-      least_complement = max(least_complement, ~key);
-      greatest = max(greatest, is_valid ? key : 0ull);
-      valid_candidates += is_valid;
-    }
-    bool agrees = is_first || key >> (shift + bits) == higher_digits;
-    WideKey digit = key >> shift & mask;
-    if (agrees) atomicAdd(&bins[digit], 1u);
+
+  CEM_TETRIS_DEVICE_FUNCTION void add(const Job& job, WideKey key) {
+    bool is_valid = !has_failed(job, key);
+    least_complement = max(least_complement, ~key);
+    greatest = max(greatest, is_valid ? key : 0ull);
+    valid_candidates += is_valid;
   }
-  if (is_first) {
+
+  // Combines the ranges of the block's threads, and adds the result to those of the other
+  // blocks. All threads of the block call the function. `sums` is scratch memory.
+  CEM_TETRIS_DEVICE_FUNCTION void share(Search& search, int (&sums)[kMaxWarps]) {
+    int thread = threadIdx.x;
     least_complement = warp_max(uint64_t(least_complement));
     greatest = warp_max(uint64_t(greatest));
     valid_candidates = block_sum(valid_candidates, sums);
@@ -189,6 +178,47 @@ CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& wo
     }
     if (thread == 0) atomicAdd(&search.valid_candidates, uint32_t(valid_candidates));
   }
+};
+
+// Counts the digits of the keys in this block's slice of the candidates: bins[d] becomes the
+// number of keys that have the digit d and agree with search.limit in all higher digits. The
+// first pass, which counts the highest digit, also finds the range of the keys. All threads of
+// the block call the function. `sums` is scratch memory.
+CEM_TETRIS_DEVICE_FUNCTION void count_digits(const Job& job, const Workspace& work,
+    Search& search, int64_t problem, Digit digit, uint32_t (&bins)[kBins],
+    int (&sums)[kMaxWarps]) {
+  int thread = threadIdx.x;
+  int64_t block = blockIdx.x % work.blocks;
+  int64_t population = job.settings.population;
+  bool is_first = digit.is_highest();
+  for (int bin = thread; bin < kBins; bin += kSearchThreads) bins[bin] = 0;
+  __syncthreads();
+  WideKey higher_digits = is_first ? 0 : digit.above(search.limit);
+  uint32_t mask = (1u << digit.bits) - 1;
+  KeyRange range;
+  int64_t end = min(population, (block + 1) * work.slice);
+  for (int64_t i = block * work.slice + thread; i < end; i += kSearchThreads) {
+    WideKey key = wide_key(job, problem * population + i);
+    if (is_first) range.add(job, key);
+    bool agrees = is_first || digit.above(key) == higher_digits;
+    WideKey value = key >> digit.shift & mask;
+    if (agrees) atomicAdd(&bins[value], 1u);
+  }
+  if (is_first) range.share(search, sums);
+}
+
+// Reports that this block has added its counts to those of the problem. Returns whether it is
+// the last block of the problem to do so, to every thread. `is_last` is scratch memory.
+//
+// The last block must see the counts of all blocks. So a fence makes the counts of this block
+// visible before `done` increases, and the caller needs another one before it reads the counts.
+CEM_TETRIS_DEVICE_FUNCTION bool is_last_block(
+    const Workspace& work, Search& search, bool& is_last) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) is_last = atomicAdd(&search.done, 1u) == uint32_t(work.blocks) - 1;
+  __syncthreads();
+  return is_last;
 }
 
 // Kernel: one pass of the radix search for the key of the worst elite. It counts the digits of
@@ -200,39 +230,41 @@ __global__ void __launch_bounds__(kSearchThreads)
   __shared__ uint32_t bins[kBins];
   __shared__ int sums[kMaxWarps];  // scratch memory
   __shared__ bool is_last;
+  const Digit digit{shift, bits};
   int thread = threadIdx.x;
   int64_t problem = blockIdx.x / work.blocks;
   int64_t wanted = job.settings.elites;
   Search& search = work.search[problem];
-  bool is_first = shift + bits == 64;
   // If all valid candidates are elites, there is nothing to search for.
-  if (!is_first && search.valid_candidates <= wanted) return;
-  count_digits(job, work, search, problem, shift, bits, bins, sums);
+  if (!digit.is_highest() && search.valid_candidates <= wanted) return;
+  count_digits(job, work, search, problem, digit, bins, sums);
   __syncthreads();
   // Add the counts of this block to those of the problem.
   for (int bin = thread; bin < kBins; bin += kSearchThreads) {
     if (bins[bin] != 0) atomicAdd(&search.bins[bin], bins[bin]);
   }
-  // The last block to increase `done` must see the counts of all blocks. So a fence makes the
-  // counts of this block visible before `done` increases, and another fence keeps add_digit()
-  // from reading the counts before that.
+  if (!is_last_block(work, search, is_last)) return;
   __threadfence();
-  __syncthreads();
-  if (thread == 0) is_last = atomicAdd(&search.done, 1u) == uint32_t(work.blocks) - 1;
-  __syncthreads();
-  if (!is_last) return;
-  __threadfence();
-  add_digit(search, is_first, shift, wanted, sums);
+  add_digit(search, digit, wanted, sums);
 }
 
-// Divides the candidates by their keys into sure elites, ties, and others. Ties are on the list
-// of elites only as long as there is room. If all valid candidates are elites (all_valid), the
-// ties are the candidates that failed. Otherwise they are the candidates whose key is the
-// limit.
+// Divides the candidates of a problem by their keys into sure elites, ties, and others. Ties
+// are on the list of elites only as long as there is room. If all valid candidates are elites
+// (all_valid), the ties are the candidates that failed. Otherwise they are the candidates whose
+// key is the limit.
 struct EliteRule {
   const Job& job;
-  bool all_valid;  // whether all valid candidates are elites
-  WideKey limit;   // the key of the worst elite
+  bool all_valid;        // whether all valid candidates are elites
+  WideKey limit;         // the key of the worst elite
+  int64_t valid_elites;  // how many elites did not fail
+  int64_t room;          // how many ties are on the list
+
+  CEM_TETRIS_DEVICE_FUNCTION EliteRule(const Job& job, const Search& search)
+      : job(job),
+        all_valid(search.valid_candidates <= job.settings.elites),
+        limit(all_valid ? search.most : search.limit),
+        valid_elites(count_valid_elites(job, search)),
+        room(job.settings.elites - (all_valid ? valid_elites : search.before)) {}
 
   CEM_TETRIS_DEVICE_FUNCTION bool is_sure(WideKey key) const {
     return all_valid ? !has_failed(job, key) : key < limit;
@@ -240,35 +272,53 @@ struct EliteRule {
   CEM_TETRIS_DEVICE_FUNCTION bool is_tie(WideKey key) const {
     return all_valid ? has_failed(job, key) : key == limit;
   }
+  // Returns the place of a candidate on the list. Before it there are `sure` sure elites and
+  // `ties` ties in index order.
+  CEM_TETRIS_DEVICE_FUNCTION int64_t place(bool is_sure, int64_t sure, int64_t ties) const {
+    // Ties that failed follow all elites. Other ties are in index order among the elites.
+    int64_t failed_last = is_sure ? sure : valid_elites + ties;
+    return all_valid ? failed_last : sure + min(ties, room);
+  }
+};
+
+// The counts of a block's sure elites and ties in one word, which other blocks read at once. It
+// is 0 until it is published. Bit 63 marks it as published, bits 31 to 61 are the number
+// of ties, and bits 0 to 30 the number of sure elites.
+struct PublishedCounts {
+  static constexpr WideKey kPublished = 1ull << 63;
+  static constexpr int kTieShift = 31;
+  static constexpr WideKey kMask = 0x7fffffff;
+
+  WideKey word;
+
+  static CEM_TETRIS_DEVICE_FUNCTION WideKey pack(int sure, int ties) {
+    return kPublished | WideKey(ties) << kTieShift | uint32_t(sure);
+  }
+  CEM_TETRIS_DEVICE_FUNCTION bool exist() const { return (word & kPublished) != 0; }
+  CEM_TETRIS_DEVICE_FUNCTION int sure() const { return int(word & kMask); }
+  CEM_TETRIS_DEVICE_FUNCTION int ties() const { return int(word >> kTieShift & kMask); }
 };
 
 // Replaces two counts of a block by their sums over all earlier blocks of the same problem (two
 // exclusive prefix sums). `sure` counts the block's sure elites. `ties` counts its candidates
 // that are elites only as long as there is room.
 //
-// A block publishes its two counts as one word, counts[block], which is 0 at first. Then it
-// waits until the earlier blocks, which have all started before it, have published theirs. Bit
-// 63 marks a word as published, bits 31 to 61 are the number of ties, and bits 0 to 30 the
-// number of sure elites.
+// A block publishes its two counts in counts[block]. Then it waits until the earlier blocks,
+// which have all started before it, have published theirs.
 //
 // All threads of the block call the function, and share the earlier blocks. `sums` is scratch
 // memory for two calls of block_sum().
 CEM_TETRIS_DEVICE_FUNCTION void share_counts(
     volatile WideKey* counts, int64_t block, int& sure, int& ties, int (&sums)[2][kMaxWarps]) {
-  constexpr WideKey kPublished = 1ull << 63;
-  constexpr int kTieShift = 31;
-  constexpr WideKey kMask = 0x7fffffff;
-  if (threadIdx.x == 0)
-    counts[block] = kPublished | WideKey(ties) << kTieShift | uint32_t(sure);
+  if (threadIdx.x == 0) counts[block] = PublishedCounts::pack(sure, ties);
   sure = 0;
   ties = 0;
   for (int64_t earlier = threadIdx.x; earlier < block; earlier += kSearchThreads) {
-    WideKey word;
-    do {
-      word = counts[earlier];
-    } while ((word & kPublished) == 0);
-    sure += int(word & kMask);
-    ties += int(word >> kTieShift & kMask);
+    PublishedCounts published;
+    do published.word = counts[earlier];
+    while (!published.exist());
+    sure += published.sure();
+    ties += published.ties();
   }
   sure = block_sum(sure, sums[0]);
   ties = block_sum(ties, sums[1]);
@@ -288,15 +338,9 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
   int64_t problem = blockIdx.x / work.blocks;
   int64_t block = blockIdx.x % work.blocks;
   int64_t population = job.settings.population;
-  int64_t wanted = job.settings.elites;
   Search& search = work.search[problem];
-  bool all_valid = search.valid_candidates <= wanted;
-  WideKey limit = all_valid ? search.most : search.limit;
   WideKey least = ~search.least_complement;
-  const EliteRule rule{job, all_valid, limit};
-  int64_t valid_elites = count_valid_elites(job, search);
-  // How many of the ties are elites.
-  int64_t room = all_valid ? wanted - valid_elites : wanted - search.before;
+  const EliteRule rule(job, search);
 
   int64_t begin = block * work.slice;
   int64_t end = min(population, begin + work.slice);
@@ -313,7 +357,7 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
 
   // `sure` and `ties` now count the earlier blocks, and then also the earlier rounds. A round
   // handles one candidate per thread.
-  int64_t* index = work.index + problem * wanted;
+  int64_t* index = work.index + problem * job.settings.elites;
   uint32_t lower_lanes = (1u << lane) - 1;
   int turn = 0;  // the array of counts that this round uses
   for (int64_t from = begin; from < end; from += kSearchThreads, turn ^= 1) {
@@ -329,15 +373,11 @@ __global__ void __launch_bounds__(kSearchThreads) list_kernel(Job job, Workspace
     int64_t sure_place = sure + int(before & 0xffff) + __popc(sure_lanes & lower_lanes);
     int64_t tie_place = ties + int(before >> 16) + __popc(tie_lanes & lower_lanes);
     bool is_sure = sure_lanes >> lane & 1;
-    bool has_room = (tie_lanes >> lane & 1) && tie_place < room;
-    if (is_sure || has_room) {
-      // Ties that failed follow all elites. Other ties are in index order among the elites.
-      int64_t failed_last = is_sure ? sure_place : valid_elites + tie_place;
-      index[all_valid ? failed_last : sure_place + min(tie_place, room)] = i;
-    }
-    bool is_elite = is_sure || (has_room && !all_valid);
+    bool has_room = (tie_lanes >> lane & 1) && tie_place < rule.room;
+    if (is_sure || has_room) index[rule.place(is_sure, sure_place, tie_place)] = i;
+    bool is_elite = is_sure || (has_room && !rule.all_valid);
     uint32_t best = __ballot_sync(kAll, is_elite && key == least);
-    uint32_t worst = __ballot_sync(kAll, is_elite && key == limit);
+    uint32_t worst = __ballot_sync(kAll, is_elite && key == rule.limit);
     if (best != 0 && lane == __ffs(best) - 1) atomicMax(&search.best_complement, ~uint32_t(i));
     if (worst != 0 && lane == __ffs(worst) - 1) atomicMax(&search.worst, uint32_t(i));
     sure += int(round_count & 0xffff);
@@ -426,6 +466,22 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
   return sum;
 }
 
+// Returns how many entries of other tiles come before an entry of tile `tile` with this key.
+// The sorted tiles `begin` to `end` - 1 of `size` keys are merged. Of equal keys, those of
+// earlier tiles come first.
+template <typename Key>
+CEM_TETRIS_DEVICE_FUNCTION int count_before(
+    const Key* keys, int size, int begin, int end, int tile, Key key) {
+  // In earlier tiles, smaller and equal keys come before this one. These are the keys below key
+  // + 1. If key + 1 would overflow, they are all keys of these tiles.
+  bool is_largest = key == ~Key{0};
+  int earlier =
+      is_largest ? (tile - begin) * size : count_below<Key>(keys, size, begin, tile, key + 1);
+  // In later tiles, only smaller keys come before this one.
+  int later = count_below<Key>(keys, size, tile + 1, end, key);
+  return earlier + later;
+}
+
 // Kernel of a merge sort: merges up to kMerged sorted tiles of `size` entries, a power of two,
 // into one. There is one thread per entry: the key of an elite and its place, the position in
 // the problem's `list` of elites.
@@ -458,14 +514,8 @@ __global__ void __launch_bounds__(kRankThreads) merge_kernel(Job job, const int6
     }
     return;
   }
-  // In earlier tiles, smaller and equal keys come before this one. These are the keys below key
-  // + 1. If key + 1 would overflow, they are all keys of these tiles.
-  bool is_largest = key == ~Key{0};
-  int earlier = is_largest ? (tile - begin) * size
-                           : count_below<Key>(from.key, size, begin, tile, key + 1);
-  // In later tiles, only smaller keys come before this one.
-  int later = count_below<Key>(from.key, size, tile + 1, end, key);
-  int position = earlier + i % size + later;  // in the merged tile
+  int others = count_before<Key>(from.key, size, begin, end, tile, key);
+  int position = others + i % size;  // in the merged tile
   if (!is_final) {
     to.key[begin * size + position] = key;
     to.place[begin * size + position] = place;

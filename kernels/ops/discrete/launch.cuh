@@ -161,8 +161,7 @@ void launch(const Gpu& gpu, const Call& call, Device) {
   }
   // A warp draws one variable for a group of kGroup candidates. The kWarps warps of a block
   // draw different variables for the same group.
-  int64_t variables = call.rows;
-  int64_t blocks_per_group = divide_up(variables, kWarps);
+  int64_t blocks_per_group = divide_up(call.rows, kWarps);
   int64_t groups_per_problem = divide_up(call.samples, kGroup);
   gpu.launch_early(categorical_kernel, call.problems * groups_per_problem * blocks_per_group,
       kThreads, /*bytes=*/0, call, uint32_t(blocks_per_group), uint32_t(groups_per_problem));

@@ -114,10 +114,8 @@ template <typename T, int kIn, int kOut, typename F>
 void for_each_element(const Elements<T, kIn, kOut>& tensors, const F& f, Device device) {
   if (tensors.size == 0) return;
   bool all_aligned = true;
-  for (const T* pointer : tensors.in)
-    all_aligned = all_aligned && is_aligned(pointer, kThreadBytes);
-  for (const T* pointer : tensors.out)
-    all_aligned = all_aligned && is_aligned(pointer, kThreadBytes);
+  for (const T* pointer : tensors.in) all_aligned &= is_aligned(pointer, kThreadBytes);
+  for (const T* pointer : tensors.out) all_aligned &= is_aligned(pointer, kThreadBytes);
   constexpr int kPackWidth = kThreadBytes / sizeof(T);
   auto* launch_packs =
       all_aligned ? launch<kPackWidth, T, kIn, kOut, F> : launch<1, T, kIn, kOut, F>;

@@ -40,50 +40,56 @@ Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
 constexpr int64_t kSmallLoad = 96;
 constexpr int64_t kLine = 128;  // bytes of a cache line
 
-// Returns how many dimensions a thread of the kernel for small results draws. `load` is the
-// number of threads that the call would have with one dimension per thread, divided by the
-// number of threads that the device can run. The limits were measured.
-int choose_dims(int64_t load) {
-  if (load < 4) return 1;
-  return load < 15 ? 2 : 4;
-}
-
-// Launches the kernel for small results if this call is small enough. Returns whether it has
-// been launched. A thread of that kernel draws `dims` dimensions (1, 2 or 4) of one block of
-// four samples; a larger call has more dimensions per thread. The result has the layout (...,
-// d, N) if kDimFirst is true, and otherwise (..., N, d).
+// Returns whether the kernel for small results draws a call. Its noise is not antithetic, its
+// parameters are float32, and it is small. `device_threads` is the number of threads of a full
+// device.
 //
 // A call is small if it has at most `limit` threads, with one dimension per thread. The limit
 // is kSmallLoad times the threads of a full device; above it, the general kernel is as fast.
 // The comparisons divide instead of multiplying, because products could overflow.
-template <typename T, bool kDimFirst>
-bool launch_small(const Gpu& gpu, const Call& call, T* out) {
+bool is_small(const Call& call, int64_t device_threads) {
   const Noise& noise = call.noise;
-  int64_t dimensions = noise.dimensions;
-  int64_t device_threads = gpu.multiprocessors * kThreads;
+  if (noise.antithetic || call.mean.type != ScalarType::Float) return false;
+  if (noise.dim_first && noise.samples % kTile != 0) return false;
   int64_t limit = kSmallLoad * device_threads;
   int64_t sample_blocks = divide_up(noise.samples, kTile);
-  bool has_whole_blocks = noise.samples % kTile == 0;
-  if (kDimFirst && !has_whole_blocks) return false;
   // The number of threads is problems * sample_blocks * dimensions.
-  if (dimensions > limit || sample_blocks > limit / dimensions) return false;
+  if (noise.dimensions > limit || sample_blocks > limit / noise.dimensions) return false;
   // In the layout (..., N, d) this kernel is also faster for calls with many small problems, so
   // the limit for all problems together is higher.
-  int64_t most = kDimFirst ? limit : std::max(limit, int64_t{1} << 30);
-  if (noise.problems > most / (sample_blocks * dimensions)) return false;
+  int64_t most = noise.dim_first ? limit : std::max(limit, int64_t{1} << 30);
+  return noise.problems <= most / (sample_blocks * noise.dimensions);
+}
 
+// Returns how many dimensions a thread of the kernel for small results draws: 1, 2 or 4. `load`
+// is the number of threads that the call would have with one dimension per thread, divided by
+// the number of threads that the device can run. The limits were measured.
+int choose_dims(const Noise& noise, int64_t load) {
+  int dims = load < 4 ? 1 : load < 15 ? 2 : 4;
   // In the layout (..., d, N) a thread must not have more dimensions than there are. In the
   // layout (..., N, d) its dimensions must not cross the end of a row.
-  int dims = choose_dims(noise.problems * sample_blocks * dimensions / device_threads);
-  while (kDimFirst ? dims > dimensions : dimensions % dims != 0) dims /= 2;
+  while (noise.dim_first ? dims > noise.dimensions : noise.dimensions % dims != 0) dims /= 2;
+  return dims;
+}
+
+// Launches the kernel for small results. A thread draws `dims` dimensions of one block of four
+// samples; a larger call has more dimensions per thread. The result has the layout (..., d, N)
+// if kDimFirst is true, and otherwise (..., N, d).
+template <typename T, bool kDimFirst>
+void launch_small(const Gpu& gpu, const Call& call, T* out) {
+  const Noise& noise = call.noise;
+  int64_t dimensions = noise.dimensions;
+  int64_t sample_blocks = divide_up(noise.samples, kTile);
+  int64_t all_threads = noise.problems * sample_blocks * dimensions;  // of one dimension each
+  int dims = choose_dims(noise, all_threads / (gpu.multiprocessors * kThreads));
   int64_t across = divide_up(dimensions, dims);  // threads of one block of samples
   int64_t threads = noise.problems * sample_blocks * across;
   // If a row of the result does not consist of complete cache lines, a warp would write parts
   // of many lines. Such a result goes through shared memory (it is staged), if a thread block
   // can have complete rows.
   bool has_whole_lines = dimensions * int64_t{sizeof(T)} % kLine == 0;
-  bool is_staged =
-      !kDimFirst && dims == kTile && across <= kThreads && has_whole_blocks && !has_whole_lines;
+  bool is_staged = !kDimFirst && dims == kTile && across <= kThreads &&
+                   noise.samples % kTile == 0 && !has_whole_lines;
   // A thread block that goes through shared memory has the threads of complete rows.
   int64_t block_threads = is_staged ? kThreads / across * across : kThreads;
   Small job{/*by_problem_threads=*/make_divider(uint32_t(sample_blocks * across)),
@@ -94,13 +100,20 @@ bool launch_small(const Gpu& gpu, const Call& call, T* out) {
   if (dims == 2) kernel = small_kernel<T, 2, kDimFirst>;
   gpu.launch_early(kernel, grid_of(divide_up(threads, block_threads), 1), block_threads,
       /*bytes=*/0, job, out);
-  return true;
+}
+
+// Returns whether the faster variant of the general kernel draws a call. Its noise is
+// independent, there are no bounds, and the numbers of samples and dimensions are multiples of
+// kTile = 4.
+bool is_plain(const Call& call) {
+  const Noise& noise = call.noise;
+  bool has_bounds = call.low.data || call.high.data;
+  bool has_whole_tiles = noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
+  return !noise.shared && !noise.antithetic && !has_bounds && has_whole_tiles;
 }
 
 // Launches a draw of mean + std * z. Small results with float32 parameters have their own
-// kernel (launch_small); the general kernel computes all others. The general kernel has a
-// faster variant, the plain one. It requires that all noise is independent, that there are no
-// bounds, and that the numbers of samples and dimensions are multiples of kTile = 4. The
+// kernel; the general kernel computes all others, with a faster variant for plain calls. The
 // problems (batch entries) lie along y of the grid.
 template <typename T>
 void launch(const Gpu& gpu, Call call, T* out) {
@@ -112,24 +125,20 @@ void launch(const Gpu& gpu, Call call, T* out) {
   }
   if constexpr (std::is_same_v<compute_t<T>, float>) {
     auto* small = noise.dim_first ? launch_small<T, true> : launch_small<T, false>;
-    bool may_be_small = !noise.antithetic && call.mean.type == ScalarType::Float;
-    if (may_be_small && small(gpu, call, out)) return;
+    if (is_small(call, gpu.multiprocessors * kThreads)) return small(gpu, call, out);
   }
   int64_t blocks = divide_up(noise.samples, kTile);
   int64_t tiles = divide_up(noise.dimensions, kTile);
   int64_t fast_tiles = noise.dim_first ? blocks : tiles;
   int64_t slow_tiles = noise.dim_first ? tiles : blocks;
   Shape shape = make_shape(fast_tiles, slow_tiles, gpu.multiprocessors);
-  bool has_bounds = call.low.data || call.high.data;
-  bool has_whole_tiles = noise.samples % kTile == 0 && noise.dimensions % kTile == 0;
-  bool is_plain = !noise.shared && !noise.antithetic && !has_bounds && has_whole_tiles;
   auto* plain_kernel =
       noise.dim_first ? sample_kernel<T, true, true> : sample_kernel<T, true, false>;
   auto* general_kernel =
       noise.dim_first ? sample_kernel<T, false, true> : sample_kernel<T, false, false>;
-  dim3 grid = grid_of(int64_t{shape.across} * shape.down, noise.problems);
-  gpu.launch(
-      is_plain ? plain_kernel : general_kernel, grid, kThreads, /*bytes=*/0, call, shape, out);
+  gpu.launch(is_plain(call) ? plain_kernel : general_kernel,
+      grid_of(int64_t{shape.across} * shape.down, noise.problems), kThreads, /*bytes=*/0, call,
+      shape, out);
 }
 
 void draw(const Call& call, const Tensor& out) {

@@ -73,6 +73,18 @@ struct alignas(16) Column {
   Real std[kTile];
   Real low[kPlain ? 1 : kTile];
   Real high[kPlain ? 1 : kTile];
+
+  // Loads the bounds of the dimensions `first` to `first` + 3.
+  CEM_TETRIS_DEVICE_FUNCTION void load_bounds(const Call& call, int64_t first) {
+    const Real* lows = static_cast<const Real*>(call.low.data);
+    const Real* highs = static_cast<const Real*>(call.high.data);
+    CEM_TETRIS_UNROLL
+    for (int j = 0; j < kTile; ++j) {
+      int64_t i = min(first + j, call.noise.dimensions - 1);
+      low[j] = lows ? lows[i] : -Real(INFINITY);
+      high[j] = highs ? highs[i] : Real(INFINITY);
+    }
+  }
 };
 
 // Returns what the samples of the four dimensions `first` to `first` + 3 of a problem have in
@@ -89,16 +101,7 @@ CEM_TETRIS_DEVICE_FUNCTION Column<Real, kPlain> load_column(
   Column<Real, kPlain> column;
   load_four(call.mean, first, noise.dimensions, column.mean);
   load_four(call.std, first, noise.dimensions, column.std);
-  if (!kPlain) {
-    const Real* low = static_cast<const Real*>(call.low.data);
-    const Real* high = static_cast<const Real*>(call.high.data);
-    CEM_TETRIS_UNROLL
-    for (int j = 0; j < kTile; ++j) {
-      int64_t i = min(first + j, noise.dimensions - 1);
-      column.low[j] = low ? low[i] : -Real(INFINITY);
-      column.high[j] = high ? high[i] : Real(INFINITY);
-    }
-  }
+  if (!kPlain) column.load_bounds(call, first);
   uint64_t noise_dimension = !kPlain && noise.shared ? 0 : first;
   CEM_TETRIS_UNROLL
   for (int j = 0; j < kTile; ++j) {

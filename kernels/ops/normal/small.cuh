@@ -65,14 +65,29 @@ CEM_TETRIS_DEVICE_FUNCTION void store_pack(T* to, const Pack<T, kCount>& x) {
   }
 }
 
+// The part of the result that a thread draws: kDims dimensions, from `dimension` on, of one
+// block of four samples of a problem.
+struct Part {
+  uint32_t problem;
+  int64_t dimension;
+  int64_t first_sample;
+};
+
+// Returns mean + std * z for sample s of a tile. z is radius * cosine in the first sample of a
+// pair, and radius * sine in the second one.
+CEM_TETRIS_DEVICE_FUNCTION float sample_of(
+    const Polar<float> (&pairs)[kTile / 2], int s, float mean, float std) {
+  const Polar<float>& pair = pairs[s / 2];
+  float direction = s % 2 == 0 ? pair.cosine : pair.sine;
+  return fmaf(std * pair.radius, direction, mean);
+}
+
 // Computes x[s][i] = mean + std * z for the four samples 4 * block + s (kTile = 4) and the
 // kDims dimensions `dimension` + i of a problem. One thread computes all of them. The results
 // are not clamped yet.
 //
-// Two consecutive samples are a pair with one radius. The standard normal z of the first sample
-// is radius * cosine, and z of the second one is radius * sine. set_pairs() draws the two pairs
-// of one dimension. If the dimensions share their noise, all of them have the pairs of
-// dimension 0.
+// Two consecutive samples are a pair with one radius. set_pairs() draws the two pairs of one
+// dimension. If the dimensions share their noise, all of them have the pairs of dimension 0.
 template <int kDims>
 CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
     int64_t dimension, uint32_t block, float (&x)[kTile][kDims]) {
@@ -84,14 +99,9 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
   Key key = make_key(noise.seed);
   LateKeys keys = late_keys(key);
   const auto samples = samples_of<float>(key, noise.generation, /*dimension=*/0, block);
-  // Sets the four samples x[s][i] of one dimension from its pairs.
   auto set_samples = [&](int i, const Polar<float>(&pairs)[kTile / 2]) {
     CEM_TETRIS_UNROLL
-    for (int s = 0; s < kTile; ++s) {
-      const Polar<float>& pair = pairs[s / 2];
-      float direction = s % 2 == 0 ? pair.cosine : pair.sine;
-      x[s][i] = fmaf(stds[i] * pair.radius, direction, means[i]);
-    }
+    for (int s = 0; s < kTile; ++s) x[s][i] = sample_of(pairs, s, means[i], stds[i]);
   };
   Polar<float> pairs[kTile / 2];
   if (noise.shared) {
@@ -163,35 +173,31 @@ CEM_TETRIS_DEVICE_FUNCTION void store_staged(
   }
 }
 
-// Stores the numbers x of a thread, by sample and dimension, in the layout (..., d, N) if
-// kDimFirst is true, and otherwise (..., N, d). The first sample is block * kTile, and the
-// first dimension is `dimension`. In (..., d, N) the number of samples is a multiple of kTile.
-// In (..., N, d) the last block may have fewer samples, and if is_staged is true, the results
-// of the thread block go through shared memory. threads_before is the number of threads in
-// earlier blocks.
-template <typename T, int kDims, bool kDimFirst>
-CEM_TETRIS_DEVICE_FUNCTION void store_numbers(const Small& job, uint32_t threads_before,
-    uint32_t problem, int64_t dimension, uint32_t block, const float (&x)[kTile][kDims],
-    T* out) {
-  const Noise& noise = job.call.noise;
-  int64_t first_sample = int64_t(block) * kTile;
-  if constexpr (kDimFirst) {
-    T* to = out + (problem * noise.dimensions + dimension) * noise.samples + first_sample;
-    CEM_TETRIS_UNROLL
-    for (int i = 0; i < kDims; ++i) {
-      const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
-      store_pack(to + i * noise.samples, packed<T>(row));
-    }
-  } else {
-    if constexpr (kDims == kTile) {
-      if (job.is_staged) return store_staged(job, threads_before, x, out);
-    }
-    T* to = out + (problem * noise.samples + first_sample) * noise.dimensions + dimension;
-    CEM_TETRIS_UNROLL
-    for (int i = 0; i < kTile; ++i) {
-      if (first_sample + i < noise.samples)
-        store_pack(to + i * noise.dimensions, packed<T>(x[i]));
-    }
+// Stores the numbers x of a thread, by sample and dimension, in the layout (..., d, N). The
+// number of samples is a multiple of kTile.
+template <typename T, int kDims>
+CEM_TETRIS_DEVICE_FUNCTION void store_by_dimension(
+    const Noise& noise, const Part& own, const float (&x)[kTile][kDims], T* out) {
+  T* to =
+      out + (own.problem * noise.dimensions + own.dimension) * noise.samples + own.first_sample;
+  CEM_TETRIS_UNROLL
+  for (int i = 0; i < kDims; ++i) {
+    const float row[kTile] = {x[0][i], x[1][i], x[2][i], x[3][i]};
+    store_pack(to + i * noise.samples, packed<T>(row));
+  }
+}
+
+// Stores the numbers x of a thread, by sample and dimension, in the layout (..., N, d). The
+// last block of a problem may have fewer samples than kTile.
+template <typename T, int kDims>
+CEM_TETRIS_DEVICE_FUNCTION void store_by_sample(
+    const Noise& noise, const Part& own, const float (&x)[kTile][kDims], T* out) {
+  T* to =
+      out + (own.problem * noise.samples + own.first_sample) * noise.dimensions + own.dimension;
+  CEM_TETRIS_UNROLL
+  for (int i = 0; i < kTile; ++i) {
+    if (own.first_sample + i < noise.samples)
+      store_pack(to + i * noise.dimensions, packed<T>(x[i]));
   }
 }
 
@@ -231,7 +237,13 @@ __global__ __launch_bounds__(kThreads) void small_kernel(
   auto is_greater = [](float value, float limit) { return value > limit; };
   clamp(call.low, problem, dimension, is_less, x);
   clamp(call.high, problem, dimension, is_greater, x);
-  store_numbers<T, kDims, kDimFirst>(job, threads_before, problem, dimension, block, x, out);
+  const Part own{problem, dimension, /*first_sample=*/int64_t(block) * kTile};
+  if constexpr (kDimFirst) return store_by_dimension(call.noise, own, x, out);
+  // If is_staged is true, the results of the thread block go through shared memory.
+  if constexpr (kDims == kTile) {
+    if (job.is_staged) return store_staged(job, threads_before, x, out);
+  }
+  store_by_sample(call.noise, own, x, out);
 }
 
 }  // namespace cem_tetris::normal

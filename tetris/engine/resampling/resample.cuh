@@ -230,7 +230,13 @@ struct ResamplingBlock {
       ended_fraction += weight.fraction * ended_games;
       data.games_before[i] = data.games[i];
     }
-    // `sum` adds up the numbers of all threads of the block.
+    add_ended_share(all_whole, ended_whole, ended_fraction);
+  }
+
+  // Adds the share of the weight that belongs to ended games to `ended`. The arguments are the
+  // sums of this thread; `sum` adds up those of all threads of the block.
+  __device__ __forceinline__ void add_ended_share(
+      int64_t all_whole, int64_t ended_whole, int64_t ended_fraction) {
     all_whole = sum(all_whole);
     ended_whole = sum(ended_whole);
     ended_fraction = sum(ended_fraction);
@@ -249,14 +255,7 @@ struct ResamplingBlock {
     int i = first + thread;
     bool exists = i < data.streams;
     int level = exists ? int(data.level[i]) : LEVELS;  // LEVELS means that there is no stream
-    memory.warp_position[warp][lane] = 0;  // each lane clears the count of one level
-    __syncthreads();
-    // Every warp counts its streams of each level. The first lane on a level writes the count.
-    unsigned same_level = __match_any_sync(~0u, level);  // the lanes on this lane's level
-    unsigned earlier_lanes = (1u << lane) - 1u;
-    int rank_in_warp = __popc(same_level & earlier_lanes);
-    if (exists && rank_in_warp == 0) memory.warp_position[warp][level] = __popc(same_level);
-    __syncthreads();
+    int rank_in_warp = count_streams_of_warp(level, exists);
     if (thread < LEVELS) replace_counts_by_positions(thread);
     __syncthreads();
     if (exists) {
@@ -266,6 +265,20 @@ struct ResamplingBlock {
       data.copies_up_to[position] = copies;
     }
     __syncthreads();
+  }
+
+  // Counts the streams of each level in this warp, in warp_position. Returns how many earlier
+  // lanes have a stream of the same level as this lane.
+  __device__ __forceinline__ int count_streams_of_warp(int level, bool exists) {
+    memory.warp_position[warp][lane] = 0;  // each lane clears the count of one level
+    __syncthreads();
+    unsigned same_level = __match_any_sync(~0u, level);  // the lanes on this lane's level
+    unsigned earlier_lanes = (1u << lane) - 1u;
+    int rank = __popc(same_level & earlier_lanes);
+    // The first lane on a level writes the count.
+    if (exists && rank == 0) memory.warp_position[warp][level] = __popc(same_level);
+    __syncthreads();
+    return rank;
   }
 
   // Replaces the number of streams of every level, in next_position, by the position of the
