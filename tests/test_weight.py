@@ -19,12 +19,12 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 56_800,
-    ("tetris", PYTHON): 48_400,
-    ("tetris", NATIVE): 55_190,
-    ("kernels", PYTHON): 19_200,
-    ("kernels", NATIVE): 45_940,
-    ("scripts", PYTHON): 30_950,
+    ("cem", PYTHON): 57_130,
+    ("tetris", PYTHON): 48_720,
+    ("tetris", NATIVE): 55_420,
+    ("kernels", PYTHON): 19_510,
+    ("kernels", NATIVE): 46_260,
+    ("scripts", PYTHON): 31_260,
     ("tests", PYTHON + NATIVE): 138_500,
 }
 WORDS = 22_000  # of README and docs

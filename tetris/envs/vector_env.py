@@ -460,8 +460,9 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             is_over = torch.ones_like(self._ended)
         # The last observation of a game has the same pieces as the first one of the next game.
         # Copy them, so that a caller can change one of the two observations only.
-        _, *pieces = views
-        final_views = Views(final_board, *map(_copy, pieces))
+        final_views = Views(
+            final_board, _copy(views.piece), _copy(views.action_mask), _copy(views.next_pieces)
+        )
         return self._observation_of(final_views, columns, is_over)
 
     def _as_output(self, tensor: torch.Tensor) -> Array:

@@ -351,14 +351,26 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> Non
     number and a tensor for the seed, and uses the tensor unless it is None. The same holds for
     the generation.
     """
-    mean, std, num_samples, *noise, low, high = inputs
-    seed, generation, seed_tensor, generation_tensor, *noise_options = noise
-    _shared_noise, _antithetic, dim_first, _dtype = noise_options
+    (
+        mean,
+        std,
+        num_samples,
+        seed,
+        generation,
+        seed_tensor,
+        generation_tensor,
+        shared_noise,
+        antithetic,
+        dim_first,
+        dtype,
+        low,
+        high,
+    ) = inputs
     ctx.num_samples = num_samples
     ctx.dim_first = dim_first
     ctx.mean_dtype = mean.dtype
     ctx.seed_and_generation = seed, generation
-    ctx.noise_options = noise_options
+    ctx.noise_options = shared_noise, antithetic, dim_first, dtype
     if low is None:
         # Without bounds the gradients depend on the noise alone. With bounds, mean and std are
         # needed to find out which samples were clamped.
