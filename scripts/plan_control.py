@@ -157,14 +157,12 @@ class Simulator:
 
         Args:
             env: The environment.
-            sum_rewards: Returns the returns of plans; see ``sum_running_rewards``.
+            sum_rewards: Maps plans to their returns; see ``sum_running_rewards``.
             threads: The number of threads that simulate plans.
         """
         import mujoco
         from mujoco import rollout
 
-        # By default MuJoCo also writes its warnings to a file.
-        mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
         self._env = env
         self._sum_rewards = sum_rewards
         self._pool = rollout.Rollout(nthread=threads)
@@ -219,7 +217,7 @@ def make_simulated_task(
 
     Args:
         name: The name of the environment in Gymnasium.
-        sum_rewards: Returns the returns of plans; see ``sum_running_rewards``.
+        sum_rewards: Maps plans to their returns; see ``sum_running_rewards``.
         seed: The seed of the start.
         render: Whether the environment renders the frames of a movie.
         threads: The number of threads that simulate plans. None: one for every core.
@@ -229,6 +227,12 @@ def make_simulated_task(
     """
     import gymnasium
 
+    try:
+        import mujoco
+    except ImportError as error:
+        raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
+    # Otherwise MuJoCo writes its warnings to a file in the current folder.
+    mujoco.set_mju_user_warning(logging.getLogger("mujoco").warning)
     options: dict[str, Any] = {}
     if render:
         options = {
@@ -237,10 +241,7 @@ def make_simulated_task(
             "width": 640,
             "height": 360,
         }
-    try:
-        env: Any = gymnasium.make(name, **options).unwrapped
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise ValueError('expected MuJoCo, found none: pip install -e ".[mujoco]"') from error
+    env: Any = gymnasium.make(name, **options).unwrapped
     env.reset(seed=seed)
     simulator = Simulator(env, sum_rewards, threads or usable_cores())
     # `nu` is MuJoCo's number of actuators.
@@ -293,6 +294,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.task not in TASKS:
         parser.error(str(unknown_name("task", arguments.task, TASKS)))
+    import numpy as np
     from gymnasium.error import DependencyNotInstalled
 
     from cem import Planner
@@ -313,7 +315,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 options[name] = value
         planner = Planner(task.cost, **options)
         while len(rewards) < arguments.steps:
-            action = planner.plan(task.state()).numpy()
+            action = np.asarray(planner.plan(task.state()))
             _, reward, *_ = task.env.step(action)
             rewards.append(float(reward))
             if arguments.gif:

@@ -41,7 +41,7 @@ from tetris import Lookahead, Rollout, Rules, Streams, published
 Script = Callable[..., Any]
 KEYS = ["commit", "dirty", "date", "command", "machine", "versions", "figures", "data"]
 BY_HAND = ("first_run", *table.TOOLS)  # it compiles all anew; they run pytest
-NEEDED = {"coco": "cocoex", "control": "mujoco"}
+NEEDED = {"coco": "cocoex", "control": "stable_worldmodel"}
 """The packages of measurements that not every installation has."""
 NEEDS_COCO = pytest.mark.skipif(find_spec("cocoex") is None, reason="needs coco-experiment")
 

@@ -13,14 +13,21 @@ import torch
 Script = Callable[..., Any]
 
 
-def test_the_return_is_told(script: Script) -> None:
+@pytest.mark.parametrize("name", ["pendulum", "reacher"])
+def test_the_return_is_told(
+    script: Script, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name != "pendulum":
+        pytest.importorskip("mujoco")
+    monkeypatch.chdir(tmp_path)
     words = ("--steps", 26, "--num-samples", 10, "--horizon", 5, "--iterations", 2)
-    ended = script("plan_control", "pendulum", *words)
+    ended = script("plan_control", name, *words)
     assert ended.status == 0, ended.err
     first, last = ended.out.splitlines()
     assert first.startswith("step 25: return -")
-    assert last.startswith("pendulum: return -")
+    assert last.startswith(f"{name}: return -")
     assert last.endswith(" in 26 steps")
+    assert not list(tmp_path.iterdir())  # MuJoCo's file of warnings, for example.
 
 
 def test_a_movie_is_a_gif_of_all_frames(tmp_path: Path) -> None:
