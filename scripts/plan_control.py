@@ -223,7 +223,7 @@ def make_simulated_task(
         threads: The number of threads that simulate plans. None: one for every core.
 
     Raises:
-        ValueError: If MuJoCo is not installed.
+        ValueError: If MuJoCo is not installed, or if there is no display for a movie.
     """
     import gymnasium
 
@@ -243,6 +243,13 @@ def make_simulated_task(
         }
     env: Any = gymnasium.make(name, **options).unwrapped
     env.reset(seed=seed)
+    if render:
+        try:
+            env.render()
+        except mujoco.FatalError as error:
+            raise ValueError(
+                "expected a display for a movie, found none: set MUJOCO_GL=egl"
+            ) from error
     simulator = Simulator(env, sum_rewards, threads or usable_cores())
     # `nu` is MuJoCo's number of actuators.
     planner = {"action_dim": env.model.nu, "bounds": (-1.0, 1.0), "num_samples": 40}
