@@ -274,6 +274,11 @@ def _read_constraint(
             of_row = named(of_row, by_column=False)
         name = describe_callable(constraint.fun)
         return _Interval(lambda x: _map_rows(of_row, _numbers(x)), low, high, name)
+    if not callable(constraint):
+        raise TypeError(
+            "expected constraints that are functions, dicts, LinearConstraint or "
+            f"NonlinearConstraint, got {type(constraint).__name__}"
+        )
     function = constraint if named is None else named(constraint)
     of_population = _make_population_function(function, by_one, vmap)
     return _Interval(of_population, low, high, describe_callable(constraint))

@@ -393,7 +393,8 @@ def _build_constraints(options: _Options, space: Space | None) -> Constraints | 
     Raises:
         ValueError: If an option is set that does not work with constraints.
     """
-    if options["constraints"] is None:
+    constraints = options["constraints"]
+    if constraints is None or (isinstance(constraints, (list, tuple)) and not constraints):
         return None
     clashing = [name for name in _WITHOUT_CONSTRAINTS if options[name]]
     if clashing:
@@ -407,7 +408,7 @@ def _build_constraints(options: _Options, space: Space | None) -> Constraints | 
         # parameters.
         named = partial(Named, space=space, by_column=not by_one)
     return Constraints(
-        options["constraints"],
+        constraints,
         by_one=by_one,
         vmap=options["vectorize"] is True,
         named=named,

@@ -261,6 +261,14 @@ class TestForms:
         with pytest.raises(ValueError, match="expected no constraints with graph=True"):
             minimize(sphere, START, 1.0, constraints=outside, graph=True)
 
+    def test_an_empty_list_is_no_constraint_and_bounds_are_none(self):
+        known = minimize(sphere, START, 1.0, budget=200, seed=1)
+        result = minimize(sphere, START, 1.0, constraints=[], budget=200, seed=1)
+        assert (result.x == known.x).all()
+        bounds = SimpleNamespace(lb=0, ub=1)  # as SciPy's Bounds
+        with pytest.raises(TypeError, match="expected constraints that are functions, "):
+            minimize(sphere, START, 1.0, constraints=bounds, seed=1)
+
 
 @pytest.mark.filterwarnings("ignore:no candidate is feasible")
 @pytest.mark.parametrize("last", [1, 9, 130])
