@@ -273,13 +273,7 @@ class Trainer:
             try:
                 queued += self._advance()
             except BaseException as error:
-                # A second Ctrl-C raises KeyboardInterrupt: then do not wait for the device.
-                if not isinstance(error, Exception):
-                    self._give_up_at = time.monotonic()
-                # The generations before the error are still recorded.
-                with suppress(Interrupted):
-                    self._record(copying)
-                    self._record(queued)
+                self._record_despite(error, copying, queued)
                 raise
             # Collect a batch of generations: copying them together is faster.
             if len(queued) < self._batch_size:
@@ -294,6 +288,15 @@ class Trainer:
             queued = []
         self._record(copying)
         self._record(queued)
+
+    def _record_despite(self, error: BaseException, *batches: Sequence[_Queued]) -> None:
+        """Record the generations before an error; stop early if the run is interrupted."""
+        # A second Ctrl-C raises KeyboardInterrupt: then do not wait for the device.
+        if not isinstance(error, Exception):
+            self._give_up_at = time.monotonic()
+        with suppress(Interrupted):
+            for batch in batches:
+                self._record(batch)
 
     def _reason_to_stop(self) -> Reason | None:
         """Return why the run has to end now, or None if it continues."""
