@@ -44,7 +44,7 @@ import torch
 from torch import Tensor
 
 from cem.core.backend import torch_sample
-from cem.core.checks import as_real, check_real, check_shape, outside
+from cem.core.checks import check_real, check_shape, outside
 from cem.core.config import CEMConfig
 from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
@@ -679,10 +679,10 @@ class CrossEntropyMethod:
         """Return the incomplete population of a saved state, and where ``ask`` continues."""
         if "told_candidates" not in saved:
             return [], 0
-        fitness = as_real("told_fitness", saved["told_fitness"])
-        like = self._state.distribution.new_empty((fitness.numel(), self.dim))
+        fitness = saved["told_fitness"]
+        like = self._state.distribution.new_empty((len(fitness), self.dim))
         candidates = copy_checked("told_candidates", saved["told_candidates"], like)
-        fitness = check_shape("told_fitness", fitness, (len(candidates),))
+        fitness = check_shape("told_fitness", fitness, (len(fitness),))
         asked = check_integer("asked", saved["asked"], 0)
         return [(candidates, fitness.to(self.device, copy=True))], asked
 

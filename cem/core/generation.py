@@ -280,8 +280,8 @@ def _rank_weights(state: State) -> Tensor:
     """Return the weights by rank, float64; a state without weights has equal ones."""
     if state.weights is not None:
         return state.weights
-    num_elites = state.settings.num_elites
-    return state.record.new_ones(num_elites)  # The record is float64, so this is, too.
+    # The record is float64, so this is, too.
+    return state.record.new_ones(state.settings.num_elites)
 
 
 def _replace_std(distribution: Tensor, std: Tensor) -> Tensor:

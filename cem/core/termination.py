@@ -122,8 +122,7 @@ class Termination:
         """
         integers = settings.config.integers_of(settings.normal)
         self._real = np.delete(np.arange(settings.normal), integers)
-        self._has_xtol = xtol > 0.0 and len(self._real) > 0
-        self._xtol = xtol
+        self._xtol = xtol if len(self._real) > 0 else 0.0
 
     def _set_std_limits(self, settings: Settings, first_std: Tensor, constrained: bool) -> None:
         """Set the least share and the greatest mean of the standard deviations.
@@ -153,7 +152,7 @@ class Termination:
         fitness_range, window_is_full = self._window.add(record)
         largest_share = self._find_largest_share(record)
         negligible_range = self._find_negligible_range(best)
-        is_precise = self._has_xtol and record.std.numpy()[self._real].max() < self._xtol
+        is_precise = self._xtol > 0.0 and record.std.numpy()[self._real].max() < self._xtol
         patience = max(self._patience, generation // 5)
 
         # The tests are in the order of the reasons in _TESTED: target, xtol, ftol, std, fitness

@@ -175,7 +175,7 @@ class TestState:
     [
         ("settings", None),
         ("told_fitness", None),
-        ("told_fitness", torch.zeros(1, 2)),
+        ("told_fitness", torch.zeros(2, 1)),
         ("told_candidates", torch.zeros(2, 4)),
         ("asked", -1),
     ],
