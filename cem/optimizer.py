@@ -452,8 +452,9 @@ class CrossEntropyMethod:
         check_integer("generations", generations, 1)
         if self.backend != "cuda":
             got = f"{self.backend!r} on {str(self.device)!r}"
-            expected = "a search with backend 'cuda' for a CUDA graph"
-            raise ValueError(f"expected {expected}, got {got}")
+            raise ValueError(
+                f"expected a search with backend 'cuda' for a CUDA graph, got {got}"
+            )
         graph: GenerationGraph | None = None
 
         def replay() -> GenerationGraph:
@@ -718,8 +719,10 @@ class CrossEntropyMethod:
             _, num_values = family.rows  # the shape of the family's table of probabilities
             low, high = columns.aminmax()
             if not (low >= 0 and high < num_values):
-                wanted = f"numbers from 0 to {num_values - 1} in the columns of {family}"
-                raise ValueError(f"expected {wanted}, got {low:g} to {high:g}")
+                raise ValueError(
+                    f"expected numbers from 0 to {num_values - 1} in the columns of {family}, "
+                    f"got {low:g} to {high:g}"
+                )
         # A finite sum implies that every number is finite. The sum is faster to check.
         if math.isfinite(float(candidates.sum())):
             return fitness

@@ -477,5 +477,7 @@ def _make_move(family: Family) -> Move:
 
 def _check_shape(family: Family, method: str, tensor: Tensor, shape: Sequence[int]) -> None:
     if tensor.shape != tuple(shape):
-        wanted = f"expected {method} of {family} to return the shape {tuple(shape)}"
-        raise ValueError(f"{wanted}, got {tuple(tensor.shape)}")
+        raise ValueError(
+            f"expected {method} of {family} to return the shape {tuple(shape)}, "
+            f"got {tuple(tensor.shape)}"
+        )

@@ -379,6 +379,8 @@ def load_state(
 def copy_checked(name: str, saved: Any, like: Tensor) -> Tensor:
     """Return a copy of a saved tensor, which must have the dtype and shape of ``like``."""
     if not isinstance(saved, Tensor) or (saved.dtype, saved.shape) != (like.dtype, like.shape):
-        expected = f"{name} as a {like.dtype} tensor of shape {tuple(like.shape)}"
-        raise ValueError(f"expected {expected}, got {saved!r}")
+        raise ValueError(
+            f"expected {name} as a {like.dtype} tensor of shape {tuple(like.shape)}, "
+            f"got {saved!r}"
+        )
     return saved.detach().to(like.device, copy=True)

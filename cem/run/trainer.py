@@ -246,9 +246,9 @@ class Trainer:
         self._saved_at = time.monotonic()
         # The number of consecutive generations in which every candidate failed.
         self._failures = 0
-        # The time after which ``_wait`` no longer waits for the device. None: there is none,
-        # because no stop was requested.
-        self._give_up_at: float | None = None
+        # The time after which ``_wait`` no longer waits for the device. It is infinite until a
+        # stop is requested.
+        self._give_up_at = math.inf
         # How many records are copied to the host together. It is adapted on a GPU.
         self._batch_size = 1
         try:
@@ -473,9 +473,9 @@ class Trainer:
         while not snapshot.ready:
             now = time.monotonic()
             due, _ = self.stop.due
-            if self._give_up_at is None and due == Due.BY_REQUEST:
-                self._give_up_at = now + GRACE_SECONDS
-            if self._give_up_at is not None and now >= self._give_up_at:
+            if due == Due.BY_REQUEST:
+                self._give_up_at = min(self._give_up_at, now + GRACE_SECONDS)
+            if now >= self._give_up_at:
                 raise Interrupted("the grace time is over")
             time.sleep(nap)
             nap = min(1.25 * nap, _LONGEST_NAP)
