@@ -70,25 +70,29 @@ class QuadraticModel:
         if num_newest is None:
             num_newest = math.ceil(_NEWEST * self._coefficient_counts[-1]) + self._dim
         values = self._newest_values(num_newest)
-        possible_counts = [
-            count
-            for count in self._coefficient_counts
-            if len(values) >= _POINTS_PER_COEFFICIENT * count
+        possible_sizes = [
+            size
+            for size in self._coefficient_counts
+            if len(values) >= _POINTS_PER_COEFFICIENT * size
         ]
-        if not possible_counts:
+        if not possible_sizes:
             return
-        self.size = possible_counts[-1]
+        self.size = possible_sizes[-1]
         self._center = np.array(center)
         try:
             self._inverse = np.linalg.inv(factor)
         except np.linalg.LinAlgError:  # the standard deviation of a parameter is 0
             return
+        points = np.array(self.points[-num_newest:])
         order = np.argsort(values, kind="stable")  # the best point first
-        values = values[order]
-        points = np.array(self.points[-num_newest:])[order]
+        self._fit_sorted(points[order], values[order])
+
+    def _fit_sorted(self, points: Any, values: Any) -> None:
+        """Find the coefficients by weighted least squares; the best point comes first.
+
+        Each point is an equation. Both sides are multiplied by the root of the point's weight.
+        """
         self._offset = values[0]
-        # Weighted least squares: each point is an equation, and both of its sides are
-        # multiplied by the root of the point's weight.
         root_weights = np.sqrt(np.linspace(_WEIGHT_OF_BEST, 1.0, len(values)))
         rows = self._features(points) * root_weights[:, None]
         targets = (values - self._offset) * root_weights
