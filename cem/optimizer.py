@@ -50,7 +50,7 @@ from cem.core.evaluation import Evaluation, Objective
 from cem.core.generation import draw, operator_sample, tell
 from cem.core.graph import GenerationGraph
 from cem.core.reasons import Reason
-from cem.core.snapshot import Snapshot, copy_to_host, load_state
+from cem.core.snapshot import Snapshot, copy_checked, copy_to_host, load_state
 from cem.core.start import doubles, init, problem_seeds
 from cem.core.state import FAILED, MEAN, State, bounds_of
 from cem.core.termination import Termination
@@ -177,10 +177,7 @@ class CrossEntropyMethod:
             seed=seed,
             _ahead=_AHEAD,
         )
-        # The state stores the 64 bits of every seed as a signed number.
-        self._seeds: tuple[int, ...] = tuple(
-            signed % 2**64 for signed in state.seed.reshape(-1).tolist()
-        )
+        self._seeds = _unsigned_seeds(state)
         self._takes_any_seed = seed is None
         settings = state.settings
         self.config = settings.config
@@ -408,7 +405,7 @@ class CrossEntropyMethod:
             generations: The number of generations per snapshot, ``>= 1``.
             records: The number of snapshots per call.
         """
-        replay = self._capture_replay(objective, generations, records)
+        replay = self._capture_replay(objective, generations, records, stacks=True)
 
         def run() -> list[Snapshot]:
             """Replay the graph, and return its snapshots."""
@@ -434,7 +431,9 @@ class CrossEntropyMethod:
         self,
         objective: Objective,
         generations: int,
-        records: int = 0,
+        rounds: int = 1,
+        *,
+        stacks: bool = False,
     ) -> Callable[[], GenerationGraph]:
         """Return a function that runs generations of the search by one replay of a CUDA graph.
 
@@ -443,9 +442,9 @@ class CrossEntropyMethod:
 
         Args:
             objective: The objective, as for ``capture``.
-            generations: The number of generations per record.
-            records: The number of records per replay. 0: a replay runs ``generations``
-                generations and makes no record.
+            generations: The number of generations per round.
+            rounds: The number of rounds per replay.
+            stacks: Whether a replay stacks the states after its rounds.
 
         Returns:
             A function without arguments. It returns the graph, which contains the evaluations.
@@ -453,17 +452,20 @@ class CrossEntropyMethod:
         check_integer("generations", generations, 1)
         if self.backend != "cuda":
             got = f"{self.backend!r} on {str(self.device)!r}"
-            expected = "a search with backend 'cuda' for a CUDA graph"
-            raise ValueError(f"expected {expected}, got {got}")
+            raise ValueError(
+                f"expected a search with backend 'cuda' for a CUDA graph, got {got}"
+            )
         graph: GenerationGraph | None = None
 
         def replay() -> GenerationGraph:
             """Move the search by a replay of the graph, which is captured if necessary."""
             nonlocal graph
-            generation = self._generation + generations * max(records, 1)
+            generation = self._generation + generations * rounds
             self._extend_variance_schedule(generation)
             if graph is None or not graph.fits(self._state):
-                graph = GenerationGraph(self._state, objective, generations, records)
+                graph = GenerationGraph(
+                    self._state, objective, generations, rounds, stacks=stacks
+                )
             self._state = graph(self._state)
             self._generation = generation
             self._snapshot = None
@@ -661,18 +663,29 @@ class CrossEntropyMethod:
         if self._takes_any_seed and "seed" in state.get("settings", {}):
             settings["seed"] = state["settings"]["seed"]
         generation, loaded = load_state(state, settings, self._state)
-        if settings["seed"] != self._settings["seed"]:
+        if settings != self._settings:
             # The setting is one seed, or a list with one seed per problem.
             seeds = np.array(settings["seed"], dtype=object).reshape(self.batch_shape)
             loaded = loaded._replace(seed=problem_seeds(seeds, self.batch_shape, self.device))
-            self._seeds = tuple(seeds.reshape(-1).tolist())
-            self._settings = settings
+        parts, asked = self._load_parts(state)
+        # Everything that can raise an error comes before the first assignment.
+        self._settings = settings
+        self._seeds = _unsigned_seeds(loaded)
         self._adopt(generation, loaded)
-        if "told_candidates" in state:
-            told = state["told_candidates"].to(self.device, copy=True)
-            self._parts = [(told, state["told_fitness"].to(self.device, copy=True))]
-            self._num_told = len(told)
-            self._asked = state["asked"]
+        self._parts = parts
+        self._num_told = sum(len(candidates) for candidates, _ in parts)
+        self._asked = asked
+
+    def _load_parts(self, saved: Mapping[str, Any]) -> tuple[list[tuple[Tensor, Tensor]], int]:
+        """Return the incomplete population of a saved state, and where ``ask`` continues."""
+        if "told_candidates" not in saved:
+            return [], 0
+        fitness = saved["told_fitness"]
+        like = self._state.distribution.new_empty((len(fitness), self.dim))
+        candidates = copy_checked("told_candidates", saved["told_candidates"], like)
+        fitness = check_shape("told_fitness", fitness, (len(fitness),))
+        asked = check_integer("asked", saved["asked"], 0)
+        return [(candidates, fitness.to(self.device, copy=True))], asked
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_lock": None}
@@ -706,8 +719,10 @@ class CrossEntropyMethod:
             _, num_values = family.rows  # the shape of the family's table of probabilities
             low, high = columns.aminmax()
             if not (low >= 0 and high < num_values):
-                wanted = f"numbers from 0 to {num_values - 1} in the columns of {family}"
-                raise ValueError(f"expected {wanted}, got {low:g} to {high:g}")
+                raise ValueError(
+                    f"expected numbers from 0 to {num_values - 1} in the columns of {family}, "
+                    f"got {low:g} to {high:g}"
+                )
         # A finite sum implies that every number is finite. The sum is faster to check.
         if math.isfinite(float(candidates.sum())):
             return fitness
@@ -771,3 +786,8 @@ class CrossEntropyMethod:
             "dtype": str(self.dtype).removeprefix("torch."),
             "seed": seeds[0] if len(seeds) == 1 else seeds,
         }
+
+
+def _unsigned_seeds(state: State) -> tuple[int, ...]:
+    """Return the seeds of all problems; a state stores their 64 bits as signed numbers."""
+    return tuple(signed % 2**64 for signed in state.seed.reshape(-1).tolist())

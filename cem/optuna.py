@@ -133,30 +133,22 @@ class CemSampler(BaseSampler):
         )
         key = _storage_key(search, distributions)
 
-        # When the search was stored, there were `num_known` trials. Those with the numbers
-        # `pending` had not moved the search yet, and neither have the later ones.
-        pending, num_known = _load_latest(search, key, trials)
-        untold_trials = [trials[number] for number in pending] + trials[num_known:]
-        ended: list[FrozenTrial] = []
-        running: list[int] = []
-        for other in untold_trials:
-            if not other.state.is_finished():
-                running.append(other.number)
-            # Only trials of this search have the attribute ``key``.
-            elif key in other.system_attrs and other.params.keys() >= distributions.keys():
-                ended.append(other)
-
+        untold = _load_latest(search, key, trials)
+        finished = [other for other in untold if other.state.is_finished()]
+        running = [other for other in untold if not other.state.is_finished()]
+        # Only trials of this search have the attribute ``key``.
+        ended = [
+            other
+            for other in finished
+            if key in other.system_attrs and other.params.keys() >= distributions.keys()
+        ]
         # The state to store, as JSON. It remains empty if the search does not move.
         text = ""
         size = search.population_size
         while len(ended) >= size:
             _tell(search, space, distributions, ended[:size])
             ended = ended[size:]
-            pending = running + [other.number for other in ended]
-            # The settings need not be stored, because `key` is a digest of them.
-            state = {**search.state_dict(), "settings": None}
-            text = json.dumps([state, pending, len(trials)], default=Tensor.tolist)
-
+            text = _serialise(search, running + ended, len(trials))
         _store(study, trial, key, search.generation, text)
         values = space.decode(search.ask(1)[0])
         return {name: _to_optuna(kind, values[name]) for name, kind in distributions.items()}
@@ -199,6 +191,20 @@ def _tell(
     search.tell(candidates, fitness)
 
 
+def _serialise(search: CrossEntropyMethod, pending: list[FrozenTrial], num_known: int) -> str:
+    """Return the state of a search as JSON.
+
+    Args:
+        search: The search.
+        pending: The trials that exist, but have not moved the search yet.
+        num_known: The number of trials that exist.
+    """
+    # The settings need not be stored, because the key is a digest of them.
+    state = {**search.state_dict(), "settings": None}
+    numbers = [trial.number for trial in pending]
+    return json.dumps([state, numbers, num_known], default=Tensor.tolist)
+
+
 def _store(study: Study, trial: FrozenTrial, key: str, generation: int, text: str) -> None:
     """Store a search in attributes of a trial, in parts that every storage accepts.
 
@@ -223,8 +229,8 @@ def _store(study: Study, trial: FrozenTrial, key: str, generation: int, text: st
 def _load_latest(
     search: CrossEntropyMethod,
     key: str,
-    trials: Sequence[FrozenTrial],
-) -> tuple[list[int], int]:
+    trials: list[FrozenTrial],
+) -> list[FrozenTrial]:
     """Load the latest state of a search from the attributes of the trials, if there is one.
 
     A state is stored as a text in several parts. The attribute ``key`` of a trial is the pair
@@ -237,9 +243,7 @@ def _load_latest(
         trials: All trials of the study.
 
     Returns:
-        The numbers of trials that existed at that time, but did not move the search yet.
-        The number of trials that existed at that time.
-        Without a stored state, these are an empty list and 0.
+        The trials that have not moved the search yet. Without a stored state, these are all.
     """
     stored: list[dict[str, Any]] = []
     for trial in trials:
@@ -247,7 +251,7 @@ def _load_latest(
         if num_parts > 0:
             stored.append(trial.system_attrs)
     if not stored:
-        return [], 0
+        return trials
     # The pairs (generation, number of parts) are compared. The latest state has the greatest
     # generation.
     latest = max(stored, key=lambda attributes: attributes[key])
@@ -259,7 +263,9 @@ def _load_latest(
         if isinstance(value, Tensor):
             state[name] = torch.tensor(saved[name], dtype=value.dtype)
     search.load_state_dict({**state, "generation": saved["generation"]})
-    return pending, num_known
+    # At that time there were `num_known` trials, of which those with the numbers `pending` had
+    # not moved the search yet. Neither have the later ones.
+    return [trials[number] for number in pending] + trials[num_known:]
 
 
 def _parameter(kind: Any) -> Float | Int | Choice:

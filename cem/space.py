@@ -156,8 +156,9 @@ class Choice:
         # A single argument may be a container of the values.
         container = values[0] if len(values) == 1 else None
         if isinstance(container, (set, frozenset, dict, Iterator)):
-            expected = "choices one by one, or in a list or tuple"
-            raise TypeError(f"expected {expected}, got {container!r}")
+            raise TypeError(
+                f"expected choices one by one, or in a list or tuple, got {container!r}"
+            )
         if isinstance(container, np.ndarray):
             container = container.tolist()
         if isinstance(container, (list, tuple, range)):
@@ -255,15 +256,11 @@ class Space:
         choices = self._parameters_of(Choice)
         permutations = self._parameters_of(Permutation)
         if not (numbers or choices or permutations):
-            expected = "Float, Int, Choice, Bool or Permutation in a dict of parameters"
-            raise ValueError(f"expected {expected}, got {self.parameters!r}")
-        # ``low`` and ``high`` are two arrays, which are empty if there are no numbers.
-        ends = [number.ends for number in numbers.values()]
-        low, high = np.array(ends, dtype=float).reshape(-1, 2).T
-        # The search starts in the middle. The ends are two standard deviations away.
-        self.mean = (low + high) / 2
-        self.std = (high - low) / 4
-        self.bounds = list(zip(low, high, strict=True)) if numbers else None
+            raise ValueError(
+                "expected Float, Int, Choice, Bool or Permutation in a dict of parameters, "
+                f"got {self.parameters!r}"
+            )
+        self._set_ranges([number.ends for number in numbers.values()])
         families: list[Family] = []
         if choices:
             sizes = tuple(len(choice.values) for choice in choices.values())
@@ -271,7 +268,19 @@ class Space:
         families += permutations.values()
         integers = [number.has_integers for number in numbers.values()]
         self.discrete: dict[str, Any] = {"integers": integers, "families": families}
-        names = [*numbers, *choices]
+        self._assign_columns([*numbers, *choices], permutations)
+
+    def _set_ranges(self, ends: list[tuple[float, float]]) -> None:
+        """Set ``mean``, ``std`` and ``bounds`` from the two ends of each number."""
+        # ``low`` and ``high`` are two arrays, which are empty if there are no numbers.
+        low, high = np.array(ends, dtype=float).reshape(-1, 2).T
+        # The search starts in the middle. The ends are two standard deviations away.
+        self.mean = (low + high) / 2
+        self.std = (high - low) / 4
+        self.bounds = list(zip(low, high, strict=True)) if ends else None
+
+    def _assign_columns(self, names: list[str], permutations: dict[str, Any]) -> None:
+        """Set ``columns`` and ``dim``: one column for each name, several for a permutation."""
         self.columns: dict[str, Any] = {name: column for column, name in enumerate(names)}
         self.dim = len(self.columns)
         for name, permutation in permutations.items():
@@ -315,8 +324,9 @@ class Space:
         has_vector_argument = any(argument is not None for argument in vector_arguments)
         has_discrete = config and (config.integers or config.families)
         if has_vector_argument or has_discrete:
-            unexpected = "neither std, bounds, integers nor families"
-            raise TypeError(f"expected {unexpected} with a dict of parameters")
+            raise TypeError(
+                "expected neither std, bounds, integers nor families with a dict of parameters"
+            )
 
         vectorize = options["vectorize"]
         if vectorize not in (None, False, "loop"):
@@ -405,8 +415,9 @@ class Space:
             if not is_fixed:
                 x[self.columns[name]] = parameter.number_of(name, value)
             elif not _is_equal(value, parameter):
-                expected = f"{name}={parameter!r}, which is fixed"
-                raise ValueError(f"expected {expected}, got {value!r}")
+                raise ValueError(
+                    f"expected {name}={parameter!r}, which is fixed, got {value!r}"
+                )
         return x
 
 

@@ -114,7 +114,7 @@ def pendulum(seed: int, render: bool = False) -> Task:
 
 
 def sum_running_rewards(positions: Any, actions: Any, dt: float, control_cost: float) -> Any:
-    """Return the returns of N plans in HalfCheetah-v5 or Swimmer-v5, shape (N,).
+    """Return the sums of the rewards of N plans in HalfCheetah-v5 or Swimmer-v5, shape (N,).
 
     The reward of a step is the forward velocity minus ``control_cost`` times the sum of the
     squared actions.
@@ -132,7 +132,7 @@ def sum_running_rewards(positions: Any, actions: Any, dt: float, control_cost: f
 
 
 def sum_reaching_rewards(positions: Any, actions: Any, dt: float) -> Any:
-    """Return the returns of N plans in Reacher-v5, shape (N,).
+    """Return the sums of the rewards of N plans in Reacher-v5, shape (N,).
 
     The reward of a step is the negative distance of the fingertip to the target, minus the sum
     of the squared actions. The arguments are those of ``sum_running_rewards``. The positions
@@ -157,7 +157,7 @@ class Simulator:
 
         Args:
             env: The environment.
-            sum_rewards: Maps plans to their returns; see ``sum_running_rewards``.
+            sum_rewards: Computes the sums of the rewards, as ``sum_running_rewards`` does.
             threads: The number of threads that simulate plans.
         """
         import mujoco
@@ -217,7 +217,7 @@ def make_simulated_task(
 
     Args:
         name: The name of the environment in Gymnasium.
-        sum_rewards: Maps plans to their returns; see ``sum_running_rewards``.
+        sum_rewards: Computes the sums of the rewards, as ``sum_running_rewards`` does.
         seed: The seed of the start.
         render: Whether the environment renders the frames of a movie.
         threads: The number of threads that simulate plans. None: one for every core.

@@ -82,8 +82,10 @@ def check_vector(
     vector = as_real(name, value).to(device=device, dtype=dtype, copy=True)
     if shape is None:
         if vector.dim() == 0 or vector.numel() == 0:
-            wanted = "(dim,) or (..., dim) with dim >= 1"
-            raise ValueError(f"expected {name} of shape {wanted}, got {tuple(vector.shape)}")
+            raise ValueError(
+                f"expected {name} of shape (dim,) or (..., dim) with dim >= 1, "
+                f"got {tuple(vector.shape)}"
+            )
         return vector.contiguous()
     try:
         # `expand` makes a view, in which repeated elements share memory. The clone has its own.
@@ -151,8 +153,10 @@ def check_device(device: str | torch.device) -> torch.device:
         if not count:
             remedy = "check nvidia-smi" if torch.version.cuda else CUDA_TORCH_REMEDY
             available = f"no CUDA device; {remedy}, or use device 'cpu'"
-        expected = "expected a device that torch finds here"
-        raise ValueError(f"{expected}, got {str(result)!r}: torch finds {available}")
+        raise ValueError(
+            "expected a device that torch finds here, "
+            f"got {str(result)!r}: torch finds {available}"
+        )
     is_current = result.index is None
     if is_current:
         return torch.device("cuda", torch.cuda.current_device())

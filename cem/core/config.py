@@ -132,8 +132,9 @@ class CEMConfig:
         integers = np.asarray(self.integers)
         is_valid = integers.dtype.kind in "biu" or integers.size == 0
         if integers.ndim != 1 or not is_valid:
-            expected = "flags or indices of parameters for integers"
-            raise ValueError(f"expected {expected}, got {self.integers!r}")
+            raise ValueError(
+                f"expected flags or indices of parameters for integers, got {self.integers!r}"
+            )
         object.__setattr__(self, "integers", tuple(integers.tolist()))
 
         for family in self.families:

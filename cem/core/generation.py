@@ -250,9 +250,8 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
 def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> State:
     """Return ``new`` with the standard deviations, factor and paths of this generation.
 
-    The factor is the Cholesky factor of a full covariance, and the paths are the evolution
-    paths of CMA-ES. The standard deviations are computed from the paths if the search has any,
-    otherwise from the full covariance of the elites.
+    The search has either a full covariance, of which the factor is the Cholesky factor, or the
+    evolution paths of CMA-ES with a diagonal covariance.
 
     Args:
         old: The state before this generation.
@@ -260,25 +259,36 @@ def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> S
         candidates: The population, shape (..., N, d).
         fitness: Its fitness, shape (..., N).
     """
-    weights = old.weights
-    if weights is None:
-        # The elites have equal weights, in float64 like the record.
-        weights = old.record.new_ones(old.settings.num_elites)
-    ranked, weights, failed = rank_rows(fitness, candidates, weights, old.settings.maximize)
+    rank_weights = _rank_weights(old)
+    ranked, weights, failed = rank_rows(
+        fitness, candidates, rank_weights, old.settings.maximize
+    )
     all_failed = failed.all(-1, keepdim=True)
-    factor = old.factor
-    paths = old.paths
-    if paths is None:
+    factor = None
+    paths = None
+    if old.paths is None:
         std, factor = _adapt_factor(old, ranked, weights, all_failed)
     else:
         std, paths = _adapt_by_paths(old, new, ranked, weights, all_failed)
-    # The rows are the mean, the standard deviation, the averaged mean and the best candidate.
-    mean, old_std, averaged_mean, best = new.distribution.unbind(-2)
+    distribution = _replace_std(new.distribution, std)
+    # A state begins with these five fields, and its other fields do not change.
+    other_fields = new[5:]
+    return State(distribution, new.record, new.generation, factor, paths, *other_fields)
+
+
+def _rank_weights(state: State) -> Tensor:
+    """Return the weights by rank, float64; a state without weights has equal ones."""
+    if state.weights is not None:
+        return state.weights
+    # The record is float64, so this is, too.
+    return state.record.new_ones(state.settings.num_elites)
+
+
+def _replace_std(distribution: Tensor, std: Tensor) -> Tensor:
+    """Return the rows of a distribution with other standard deviations, in their dtype."""
+    mean, old_std, averaged_mean, best = distribution.unbind(-2)
     std = round_to(std, old_std.dtype)
-    distribution = torch.stack([mean, std, averaged_mean, best], dim=-2)
-    # These are the first five fields of a state. The others do not change.
-    unchanged = new[5:]
-    return State(distribution, new.record, new.generation, factor, paths, *unchanged)
+    return torch.stack([mean, std, averaged_mean, best], dim=-2)
 
 
 def _adapt_by_paths(
@@ -467,5 +477,7 @@ def _make_move(family: Family) -> Move:
 
 def _check_shape(family: Family, method: str, tensor: Tensor, shape: Sequence[int]) -> None:
     if tensor.shape != tuple(shape):
-        wanted = f"expected {method} of {family} to return the shape {tuple(shape)}"
-        raise ValueError(f"{wanted}, got {tuple(tensor.shape)}")
+        raise ValueError(
+            f"expected {method} of {family} to return the shape {tuple(shape)}, "
+            f"got {tuple(tensor.shape)}"
+        )

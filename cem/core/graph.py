@@ -1,6 +1,7 @@
 """Captures the generations of a search (ask, objective, tell) in a CUDA graph."""
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -21,10 +22,9 @@ class GenerationGraph:
     code between them. The results are equal bit for bit.
 
     Attributes:
-        evaluations: An evaluation after every ``count`` generations; the next replay overwrites
-            them.
-        stacked_tensors: The states after every ``count`` generations, stacked for
-            ``copy_to_host``.
+        evaluations: The last evaluation of each round; the next replay overwrites them.
+        stacked_tensors: The states after all rounds, stacked for ``copy_to_host``. A graph
+            without ``stacks`` has none.
     """
 
     def __init__(
@@ -32,47 +32,59 @@ class GenerationGraph:
         state: State,
         objective: Objective,
         count: int,
-        records: int = 0,
+        rounds: int = 1,
+        *,
+        stacks: bool = False,
     ) -> None:
         """Capture generations in a CUDA graph, which requires the backend "cuda".
 
-        A replay runs ``records * count`` generations. After every ``count`` generations it
-        stores the state as a record. If ``records`` is 0, a replay runs ``count`` generations
-        and stores no record.
+        A replay runs ``rounds`` rounds of ``count`` generations each.
 
         Args:
             state: A state of the search. The graph contains its constants and shapes.
             objective: Maps candidates and generation to fitness, as an objective of
                 ``CrossEntropyMethod.capture`` does.
-            count: The number of generations from one record to the next.
-            records: The number of records of a replay, or 0.
+            count: The number of generations of a round.
+            rounds: The number of rounds of a replay.
+            stacks: Whether a replay also stacks the states after its rounds.
         """
-        device = state.distribution.device
         # Every replay of a graph reads and writes the same memory: the tensors of this state.
         self._static = _copy(state)
         self._objective = objective
         self._last: Tensor | None = None  # the distribution that the last call returned
-        self._warm_up(device)
+        self._warm_up(state.distribution.device)
         self._graph = torch.cuda.CUDAGraph()
-
+        # Inside this block nothing is computed. The graph stores the kernels of all calls.
         with torch.cuda.graph(self._graph):
-            new = self._static
-            self.evaluations = []
-            tensors = []
-            # If no records are wanted, the outer loop runs once.
-            for _ in range(max(records, 1)):
-                for _ in range(count):
-                    new, evaluation = self._generation(new)
-                self.evaluations.append(evaluation)
-                if records:
-                    # Only the tensors of this snapshot are used, so its generation is 0, and
-                    # its settings are empty.
-                    snapshot = Snapshot(0, {}, new, evaluation, copies=False)
-                    tensors.append(snapshot.tensors())
-            # Stacked tensors can be copied to the host with a few copies.
-            self.stacked_tensors = stack_by_name(tensors)
-            # The next replay continues from the last state.
-            self._set(new)
+            states = self._run_rounds(count, rounds)
+            if stacks:
+                self.stacked_tensors = self._stack(states)
+            # Every replay ends with this copy, so that the next one continues from there.
+            self._set(states[-1])
+
+    def _run_rounds(self, count: int, rounds: int) -> list[State]:
+        """Run rounds of generations, and return the state after each round.
+
+        ``evaluations`` then contains the last evaluation of each round.
+        """
+        self.evaluations: list[Evaluation] = []
+        states = []
+        state = self._static
+        for _ in range(rounds):
+            for _ in range(count):
+                state, evaluation = self._generation(state)
+            states.append(state)
+            self.evaluations.append(evaluation)
+        return states
+
+    def _stack(self, states: Sequence[State]) -> dict[str, Tensor]:
+        """Stack the tensors and metrics of all rounds, as ``copy_to_host`` takes them."""
+        tensors = []
+        for state, evaluation in zip(states, self.evaluations, strict=True):
+            # A snapshot knows which tensors are copied. Its generation and settings are not.
+            snapshot = Snapshot(0, {}, state, evaluation, copies=False)
+            tensors.append(snapshot.tensors())
+        return stack_by_name(tensors)
 
     def _warm_up(self, device: torch.device) -> None:
         """Run some generations on another stream, which torch requires before a capture."""

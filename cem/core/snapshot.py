@@ -369,16 +369,18 @@ def load_state(
 
     # Check the saved tensors, and copy them to the device.
     for name, like in tensors.items():
-        tensors[name] = _copy_checked(name, saved[name], like)
+        tensors[name] = copy_checked(name, saved[name], like)
     rows = tensors["distribution"]
     check_distribution(rows[..., MEAN, :], rows[..., STD, :])
     tensors["generation"] = torch.full_like(current.generation, generation)
     return generation, current._replace(**tensors)
 
 
-def _copy_checked(name: str, saved: Any, like: Tensor) -> Tensor:
+def copy_checked(name: str, saved: Any, like: Tensor) -> Tensor:
     """Return a copy of a saved tensor, which must have the dtype and shape of ``like``."""
     if not isinstance(saved, Tensor) or (saved.dtype, saved.shape) != (like.dtype, like.shape):
-        expected = f"{name} as a {like.dtype} tensor of shape {tuple(like.shape)}"
-        raise ValueError(f"expected {expected}, got {saved!r}")
+        raise ValueError(
+            f"expected {name} as a {like.dtype} tensor of shape {tuple(like.shape)}, "
+            f"got {saved!r}"
+        )
     return saved.detach().to(like.device, copy=True)

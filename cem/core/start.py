@@ -264,8 +264,9 @@ def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> T
         # floats.
         array = np.array(seed, dtype=object)
         if array.shape != tuple(batch_shape):
-            expected = f"one seed, or seeds of shape {tuple(batch_shape)}"
-            raise ValueError(f"expected {expected}, got {array.shape}")
+            raise ValueError(
+                f"expected one seed, or seeds of shape {tuple(batch_shape)}, got {array.shape}"
+            )
         seeds = array.reshape(-1).tolist()
     elif batch_shape:
         seed = check_integer("seed", seed, 0, 2**64 - 1)

@@ -103,37 +103,37 @@ class Termination:
         self.target = target
         # The best fitness of earlier searches with this sign; inf if there are none.
         self._earlier = math.inf if earlier is None else self._sign * earlier
-
-        # `_real` are the indices of the parameters that are not integers. Only these are tested
-        # by xtol, because the standard deviations of integers have a lower limit.
-        integers = settings.config.integers_of(settings.normal)
-        self._real = np.delete(np.arange(settings.normal), integers)
-        self._has_xtol = xtol > 0.0 and len(self._real) > 0
-        self._xtol = xtol
         self._ftol = ftol
-
-        # A "share" is a standard deviation divided by the first one. So that the quotient is
-        # finite, a first standard deviation of 0 is replaced by 1.
-        self._first_std = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
-        self._max_first_std = float(self._first_std.max())
-        self._min_share = max(STD, 1.001 * settings.config.floor_share)
-        self._max_std_mean = math.inf
-
-        # Both are numbers of generations: the fitness range is taken over the window, and the
-        # search may go on for the patience without an improvement.
-        self._window = 10 + math.ceil(30 * dim / size)
+        self._set_precision(settings, xtol)
+        self._set_std_limits(settings, first_std, constrained)
+        # The number of generations for which the search may go on without an improvement.
         self._patience = math.inf if noisy else 100 + 50 * dim // size
         if constrained:
             self._patience *= _CONSTRAINED_PATIENCE
-            self._max_std_mean = _DIVERGED * self._max_first_std
-
-        # The best fitness of recent records, and the generations of these records.
-        self._recent_best: deque[float] = deque()
-        self._recent_generations: deque[int] = deque()
         self._best = math.inf
         self._improved_at = 0
-        self._widest_range = 0.0
+        self._window = _Window(10 + math.ceil(30 * dim / size))
         self._collapse = None if settings.config.paths else _Collapse(settings, dim)
+
+    def _set_precision(self, settings: Settings, xtol: float) -> None:
+        """Set the requested precision, and the parameters that are tested by it.
+
+        Integers are not tested, because their standard deviations have a lower limit.
+        """
+        integers = settings.config.integers_of(settings.normal)
+        self._real = np.delete(np.arange(settings.normal), integers)
+        self._xtol = xtol if len(self._real) > 0 else 0.0
+
+    def _set_std_limits(self, settings: Settings, first_std: Tensor, constrained: bool) -> None:
+        """Set the least share and the greatest mean of the standard deviations.
+
+        A share is a standard deviation divided by the first one. So that the quotient is
+        finite, a first standard deviation of 0 is replaced by 1.
+        """
+        self._first_std = torch.where(first_std > 0, first_std, 1.0).cpu().numpy()
+        self._max_first_std = float(self._first_std.max())
+        self._min_share = max(STD, 1.001 * settings.config.floor_share)
+        self._max_std_mean = _DIVERGED * self._max_first_std if constrained else math.inf
 
     def reasons(self, record: GenerationRecord) -> tuple[Reason, ...]:
         """Return the reasons to stop after a recorded generation; empty if there are none.
@@ -149,14 +149,10 @@ class Termination:
         if best < self._best:
             self._best = best
             self._improved_at = generation
-        fitness_range, window_is_full = self._update_window(record)
+        fitness_range, window_is_full = self._window.add(record)
         largest_share = self._find_largest_share(record)
-        # How much worse this search is than the best earlier one; -inf if there is none.
-        gap = best - self._earlier
-        negligible_range = max(
-            _NEGLIGIBLE_RANGE * min(1.0, self._widest_range), _NEGLIGIBLE_BEHIND * gap
-        )
-        is_precise = self._has_xtol and record.std.numpy()[self._real].max() < self._xtol
+        negligible_range = self._find_negligible_range(best)
+        is_precise = self._xtol > 0.0 and record.std.numpy()[self._real].max() < self._xtol
         patience = max(self._patience, generation // 5)
 
         # The tests are in the order of the reasons in _TESTED: target, xtol, ftol, std, fitness
@@ -171,6 +167,13 @@ class Termination:
             record.std_mean > self._max_std_mean,
         )
         return tuple(compress(_TESTED, tests))
+
+    def _find_negligible_range(self, best: float) -> float:
+        """Return the widest range of fitness that is negligible for a search with this best."""
+        # How much worse this search is than the best earlier one; -inf if there is none.
+        gap = best - self._earlier
+        widest_range = min(1.0, self._window.widest_range)
+        return max(_NEGLIGIBLE_RANGE * widest_range, _NEGLIGIBLE_BEHIND * gap)
 
     def _find_largest_share(self, record: GenerationRecord) -> float:
         """Return the largest share, and check for a collapse if it is time to do so.
@@ -191,27 +194,43 @@ class Termination:
             collapse.check(record, largest_share)
         return largest_share
 
-    def _update_window(self, record: GenerationRecord) -> tuple[float, bool]:
-        """Add a record to the window of recent generations, and drop records that are too old.
+
+class _Window:
+    """The fitness of recent generations, of which only some may have a record.
+
+    Attributes:
+        widest_range: The widest range of fitness that the window has had.
+    """
+
+    def __init__(self, size: int) -> None:
+        """Begin without records; the window is the last ``size`` generations."""
+        self._size = size
+        # The best fitness in each record of the window, and the generations of the records.
+        self._best: deque[float] = deque()
+        self._generations: deque[int] = deque()
+        self.widest_range = 0.0
+
+    def add(self, record: GenerationRecord) -> tuple[float, bool]:
+        """Add the record of a generation, and drop records that are too old.
 
         Returns:
             The range of the best fitness of every record in the window and of the fitness of
                 the newest record's elites.
             Whether the records cover the whole window.
         """
-        recent_best = self._recent_best
-        generations = self._recent_generations
+        recent_best = self._best
+        generations = self._generations
         recent_best.append(record.generation_best)
         generations.append(record.generation)
         # Drop the oldest record as long as the others still cover the window, which begins at
         # generation `start`.
-        start = record.generation - self._window + 1
+        start = record.generation - self._size + 1
         while len(generations) > 2 and generations[1] <= start:
             recent_best.popleft()
             generations.popleft()
         worst_elite = record.elite_threshold
         fitness_range = max(max(recent_best), worst_elite) - min(min(recent_best), worst_elite)
-        self._widest_range = max(self._widest_range, fitness_range)
+        self.widest_range = max(self.widest_range, fitness_range)
         window_is_full = len(generations) > 1 and generations[0] <= start
         return fitness_range, window_is_full
 

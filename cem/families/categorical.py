@@ -41,8 +41,9 @@ class Categorical(OperatorFamily):
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", tuple(map(int, self.sizes)))
         if not self.sizes or min(self.sizes) < 1:
-            expected = "a number of values >= 1 for each parameter"
-            raise ValueError(f"expected {expected}, got {self.sizes}")
+            raise ValueError(
+                f"expected a number of values >= 1 for each parameter, got {self.sizes}"
+            )
 
     @property
     def columns(self) -> int:

@@ -71,8 +71,9 @@ class Permutation(OperatorFamily):
     def number_of(self, name: str, order: Any) -> Any:
         """Return the columns of an order; ``name`` is the name of the parameter in errors."""
         if sorted(order) != list(range(self.items)):
-            expected = f"{name} as an order of 0 .. {self.items - 1}"
-            raise ValueError(f"expected {expected}, got {order!r}")
+            raise ValueError(
+                f"expected {name} as an order of 0 .. {self.items - 1}, got {order!r}"
+            )
         return order
 
     def start(self) -> Tensor:

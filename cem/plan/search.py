@@ -226,8 +226,10 @@ class Search:
         points = vectors.clone().requires_grad_()
         costs = self._evaluate(state, points)
         if not costs.requires_grad:
-            expected = "costs that are differentiable in the plans for gradient_steps"
-            raise ValueError(f"expected {expected}, got costs without a gradient")
+            raise ValueError(
+                "expected costs that are differentiable in the plans for gradient_steps, "
+                "got costs without a gradient"
+            )
         (gradient,) = torch.autograd.grad(costs.sum(), points)
         return gradient
 

@@ -359,8 +359,9 @@ def find_action_dim(bounds: Any) -> int:
     low, high = _find_ends(bounds)
     shape = np.broadcast_shapes(np.shape(low), np.shape(high))
     if len(shape) != 1:
-        expected = "action_dim, or a space of vectors for bounds"
-        raise ValueError(f"expected {expected}, got {bounds!r}")
+        raise ValueError(
+            f"expected action_dim, or a space of vectors for bounds, got {bounds!r}"
+        )
     return int(shape[0])
 
 
@@ -389,8 +390,10 @@ def _find_ends(bounds: Any) -> Any:
     if hasattr(bounds, "low") or hasattr(bounds, "lb"):
         return ends_of(bounds)
     if not hasattr(bounds, "__len__") or len(bounds) != 2:
-        expected = "(low, high), a Box, Bounds, a discrete space or None for bounds"
-        raise TypeError(f"expected {expected}, got {bounds!r}")
+        raise TypeError(
+            "expected (low, high), a Box, Bounds, a discrete space or None for bounds, "
+            f"got {bounds!r}"
+        )
     return bounds
 
 

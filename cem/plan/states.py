@@ -45,11 +45,15 @@ def read_state(state: Any, num_envs: int | None, device: torch.device) -> State:
         try:
             tensor = torch.as_tensor(as_torch_takes_it(leaf), device=device)
         except (TypeError, ValueError, RuntimeError) as error:
-            expected = f"a tensor or an array for {_name_leaf(state, index)}"
-            raise TypeError(f"expected {expected}, got {type(leaf).__name__}") from error
+            raise TypeError(
+                f"expected a tensor or an array for {_name_leaf(state, index)}, "
+                f"got {type(leaf).__name__}"
+            ) from error
         if num_envs is not None and (tensor.dim() == 0 or tensor.shape[0] != num_envs):
-            expected = f"{_name_leaf(state, index)} of shape ({num_envs}, ...)"
-            raise ValueError(f"expected {expected}, got {tuple(tensor.shape)}")
+            raise ValueError(
+                f"expected {_name_leaf(state, index)} of shape ({num_envs}, ...), "
+                f"got {tuple(tensor.shape)}"
+            )
         tensors.append(tensor)
     return State(tensors, structure)
 

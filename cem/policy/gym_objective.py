@@ -106,8 +106,10 @@ class EnvironmentPolicy(nn.Module):
         with torch.no_grad():
             output = module(self.mean[None])[0]
         if output.shape != output_shape:
-            expected = f"a module whose output has shape {output_shape}"
-            raise ValueError(f"expected {expected}, got {tuple(output.shape)}")
+            raise ValueError(
+                f"expected a module whose output has shape {output_shape}, "
+                f"got {tuple(output.shape)}"
+            )
 
     def forward(self, observations: Any) -> Tensor:
         """Return the actions for observations, an array or tensor of shape (..., *shape)."""
@@ -208,8 +210,9 @@ class GymObjective:
             action_space = example.action_space
         kinds = (type(observation_space).__name__, type(action_space).__name__)
         if kinds not in (("Box", "Box"), ("Box", "Discrete")):
-            expected = "observations of Box and actions of Box or Discrete"
-            raise TypeError(f"expected {expected}, got {kinds}")
+            raise TypeError(
+                f"expected observations of Box and actions of Box or Discrete, got {kinds}"
+            )
         self.parameters = ParameterVector(module)
         self._policy = EnvironmentPolicy(
             module, observation_space, action_space, like=self.parameters.vector

@@ -169,8 +169,9 @@ class Checkpointer:
                 check_same_run(path, own_fingerprint, fingerprint)
             return LoadedCheckpoint(path, step, state, tuple(passed_over))
         reasons = "; ".join(passed_over) or "no file named checkpoint-NNNNNN.json"
-        expected = f"a usable checkpoint in {self.folder}"
-        raise CheckpointError(f"expected {expected}, got none ({reasons})")
+        raise CheckpointError(
+            f"expected a usable checkpoint in {self.folder}, got none ({reasons})"
+        )
 
 
 def check_same_run(path: Path, own: Mapping[str, Any], saved: Mapping[str, Any]) -> None:

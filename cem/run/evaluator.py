@@ -317,21 +317,16 @@ class Evaluator:
 
         ``fitness`` is a list, array or tensor of ``size`` numbers.
         """
-        is_list = not hasattr(fitness, "tolist")
-        values = None
-        # Python adds up a few numbers faster than torch.
-        if is_list or size <= _FEW:
-            values = fitness if is_list else fitness.tolist()
-            total = sum(values)
-        else:
-            total = fitness.sum()
         # If the sum is finite, every value is finite, so that none means a failure. Computing
-        # the sum is faster than testing each value.
-        if math.isfinite(total):
+        # the sum is faster than testing each value. Python adds up a few numbers faster than
+        # torch, and torch many numbers.
+        if hasattr(fitness, "tolist"):
+            if size > _FEW and math.isfinite(fitness.sum()):
+                return 0
+            fitness = fitness.tolist()
+        if math.isfinite(sum(fitness)):
             return 0
-        if values is None:
-            values = fitness.tolist()
-        return sum(map(self._has_failed, values))
+        return sum(map(self._has_failed, fitness))
 
     def in_any_order(self, optimizer: CrossEntropyMethod) -> Objective:
         """Return an objective for an asynchronous search, which keeps all workers busy.

@@ -56,7 +56,8 @@ def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
 
     def evaluate(candidates: Any, generation: Any) -> Tensor:
         """Evaluate this rank's share of the candidates, and return the fitness of all."""
-        own = candidates[share(len(candidates))]
+        rows_of_this_rank = share(len(candidates))
+        own = candidates[rows_of_this_rank]
 
         def evaluate_own() -> Tensor:
             """Return the fitness of the candidates of this rank."""

@@ -152,6 +152,8 @@ class Trainer:
         if time_limit_s is not None:
             time_limit_s = check_real("time_limit_s", time_limit_s, 0.0)
         self._generations = generations
+        # Without a number of generations, the run has no last one.
+        self._last_generation = math.inf if generations is None else generations
         self._time_limit_s = time_limit_s
         self._callbacks = as_callbacks(callbacks)
         self._checkpointer = checkpointer
@@ -244,9 +246,9 @@ class Trainer:
         self._saved_at = time.monotonic()
         # The number of consecutive generations in which every candidate failed.
         self._failures = 0
-        # The time after which ``_wait`` no longer waits for the device. None: there is none,
-        # because no stop was requested.
-        self._give_up_at: float | None = None
+        # The time after which ``_wait`` no longer waits for the device. It is infinite until a
+        # stop is requested.
+        self._give_up_at = math.inf
         # How many records are copied to the host together. It is adapted on a GPU.
         self._batch_size = 1
         try:
@@ -273,13 +275,7 @@ class Trainer:
             try:
                 queued += self._advance()
             except BaseException as error:
-                # A second Ctrl-C raises KeyboardInterrupt: then do not wait for the device.
-                if not isinstance(error, Exception):
-                    self._give_up_at = time.monotonic()
-                # The generations before the error are still recorded.
-                with suppress(Interrupted):
-                    self._record(copying)
-                    self._record(queued)
+                self._record_despite(error, copying, queued)
                 raise
             # Collect a batch of generations: copying them together is faster.
             if len(queued) < self._batch_size:
@@ -295,9 +291,18 @@ class Trainer:
         self._record(copying)
         self._record(queued)
 
+    def _record_despite(self, error: BaseException, *batches: Sequence[_Queued]) -> None:
+        """Record the generations before an error; stop early if the run is interrupted."""
+        # A second Ctrl-C raises KeyboardInterrupt: then do not wait for the device.
+        if not isinstance(error, Exception):
+            self._give_up_at = time.monotonic()
+        with suppress(Interrupted):
+            for batch in batches:
+                self._record(batch)
+
     def _reason_to_stop(self) -> Reason | None:
         """Return why the run has to end now, or None if it continues."""
-        if self._generations is not None and self.optimizer.generation >= self._generations:
+        if self.optimizer.generation >= self._last_generation:
             return "finished"
         if self._failures >= MOST_FAILURES:
             return "failed"
@@ -320,22 +325,34 @@ class Trainer:
         optimizer = self.optimizer
         # A record is due when the generation is a multiple of record_every, and at the end.
         until_record = self._record_every - optimizer.generation % self._record_every
-        generations_left = math.inf
-        if self._generations is not None:
-            generations_left = self._generations - optimizer.generation
+        generations_left = self._last_generation - optimizer.generation
         num_generations = int(min(until_record, generations_left))
-
         if self._uses_graph:
-            num_records = 1
-            # All records of a graph have the same number of generations, so a graph with
-            # several records needs that many complete ones.
-            is_full = num_generations == self._record_every
-            if is_full and num_generations * self._batch_size <= generations_left:
-                num_records = self._batch_size
-            run_graph = self._capture(num_generations, num_records)
-            return [(snapshot, began_at) for snapshot in run_graph()]
+            snapshots = self._replay_graph(num_generations, generations_left)
+        else:
+            snapshots = [self._run_generations(num_generations)]
+        return [(snapshot, began_at) for snapshot in snapshots]
 
-        for _ in range(num_generations):
+    def _replay_graph(self, num_generations: int, generations_left: float) -> list[Snapshot]:
+        """Run generations by a CUDA graph, and return the snapshots of its records.
+
+        Args:
+            num_generations: The number of generations until the next record.
+            generations_left: The number of generations until the end of the run.
+        """
+        num_records = 1
+        # All records of a graph have the same number of generations, so a graph with several
+        # records needs that many complete ones.
+        is_full = num_generations == self._record_every
+        if is_full and num_generations * self._batch_size <= generations_left:
+            num_records = self._batch_size
+        run_graph = self._capture(num_generations, num_records)
+        return run_graph()
+
+    def _run_generations(self, count: int) -> Snapshot:
+        """Run generations one by one, and return the snapshot of the last one."""
+        optimizer = self.optimizer
+        for _ in range(count):
             candidates = optimizer.ask()
             # The objective may change its argument in place, so it gets a copy.
             evaluation = as_evaluation(
@@ -349,7 +366,7 @@ class Trainer:
                 optimizer.tell(candidates, evaluation.fitness, _check_candidates=False)
             else:
                 optimizer.tell(evaluated, evaluation.fitness)
-        return [(optimizer.snapshot(evaluation, copied=False), began_at)]
+        return optimizer.snapshot(evaluation, copied=False)
 
     def _record(self, queued: Sequence[_Queued]) -> None:
         """Record generations in order.
@@ -456,9 +473,9 @@ class Trainer:
         while not snapshot.ready:
             now = time.monotonic()
             due, _ = self.stop.due
-            if self._give_up_at is None and due == Due.BY_REQUEST:
-                self._give_up_at = now + GRACE_SECONDS
-            if self._give_up_at is not None and now >= self._give_up_at:
+            if due == Due.BY_REQUEST:
+                self._give_up_at = min(self._give_up_at, now + GRACE_SECONDS)
+            if now >= self._give_up_at:
                 raise Interrupted("the grace time is over")
             time.sleep(nap)
             nap = min(1.25 * nap, _LONGEST_NAP)

@@ -145,6 +145,11 @@ class Generation:
     values: Any
 
     @property
+    def size(self) -> int:
+        """The number of candidates."""
+        return len(self.values)
+
+    @property
     def is_missing(self) -> Any:
         """Flags of the candidates that have not been evaluated, shape (N,)."""
         return np.isnan(self.values)
@@ -210,9 +215,10 @@ class ModelAssisted:
                 self._evaluate_until_trusted(population)
                 self._predict_others(population)
             else:
-                self._evaluate(population, len(population.values))
+                self._evaluate_up_to(population, population.size)
+        fitness = self._problem.negate_if_maximizing(population.values)
         return Evaluation(
-            torch.from_numpy(self._problem.negate_if_maximizing(population.values)),
+            torch.from_numpy(fitness),
             metrics={EVALUATIONS: self.evaluations},
             candidates=self._problem.as_population(population.candidates),
         )
@@ -259,11 +265,11 @@ class ModelAssisted:
         The model is trusted if it ranks the newest evaluated points almost like the objective.
         The evaluations also end if the budget or the population is used up.
         """
-        size = len(population.values)
+        size = population.size
         # First, evaluate one candidate per worker.
         target = max(1, self._problem.workers)
         while True:
-            self._evaluate(population, target)
+            self._evaluate_up_to(population, target)
             if self.evaluations >= self._budget or target >= size:
                 return
             num_valid = int(population.has_value.sum())
@@ -275,14 +281,14 @@ class ModelAssisted:
                 return
             target = max(target + 1, math.ceil(_GROWTH * target))
 
-    def _evaluate(self, population: Generation, target: int) -> None:
+    def _evaluate_up_to(self, population: Generation, target: int) -> None:
         """Evaluate candidates until ``target`` candidates of the population have values.
 
         Candidates with better predictions are evaluated first. Fewer candidates are evaluated
         if the budget is too small.
         """
         missing = np.flatnonzero(population.is_missing)
-        num_done = len(population.values) - len(missing)
+        num_done = population.size - len(missing)
         count = min(target - num_done, self._budget - self.evaluations)
         if count <= 0:
             return

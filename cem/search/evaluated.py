@@ -130,36 +130,46 @@ def read_evaluated(
             reach any of them, or if all of them failed.
     """
     sources = source if isinstance(source, list) else [source]
-    parts = [_read_source(part, space, maximize) for part in sources]
-    sizes = {part.candidates.shape[1] for part in parts if len(part.candidates)}
-    if len(sizes) != 1:
-        raise ValueError(f"expected evaluated points of one size, got sizes {sorted(sizes)}")
-    parts = [part for part in parts if len(part.fitness)]
-    candidates = np.concatenate([part.candidates for part in parts])
-    fitness = np.concatenate([part.fitness for part in parts])
+    candidates, fitness = _join([_read_source(part, space, maximize) for part in sources])
     if space is not None:
         # ``encode_points`` has already set points between two integers to NaN. A point of NaN
         # is not reachable.
         integers = None
     is_reachable = _are_reachable(candidates, bounds, integers)
-    if not is_reachable.any():
-        raise ValueError(
-            f"expected evaluated points within the bounds, on integers and steps, got none of "
-            f"{len(fitness)}"
-        )
-    if not is_reachable.all():
-        warnings.warn(
-            f"{(~is_reachable).sum()} of {len(fitness)} evaluated points are outside the "
-            "bounds, or between integers or steps",
-            RuntimeWarning,
-            stacklevel=outside(),  # The warning names the caller's line, outside of cem.
-        )
+    _warn_of_unreachable(is_reachable)
     fitness = fitness[is_reachable]
     if not np.isfinite(fitness).any():
         raise ValueError(
             f"expected evaluated points with a value, got {len(fitness)} that failed"
         )
     return Evaluations(candidates[is_reachable], fitness)
+
+
+def _join(parts: Sequence[Evaluations]) -> Evaluations:
+    """Return the evaluations of several sources, of which those without points are ignored."""
+    parts = [part for part in parts if len(part.fitness)]
+    sizes = {part.candidates.shape[1] for part in parts}
+    if len(sizes) != 1:
+        raise ValueError(f"expected evaluated points of one size, got sizes {sorted(sizes)}")
+    candidates, fitness = zip(*parts, strict=True)
+    return Evaluations(np.concatenate(candidates), np.concatenate(fitness))
+
+
+def _warn_of_unreachable(is_reachable: Any) -> None:
+    """Warn if a search cannot reach some points; raise ValueError if it can reach none."""
+    count = len(is_reachable)
+    if not is_reachable.any():
+        raise ValueError(
+            f"expected evaluated points within the bounds, on integers and steps, got none of "
+            f"{count}"
+        )
+    if not is_reachable.all():
+        warnings.warn(
+            f"{(~is_reachable).sum()} of {count} evaluated points are outside the bounds, or "
+            "between integers or steps",
+            RuntimeWarning,
+            stacklevel=outside(),  # The warning names the caller's line, outside of cem.
+        )
 
 
 def _are_reachable(candidates: Any, bounds: Any, integers: Any) -> Any:

@@ -62,23 +62,37 @@ class NoiseDetector:
             return evaluation
         evaluation = replace(evaluation, candidates=candidates)
         fitness = torch.as_tensor(evaluation.fitness).double()
-        mean_fitness = fitness[0].item()
-        if generation == 0 and math.isfinite(mean_fitness):
-            finite = fitness[fitness.isfinite()]
-            fitness_range = float(finite.max() - finite.min())
-            self._first_fitness = mean_fitness
-            # Rounding errors grow with the fitness, which may be much greater than its range.
-            self._scale = max(fitness_range, abs(mean_fitness))
-            # A resumed search restores the detector from these metrics.
-            metrics = {_VALUE: mean_fitness, _RANGE: self._scale}
+        if generation == 0:
+            metrics = self._store_first(fitness)
             return replace(evaluation, metrics={**evaluation.metrics, **metrics})
-        # Compare the two values of the mean, unless the first one was not finite.
-        if generation == 1 and self._first_fitness is not None:
-            difference = abs(mean_fitness - self._first_fitness)
-            if difference > _NOISY * self._scale:
-                self._difference = difference
-                self._noisy_from = 2  # Noise is known after two generations, 0 and 1.
+        self._compare_with_first(fitness[0].item())
         return self._add_difference(evaluation)
+
+    def _store_first(self, fitness: Tensor) -> dict[str, float]:
+        """Store the fitness of the mean in generation 0, and the range of all fitness.
+
+        Returns:
+            What was stored, as metrics from which a resumed search restores the detector. The
+            dict is empty, and nothing is stored, if the fitness of the mean is not finite.
+        """
+        mean_fitness = fitness[0].item()
+        if not math.isfinite(mean_fitness):
+            return {}
+        finite = fitness[fitness.isfinite()]
+        fitness_range = float(finite.max() - finite.min())
+        self._first_fitness = mean_fitness
+        # Rounding errors grow with the fitness, which may be much greater than its range.
+        self._scale = max(fitness_range, abs(mean_fitness))
+        return {_VALUE: mean_fitness, _RANGE: self._scale}
+
+    def _compare_with_first(self, mean_fitness: float) -> None:
+        """Compare the fitness of the mean in generation 1 with the first one, to find noise."""
+        if self._first_fitness is None:
+            return  # The first one was not finite.
+        difference = abs(mean_fitness - self._first_fitness)
+        if difference > _NOISY * self._scale:
+            self._difference = difference
+            self._noisy_from = 2  # Noise is known after two generations, 0 and 1.
 
     def restore(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Restore the detector from the records of earlier generations."""

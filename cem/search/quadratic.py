@@ -28,6 +28,7 @@ class QuadraticModel:
         values: Their values. Infinity means that the point failed: it counts as equal to the
             worst of the others.
         is_fitted: Whether the last fit had enough points, and finite coefficients.
+        size: The number of coefficients of the fitted model.
     """
 
     def __init__(self, dim: int) -> None:
@@ -35,6 +36,7 @@ class QuadraticModel:
         self.points: list[Any] = []
         self.values: list[float] = []
         self.is_fitted = False
+        self.size = 0
         self._dim = dim
         # The products z_i z_j with i < j: an array of all i, and an array of all j.
         self._pairs = np.triu_indices(dim, k=1)
@@ -42,7 +44,6 @@ class QuadraticModel:
         # products.
         self._coefficient_counts = (1 + dim, 1 + 2 * dim, 1 + dim * (dim + 3) // 2)
         # ``fit`` sets these attributes.
-        self._num_coefficients = 0  # the number of coefficients of the fitted model
         self._coefficients: Any = None
         self._center: Any = None
         self._inverse: Any = None  # the inverse of the factor
@@ -52,11 +53,6 @@ class QuadraticModel:
         """Add a point and its value; a value that is not finite means that the point failed."""
         self.points.append(np.array(point))
         self.values.append(value if math.isfinite(value) else math.inf)
-
-    @property
-    def size(self) -> int:
-        """The number of coefficients."""
-        return self._num_coefficients
 
     def fit(self, center: Any, factor: Any, num_newest: int | None = None) -> None:
         """Fit the largest model that the newest points determine, and set ``is_fitted``.
@@ -74,25 +70,29 @@ class QuadraticModel:
         if num_newest is None:
             num_newest = math.ceil(_NEWEST * self._coefficient_counts[-1]) + self._dim
         values = self._newest_values(num_newest)
-        possible_counts = [
-            count
-            for count in self._coefficient_counts
-            if len(values) >= _POINTS_PER_COEFFICIENT * count
+        possible_sizes = [
+            size
+            for size in self._coefficient_counts
+            if len(values) >= _POINTS_PER_COEFFICIENT * size
         ]
-        if not possible_counts:
+        if not possible_sizes:
             return
-        self._num_coefficients = possible_counts[-1]
+        self.size = possible_sizes[-1]
         self._center = np.array(center)
         try:
             self._inverse = np.linalg.inv(factor)
         except np.linalg.LinAlgError:  # the standard deviation of a parameter is 0
             return
+        points = np.array(self.points[-num_newest:])
         order = np.argsort(values, kind="stable")  # the best point first
-        values = values[order]
-        points = np.array(self.points[-num_newest:])[order]
+        self._fit_sorted(points[order], values[order])
+
+    def _fit_sorted(self, points: Any, values: Any) -> None:
+        """Find the coefficients by weighted least squares; the best point comes first.
+
+        Each point is an equation. Both sides are multiplied by the root of the point's weight.
+        """
         self._offset = values[0]
-        # Weighted least squares: each point is an equation, and both of its sides are
-        # multiplied by the root of the point's weight.
         root_weights = np.sqrt(np.linspace(_WEIGHT_OF_BEST, 1.0, len(values)))
         rows = self._features(points) * root_weights[:, None]
         targets = (values - self._offset) * root_weights
@@ -172,9 +172,9 @@ class QuadraticModel:
         """Return the terms of the model at points, shape (n, number of coefficients)."""
         z = (np.asarray(points) - self._center) @ self._inverse.T
         columns = [np.ones((len(z), 1)), z]
-        if self._num_coefficients > self._coefficient_counts[0]:
+        if self.size > self._coefficient_counts[0]:
             columns.append(z * z)
-        if self._num_coefficients > self._coefficient_counts[1]:
+        if self.size > self._coefficient_counts[1]:
             first, second = self._pairs
             columns.append(z[:, first] * z[:, second])
         return np.hstack(columns)
@@ -190,10 +190,10 @@ class QuadraticModel:
         num_linear, num_diagonal, _ = self._coefficient_counts
         gradient = self._coefficients[1:num_linear]
         hessian = np.zeros((dim, dim))
-        if self._num_coefficients > num_linear:
+        if self.size > num_linear:
             squares = self._coefficients[num_linear:num_diagonal]
             hessian[np.diag_indices(dim)] = 2 * squares
-        if self._num_coefficients > num_diagonal:
+        if self.size > num_diagonal:
             products = self._coefficients[num_diagonal:]
             first, second = self._pairs
             hessian[first, second] = products

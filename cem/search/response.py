@@ -67,17 +67,22 @@ class ResponseSurface:
             self._model.add(point, value)
         center = coordinates.mean(0)[self._is_used]
         self._model.fit(center, np.diag(width[self._is_used]), num_newest=len(points))
-        # The adjusted coefficient of determination is
-        #     r2 = 1 - (residual variance) / (total variance)
-        # Each variance is a sum of squares, divided by its degrees of freedom. The code divides
-        # both sums by the number of points, too, which cancels.
-        self.r2 = math.nan
-        degrees_of_freedom = len(points) - self._model.size
-        total_variance = evaluations.fitness.var() / max(1, len(points) - 1)
-        if self.is_fitted and degrees_of_freedom > 0 and total_variance > 0:
-            residuals = self.predict(evaluations.candidates) - evaluations.fitness
-            residual_variance = np.square(residuals).mean() / degrees_of_freedom
-            self.r2 = 1.0 - float(residual_variance / total_variance)
+        self.r2 = self._find_r2()
+
+    def _find_r2(self) -> float:
+        """Return the adjusted coefficient of determination; NaN if it is not defined.
+
+        It is 1 - (residual variance) / (total variance). Each variance is a sum of squares,
+        divided by its degrees of freedom. The code divides both sums by the number of points,
+        too, which cancels.
+        """
+        candidates, fitness = self.evaluations
+        degrees_of_freedom = len(fitness) - self._model.size
+        total_variance = fitness.var() / max(1, len(fitness) - 1)
+        if not self.is_fitted or degrees_of_freedom <= 0 or total_variance <= 0:
+            return math.nan
+        residual_variance = np.square(self.predict(candidates) - fitness).mean()
+        return 1.0 - float(residual_variance / degrees_of_freedom / total_variance)
 
     @property
     def is_fitted(self) -> bool:

@@ -29,7 +29,9 @@ from measure.generation import ask_and_tell
 from measure.provenance import Measured
 from measure.rollout import SEED, SpeedTest, measure_speeds
 
-SCAN = 32
+ROUND_STEPS = 32
+"""The number of steps of a round, which a scan of JAX makes in one call."""
+
 SHAPES = ((128, 20), (1000, 100))
 """The searches' sizes: (candidates, parameters)."""
 
@@ -48,9 +50,9 @@ def our_games(count: int) -> SpeedTest:
     One step of the environment places a piece in each of its ``count`` games.
     """
     envs: Any = gymnasium.make_vec(BOARD, count, output="torch", autoreset_mode="SameStep")
-    # Random scores of all placements are drawn before the measurement, for `SCAN` steps. They
-    # are used again and again. So the test mainly times the environment.
-    shape = (SCAN, count, int(envs.single_action_space.n))
+    # Random scores of all placements are drawn before the measurement, for `ROUND_STEPS` steps.
+    # They are used again and again. So the test mainly times the environment.
+    shape = (ROUND_STEPS, count, int(envs.single_action_space.n))
     scores = torch.rand(shape, generator=torch.Generator().manual_seed(SEED))
     _, infos = envs.reset(seed=SEED)
 
@@ -60,12 +62,12 @@ def our_games(count: int) -> SpeedTest:
         for step in range(steps):
             # The mask is 1 for allowed placements, otherwise 0. The allowed placement with the
             # highest random score is a uniform draw.
-            allowed_scores = scores[step % SCAN] * infos["action_mask"]
+            allowed_scores = scores[step % ROUND_STEPS] * infos["action_mask"]
             placements = allowed_scores.argmax(1)
             _, _, _, _, infos = envs.step(placements)
         return steps * count
 
-    return SpeedTest(f"peers.ours.{count}.placements_per_second", play, warm_up=SCAN)
+    return SpeedTest(f"peers.ours.{count}.placements_per_second", play, warm_up=ROUND_STEPS)
 
 
 def one_game(name: str, env: Any, action: Callable[[Any], Any]) -> SpeedTest:
@@ -88,7 +90,7 @@ def one_game(name: str, env: Any, action: Callable[[Any], Any]) -> SpeedTest:
                 _, info = env.reset()
         return steps
 
-    return SpeedTest(f"peers.{name}.1.placements_per_second", play, warm_up=SCAN)
+    return SpeedTest(f"peers.{name}.1.placements_per_second", play, warm_up=ROUND_STEPS)
 
 
 def tetris_gymnasium_games() -> Iterator[SpeedTest]:
@@ -116,18 +118,18 @@ def tetris_gymnasium_games() -> Iterator[SpeedTest]:
 def jax_speed_tests(
     figure_template: str, start: Callable[[], Any], step: Any, inputs: Any, count: int
 ) -> Iterator[SpeedTest]:
-    """Yield two speed tests of a step in JAX: a jitted step, and a jitted scan of `SCAN` steps.
+    """Yield two speed tests of a step in JAX: the jitted step, and a jitted scan of many steps.
 
     A step is a function for `jax.lax.scan`. The carry is the state that a step passes on to the
-    next step. Both tests run rounds of `SCAN` steps. In each round, the first test calls the
-    jitted step in a loop, and the second one calls the scan once.
+    next step. Both tests run rounds of `ROUND_STEPS` steps. In each round, the first test calls
+    the jitted step in a loop, and the second one calls the scan once.
 
     Args:
         figure_template: The name of a test's figure in the results, with {way} in place of
             "jit" or "scan".
         start: Returns the first carry.
         step: Maps a carry and an input to the next carry and an output. The output is ignored.
-        inputs: The inputs of the `SCAN` steps of a round, stacked.
+        inputs: The inputs of the `ROUND_STEPS` steps of a round, stacked.
         count: The number of placements or generations in a step.
     """
     import jax
@@ -153,19 +155,22 @@ def jax_speed_tests(
 def _make_speed_test(
     figure: str, carry: Any, run: Callable[[Any], Any], count: int
 ) -> SpeedTest:
-    """Return a speed test of ``run``, which makes `SCAN` steps of ``count`` from a carry."""
+    """Return a speed test of ``run``, which makes the steps of a round from a carry.
+
+    Each step places ``count`` pieces, or runs ``count`` generations.
+    """
     import jax
 
     def play(steps: int) -> int:
         """Make at least ``steps`` steps; return their placements or generations."""
         nonlocal carry
-        rounds = math.ceil(steps / SCAN)
+        rounds = math.ceil(steps / ROUND_STEPS)
         for _ in range(rounds):
             carry = run(carry)
         jax.block_until_ready(carry)  # JAX returns before it has computed the result.
-        return rounds * SCAN * count
+        return rounds * ROUND_STEPS * count
 
-    return SpeedTest(figure, play, warm_up=SCAN)
+    return SpeedTest(figure, play, warm_up=ROUND_STEPS)
 
 
 def jumanji_games(count: int) -> Iterator[SpeedTest]:
@@ -198,7 +203,7 @@ def jumanji_games(count: int) -> Iterator[SpeedTest]:
         state, timestep = jax.jit(env.reset)(jax.random.split(key, count))
         return state, timestep.observation.action_mask
 
-    scores = jax.random.uniform(key, (SCAN, count, rotations, columns))
+    scores = jax.random.uniform(key, (ROUND_STEPS, count, rotations, columns))
     figure_template = f"peers.jumanji.{{way}}.{count}.placements_per_second"
     yield from jax_speed_tests(figure_template, start, step, scores, count)
 
@@ -247,7 +252,7 @@ def evosax_generations(population: int, dim: int, name: str) -> Iterator[SpeedTe
 
     figure_template = f"peers.evosax_{name}.{{way}}.{population}x{dim}.generations_per_second"
     yield from jax_speed_tests(
-        figure_template, start, step, jax.random.split(key, SCAN), count=1
+        figure_template, start, step, jax.random.split(key, ROUND_STEPS), count=1
     )
 
 

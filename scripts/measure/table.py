@@ -223,11 +223,7 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
     # Read the commit now, since the checkout may change during the measurement.
     sha, is_dirty = provenance.commit()
     if arguments.record:
-        if sha is None:
-            fail(f"expected git to know the commit that is measured: set {provenance.COMMIT}")
-        folder = provenance.RESULTS / provenance.machine_name(device)
-        folder.mkdir(parents=True, exist_ok=True)
-        arguments.json = folder / f"{name}.json"
+        arguments.json = _find_record(name, device, sha)
     measure = importlib.import_module(f"measure.{measurement.module}").measure
     with command_line.joined_ranks():
         try:
@@ -241,6 +237,20 @@ def _run(name: str, argv: Sequence[str] | None = None) -> int:
         if arguments.json is not None and ranks.rank() == 0:  # Only one process writes.
             provenance.write_result(arguments.json, result, device, (sha, is_dirty))
     return 0
+
+
+def _find_record(name: str, device: str, sha: str | None) -> Path:
+    """Return the file for the published result of a measurement, and make its folder.
+
+    Without a commit, to which the result would belong, the process ends.
+    """
+    from measure import provenance
+
+    if sha is None:
+        fail(f"expected git to know the commit that is measured: set {provenance.COMMIT}")
+    folder = provenance.RESULTS / provenance.machine_name(device)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.json"
 
 
 def _print_result(result: Any, machine: Mapping[str, Any]) -> None:

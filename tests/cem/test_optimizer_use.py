@@ -170,18 +170,28 @@ class TestState:
         assert bits(search) == before
 
 
-@pytest.mark.parametrize("missing", ["settings", "told_fitness"])
-def test_a_search_without_a_seed_refuses_an_incomplete_state(missing):
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("settings", None),
+        ("told_fitness", None),
+        ("told_fitness", torch.zeros(2, 1)),
+        ("told_candidates", torch.zeros(2, 4)),
+        ("asked", -1),
+    ],
+)
+def test_a_search_without_a_seed_refuses_a_damaged_state_and_keeps_its_own(part, value):
     search = CrossEntropyMethod(torch.zeros(3), 1.0, 6, maximize=False)
     candidates = search.ask(2)
     search.tell(candidates, candidates.square().sum(-1))
-    state = search.state_dict()
-    del state[missing]
+    state = {**search.state_dict(), part: value}
+    if value is None:
+        del state[part]
     resumed = CrossEntropyMethod(torch.zeros(3), 1.0, 6, maximize=False)
-    before = resumed.seed
-    with pytest.raises(ValueError, match=f"expected .*{missing}"):
+    before = resumed.seed, bits(resumed)
+    with pytest.raises(ValueError, match=f"expected .*{part}"):
         resumed.load_state_dict(state)
-    assert resumed.seed == before
+    assert (resumed.seed, bits(resumed)) == before
 
 
 def test_candidates_asked_one_by_one_begin_with_the_first_of_each_generation():

@@ -238,22 +238,24 @@ def restore(training: Training) -> None:
 def announce(training: Training) -> None:
     """Print on stderr the folder and the settings of a training run that begins or resumes.
 
-    A second line is the header of the lines that the training then prints, one for each
-    generation.
+    The training then prints two scores for each generation. A heading for these scores is
+    printed below the settings.
     """
     recipe = training.recipe
     stages = ", ".join(f"{stage.generations} on {stage.rules.board}" for stage in recipe.stages)
     generation = training.optimizer.generation
     progress = f"resuming after {generation} of " if generation else ""
-    print(
-        f"{printable(training.folder.path)}: {progress}"
-        f"{recipe.total_generations} generations ({stages}), features "
+    settings = (
+        f"{progress}{recipe.total_generations} generations ({stages}), features "
         f"{feature_label(recipe.features)}, population {recipe.population}, "
-        f"engine {recipe.device}, sampler {recipe.backend}, seed {recipe.seed}\n"
-        "lines per game, for each generation: the best candidate (partly luck), "
-        "the mean of the elites",
-        file=sys.stderr,
+        f"engine {recipe.device}, sampler {recipe.backend}, seed {recipe.seed}"
     )
+    # A score is the number of lines that a player clears in a game.
+    heading = (
+        "lines per game, for each generation: the best candidate (partly luck), "
+        "the mean of the elites"
+    )
+    print(f"{printable(training.folder.path)}: {settings}\n{heading}", file=sys.stderr)
 
 
 def announce_interrupts(stop: StopRequest) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.loader import CompilerMissingError, Extension
-from tetris.play.engines import ENGINE_FLAGS, feature_definitions, load, operators_of
+from tetris.play.engines import ENGINE_FLAGS, describe_library, feature_definitions, load
 
 _STEP = Path(__file__).parent / "step"
 _FEATURES = Path(__file__).parent / "features"
@@ -13,13 +13,13 @@ _FEATURES = Path(__file__).parent / "features"
 
 def extension() -> Extension:
     """Return the library of the step operators."""
-    return operators_of("tetris_step", _STEP / "step.cpp", "Tetris vector environment")
+    return describe_library("tetris_step", _STEP / "step.cpp", "Tetris vector environment")
 
 
 def feature_extension(names: tuple[str, ...]) -> Extension:
     """Return the library that computes features; ValueError if one exists in Python only."""
     digest, includes, defines = feature_definitions(names)
-    return operators_of(
+    return describe_library(
         f"tetris_placements_{digest}",
         _FEATURES / "placement_features.cpp",
         f"Tetris vector environment, {len(names)} features",

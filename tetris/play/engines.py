@@ -28,7 +28,7 @@ INCLUDES = (_ENGINE, _ENGINE / "resampling", Path(kernels.ops.__file__).parent)
 ENGINE_FLAGS = ("-mtune=generic", "-fno-tree-vectorize")
 
 
-def operators_of(
+def describe_library(
     name: str,
     source: Path,
     reason: str,
@@ -146,11 +146,11 @@ def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> 
     reason = f"Tetris engine for {len(names)} features: {listed_names}"
     macros = [("TETRIS_LOOKAHEAD", lookahead.value), *defines]
     source = _ENGINE / "rollout.cpp"
-    return operators_of(name, source, reason, includes, macros, cflags=ENGINE_FLAGS)
+    return describe_library(name, source, reason, includes, macros, cflags=ENGINE_FLAGS)
 
 
 def resampling_extension() -> Extension:
     """Return the library that resamples streams on a GPU, for importance splitting."""
     source = _ENGINE / "resampling" / "resample.cu"
     reason = "Tetris importance splitting, CUDA"
-    return operators_of("tetris_resampling", source, reason, native=False, cuda=True)
+    return describe_library("tetris_resampling", source, reason, native=False, cuda=True)

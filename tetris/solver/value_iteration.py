@@ -33,7 +33,7 @@ from tetris.game.decisions import after_states
 from tetris.game.features import AfterState
 from tetris.game.piece_stream import packed_source
 from tetris.game.rules import PIECE_LETTERS, PLACEMENT_RULES
-from tetris.play.engines import load, operators_of
+from tetris.play.engines import describe_library, load
 
 MOST_CELLS = 32
 """The maximum number of cells; a board is a 32-bit number."""
@@ -60,7 +60,7 @@ _MAX_ROUNDS = 100_000
 
 def extension() -> Extension:
     """Return the library of value iteration."""
-    return operators_of("tetris_solver", _SOURCE, "Tetris solver")
+    return describe_library("tetris_solver", _SOURCE, "Tetris solver")
 
 
 def operators(*, cuda: bool = False) -> Any:

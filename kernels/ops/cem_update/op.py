@@ -90,7 +90,7 @@ def cem_update(  # noqa: PLR0913 - the state and the settings of an update
         num_elites: K, from 1 to N.
         maximize: True if a greater fitness is better.
         extra_variance: shape (T,), float64, T >= 1: the variance that is added in generation t.
-            From t = T - 1 on, the last number is added. None: nothing is added.
+            From t = T - 1 on, the last number is added. None adds no variance.
         weights: shape (K,), float64, from the best elite to the worst. None: equal weights, for
             which the elites need not be sorted.
         std_floor: the lowest std, shape (..., d) or (d,), dtype of the candidates. None: 0.

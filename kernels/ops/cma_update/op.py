@@ -91,22 +91,23 @@ def cma_update(  # noqa: PLR0913 - the state and the settings of an update
 ) -> Updated:
     """Return the next state of CMA-ES: mean, covariance, step size and evolution paths.
 
-    The covariance L L^T, where L is ``factor``, includes the step size. Arguments with the same
-    name as in ``cem_update`` have the same meaning. Candidates are ranked in the same way, and
-    errors are the same. A candidate that failed has weight 0. The results have no gradients.
+    The covariance L L^T, where L is ``factor``, includes the step size. Candidates are ranked
+    as ``cem_update`` ranks them. A candidate that failed has weight 0. The results have no
+    gradients.
 
-    A result that cannot be computed is left unchanged:
+    Where a new value cannot be computed, the result contains the old value:
 
-    - If no candidate is usable, only record and generation change.
-    - If the new covariance is not finite or not positive definite, the factor does not change.
-    - An element of mean or paths that would not be finite does not change.
+    - If no candidate is usable, only record and generation get new values.
+    - If the new covariance is not finite or not positive definite, factor and std keep theirs.
+    - If a new element of mean or paths is not finite, this element keeps its old value.
 
     Args:
         fitness: shape (..., N), 1 <= N <= 2048.
         candidates: shape (..., N, d), float32 or float64, 1 <= d <= 64.
         distribution: shape (..., 4, d). Rows: mean, std, averaged mean, best candidate so far.
-        record: shape (..., 5), float64. Its numbers are the best fitness so far; the best, mean
-            and worst fitness of the last generation's elites; the last generation that failed.
+        record: shape (..., 5), float64. It contains five numbers: the best fitness so far; the
+            best, the mean and the worst fitness of the last generation's elites; and the last
+            generation in which all candidates failed, counted from 1, or 0 if there is none.
         generation: shape (), int64: t, the number of generations before this one.
         factor: shape (..., d, d), dtype of the candidates: the lower triangular L, zeros above.
         paths: shape (..., 2, d), dtype of the candidates. Row 0 is the evolution path of the
@@ -117,8 +118,8 @@ def cma_update(  # noqa: PLR0913 - the state and the settings of an update
             arXiv:1604.00772; chi is the expected length of a standard normal vector.
         weights: shape (N,), float64, by rank: positive for the K elites, 0 or negative for the
             others.
-        extra_variance: shape (T,), float64, T >= 1: the variance that is added in generation t.
-            None: nothing is added.
+        extra_variance: shape (T,), float64, T >= 1. Generation t adds ``extra_variance[t]`` to
+            every variance. From t = T - 1 on, the last number is added. None adds no variance.
         std_floor: the lowest std, shape (..., d) or (d,), dtype of the candidates. None: 0.
         smoothing: how far the mean moves, as a fraction of the way from the old mean to the
             mean of the elites, in (0, 1].
@@ -128,14 +129,19 @@ def cma_update(  # noqa: PLR0913 - the state and the settings of an update
     Returns:
         Six new tensors. The first five have the shapes of the arguments.
 
-        - distribution; its row std contains the lengths of the rows of the new factor
+        - distribution. Its row std contains the square roots of the diagonal of L L^T.
         - record
         - generation, t + 1
         - factor
         - paths
         - elites, shape (..., K), int64: the indices of the elites in rank order
+
+    Raises:
+        TypeError: a tensor has the wrong type.
+        ValueError: a tensor has a wrong shape or device, or a number is out of range.
+        kernels.BuildError: the operator is not built yet, and cannot be built.
     """
-    # The arguments are in the order of the operator's schema.
+    # The arguments are in the order of the operator's schema, which ends with the seven rates.
     result: Updated = _LIBRARY.call(
         "cma_update",
         fitness,

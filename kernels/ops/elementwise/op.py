@@ -120,22 +120,30 @@ def _apply(name: str, *tensors: Tensor) -> Tensor:
     if is_transformed():
         return REFERENCES[name](*tensors)
     try:
+        # The first call on a device builds and loads the operators for it.
         _LIBRARY.ensure(tensors[0])
         # There are one or two tensors, so it is enough to look at the first and the last.
         wants_gradient = tensors[0].requires_grad or tensors[-1].requires_grad
-        is_recorded = wants_gradient and torch.is_grad_enabled()
-        variant = name if is_recorded else _UNRECORDED[name]
-        result: Tensor = getattr(torch.ops.cem_tetris, variant).default(*tensors)
+        if not (wants_gradient and torch.is_grad_enabled()):
+            name = _FORWARD_NAMES[name]
+        result: Tensor = getattr(torch.ops.cem_tetris, name).default(*tensors)
     except (AttributeError, RuntimeError) as error:
-        # Convert a failed check in C++ to a TypeError or a ValueError. An AttributeError means
-        # that an argument is not a tensor.
-        clear_error = public_error(error)
-        if clear_error is error:
-            # The error is not a failed check. It may be a lack of memory. Then this allocation
-            # fails, too, and raises torch's own error, which is clearer.
-            torch.empty_like(tensors[0])
-        raise clear_error from None
+        raise _clarify(error, tensors[0]) from None
     return result
+
+
+def _clarify(error: Exception, tensor: Tensor) -> Exception:
+    """Return the error that a caller should get when an operator on a tensor raised ``error``.
+
+    A failed check in C++ becomes a TypeError or a ValueError. An AttributeError becomes a
+    TypeError, because an argument without the attributes of a tensor is not one.
+    """
+    clear_error = public_error(error)
+    if clear_error is error:
+        # The error may be a lack of memory for the result. Then torch cannot allocate it
+        # either, and raises its own error here, which is clearer.
+        torch.empty_like(tensor)
+    return clear_error
 
 
 def _save_arguments(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
@@ -179,9 +187,9 @@ REFERENCES: dict[str, Callable[..., Tensor]] = {
 }
 """The public operators by name; the tests go through them, too."""
 
-_UNRECORDED = {name: f"{name}_forward" for name in REFERENCES}
+_FORWARD_NAMES = {name: f"{name}_forward" for name in REFERENCES}
 _FAKES: dict[str, Callable[..., Any]] = dict.fromkeys(
-    (*REFERENCES, *_UNRECORDED.values()), lambda first, *_: torch.empty_like(first)
+    (*REFERENCES, *_FORWARD_NAMES.values()), lambda first, *_: torch.empty_like(first)
 )
 _FAKES |= {
     "sigmoid_backward": lambda grad, y: torch.empty_like(y),
