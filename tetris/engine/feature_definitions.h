@@ -293,7 +293,7 @@ struct WellFeature : FeatureBase {
     // Element k + 2 is the column at offset k.
     Bits columns[CHANGED + 2];
     TETRIS_UNROLL for (int k = -2; k < CHANGED; ++k) columns[k + 2] = drop.cells_after(k);
-    // Element i is a changed column, which is columns[i + 1].
+    // Changed column i is at offset i - 1, so it is columns[i + 1].
     Bits wells[CHANGED], cells[CHANGED];
     TETRIS_UNROLL for (int i = 0; i < CHANGED; ++i) {
       Bits full_on_both_sides = columns[i] & columns[i + 2];

@@ -46,8 +46,8 @@ struct SmallCell {
   template <int kCount>
   void forward_tile(int64_t state, int64_t first_row) const {
     int block_states = int(std::min<int64_t>(kWide, states - state));
-    // The sum over k for gate g of state `state` + i in row first_row + b, as a vector of
-    // partial sums.
+    // The numbers of the vector partial[g][b][i] are parts of one sum over k: that of gate g of
+    // state `state` + i in row first_row + b.
     Vector<A> partial[kGates][kCount][kWide] = {};
     for (int i = 0; i < block_states; ++i)
       add_products<kCount>(state + i, first_row, i, partial);
@@ -71,8 +71,8 @@ struct SmallCell {
   }
 
   // Multiplies the weights of one state with kCount rows of X = [old_h, input] (`joined`),
-  // which has `columns` columns. The first row is `row`. A state has three rows of the weights,
-  // one for each gate, which are states * columns numbers apart.
+  // which has `columns` columns. The first row is `row`. A state has kGates = 3 rows of the
+  // weights, one for each gate, which are states * columns numbers apart.
   //
   // The product of gate g and row `row` + b is a sum over the columns. It is stored as the
   // vector of partial sums partial[g][b][i], where i is the position of the state in its block.
