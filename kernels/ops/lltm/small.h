@@ -58,7 +58,7 @@ struct SmallCell {
       Vector<A> gate[kGates];
       for (int g = 0; g < kGates; ++g) {
         int64_t column = g * states + state;
-        // lane_sums() adds up the partial sums of every state: lane i is that of vector i.
+        // Lane i of lane_sums() is the sum of the numbers of partial[g][b][i].
         gate[g] = lane_sums<A>(partial[g][b]) + load_lanes(bias + column, block_states);
         store_lanes(gate[g], row_gates + column, block_states);
       }

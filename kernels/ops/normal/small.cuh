@@ -144,8 +144,8 @@ CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dim
 // shared memory. After the barrier a thread stores four packs that are blockDim.x apart, so
 // that neighbouring threads store neighbouring packs.
 //
-// A row has as many packs as threads, `row_threads`. If these are two, the packs belong to the
-// threads as follows:
+// A row has as many packs as threads, row_threads. If a row has two, the packs of the piece
+// belong, one after the other, to the threads
 //
 //     rows 0 to 3:  | 0 1 | 0 1 | 0 1 | 0 1 |
 //     rows 4 to 7:  | 2 3 | 2 3 | 2 3 | 2 3 |
