@@ -3,8 +3,8 @@
 //
 // A kernel that is launched early is set up while the kernel before it in the stream still
 // runs. That saves most of the microsecond between them (programmatic dependent launch, CUDA
-// C++ Programming Guide, section 4.5). Such a kernel calls wait_for_kernel_before() before it
-// reads or writes anything. Code for a compute capability below 9.0 is launched as usual.
+// C++ Programming Guide, section 4.5). Such a kernel calls wait_for_previous_kernel() before
+// it reads or writes anything. Code for a compute capability below 9.0 is launched as usual.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -20,15 +20,15 @@ namespace cem_tetris {
 constexpr int64_t kPlainMemory = 48 << 10;
 
 // Waits until the previous kernel of the stream has ended, so that its results can be read.
-__device__ __forceinline__ void wait_for_kernel_before() {
+__device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Allows the next kernel to be set up, if it is launched early, as soon as all blocks of this
-// kernel have called this function.
-__device__ __forceinline__ void let_kernel_after_begin() {
+// Allows the next kernel of the stream to be set up, if it is launched early, as soon as all
+// blocks of this kernel have called this function.
+__device__ __forceinline__ void allow_next_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif

@@ -172,34 +172,36 @@ struct Problems {
   Device device;
   Sizes sizes;
 
-  // The batch dimensions are all dimensions of `tensor` except the last `more`. `shape` is the
-  // expected shape, for the error message.
-  Problems(const Tensor& tensor, size_t more, const char* shape)
-      : device(tensor), sizes(tensor.sizes().data(), tensor.sizes().size() - more) {
-    STD_TORCH_CHECK(
-        tensor.sizes().size() >= more, "expected ", shape, ", got ", text_of(tensor.sizes()));
+  // The last `own_dimensions` dimensions of `tensor` belong to each problem, and all dimensions
+  // before them are the batch dimensions. `shape` is the expected shape, for the error message.
+  Problems(const Tensor& tensor, size_t own_dimensions, const char* shape)
+      : device(tensor), sizes(tensor.sizes().data(), tensor.sizes().size() - own_dimensions) {
+    STD_TORCH_CHECK(tensor.sizes().size() >= own_dimensions, "expected ", shape, ", got ",
+        text_of(tensor.sizes()));
   }
   Problems(Device device, Sizes sizes) : device(device), sizes(sizes) {}
 
   int64_t count() const {
     return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<int64_t>());
   }
-  // Returns an unset tensor whose shape is the batch dimensions followed by `more`.
-  Tensor empty(ScalarType type, std::initializer_list<int64_t> more) const {
-    return cem_tetris::empty(device, type, sizes, sizes.size(), more);
+  // Returns an unset tensor whose shape is the batch dimensions followed by own_sizes.
+  Tensor empty(ScalarType type, std::initializer_list<int64_t> own_sizes) const {
+    return cem_tetris::empty(device, type, sizes, sizes.size(), own_sizes);
   }
   // Raises an error unless a tensor has the expected shape, type and device. The expected shape
-  // consists of the batch dimensions of this call (`sizes`), followed by `more`. If has_batch
-  // is false, it consists of `more` alone. `name` is the tensor's name in the error message.
+  // consists of the batch dimensions of this call (`sizes`), followed by own_sizes, the sizes
+  // that every problem has. If has_batch is false, all problems share the tensor, and its shape
+  // is own_sizes alone. `name` is the tensor's name in the error message.
   void require(const Tensor& tensor, const char* name, ScalarType type,
-      std::initializer_list<int64_t> more, bool has_batch = true) const {
+      std::initializer_list<int64_t> own_sizes, bool has_batch = true) const {
     const Sizes got = tensor.sizes();
     const Sizes leading = has_batch ? sizes : Sizes();
-    bool has_rank = got.size() == leading.size() + more.size();
-    bool has_shape = has_rank && std::equal(leading.begin(), leading.end(), got.begin()) &&
-                     std::equal(more.begin(), more.end(), got.begin() + leading.size());
+    bool has_rank = got.size() == leading.size() + own_sizes.size();
+    bool has_shape =
+        has_rank && std::equal(leading.begin(), leading.end(), got.begin()) &&
+        std::equal(own_sizes.begin(), own_sizes.end(), got.begin() + leading.size());
     STD_TORCH_CHECK(has_shape, "expected ", name, " of shape ",
-        text_of(leading, {more.begin(), more.size()}), ", got ", text_of(got));
+        text_of(leading, {own_sizes.begin(), own_sizes.size()}), ", got ", text_of(got));
     STD_TORCH_CHECK(tensor.scalar_type() == type, "expected ", name, " of type ",
         toString(type), ", got ", toString(tensor.scalar_type()));
     STD_TORCH_CHECK(Device(tensor) == device, "expected all tensors on one device, got ", name,
@@ -207,8 +209,8 @@ struct Problems {
   }
   // Checks a tensor with require(), and returns it, or a contiguous copy.
   Tensor check(const Tensor& tensor, const char* name, ScalarType type,
-      std::initializer_list<int64_t> more, bool has_batch = true) const {
-    require(tensor, name, type, more, has_batch);
+      std::initializer_list<int64_t> own_sizes, bool has_batch = true) const {
+    require(tensor, name, type, own_sizes, has_batch);
     return dense(tensor);
   }
   // Checks an optional tensor of one number for each dimension, and makes it contiguous. It has

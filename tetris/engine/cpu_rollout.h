@@ -161,6 +161,10 @@ class StreamRollout {
   // single floor row, plays as long as these rows are out of reach, and then puts them back.
   // Returns false, and changes nothing, if this is not possible.
   //
+  //     rows of `board`               rows of `upper`
+  //     0 to top_buried               0, the floor row
+  //     top_buried + 1 and higher     1 and higher
+  //
   // The replaced rows have to be buried: so far below the top of the lowest column that neither
   // a piece nor a feature can reach them. Row r of a column is bit 31 - r.
   bool play_upper(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {

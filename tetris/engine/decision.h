@@ -528,8 +528,8 @@ struct Chooser {
 
   // Scores the placements of a group, one per lane, that lie inside the board and complete no
   // row, and records their scores in search.best. Returns the lanes that the caller has to
-  // score one by one, as a bit mask. It depends on the top of the piece and on the completed
-  // rows what happens to a lane:
+  // score one by one, as a bit mask. The top of the piece and the completed rows determine what
+  // happens to a lane:
   //
   //     top                               no row completed    rows completed
   //     below fitting_limit               scored here         returned

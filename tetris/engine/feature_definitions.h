@@ -293,7 +293,7 @@ struct WellFeature : FeatureBase {
     // Element k + 2 is the column at offset k.
     Bits columns[CHANGED + 2];
     TETRIS_UNROLL for (int k = -2; k < CHANGED; ++k) columns[k + 2] = drop.cells_after(k);
-    // Element i is a changed column, which is columns[i + 1].
+    // Changed column i is at offset i - 1, so it is columns[i + 1].
     Bits wells[CHANGED], cells[CHANGED];
     TETRIS_UNROLL for (int i = 0; i < CHANGED; ++i) {
       Bits full_on_both_sides = columns[i] & columns[i + 2];
@@ -377,16 +377,19 @@ struct WellsFast : WellFeature<WellsFast> {
   // consists of the empty cells from a well cell down to the next full cell, and a run of n
   // cells has the depth 1 + 2 + ... + n. rest[i] becomes the well cells below the topmost run.
   //
-  // wells[i] and cells[i] are the well cells and the full cells of column i, one bit per row;
-  // the topmost row is the lowest bit.
+  // wells[i] and cells[i] are the well cells and the full cells of column i, one bit per row.
+  // The lowest bit is the topmost row. An example of a column, with the lowest bit on the left:
+  //
+  //     cells:            0 0 0 0 0 1 1
+  //     topmost:          0 0 1 0 0 0 0    the topmost well cell
+  //     cells - topmost:  0 0 1 1 1 0 1    borrows from the next full cell below
+  //     run:              0 0 1 1 1 0 0    the bits that the subtraction has set
   template <class L, class Bits, int COUNT>
   TETRIS_FUNCTION static auto depth_of_topmost_runs(
       const Bits (&wells)[COUNT], const Bits (&cells)[COUNT], Bits (&rest)[COUNT]) {
-    auto total = L::as_ints(wells[0] ^ wells[0]);  // zeros in the type of the sum
+    auto total = L::as_ints(Bits{});  // zeros
     TETRIS_UNROLL for (int i = 0; i < COUNT; ++i) {
       Bits topmost = wells[i] & -wells[i];  // the lowest bit
-      // The subtraction borrows from the next full cell below `topmost`: it clears this cell,
-      // and sets the empty cells between them, which are the run.
       Bits run = L::without(cells[i] - topmost, cells[i]);
       total = total + L::triangle(L::popcount(run));
       rest[i] = L::without(wells[i], run);

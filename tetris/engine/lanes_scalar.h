@@ -127,8 +127,8 @@ TETRIS_FUNCTION Columns operator-(const Columns& a) {
 // rows. Four digits hold every count up to MAX_WIDTH.
 constexpr int ROW_DIGITS = 4;
 
-// Adds the numbers `other` to the numbers `sum`, one for each row of the board. All rows are
-// added at once by a ripple-carry adder.
+// Adds one number to another for each row of the board: the number in `other` to the number in
+// `sum`. All rows are added at once by a ripple-carry adder.
 //
 // The numbers are bit-sliced: bit r of sum[i] is binary digit i of the number of row r. Both
 // numbers have COUNT digits, and their sum has one digit more.

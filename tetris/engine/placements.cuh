@@ -103,6 +103,7 @@ __device__ inline int count_placements(int piece, int width) {
 // Returns the number of placement `nth` of a piece, counted from 0 over all orientations.
 __device__ inline int nth_placement(int piece, int width, int nth) {
   int orientation = 0;
+  // Skip the orientations whose placements all come before the wanted one.
   for (; nth > width - WIDTHS.width[piece][orientation]; ++orientation) {
     nth -= width + 1 - WIDTHS.width[piece][orientation];
   }

@@ -66,7 +66,7 @@ struct Cpu {
   static void play_stream(const RolloutArguments& all, int64_t i, Games<List>& games) {
     PieceReader pieces(all.pieces_of(i), all.start);
     // The first piece may come from another stream.
-    if (all.known_in != nullptr) pieces.known = all.first_piece(i);
+    if (all.first_piece_from != nullptr) pieces.known = all.first_piece(i);
     uint32_t* columns = all.boards + i * all.rules.width;
     StoredBoard board{};
     for (int c = 0; c < all.rules.width; ++c) board.columns[c] = reversed_bits(columns[c]);
@@ -76,7 +76,7 @@ struct Cpu {
     for (int c = 0; c < all.rules.width; ++c) columns[c] = reversed_bits(board.columns[c]);
     all.lines[i] += totals.lines;
     all.games[i] += totals.games;
-    all.made[i] += int64_t(pieces.t - all.start);
+    all.decisions_made[i] += int64_t(pieces.t - all.start);
   }
 
   // Resamples the streams of every candidate with PyTorch's threads. A thread gets at least

@@ -18,7 +18,7 @@ struct RolloutArguments {
   // (all_streams,): the rollout adds the removed rows, the ended games and the decisions made.
   int64_t* lines;
   int64_t* games;
-  int64_t* made;
+  int64_t* decisions_made;
   int64_t all_streams;  // the number of streams of all candidates
   int64_t streams;      // the number of streams of one candidate
   uint64_t first_stream;
@@ -27,7 +27,7 @@ struct RolloutArguments {
   int64_t last_game;
   bool share_streams;  // whether all candidates get the same pieces
   // (all_streams,): which stream of the candidate provides the first piece, or null.
-  const int64_t* known_in;
+  const int64_t* first_piece_from;
 
   // `Index` is the type of a stream's number. The GPU engines use 32 bits, whose division is
   // faster; they play fewer than 2^31 streams.
@@ -48,11 +48,13 @@ struct RolloutArguments {
     return weights + int64_t(candidate_of(stream)) * List::WEIGHTS_PER_CANDIDATE;
   }
   // Returns the piece that falls first. It comes from the stream itself, or from the stream of
-  // the same candidate that `known_in` names.
+  // the same candidate that `first_piece_from` names.
   template <class Index>
   TETRIS_FUNCTION int first_piece(Index stream) const {
     Index first_of_candidate = stream - stream % Index(streams);
-    Index source = known_in == nullptr ? stream : first_of_candidate + Index(known_in[stream]);
+    Index source = first_piece_from == nullptr
+                       ? stream
+                       : first_of_candidate + Index(first_piece_from[stream]);
     return pieces_of(source).piece(start);
   }
   // Returns how many games may still end on a stream; 0 or less if the stream has stopped.
@@ -66,7 +68,7 @@ struct RolloutArguments {
       Index stream, int64_t new_lines, int64_t new_games, int64_t new_decisions) const {
     lines[stream] += new_lines;
     games[stream] += new_games;
-    made[stream] += new_decisions;
+    decisions_made[stream] += new_decisions;
   }
 };
 

@@ -88,7 +88,8 @@ struct PairsRollout {
   }
 };
 
-// Kernel: plays all streams of a job, with one warp per stream.
+// Kernel: plays all streams of a job, with one warp per stream. By its launch bounds a
+// multiprocessor has one block, whose threads may therefore use all registers.
 template <class List, int BOARD_WIDTH>
 __global__ void __launch_bounds__(MAX_PAIRS_WARPS* WARP, 1)
     rollout_pairs(const __grid_constant__ PairsJob job) {

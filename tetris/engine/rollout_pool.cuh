@@ -318,10 +318,10 @@ __device__ __forceinline__ uint32_t begin_of_part(uint64_t count, uint32_t i, ui
   return count * i / parts;
 }
 
-// Kernel: plays all streams of a job, with one block per multiprocessor. The streams are
-// divided evenly among the blocks. The queues of a block hold at most `capacity` streams, so a
-// block divides its streams into batches of nearly equal size and plays one batch after the
-// other.
+// Kernel: plays all streams of a job, with one block per multiprocessor, as the launch bounds
+// say. The streams are divided evenly among the blocks. The queues of a block hold at most
+// `capacity` streams, so a block divides its streams into batches of nearly equal size and
+// plays one batch after the other.
 template <class List, int BOARD_WIDTH, Lookahead LOOKAHEAD>
 __global__ void __launch_bounds__(POOL_WARPS<List, LOOKAHEAD>* WARP, 1)
     rollout_pool(const __grid_constant__ PoolJob job) {

@@ -114,7 +114,8 @@ struct WarpRollout {
       lines += landing.lines;
       ended_games += landing.over ? 1 : 0;
       cells = landing.over ? geometry.walls : landing.cells;
-      // Under the rule `original`, a game also ends if its next piece cannot appear.
+      // Under the rule `original`, a game also ends if its next piece cannot appear. The next
+      // piece is computed only under this rule.
       bool is_blocked = geometry.original && next_piece_ends_game(geometry, cells,
                                                  pieces.piece(job.start + decisions + 1));
       if (is_blocked) {

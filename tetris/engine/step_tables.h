@@ -32,6 +32,9 @@ template <class L, int STEPS>
 struct StepTable {
   static constexpr int BITS = STEPS * CLASS_BITS;  // a slot has 2^BITS entries
   static constexpr int SIZE = TABLE_SLOTS << BITS;
+  // In an array of the steps around a piece, element ORIGIN + k is the step that begins k
+  // columns right of the piece's left edge. The first one, k = -STEPS, is element 0.
+  static constexpr int ORIGIN = STEPS;
   using Ints = typename L::Ints;
   using ColumnInts = typename L::ColumnInts;
   using Scores = typename L::Scores;
@@ -51,8 +54,7 @@ struct StepTable {
   // steps, and is table[slot * 64 + class * 8 + class of the next step].
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
-    // Element k + STEPS is the class of the step that begins k columns right of the piece's
-    // left edge, before the drop and after it.
+    // The classes of the steps around the piece; see ORIGIN.
     Ints before[WIDTH + 2 * STEPS], after[WIDTH + 2 * STEPS];
     compute_classes(drop, before, after);
     sums = sums + total;
@@ -60,7 +62,7 @@ struct StepTable {
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
       Ints slot = drop.column() + L::ints(k + FIRST_COLUMN);
       Ints first_of_slot = slot << BITS;
-      int element = k + STEPS;
+      int element = ORIGIN + k;
       // `join` returns the index within the slot. With STEPS = 1 it ignores the next class.
       int next = STEPS == 2 ? element + 1 : 0;
       Ints index_after = first_of_slot + join(after[element], after[next]);
@@ -80,22 +82,22 @@ struct StepTable {
   }
 
  private:
-  // Computes the classes of the steps around a piece, before the drop and after it. Element k +
-  // STEPS belongs to the step that begins k columns right of the piece's left edge.
+  // Computes the classes of the steps around a piece, before the drop and after it. Element
+  // ORIGIN + k belongs to the step that begins k columns right of the piece's left edge.
   template <int WIDTH, int COUNT>
   TETRIS_FUNCTION static void compute_classes(
       const Drop<L, WIDTH>& drop, Ints (&before)[COUNT], Ints (&after)[COUNT]) {
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH + STEPS - 1; ++k) {
-      before[k + STEPS] = step_class<L>(drop.step_before(k));
-      after[k + STEPS] = before[k + STEPS];
+      before[ORIGIN + k] = step_class<L>(drop.step_before(k));
+      after[ORIGIN + k] = before[ORIGIN + k];
     }
     // The drop changes the step at the left side of the piece, the steps on top of the piece,
     // and the step at its right side.
-    after[-1 + STEPS] = step_class<L>(drop.left_step());
+    after[ORIGIN - 1] = step_class<L>(drop.left_step());
     TETRIS_UNROLL for (int k = 0; k + 1 < WIDTH; ++k) {
-      after[k + STEPS] = L::ints(drop.shape.inner_classes[k]);
+      after[ORIGIN + k] = L::ints(drop.shape.inner_classes[k]);
     }
-    after[WIDTH - 1 + STEPS] = step_class<L>(drop.right_step());
+    after[ORIGIN + WIDTH - 1] = step_class<L>(drop.right_step());
   }
   TETRIS_FUNCTION static Scores total_of(const Board<L>& board, const int32_t* weights) {
     ColumnInts step = L::right(board.heights) - board.heights + L::ints_everywhere(STEP);

@@ -397,8 +397,8 @@ struct HeightDifference : FeatureBase {
   }
 };
 
-// 1 if the step from column COLUMN to the next one has the class CLASS (step_tables.h),
-// otherwise 0.
+// 1 if the step from column COLUMN to the next one has the class CLASS, otherwise 0. The class
+// is the step plus STEP, limited to 0 to 2 * STEP (step_tables.h).
 template <int COLUMN, int CLASS>
 struct Step : FeatureBase {
   template <class L>
@@ -419,7 +419,7 @@ struct Step : FeatureBase {
 };
 
 // 1 if the step from column COLUMN has the class CLASS and the next step has the class NEXT,
-// otherwise 0.
+// otherwise 0. The class is the step plus STEP, limited to 0 to 2 * STEP.
 template <int COLUMN, int CLASS, int NEXT>
 struct StepPair : FeatureBase {
   using First = Step<COLUMN, CLASS>;

@@ -139,7 +139,7 @@ struct ThreadSearch {
   // with whose weights, the placement is scored.
   __device__ __forceinline__ void score_task(
       const Ground<L>& ground, const int32_t* weights, int piece, bool exists) {
-    int task = exists ? memory.task[lane] : lane << 8;  // without a task, a lane owns itself
+    int task = exists ? memory.task[lane] : lane << 8;  // without a task, the owner is `lane`
     int owner = task >> 8;
     int placement = task & 255;
     // Get the address of the owner's weights. All lanes have to take part in the shuffle.

@@ -54,7 +54,7 @@ using Outputs = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 // Three tensors are optional: extra_variance has one number per generation, `weights` one per
 // rank, and std_floor one per dimension. variance_about is a value of enum Variance.
 // has_all_weights says whether `weights` has one weight for each candidate, as in CMA-ES, or
-// one for each elite.
+// one for each elite. The tensors whose names begin with any_ may have any strides.
 template <typename F>
 Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
     const Tensor& any_distribution, const Tensor& any_record, const Tensor& any_generation,

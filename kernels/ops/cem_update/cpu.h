@@ -286,9 +286,10 @@ struct Tile {
     }
   }
 
-  // Computes the sums of w x and w x^2 over the elites of residue r in each of `width`
-  // dimensions, and stores them in residue_sums[0][r] and residue_sums[1][r]. The elites of
-  // this residue are at the places p, p + kResidues, and so on, up to `end` - 1, of the list.
+  // Computes the sums of w x and w x^2 over the elites of one residue in each of `width`
+  // dimensions, and stores them in residue_sums[0][residue] and residue_sums[1][residue]. The
+  // elites of this residue are at the places `first`, `first` + kResidues, and so on, up to
+  // `end` - 1, of the list.
   //
   // The candidate at place p is index[p], and its coordinates begin at rows + index[p] *
   // stride. In dimension j, x is the coordinate minus base[j], the coordinate of the best
@@ -296,10 +297,10 @@ struct Tile {
   // and the compiler can keep the sums in registers, because it knows their number.
   template <int kWidth>
   void add_residue(const T* rows, int64_t stride, int width, const int64_t* index,
-      const double* weight, int64_t p, int64_t end, int r) {
+      const double* weight, int64_t first, int64_t end, int residue) {
     int columns = kWidth > 0 ? kWidth : width;
     double first_moment[kTile] = {}, second_moment[kTile] = {};
-    for (; p < end; p += kResidues) {
+    for (int64_t p = first; p < end; p += kResidues) {
       const T* candidate = rows + index[p] * stride;
       if (!weight) {
         for (int j = 0; j < columns; ++j) {
@@ -316,8 +317,8 @@ struct Tile {
         }
       }
     }
-    std::copy(first_moment, first_moment + columns, residue_sums[0][r]);
-    std::copy(second_moment, second_moment + columns, residue_sums[1][r]);
+    std::copy(first_moment, first_moment + columns, residue_sums[0][residue]);
+    std::copy(second_moment, second_moment + columns, residue_sums[1][residue]);
   }
 };
 

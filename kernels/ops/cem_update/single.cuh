@@ -895,14 +895,15 @@ struct SingleBlock {
 // and then updates its tiles, which are ranges of dimensions. One of the blocks also writes the
 // indices of the elites and the record of the problem; it may be a block without a tile.
 //
-// wait_for_kernel_before() and let_kernel_after_begin() let successive kernels of a stream
-// overlap: a kernel is set up while the previous one still runs.
+// wait_for_previous_kernel() and allow_next_kernel() let successive kernels of a stream
+// overlap: a kernel is set up while the previous one still runs. By the launch bounds a thread
+// may use as many registers as if its block had a multiprocessor for itself.
 template <typename Key, typename T, int kItems>
 __global__ void __launch_bounds__(kThreads, 1)
     single_kernel(const __grid_constant__ Job job, const __grid_constant__ Grid grid) {
   __shared__ SingleShared<Key, T> shared;
-  wait_for_kernel_before();
-  let_kernel_after_begin();
+  wait_for_previous_kernel();
+  allow_next_kernel();
   Key key[kItems];
   SingleBlock<Key, T, kItems> block(job, grid, shared, key);
   block.load_keys();

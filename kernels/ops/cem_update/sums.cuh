@@ -59,10 +59,12 @@ CEM_TETRIS_DEVICE_FUNCTION void sum_scalars(
 //
 //   part[moment and dimension of the pack][height in the tree * threads + thread]
 template <typename T, int kPack>
-__global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int32_t tiles) {
+__global__ void __launch_bounds__(kThreads)
+    sums_kernel(Job job, Workspace work, int32_t tiles) {
   constexpr int kWidth = kPack * kWarp;        // dimensions of a tile
   constexpr int kAtOnce = kPack == 1 ? 8 : 4;  // packs in flight
-  constexpr int kParts = kThreads / 2;  // half of 1024 threads, or two heights of kSumThreads
+  // Half of kThreads = 1024 threads, or two heights of kSumThreads = 256.
+  constexpr int kParts = kThreads / 2;
   struct alignas(kPack * sizeof(T)) Pack {
     T value[kPack];
   };
@@ -163,9 +165,10 @@ __global__ void __launch_bounds__(1024) sums_kernel(Job job, Workspace work, int
 
 // Kernel: adds up the sums of all chunks, and writes the marginals of 32 dimensions per block.
 // Every problem (batch entry) has `tiles` blocks; the first one also writes the problem's
-// record. A block has 32 warps.
+// record. A block has kThreads threads, which are 32 warps.
 template <typename T>
-__global__ void __launch_bounds__(1024) finish_kernel(Job job, Workspace work, int32_t tiles) {
+__global__ void __launch_bounds__(kThreads)
+    finish_kernel(Job job, Workspace work, int32_t tiles) {
   __shared__ double part[2][kResidues][kWarp + 1];
   __shared__ double total[kScalars];
   const Settings& settings = job.settings;

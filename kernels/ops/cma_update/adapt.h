@@ -398,7 +398,7 @@ struct Adaptation {
   // arrays.moments then holds plan.slices partial sums of every column. Column i < d is
   // dimension i, and column padded + kOne is the sum of the elites' weights. Two more columns
   // are the sums of the fitness and of all weights. Their partial sums are only added up, and
-  // stored in the same columns of arrays.step.
+  // stored in the same columns of arrays.step, as fitness_sum and weight_sum.
   CEM_TETRIS_DEVICE_FUNCTION void set_step() const {
     team.sync();  // The partial sums of all threads are complete.
     for (int i = thread; i < padded + kExtraColumns; i += threads) {
@@ -475,9 +475,9 @@ struct Adaptation {
   }
 
   // Adds the products w y y^T of one slice of a chunk to one 4 x 4 tile of the covariance.
-  // `item` is slice * plan.tiles + tile. `first` is the rank of the chunk's first candidate, and
-  // `count` the number of its candidates. One thread computes the tile. Cell c is in row c / 4
-  // and column c % 4 (kSide = 4), and its sum is
+  // `item` is slice * plan.tiles + tile. `first` is the rank of the chunk's first candidate,
+  // and `count` the number of its candidates. One thread computes the tile. Cell c is in row
+  // c / 4 and column c % 4 (kSide = 4), and its sum is
   //
   //     sum over the rows r of the slice: w y[corner.down + c / 4] y[corner.across + c % 4].
   //
@@ -516,8 +516,8 @@ struct Adaptation {
   // follow the step but only decays, while the step size grows fast.
   //
   // Also sets step_ratio, the new step size divided by the old one, and factor_share, the
-  // weight of the old covariance in the new one. set_step() has written the sum of all weights,
-  // which the latter depends on, to the column padded + kAllWeights of arrays.step.
+  // weight of the old covariance in the new one. The latter depends on weight_sum, the sum of
+  // the weights of all candidates.
   //
   // Only group 0 (the first warp) does this, and its lanes share the dimensions. The other
   // groups return at once and go on to write_means_and_elites().
@@ -547,17 +547,18 @@ struct Adaptation {
     }
   }
 
-  // Writes the results that need no covariance:
+  // Writes the results that do not depend on the new covariance:
   //
   // - the new mean, its average over the generations, and the best candidate so far;
-  // - the indices of the elites by rank;
+  // - the indices of the elites, the best one first;
   // - the record of the problem.
   //
-  // order[r] is the index of the candidate of rank r, and value[r] its fitness; rank 0 is the
-  // best candidate. The first `valid_candidates` candidates did not fail.
+  // order[r] is the index of the candidate of rank r, and value[r] its fitness. Rank 0 is the
+  // best candidate. The candidates of the ranks from valid_candidates on have failed.
   //
-  // All threads of the team call the function. They are numbered from the last thread, because
-  // the first threads are busy with move_paths().
+  // All threads of the team call the function and share the work. The first threads come later,
+  // because they still execute move_paths(). So the work is given to the last threads first:
+  // thread_from_last is 0 for the last thread.
   CEM_TETRIS_DEVICE_FUNCTION void write_means_and_elites() const {
     double best_fitness = valid_candidates > 0 ? value[0] : 0.0;
     write_means(best_fitness);
@@ -566,12 +567,11 @@ struct Adaptation {
     }
     if (thread_from_last == 0) {
       double worst_fitness = valid_candidates > 0 ? value[valid_elites - 1] : 0.0;
-      double fitness_sum = arrays.step[padded + kFitness];  // set_step() has copied it there
+      double fitness_sum = arrays.step[padded + kFitness];  // stored there by set_step()
       write_record(call.job, problem, valid_elites, best_fitness, fitness_sum, worst_fitness,
           generation);
     }
-    // set_covariance() reads the results of move_paths(), which only group 0 has computed.
-    team.sync();
+    team.sync();  // Until move_paths() has ended: set_covariance() reads its results.
   }
 
   // Writes three rows of the new distribution, d numbers each: the new mean, its average over
@@ -737,13 +737,13 @@ struct Adaptation {
 // generation of CMA-ES. All threads of a team call the function. A team is a CUDA block or a
 // single CPU thread.
 //
-// order[r] is the index of the candidate of rank r, and value[r] its fitness; rank 0 is the
-// best candidate. The first `valid_candidates` candidates did not fail. If all failed, the loop
-// over the candidates is skipped, and the old state is written again.
+// order[r] is the index of the candidate of rank r, and value[r] its fitness. Rank 0 is the
+// best candidate. The candidates of the ranks from valid_candidates on have failed. If all have
+// failed, the new state is a copy of the old one.
 //
 // `memory` is scratch memory of call.plan.doubles() doubles that the team shares. It has room
-// for call.plan.chunk candidates. So the loop goes through the candidates in chunks: it loads a
-// chunk, and adds it to the sums over all candidates.
+// for the rows of call.plan.chunk candidates. Therefore the loop loads the candidates in
+// chunks, and adds each chunk to the sums over all candidates.
 template <typename T, typename Team>
 CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team, const Call& call, int64_t problem,
     const uint16_t* order, const double* value, int valid_candidates, double* memory) {
@@ -758,11 +758,12 @@ CEM_TETRIS_DEVICE_FUNCTION void adapt(const Team& team, const Call& call, int64_
     if (first > 0) team.sync();
     adaptation.load_rows(first, count);
     adaptation.add_moments(first, count);
-    // With the last chunk the moments are complete, and so the step of the mean is known.
-    // set_shares() then multiplies the step by L^-1, in parallel with the candidates. L L^T is
-    // the old covariance.
+    // The last chunk completes the moments, from which the step of the mean is computed.
     if (is_last) adaptation.set_step();
-    // A candidate's share is the factor of its product y y^T in the new covariance.
+    // A candidate's share is the factor of its product y y^T in the new covariance. It depends
+    // on L^-1 y, where L is the factor of the old covariance L L^T. The step of the mean is
+    // multiplied by L^-1, too. That happens here, because one thread does it for the step while
+    // others do it for the candidates.
     adaptation.set_shares(count, /*with_step=*/is_last);
     adaptation.add_products(first, count);
   }

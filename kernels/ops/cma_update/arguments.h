@@ -73,8 +73,9 @@ Outputs cma_update(const Tensor& fitness, const Tensor& candidates, const Tensor
 //
 // any_distribution has the shape (..., 4, d), and its row 0 is the mean. any_factor is the
 // Cholesky factor L of the covariance, (..., d, d), and z is standard normal noise. any_seed
-// has one seed for every problem. The candidates are clamped to the bounds `low` and `high`, if
-// there are any; the stride of a bound is 0 if all problems share it.
+// has one seed for every problem. These three may have any strides. The candidates are clamped
+// to the bounds `low` and `high`, if there are any; the stride of a bound is 0 if all problems
+// share it.
 template <void (&run)(const Draw&, Device)>
 Tensor draw_correlated(const Tensor& any_distribution, const Tensor& any_factor,
     int64_t samples, const Tensor& any_seed, const Tensor& generation,

@@ -17,9 +17,38 @@ constexpr int kFew = 1;
 constexpr int kMany = 8;
 constexpr int kFewThreads = 256;
 constexpr int kManyThreads = 288;
+// How many blocks a multiprocessor must have room for, which limits the registers of a thread.
+constexpr int kFewBlocks = 4;
+constexpr int kManyBlocks = 2;
 constexpr int kDrawThreads = 160;
 // Up to this many candidates are ranked by counting the better ones. More are sorted.
 constexpr int kCounted = 512;
+
+// The row i and the column k of an entry of the lower triangle of a d x d matrix, i >= k. The
+// entries are numbered so that threads can share them evenly. Two columns of the triangle, a
+// long one and a short one, make up a line of d + 1 entries. Line l has column l, and right of
+// it column d - 1 - l, both from the diagonal down. The entries (i, k) for d = 4 are:
+//
+//     line 0:  | (0, 0)  (1, 0)  (2, 0)  (3, 0) | (3, 3) |
+//     line 1:  | (1, 1)  (2, 1)  (3, 1) | (2, 2)  (3, 2) |
+//
+// The numbers go along line 0, then along line 1, and so on. If d is odd, the middle line has
+// the same column twice. is_repeated is true in its right half.
+struct TriangleEntry {
+  int i, k;
+  bool is_repeated;
+  static CEM_TETRIS_FUNCTION int numbers(int d) { return (d + 1) / 2 * (d + 1); }
+  CEM_TETRIS_DEVICE_FUNCTION TriangleEntry(int number, int d) {
+    int line = number / (d + 1);
+    int place = number - line * (d + 1);
+    // The left column has the places 0 to d - line - 1, and begins with row `line`. The right
+    // one has the places from d - line on, and begins with row d - line - 1.
+    bool is_left = place < d - line;
+    k = is_left ? line : d - 1 - line;
+    i = is_left ? line + place : place - 1;
+    is_repeated = !is_left && k == line;
+  }
+};
 
 // The threads of a CUDA block as a team, as adapt() and draw() expect it; its groups are warps.
 // kOwned is kFew or kMany, the number of entries of a triangle that a thread owns at most.
@@ -82,17 +111,14 @@ struct Block {
   // threads that own entries of the next column write these to memory, where all threads read
   // them in the next step.
   //
-  // To share the entries evenly, the triangle is laid out as a rectangle of d + 1 columns. Row
-  // k of the rectangle holds two columns of the triangle: the d - k entries of column k, then
-  // the k + 1 entries of column d - 1 - k. Its entries are numbered row by row. Thread t owns
-  // the numbers t, t + threads, t + 2 threads, and so on. Some numbers have no entry of their
-  // own: numbers beyond the rectangle, and half of the middle row if d is odd. They repeat
-  // entry (0, 0), with the same result.
+  // Thread t owns the entries with the numbers t, t + threads, t + 2 threads, and so on, see
+  // TriangleEntry. A number beyond the last entry, or with an entry that another number has,
+  // stands for entry (0, 0): several threads then compute this entry, with the same result.
   CEM_TETRIS_DEVICE_FUNCTION void eliminate(
       const Plan& plan, double* lower, double* products) const {
     int d = plan.dimensions;
     int stride = plan.stride;
-    int entries = (d + 1) / 2 * (d + 1);
+    int entries = TriangleEntry::numbers(d);
     double entry[kOwned];
     double product = 1.0;
     int own_k[kOwned];
@@ -101,8 +127,8 @@ struct Block {
     // would compute it from the indices in every step, which is slow.
     double* address[kOwned];
     // Calls f(m) for every entry m of the thread. The first four are always updated; if a
-    // thread has fewer, the others repeat entry (0, 0). The later entries are compared with the
-    // end of the rectangle in pairs, which saves half of the comparisons.
+    // thread has fewer, the others are entry (0, 0). The later entries are compared with the
+    // number of entries in pairs, which saves half of the comparisons.
     auto for_each_entry = [&](const auto& f) {
       CEM_TETRIS_UNROLL
       for (int m = 0; m < kOwned; ++m) {
@@ -110,27 +136,13 @@ struct Block {
         if (m < 4 || pair * threads < entries) f(m);
       }
     };
-    // Find the column own_k[m] and the row own_i[m] of the thread's entry m, and load the entry
-    // from memory.
-    //
-    // The lower triangle of a d x d matrix is laid out as a rectangle of d + 1 columns, which
-    // has `entries` entries, numbered row by row. Row `row` of the rectangle holds column `row`
-    // of the triangle, from the diagonal down, and then column d - 1 - row. For d = 4:
-    //
-    //     | (0, 0)  (1, 0)  (2, 0)  (3, 0) | (3, 3) |
-    //     | (1, 1)  (2, 1)  (3, 1) | (2, 2)  (3, 2) |
-    //
-    // If d is odd, both columns of the middle row are the same, and the second one is not used.
-    // A number without an entry of its own repeats entry (0, 0).
+    // Load the thread's entries from memory.
     for_each_entry([&](int m) {
       int number = thread + m * threads;
-      int row = number / (d + 1);
-      int across = number - row * (d + 1);
-      bool is_first_column = across < d - row;
-      own_k[m] = is_first_column ? row : d - 1 - row;
-      own_i[m] = is_first_column ? row + across : across - 1;
-      bool is_repeated = !is_first_column && own_k[m] == row;
-      if (number >= entries || is_repeated) own_k[m] = own_i[m] = 0;
+      TriangleEntry own(number, d);
+      own_k[m] = own.k;
+      own_i[m] = own.i;
+      if (number >= entries || own.is_repeated) own_k[m] = own_i[m] = 0;
       address[m] = &lower[own_k[m] * stride + own_i[m]];
       entry[m] = *address[m];
     });
@@ -237,16 +249,16 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
 // Kernel: updates the distribution of one problem (batch entry) per block. It ranks the
 // candidates by fitness, then adapts mean, covariance and evolution paths. A thread owns at
 // most kOwned entries of the covariance's triangle. The launch bounds are the threads of a
-// block, and the blocks of a multiprocessor. The first two calls let the kernels of a stream
-// overlap: a kernel is set up while the one before it still runs.
+// block, and the blocks that a multiprocessor must have room for. The first two calls let the
+// kernels of a stream overlap: a kernel is set up while the previous one still runs.
 //
 // The dynamic shared memory has three parts: the fitness of the candidates from best to worst
 // (doubles), their indices (uint16_t), and scratch memory for both steps.
 template <typename T, int kOwned>
 __global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
-    kOwned == kFew ? 4 : 2) adapt_kernel(const __grid_constant__ Call call) {
-  wait_for_kernel_before();
-  let_kernel_after_begin();
+    kOwned == kFew ? kFewBlocks : kManyBlocks) adapt_kernel(const __grid_constant__ Call call) {
+  wait_for_previous_kernel();
+  allow_next_kernel();
   int64_t population = call.job.settings.population;
   double* value = dynamic_shared();
   auto* order = reinterpret_cast<uint16_t*>(value + population);
@@ -258,15 +270,15 @@ __global__ void __launch_bounds__(kOwned == kFew ? kFewThreads : kManyThreads,
 // Kernel: draws one group of samples of one problem per block.
 template <typename T>
 __global__ void __launch_bounds__(kDrawThreads) draw_kernel(const __grid_constant__ Draw call) {
-  wait_for_kernel_before();
+  wait_for_previous_kernel();
   draw<T>(Block<kFew>(), call, blockIdx.x, dynamic_shared());
 }
 
 // Launches the update of all problems (batch entries), with one block per problem. A thread of
 // the kernel owns kFew = 1 entry of the covariance's triangle if there are at most kFewThreads
 // entries, and up to kMany otherwise. A block loads as many candidates at once as fit into its
-// shared memory. If there are no problems, only the generation advances. The last parameter, the
-// device for scratch tensors, has no name, because the kernel needs none.
+// shared memory. If there are no problems, only the generation advances. The last parameter,
+// the device for scratch tensors, has no name, because the kernel needs none.
 template <typename Gpu>
 void launch(const Gpu& gpu, Call call, Device) {
   int64_t problems = call.job.settings.problems;
@@ -274,8 +286,7 @@ void launch(const Gpu& gpu, Call call, Device) {
   if (problems == 0)
     return gpu.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, call.job);
   int d = call.plan.dimensions;
-  int entries = (d + 1) / 2 * (d + 1);  // of the triangle, see Block::eliminate()
-  bool is_small = entries <= kFewThreads;
+  bool is_small = TriangleEntry::numbers(d) <= kFewThreads;
   int threads = is_small ? kFewThreads : kManyThreads;
   auto* kernel = is_small ? adapt_kernel<double, kFew> : adapt_kernel<double, kMany>;
   if (call.job.type == Number::Float) {

@@ -172,30 +172,31 @@ void move_row(
   for (int64_t k = 0; k < family.values; ++k) after[k] = normalise(after[k], total);
 }
 
-// Moves the probabilities of one problem towards its elites, for the columns `first` to `end` -
-// 1 of the candidates. It adds up the weights of the candidates that have the same value, and
-// move_row() then computes a row of probabilities from these sums.
+// Moves the probabilities of one problem towards its better candidates, for the columns of the
+// candidates from `first` on and before `end`. Better candidates have positive weights, and
+// worse ones negative weights. The function adds up the weights of the candidates that have the
+// same value, and move_row() then computes a row of probabilities from these sums.
 //
 // A family is a group of discrete variables with equally many values. A variable is a column of
 // the candidates, and its row of the table has a probability for each value. value_of() returns
 // the index of a candidate's value in the row.
 //
-// In a permutation (has_transitions), the row depends on the item in the previous column: it is
-// row 1 + that item, or row 0 for the first column. So all columns of a permutation are moved
-// together.
-//
-// sums[r * family.values + k] is the sum of the weights for value k in row `first_row` + r.
+// A permutation (has_transitions) has other rows: row 0 for the item in the first column, and
+// row 1 + i for the item after item i. A candidate may need any of them, so the caller passes
+// all columns of a permutation at once.
 template <typename T>
 void move(const Move& call, const Family& family, int64_t problem, int64_t first, int64_t end) {
   bool has_transitions = family.has_transitions();
   int64_t first_row = has_transitions ? 0 : first;
   int64_t end_row = has_transitions ? family.rows : end;
+  // sums[r * family.values + k] is the sum of the weights for value k in row `first_row` + r.
   std::vector<int64_t> sums((end_row - first_row) * family.values);
   for (int64_t i = 0; i < call.settings.population; ++i) {
     const T* x = call.columns_of<T>(problem, i, family.first_column);
     int64_t weight = call.weights[problem * call.settings.population + i];
     for (int64_t column = first; column < end; ++column) {
-      int64_t r = column - first;  // the row, counted from first_row
+      int64_t r = column - first;
+      // In a permutation, `first` and first_row are 0.
       if (has_transitions && column > 0) r = 1 + value_of(family, x[column - 1]);
       sums[r * family.values + value_of(family, x[column])] += weight;
     }

@@ -212,7 +212,7 @@ namespace {
 // The operator sample_discrete: draws `samples` candidates for each problem (batch entry) from
 // tables of probabilities, and returns them with the type `type`. Checks the arguments, and
 // calls the device's run() unless the result is empty or on the meta device. any_seed has one
-// seed for each problem.
+// seed for each problem. The tensors any_table and any_seed may have any strides.
 //
 // Categorical variables: any_table has the shape (..., V, K) for V variables with K values. The
 // result has the shape (..., samples, V).
@@ -263,7 +263,8 @@ Tensor sample_discrete(const Tensor& any_table, int64_t samples, const Tensor& a
 // generation.
 //
 // The arguments from `columns` to `floors` have one element for each family. The tables of a
-// problem lie one after the other, and its best candidate follows (see Move).
+// problem lie one after the other, and its best candidate follows (see Move). The tensors whose
+// names begin with any_ may have any strides.
 template <void (&run)(const Move&, Device)>
 std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& any_fitness,
     const Tensor& any_candidates, const Tensor& any_tables, const Tensor& any_record,

@@ -29,8 +29,8 @@ CEM_TETRIS_DEVICE_FUNCTION uint32_t warp_of_grid() {
 // set up while the one before it still runs.
 __global__ void __launch_bounds__(kThreads) categorical_kernel(
     const __grid_constant__ Call call, uint32_t blocks_per_group, uint32_t groups_per_problem) {
-  wait_for_kernel_before();
-  let_kernel_after_begin();
+  wait_for_previous_kernel();
+  allow_next_kernel();
   // The categories by sample and variable. A row has one more column than it needs, so that
   // neighbouring rows begin in different banks of the shared memory.
   __shared__ int drawn[kGroup][kWarps + 1];
@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(kThreads) categorical_kernel(
 __global__ void __launch_bounds__(kThreads)
     permutation_kernel(const __grid_constant__ Call call) {
   constexpr int kBits = 32;  // bits of a word
-  wait_for_kernel_before();
-  let_kernel_after_begin();
+  wait_for_previous_kernel();
+  allow_next_kernel();
   int n = int(call.values);
   int lane_items = (n + kWarp - 1) / kWarp;
   int lane = int(threadIdx.x % kWarp);
@@ -185,8 +185,8 @@ constexpr int kTile = kAtOnce * kThreads;  // keys that a block loads at once
 template <typename Type>
 __global__ void __launch_bounds__(kThreads)
     rank_kernel(const __grid_constant__ Move call, uint32_t blocks) {
-  wait_for_kernel_before();
-  let_kernel_after_begin();
+  wait_for_previous_kernel();
+  allow_next_kernel();
   __shared__ typename Type::Key keys[kTile];
   int samples = int(call.settings.population);
   bool maximize = call.settings.maximize;
@@ -404,8 +404,8 @@ __global__ void __launch_bounds__(kMoveThreads) move_kernel(const __grid_constan
   };
 #pragma unroll 1
   for (int k = 0; must_count && k < values; ++k) sums[k * kMoveThreads + thread] = 0;
-  wait_for_kernel_before();
-  let_kernel_after_begin();
+  wait_for_previous_kernel();
+  allow_next_kernel();
   if (rows <= 0) return finish<T>(call, problem);
   if (must_count) count_values<T>(call, family, problem, first, rows, sums);
   __syncthreads();

@@ -125,12 +125,12 @@ CEM_TETRIS_FUNCTION A exponential(A x) {
   A shifted = multiply_add(x, kInverseLn2, kRound);
   A n = shifted - kRound;
   A r = multiply_add(n, -kLn2Low, multiply_add(n, -kLn2High, x));
-  A power_of_e;  // e^r; the coefficients are 1 / k!, and the highest power comes first
+  A e_to_r;  // the coefficients are 1 / k!, and the highest power comes first
   if constexpr (kSingle) {
-    power_of_e = polynomial(
+    e_to_r = polynomial(
         r, 1.0f / 5040, 1.0f / 720, 1.0f / 120, 1.0f / 24, 1.0f / 6, 1.0f / 2, 1.0f, 1.0f);
   } else {
-    power_of_e = polynomial(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
+    e_to_r = polynomial(r, 1.0 / 6227020800, 1.0 / 479001600, 1.0 / 39916800, 1.0 / 3628800,
         1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2,
         1.0, 1.0);
   }
@@ -141,10 +141,11 @@ CEM_TETRIS_FUNCTION A exponential(A x) {
     constexpr Bits kBias = std::numeric_limits<A>::max_exponent - 1;
     return bit_cast<A>((exponent + kBias) << kMantissa);
   };
-  // n is 0 or negative. -n is an unsigned integer, which a shift can halve.
+  // `shifted` is kRound + n, and the last bit of both has the value 1, so their bits differ by
+  // n. n is 0 or negative. -n is an unsigned integer, which a shift can halve.
   Bits minus_n = bit_cast<Bits>(kRound) - bit_cast<Bits>(shifted);
   Bits half = minus_n >> 1;
-  return power_of_e * power_of_two(Bits{0} - half) * power_of_two(half - minus_n);
+  return e_to_r * power_of_two(Bits{0} - half) * power_of_two(half - minus_n);
 }
 
 // Sets out[0] to the sigmoid of x = in[0]: 1 / (1 + e^-x), or e^x / (1 + e^x) for negative x.

@@ -109,7 +109,7 @@ std::array<Tensor, kOut> map(const char* name, std::array<Tensor, kIn> inputs) {
   ScalarType type = inputs[0].scalar_type();
   Device device(inputs[0]);
   Problems expected{device, inputs[0].sizes()};  // checks the shape and the device of tensors
-  for (int i = 1; i < kIn; ++i) expected.require(inputs[i], "b", type, /*more=*/{});
+  for (int i = 1; i < kIn; ++i) expected.require(inputs[i], "b", type, /*own_sizes=*/{});
   std::array<Tensor, kOut> outputs;
   for (Tensor& output : outputs) output = empty_in_layout_of(inputs[kLayout]);
   for (Tensor& input : inputs) input = in_layout_of(outputs[0], input);

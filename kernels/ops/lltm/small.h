@@ -34,33 +34,35 @@ struct SmallCell {
   }
 
  private:
-  // Computes the forward pass for a block of kWide neighbouring states in kCount batch rows.
-  // The first state is `state`, and the first row is `row`. The last block of a row may have
-  // fewer states. A vector holds one number for each state of the block.
+  // Computes the forward pass for a tile: a block of kWide neighbouring states, from `state`
+  // on, in kCount batch rows, from `first_row` on. The last block may have fewer states.
   //
-  // A batch row has 3 * states gates: number g * states + s is gate g of state s. With X =
-  // [old_h, input], batch x columns, the sum that enters gate j of a row is
+  // A batch row has kGates * states gates: number g * states + s is gate g of state s. With X =
+  // [old_h, input], batch x columns, the sum that enters gate j of batch row r is
   //
-  //     gates[row][j] = bias[j] + the sum over k of weights[j][k] * X[row][k].
+  //     gates[r][j] = bias[j] + the sum over k of weights[j][k] * X[r][k].
   //
-  // First, add_products() computes the sum over k as kWide partial sums: the vector
-  // partial[g][b][i] is for row `row` + b and state `state` + i. Then lane_sums() adds up the
-  // partial sums, so that lane i gets the sum of state `state` + i. The other matrices,
-  // old_cell, new_h and new_cell, are batch x states.
+  // The other matrices, old_cell, new_h and new_cell, are batch x states.
   template <int kCount>
-  void forward_tile(int64_t state, int64_t row) const {
+  void forward_tile(int64_t state, int64_t first_row) const {
     int block_states = int(std::min<int64_t>(kWide, states - state));
+    // The numbers of the vector partial[g][b][i] are parts of one sum over k: that of gate g of
+    // state `state` + i in row first_row + b.
     Vector<A> partial[kGates][kCount][kWide] = {};
-    for (int i = 0; i < block_states; ++i) add_products<kCount>(state + i, row, i, partial);
+    for (int i = 0; i < block_states; ++i)
+      add_products<kCount>(state + i, first_row, i, partial);
     for (int b = 0; b < kCount; ++b) {
-      A* row_gates = gates + (row + b) * kGates * states;
+      int64_t row = first_row + b;
+      A* row_gates = gates + row * kGates * states;
+      // From here on, lane i of a vector belongs to state `state` + i.
       Vector<A> gate[kGates];
       for (int g = 0; g < kGates; ++g) {
         int64_t column = g * states + state;
+        // Lane i of lane_sums() is the sum of the numbers of partial[g][b][i].
         gate[g] = lane_sums<A>(partial[g][b]) + load_lanes(bias + column, block_states);
         store_lanes(gate[g], row_gates + column, block_states);
       }
-      int64_t element = (row + b) * states + state;
+      int64_t element = row * states + state;
       const auto next = forward<VectorMath<A>>(gate[kInput], gate[kOutput], gate[kCandidate],
           load_lanes(old_cell + element, block_states));
       store_lanes(next.h, new_h + element, block_states);
@@ -69,8 +71,8 @@ struct SmallCell {
   }
 
   // Multiplies the weights of one state with kCount rows of X = [old_h, input] (`joined`),
-  // which has `columns` columns. The first row is `row`. A state has three rows of the weights,
-  // one for each gate, which are states * columns numbers apart.
+  // which has `columns` columns. The first row is `row`. A state has kGates = 3 rows of the
+  // weights, one for each gate, which are states * columns numbers apart.
   //
   // The product of gate g and row `row` + b is a sum over the columns. It is stored as the
   // vector of partial sums partial[g][b][i], where i is the position of the state in its block.

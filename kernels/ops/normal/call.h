@@ -53,15 +53,24 @@ struct Call {
 
 constexpr int kTile = 4;
 
-// How many blocks of four Philox words the noise of four samples of one dimension takes.
+// How often Philox draws four random words for the noise of four samples of one dimension: once
+// in float32, and twice in float64, once for each pair of samples.
 template <typename Real>
-constexpr int kPhiloxBlocks = sizeof(Real) / sizeof(float);
+constexpr int kDraws = sizeof(Real) / sizeof(float);
+
+// Returns the mark of draw 0 or 1 in word 3 of the Philox counter. The draws of float32 and the
+// two draws of float64 have different marks, and so different random words.
+template <typename Real>
+CEM_TETRIS_FUNCTION constexpr uint32_t mark_of(int draw) {
+  uint32_t second = draw == 0 ? 0 : kSecondDraw;
+  return kDraws<Real> == 1 ? 0 : kOfDouble | second;
+}
 
 // The part of the random words of four consecutive samples (a block of samples) that all
-// dimensions have in common. There is one part for each block of Philox words.
+// dimensions have in common. There is one part for each draw of four words.
 template <typename Real>
 struct Samples {
-  BlockPart part[kPhiloxBlocks<Real>];
+  BlockPart part[kDraws<Real>];
 };
 
 // Returns the part of the random words that all dimensions have in common, for block number
@@ -74,11 +83,11 @@ template <typename Real>
 CEM_TETRIS_FUNCTION Samples<Real> samples_of(
     Key key, uint64_t generation, uint64_t dimension, uint64_t block, int i = 0) {
   uint32_t word3 = upper(generation, dimension, block);
-  if constexpr (kPhiloxBlocks<Real> == 1) {
+  if constexpr (kDraws<Real> == 1) {
     return {{block_part(key, block + i, generation, word3)}};
   } else {
-    return {{block_part(key, block + i, generation, word3 | kOfDouble),
-        block_part(key, block + i, generation, word3 | kOfDouble | kSecondHalf)}};
+    return {{block_part(key, block + i, generation, word3 | mark_of<Real>(0)),
+        block_part(key, block + i, generation, word3 | mark_of<Real>(1))}};
   }
 }
 
@@ -87,12 +96,12 @@ CEM_TETRIS_FUNCTION Samples<Real> samples_of(
 // second one radius * sine. Both are standard normal.
 //
 // polar() computes a pair from random words, two of them in float32 and four in float64.
-// philox_words() returns a block of four words. So both pairs take one block in float32, and
-// one block each in float64.
+// philox_words() draws four words. So both pairs share one draw in float32, and have one draw
+// each in float64.
 template <typename Real>
 CEM_TETRIS_FUNCTION void set_pairs(const LateKeys& keys, const DimensionPart& dimension,
     const Samples<Real>& samples, Polar<Real> (&pairs)[kTile / 2]) {
-  if constexpr (kPhiloxBlocks<Real> == 1) {
+  if constexpr (kDraws<Real> == 1) {
     Words words = philox_words(keys, dimension, samples.part[0]);
     pairs[0] = polar(words.word[0], words.word[1]);
     pairs[1] = polar(words.word[2], words.word[3]);

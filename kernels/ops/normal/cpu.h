@@ -73,16 +73,16 @@ struct Tiles {
   Real direction[kTile][kTile][kLanes];
 
   // Sets the noise of kLanes tiles, one tile for each lane of the vector registers. A tile is
-  // four dimensions (kTile) and a block of four samples; its noise consists of radii and
-  // directions. If `across` is true, lane l has the dimensions of tile `tile` + l and the
-  // samples of block `block`. Otherwise it has the dimensions of `tile` and the samples of
-  // block `block` + l. If the dimensions share their noise, only dimension 0 is set.
+  // four dimensions (kTile) of a block of four samples; its noise consists of radii and
+  // directions. If the dimensions share their noise, only dimension 0 is set.
   //
-  // In float32, the four random words of a Philox block give the four samples of a dimension.
-  // In float64, four words give only one pair of samples, so there are two parts with four
-  // words each. A mark in the last word of the Philox counter distinguishes the parts.
+  // If `across` is true, lane l has the dimensions of tile `tile` + l and the samples of block
+  // `block`; `tile` is a multiple of kLanes. Otherwise lane l has the dimensions of tile `tile`
+  // and the samples of block `block` + l; `block` is a multiple of kLanes.
+  //
+  // Philox makes four random words at a time. In float32, they are enough for the four samples
+  // of a dimension. In float64, they are enough for only two samples, so there are two draws.
   void fill(const Noise& noise, int64_t tile, int64_t block, bool across) {
-    constexpr bool kIsFloat = sizeof(Real) == sizeof(float);
     Key key = make_key(noise.seed);
     LateKeys keys = late_keys(key);
     int64_t first_dimension = noise.shared ? 0 : tile * kTile;
@@ -90,27 +90,25 @@ struct Tiles {
     uint32_t dimension_step = across && !noise.shared ? kTile : 0;
     uint32_t block_step = across ? 0 : 1;
     uint64_t generation = noise.generation;
-    // The last word of the Philox counter has the upper bits of generation, dimension and
-    // block. It is the same for all lanes: the number that differs between lanes begins at a
-    // multiple of kLanes, so its upper bits do not change.
-    uint32_t word3 = upper(generation, first_dimension, block);
+    // The bits from 32 on of generation, dimension and block. All lanes have the same ones: in
+    // lane 0, the number that differs is a multiple of kLanes, so only its lower bits differ.
+    uint32_t upper_bits = upper(generation, first_dimension, block);
     for (int j = 0; j < (noise.shared ? 1 : kTile); ++j) {
-      for (int part = 0; part < kPhiloxBlocks<Real>; ++part) {
-        uint32_t part_mark = part == 0 ? 0 : kSecondHalf;
-        uint32_t mark = kIsFloat ? 0 : kOfDouble | part_mark;
-        uint32_t random[4][kLanes];  // by word of the Philox block, then by lane
+      for (int draw = 0; draw < kDraws<Real>; ++draw) {
+        uint32_t word3 = upper_bits | mark_of<Real>(draw);
+        uint32_t random[4][kLanes];  // random[i][l] is word i of lane l
         for (int l = 0; l < kLanes; ++l) {
           uint32_t dimension = low_word(first_dimension) + j + l * dimension_step;
           uint32_t lane_block = low_word(block) + l * block_step;
           Words lane_words = philox_words(keys, dimension_part(key, dimension, generation),
-              block_part(key, lane_block, generation, word3 | mark));
+              block_part(key, lane_block, generation, word3));
           for (int i = 0; i < 4; ++i) random[i][l] = lane_words.word[i];
         }
-        if constexpr (kIsFloat) {
+        if constexpr (kDraws<Real> == 1) {
           set_pair(j, /*pair=*/0, random[0], random[1]);
           set_pair(j, /*pair=*/1, random[2], random[3]);
         } else {
-          set_pair(j, /*pair=*/part, random[0], random[1], random[2], random[3]);
+          set_pair(j, /*pair=*/draw, random[0], random[1], random[2], random[3]);
         }
       }
       if (noise.antithetic) mirror(j);

@@ -92,7 +92,7 @@ void launch_small(const Gpu& gpu, const Call& call, T* out) {
                    noise.samples % kTile == 0 && !has_whole_lines;
   // A thread block that goes through shared memory has the threads of complete rows.
   int64_t block_threads = is_staged ? kThreads / across * across : kThreads;
-  Small job{/*by_problem_threads=*/make_divider(uint32_t(sample_blocks * across)),
+  SmallDraw job{/*by_problem_threads=*/make_divider(uint32_t(sample_blocks * across)),
       /*by_row_threads=*/make_divider(uint32_t(kDimFirst ? sample_blocks : across)),
       /*threads=*/uint32_t(threads), is_staged, call};
   auto* kernel = small_kernel<T, kTile, kDimFirst>;

@@ -78,7 +78,7 @@ Tensor sample_normal(const Tensor& mean, const Tensor& std, int64_t num_samples,
     bool shared, bool antithetic, bool dim_first, ScalarType dtype, std::optional<Tensor> low,
     std::optional<Tensor> high) {
   // The batch entries are the problems. A mean has one more dimension, d.
-  Problems problems(mean, /*more=*/1, "mean of shape (..., d)");
+  Problems problems(mean, /*own_dimensions=*/1, "mean of shape (..., d)");
   ScalarType type = mean.scalar_type();
   int64_t dimensions = mean.sizes().back();
   Tensor means = dense(mean);

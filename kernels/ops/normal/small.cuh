@@ -36,7 +36,7 @@ inline Divider make_divider(uint32_t divisor) {
 }
 
 // The arguments of small_kernel.
-struct Small {
+struct SmallDraw {
   Divider by_problem_threads;  // divides by the number of threads of a problem
   Divider by_row_threads;      // divides by the number of threads of one row of the slow side
   uint32_t threads;            // the threads of all problems
@@ -144,22 +144,25 @@ CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dim
 // shared memory. After the barrier a thread stores four packs that are blockDim.x apart, so
 // that neighbouring threads store neighbouring packs.
 //
+// A row has as many packs as threads, row_threads. If a row has two, the packs of the piece
+// belong, one after the other, to the threads
+//
+//     rows 0 to 3:  | 0 1 | 0 1 | 0 1 | 0 1 |
+//     rows 4 to 7:  | 2 3 | 2 3 | 2 3 | 2 3 |
+//
 // x holds the thread's numbers, by sample and dimension. threads_before is the number of
 // threads in earlier blocks.
 template <typename T, int kDims>
 CEM_TETRIS_DEVICE_FUNCTION void store_staged(
-    const Small& job, uint32_t threads_before, const float (&x)[kTile][kDims], T* out) {
+    const SmallDraw& job, uint32_t threads_before, const float (&x)[kTile][kDims], T* out) {
   __shared__ Pack<T, kDims> staged[kTile * kThreads];
-  uint32_t row_packs = job.by_row_threads.divisor;  // how many packs a row of the result has
-  // With R = row_packs, R neighbouring threads have four rows of packs (kTile), a group:
-  //
-  //   | threads 0 to R - 1 | the same | the same | the same | threads R to 2 R - 1 | ...
-  //
-  // So the first pack of thread t is number t, plus 3 R for each group before its own.
-  uint32_t row_group = job.by_row_threads.quotient(threadIdx.x);
-  uint32_t first_pack = threadIdx.x + row_group * (kTile - 1) * row_packs;
+  uint32_t row_threads = job.by_row_threads.divisor;
+  uint32_t groups_before = job.by_row_threads.quotient(threadIdx.x);  // of four rows
+  // The threads before this one in its own group have one pack each before first_pack, and
+  // those in earlier groups have kTile.
+  uint32_t first_pack = threadIdx.x + groups_before * (kTile - 1) * row_threads;
   CEM_TETRIS_UNROLL
-  for (int i = 0; i < kTile; ++i) staged[first_pack + i * row_packs] = packed<T>(x[i]);
+  for (int i = 0; i < kTile; ++i) staged[first_pack + i * row_threads] = packed<T>(x[i]);
   __syncthreads();
   auto* to = reinterpret_cast<Pack<T, kDims>*>(out) + kTile * int64_t(threads_before);
   uint32_t packs = kTile * (job.threads - threads_before);  // packs to the end of the result
@@ -213,8 +216,8 @@ CEM_TETRIS_DEVICE_FUNCTION void store_by_sample(
 // multiplication.
 template <typename T, int kDims, bool kDimFirst>
 __global__ __launch_bounds__(kThreads) void small_kernel(
-    const __grid_constant__ Small job, T* __restrict__ out) {
-  wait_for_kernel_before();
+    const __grid_constant__ SmallDraw job, T* __restrict__ out) {
+  wait_for_previous_kernel();
   const Call& call = job.call;
   uint32_t threads_before = blockIdx.x * blockDim.x;
   uint32_t thread = min(threads_before + threadIdx.x, job.threads - 1);

@@ -24,9 +24,9 @@ using philox::kMultiplier0, philox::kMultiplier1, philox::kRounds;
 using Words = philox::Block;  // four random words
 constexpr int kFirstLateRound = 3;
 
-// Marks in word 3: bit 31 marks the words of doubles, and bit 30 the second half of the words
-// that doubles take for a block of four samples.
-constexpr uint32_t kOfDouble = 1u << 31, kSecondHalf = 1u << 30;
+// Marks in word 3: bit 31 marks the words of doubles, and bit 30 the second one of the two
+// draws that doubles take for a block of four samples.
+constexpr uint32_t kOfDouble = 1u << 31, kSecondDraw = 1u << 30;
 
 // Returns word 3 without its marks. It consists of the bits from 32 on of the generation (6
 // bits, because a generation is below 2^38), of the dimension (12 bits) and of the block of
