@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 57_130,
+    ("cem", PYTHON): 57_400,
     ("tetris", PYTHON): 48_720,
     ("tetris", NATIVE): 55_420,
     ("kernels", PYTHON): 19_510,
-    ("kernels", NATIVE): 46_260,
-    ("scripts", PYTHON): 31_260,
-    ("tests", PYTHON + NATIVE): 138_500,
+    ("kernels", NATIVE): 46_320,
+    ("scripts", PYTHON): 31_290,
+    ("tests", PYTHON + NATIVE): 138_580,
 }
 WORDS = 22_000  # of README and docs
 
