@@ -19,7 +19,7 @@ from cem.core.variance_schedule import NamedSchedule, extend_table
 from cem.families.family import Family
 from kernels.ops.cma_update import MAX_DIMENSIONS
 from kernels.ops.philox import signed64
-from kernels.support.checks import check_flags, check_integer
+from kernels.support.checks import check_flags, check_integer, check_uint64
 
 
 def init(  # noqa: PLR0913 - an option for each setting
@@ -269,10 +269,10 @@ def problem_seeds(seed: Any, batch_shape: torch.Size, device: torch.device) -> T
             )
         seeds = array.reshape(-1).tolist()
     elif batch_shape:
-        seed = check_integer("seed", seed, 0, 2**64 - 1)
+        seed = check_uint64("seed", seed)
         seeds = [mix_seed(seed, problem) for problem in range(math.prod(batch_shape))]
     else:
         seeds = [seed]
     # The tensor stores the 64 bits of an unsigned seed as a signed number.
-    bits = [signed64(check_integer("seed", number, 0, 2**64 - 1)) for number in seeds]
+    bits = [signed64(check_uint64("seed", number)) for number in seeds]
     return torch.tensor(bits, dtype=torch.int64).reshape(batch_shape).to(device)

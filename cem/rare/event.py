@@ -14,7 +14,7 @@ from cem.core.checks import Seed, as_real, check_real, draw_seed, outside
 from cem.core.evaluation import call_with_copies
 from cem.rare.distributions import IndependentDistribution
 from cem.run.evaluator import Evaluator, Workers
-from kernels.support.checks import check_integer
+from kernels.support.checks import check_integer, check_uint64
 
 _Member = TypeVar("_Member", bound=IndependentDistribution)
 _ELITE_SHARE = 0.1  # the share of the scores that reach the next level
@@ -174,7 +174,7 @@ def rare_event_probability(
     level = check_real("level", level)
     final_samples = check_integer("final_samples", final_samples, 2)
     size = check_integer("population_size", population_size, 2)
-    seed = check_integer("seed", draw_seed(seed), 0, 2**64 - 1)
+    seed = check_uint64("seed", draw_seed(seed))
     # The number of scores that were NaN in each generation so far.
     nan_counts: list[int] = []
 

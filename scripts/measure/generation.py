@@ -301,16 +301,17 @@ def methods(shape: Shape, device: str) -> dict[str, Run]:
     if population < 2 * CANDIDATES_PER_ELITE:
         return _cma_methods(shape, device)
     has_evox = find_spec("evox") and not batch
-    runs = {"cem": ask_and_tell(shape, device), "torch": _ten_lines(shape, device)}
+    # The functions that run the operations of a generation one by one.
+    eager = {"cem": ask_and_tell(shape, device), "torch": _ten_lines(shape, device)}
     if dim <= LARGEST_CMA:
-        runs["cem_cma"] = ask_and_tell(shape, device, cma=True)
+        eager["cem_cma"] = ask_and_tell(shape, device, cma=True)
     if not batch:
-        runs["cem_torch"] = ask_and_tell(shape, device, backend="torch")
+        eager["cem_torch"] = ask_and_tell(shape, device, backend="torch")
     if find_spec("evotorch"):
-        runs["evotorch"] = _evotorch(shape, device)
+        eager["evotorch"] = _evotorch(shape, device)
     if has_evox:
-        runs["evox"] = _evox(population, dim, device)
-    runs = {f"{name}.generation.eager": run for name, run in runs.items()}
+        eager["evox"] = _evox(population, dim, device)
+    runs = {f"{name}.generation.eager": run for name, run in eager.items()}
     if device == "cuda":
         runs |= _graph_methods(shape)
         if dim <= LARGEST_CMA:
