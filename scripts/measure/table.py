@@ -180,7 +180,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sz": {"controllers": {**_CONTROLLERS, "default": ()}},
     "env": _GAMES,
     "peers": _GAMES,
-    "training": {"what": _choice("what", TRAININGS)},
+    "training": {
+        "what": _choice("what", TRAININGS),
+        "--seed": _number(1, "of first_run and of the records", 1 << 31),
+    },
     "sanitizers": {"tool": _choice("tool", TOOLS)},
     "reproduce": {
         "experiments": _choice("experiment", ("published", *SEARCHES), nargs="*"),

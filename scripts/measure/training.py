@@ -2,7 +2,7 @@
 
 python scripts/measure training --json training.json
 python scripts/measure first_run --json first_run.json
-python scripts/measure record --json record.json
+python scripts/measure record --seed 2 --json record_seed2.json
 python scripts/measure record_10x10 --json record_10x10.json
 
 Every run is a separate process. ``first_run`` trains twice with the same cache, which is empty
@@ -80,7 +80,7 @@ def _describe_run(out: RunFolder) -> dict[str, Any]:
     return run
 
 
-def first_run(folder: Path, device: str) -> Measured:
+def first_run(folder: Path, device: str, seed: int = 1) -> Measured:
     """Run README's first command twice with the same cache, and return its times.
 
     The first run compiles the engine, since the cache is empty ("cold"). The second run loads
@@ -91,7 +91,7 @@ def first_run(folder: Path, device: str) -> Measured:
     runs = []
     for state in ("cold", "warm"):
         out = RunFolder(folder / state)
-        run, output = train(out, device, 1, CEM_TETRIS_CACHE=cache)
+        run, output = train(out, device, seed, CEM_TETRIS_CACHE=cache)
         figures[f"first_run.{state}.seconds"] = run["total_seconds"]
         runs.append(run)
     # The output ends with the learned controller's score, as a multiple of that of dt20.
@@ -99,10 +99,10 @@ def first_run(folder: Path, device: str) -> Measured:
     return Measured(figures, {"runs": runs})
 
 
-def record(folder: Path, device: str, name: str = "record") -> Measured:
+def record(folder: Path, device: str, seed: int = 1, name: str = "record") -> Measured:
     """Train with the flags of a record, and return the time and the scores."""
     out = RunFolder(folder / name)
-    run, _ = train(out, device, seed=1, flags=RECORDS[name])
+    run, _ = train(out, device, seed, flags=RECORDS[name])
     figures = {f"{name}.{key}": run[key] for key in ("training_seconds", "decisions")}
     for score in [*run["score"], *run["estimates"]]:
         key = f"{name}.{score['controller']}.{score['board']}.lines_per_game"
@@ -110,7 +110,7 @@ def record(folder: Path, device: str, name: str = "record") -> Measured:
     return Measured(figures, run)
 
 
-_OF_ONE_SEED: dict[str, Callable[[Path, str], Measured]] = {
+_OF_ONE_SEED: dict[str, Callable[[Path, str, int], Measured]] = {
     "first_run": first_run,
     **{name: partial(record, name=name) for name in RECORDS},
 }
@@ -119,8 +119,8 @@ _OF_ONE_SEED: dict[str, Callable[[Path, str], Measured]] = {
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Make one of four measurements, which ``arguments.what`` names.
 
-    "first_run" and the records train with one seed, by the functions in ``_OF_ONE_SEED``. For
-    "training" controllers are trained with several seeds:
+    "first_run" and the records train with the seed of ``arguments.seed``, by the functions in
+    ``_OF_ONE_SEED``. For "training" controllers are trained with several seeds:
 
     - The figures are the median and the largest time over all seeds, both of the training alone
       ("training_seconds") and of the command, which also measures scores ("total_seconds").
@@ -129,7 +129,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """
     with tempfile.TemporaryDirectory() as folder:
         if arguments.what in _OF_ONE_SEED:
-            return _OF_ONE_SEED[arguments.what](Path(folder), device)
+            return _OF_ONE_SEED[arguments.what](Path(folder), device, arguments.seed)
         runs = []
         series = {}
         for seed in SEEDS:
