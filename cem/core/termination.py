@@ -112,6 +112,7 @@ class Termination:
             self._patience *= _CONSTRAINED_PATIENCE
         self._best = math.inf
         self._improved_at = 0
+        # As many generations as in Hansen's tutorial, appendix B.3.
         self._window = _Window(10 + math.ceil(30 * dim / size))
         self._collapse = None if settings.config.paths else _Collapse(settings, dim)
 
@@ -153,6 +154,7 @@ class Termination:
         largest_share = self._find_largest_share(record)
         negligible_range = self._find_negligible_range(best)
         is_precise = self._xtol > 0.0 and record.std.numpy()[self._real].max() < self._xtol
+        # A long search may go on without an improvement for a fifth of its generations.
         patience = max(self._patience, generation // 5)
 
         # The tests are in the order of the reasons in _TESTED: target, xtol, ftol, std, fitness
@@ -222,8 +224,8 @@ class _Window:
         generations = self._generations
         recent_best.append(record.generation_best)
         generations.append(record.generation)
-        # Drop the oldest record as long as the others still cover the window, which begins at
-        # generation `start`.
+        # The window begins at generation `start`. The records cover all of it if the oldest
+        # one is not later. As long as this is also true of the second one, drop the oldest.
         start = record.generation - self._size + 1
         while len(generations) > 2 and generations[1] <= start:
             recent_best.popleft()

@@ -164,11 +164,11 @@ class Agreement:
         if not has_converged:
             return False
         is_large = search.attempt.is_large
-        best = search.optimizer.best_fitness
         is_first = best_before is None
-        if best_before is None:
-            best_before = best
-        agrees = abs(best - best_before) <= _SAME * fitness_range
+        best = search.optimizer.best_fitness
+        # The first search agrees with itself.
+        earlier_best = best if best_before is None else best_before
+        agrees = abs(best - earlier_best) <= _SAME * fitness_range
         if not agrees:
             self.count = 0
         elif is_large:
