@@ -405,7 +405,8 @@ class CrossEntropyMethod:
             generations: The number of generations per snapshot, ``>= 1``.
             records: The number of snapshots per call.
         """
-        replay = self._capture_replay(objective, generations, records, stacks=True)
+        # ``replay`` runs the graph and returns it.
+        replay = self._capture_replay(objective, generations, rounds=records, stacks=True)
 
         def run() -> list[Snapshot]:
             """Replay the graph, and return its snapshots."""
@@ -414,8 +415,8 @@ class CrossEntropyMethod:
             snapshots = []
             for evaluation in graph.evaluations:
                 generation += generations
-                # Only the constants of ``self._state`` are valid here. ``copy_to_host`` sets
-                # the mean, the record and so on of each snapshot below.
+                # Each snapshot gets the last state, of which only the constants are valid.
+                # ``copy_to_host`` sets its mean, its record and so on below.
                 snapshot = Snapshot(
                     generation, self._settings, self._state, evaluation, copies=False
                 )
@@ -437,6 +438,9 @@ class CrossEntropyMethod:
     ) -> Callable[[], GenerationGraph]:
         """Return a function that runs generations of the search by one replay of a CUDA graph.
 
+        A replay runs ``rounds`` rounds of ``generations`` generations each. After every round
+        the graph keeps the state and the last evaluation.
+
         The first call captures the graph. A later call captures it again if a constant of the
         state has changed. For example, the table of the extra variance may have become longer.
 
@@ -444,7 +448,8 @@ class CrossEntropyMethod:
             objective: The objective, as for ``capture``.
             generations: The number of generations per round.
             rounds: The number of rounds per replay.
-            stacks: Whether a replay stacks the states after its rounds.
+            stacks: Whether a replay also stacks the states after its rounds, for
+                ``copy_to_host``.
 
         Returns:
             A function without arguments. It returns the graph, which contains the evaluations.

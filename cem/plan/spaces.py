@@ -253,8 +253,8 @@ class CategoricalSpace(BoxSpace):
         is_value = self._values < counts[:, None]  # shape (integers of an action, values)
         uniform = (is_value / counts[:, None]).to(like.dtype).flatten()
         # The elements of a one-hot vector are between 0 and 1.
-        zero_to_one = (uniform * 0, uniform * 0 + 1)
-        super().__init__(length, zero_to_one, None)
+        bounds = (torch.zeros_like(uniform), torch.ones_like(uniform))
+        super().__init__(length, bounds, None)
         self.first_mean = uniform.repeat(length)
         self._largest = (counts - 1).repeat(length)
         self._spread = spread
