@@ -293,6 +293,7 @@ class CrossEntropyMethod:
                 number that is negative or not finite, or, on the CPU, if a column of a choice
                 or permutation contains a number that is not the index of a value.
         """
+        # Tensors that need no conversion are a whole population.
         is_part = False
         if not self._needs_no_conversion(candidates, fitness):
             is_part = not self.batch_shape and len(candidates) < self.population_size
@@ -409,7 +410,7 @@ class CrossEntropyMethod:
         replay = self._capture_replay(objective, generations, rounds=records, stacks=True)
 
         def run() -> list[Snapshot]:
-            """Replay the graph, and return its snapshots."""
+            """Replay the graph, and return a snapshot for every ``generations`` generations."""
             generation = self._generation
             graph = replay()
             snapshots = []
@@ -463,16 +464,19 @@ class CrossEntropyMethod:
         graph: GenerationGraph | None = None
 
         def replay() -> GenerationGraph:
-            """Move the search by a replay of the graph, which is captured if necessary."""
+            """Move the search by ``rounds`` rounds of ``generations`` generations.
+
+            This is one replay of the graph, which is captured before if necessary.
+            """
             nonlocal graph
-            generation = self._generation + generations * rounds
-            self._extend_variance_schedule(generation)
+            last_generation = self._generation + generations * rounds
+            self._extend_variance_schedule(last_generation)
             if graph is None or not graph.fits(self._state):
                 graph = GenerationGraph(
                     self._state, objective, generations, rounds, stacks=stacks
                 )
             self._state = graph(self._state)
-            self._generation = generation
+            self._generation = last_generation
             self._snapshot = None
             return graph
 

@@ -242,9 +242,12 @@ def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Bo
     slope = _choose_by_bounds(inside, low, high, two_sided, above_low, below_high)
     # The new standard deviation is limited, because the slope may be almost 0.
     widest = torch.where(half.isfinite(), half, std.clamp(min=1.0))
-    stretched = torch.minimum(std / slope.clamp(min=torch.finfo(std.dtype).tiny), widest)
-    is_bounded = (low.isfinite() | high.isfinite()) & (low < high)
-    return out_of_box(inside, low, high), torch.where(is_bounded, stretched, std)
+    slope = slope.clamp(min=torch.finfo(std.dtype).tiny)
+    stretched = torch.minimum(std / slope, widest)
+    # Without bounds, the map is the identity. If both bounds are equal, the value is constant.
+    is_mapped = (low.isfinite() | high.isfinite()) & (low < high)
+    unbounded_std = torch.where(is_mapped, stretched, std)
+    return out_of_box(inside, low, high), unbounded_std
 
 
 def _middle_and_half(low: Tensor, high: Tensor) -> Box:

@@ -261,6 +261,7 @@ def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> S
         candidates: The population, shape (..., N, d).
         fitness: Its fitness, shape (..., N).
     """
+    # ``ranked`` are the best candidates, as many as there are weights, the best first.
     rank_weights = _rank_weights(old)
     ranked, weights, failed = rank_rows(
         fitness, candidates, rank_weights, old.settings.maximize
@@ -455,6 +456,7 @@ def _update_tables(state: State, candidates: Tensor, fitness: Tensor) -> Any:
             # Torch is faster if it may add in any order. Only the compiled operators must
             # return the same bits on every machine.
             update = partial(update_tables_reference, fixed_order=False)
+        # The rule of a family consists of its sizes and its learning rate.
         for family in families:
             num_rows, num_values = family.rows
             rules.append((family.columns, num_rows, num_values, family.smoothing))

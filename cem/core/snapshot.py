@@ -305,11 +305,13 @@ def copy_to_host(
     new = [snapshot for snapshot in snapshots if snapshot._host is None]
     if not new:
         return
+    # The tensors of each snapshot, by name.
     tensors = [snapshot.tensors() for snapshot in new]
     if stacked is None:
         stacked = stack_by_name(tensors)
 
-    # Row i of a stack belongs to snapshot i of those that have a tensor of this name.
+    # Iterators over the rows of each copied stack. A stack has one row for each snapshot that
+    # has a tensor of its name.
     rows_by_name = {}
     for name, stack in stacked.items():
         # A copy into page-locked memory does not wait for the device.
@@ -359,7 +361,7 @@ def load_state(
     """
     tensors: Any = tensors_of(current, _SAVED)
     names = ["settings", "generation", *tensors]
-    if "told_candidates" in saved:
+    if "told_candidates" in saved:  # A part of a population has its fitness.
         names += ["told_fitness", "asked"]
     missing = [name for name in names if name not in saved]
     if missing:

@@ -106,7 +106,8 @@ class Termination:
         self._ftol = ftol
         self._set_precision(settings, xtol)
         self._set_std_limits(settings, first_std, constrained)
-        # The number of generations for which the search may go on without an improvement.
+        # The number of generations for which the search may go on without an improvement. It is
+        # larger for many parameters and for small populations.
         self._patience = math.inf if noisy else 100 + 50 * dim // size
         if constrained:
             self._patience *= _CONSTRAINED_PATIENCE
@@ -278,21 +279,22 @@ class _Collapse:
             record: The record of the newest generation.
             share: The largest ratio of a standard deviation to the first one.
         """
-        last = self._record
+        last_record = self._record
         last_share = self._share
         self.checked_at = record.generation
         self._record = record
         self._share = share
-        if last is None or self._is_decided:
+        if last_record is None or self._is_decided:
             return
 
         # The mean has made `count` moves since the last check, one per generation. Each move is
         # shorter than the one before by the factor by which the standard deviation shrinks.
-        count = max(1, record.generation - last.generation)
+        count = max(1, record.generation - last_record.generation)
         shrinkage = 1.0
         if 0 < last_share < math.inf:
             shrinkage = min(1.0, (share / last_share) ** (1 / count))
-        excess = self._find_excess(_squared_move(last, record), count, shrinkage)
+        # The squared move of one generation, without what chance explains of it.
+        excess = self._find_excess(_squared_move(last_record, record), count, shrinkage)
         # An exponential moving average, in which this check stands for ``count`` generations.
         weight = 1 - (1 - _NEWEST_WEIGHT) ** count
         self._average_square += weight * (excess - self._average_square)

@@ -114,6 +114,7 @@ class Search:
         num_reused = self.options.num_reused
         # ``fit`` is the fitted distribution; its ``ranking`` are the indices of the elites.
         fit = self._start(memory, task.init, shift)
+        # The key determines the noise of an iteration.
         key = self.noise.make_key(task.envs, memory.generation)
         proposals = self._encode_proposals(task.proposals)
         vectors = self._draw(fit, sizes[0], key, proposals)

@@ -344,10 +344,11 @@ def _widths(g: Any) -> Any:
     share = np.clip(num_violations / count, 0.5 / count, 1 - 0.5 / count)
 
     normal = NormalDist()
-    # A variable of N(mean, 1) is positive with the probability ``share``.
+    # A variable x of N(mean, 1) is positive with the probability ``share``.
     mean = np.array([normal.inv_cdf(float(probability)) for probability in share])
     density = np.array([normal.pdf(x) for x in mean])
-    # This is the mean square of the positive values of N(mean, 1).
+    # The mean square of the positive values of this variable, E(x^2 | x > 0). With the
+    # standard deviation s, it would be s^2 times as large.
     standard_mean_square = 1 + mean**2 + mean * density / share
     estimate = np.sqrt(mean_square / standard_mean_square)
     return np.where(num_violations < _MIN_VIOLATIONS, std, np.minimum(std, estimate))
@@ -445,6 +446,7 @@ class Constrained(CrossEntropyMethod):
             _check_candidates: Whether to check the candidates. This is not necessary if they
                 are those of ``ask``.
         """
+        # The values are minimised. Infinity means that a candidate has none.
         values = self._negate_if_maximizing(_numbers(fitness))
         values = np.where(np.isnan(values), np.inf, values)
         population = self._constraints.judge(candidates, values)
@@ -455,8 +457,8 @@ class Constrained(CrossEntropyMethod):
         # stores the candidate of the best Lagrangian as the best one, which the call of
         # ``_correct_state`` undoes.
         best = self._state.best
-        ranked = self._negate_if_maximizing(lagrangian)
-        super().tell(candidates, ranked, _check_candidates=_check_candidates)
+        ranked_fitness = self._negate_if_maximizing(lagrangian)
+        super().tell(candidates, ranked_fitness, _check_candidates=_check_candidates)
         fittest = population.find_best()
         if self._improves_rank(population.rank(fittest)):
             best = torch.as_tensor(candidates[fittest])
@@ -488,6 +490,7 @@ class Constrained(CrossEntropyMethod):
         best_value = math.inf if self.violation else self._best_value
         record[BEST_FITNESS] = self._negate_if_maximizing(best_value)
 
+        # How many times its limit each standard deviation is, but at least 1.
         excess = self._find_excess(distribution[STD])
         distribution[STD] /= excess
         factor = state.factor
@@ -563,7 +566,7 @@ class Constrained(CrossEntropyMethod):
             population: The candidates' values and constraints.
             is_typical: Which candidates have the most likely discrete parameters, shape (N,).
         """
-        known = population.known
+        known = population.known  # the indices of the candidates that have a value
         if not len(known):
             # No candidate has a value, so they are ranked by their violation.
             return population.violations

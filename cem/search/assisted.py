@@ -349,7 +349,14 @@ class Walk:
         stop: StopRequest,
         target: float | None,
     ) -> None:
-        """Set the target, a fitness that ends the descent; None: there is no target."""
+        """Start without an evaluation.
+
+        Args:
+            problem: The objective.
+            constraints: The constraints; None: there are none.
+            stop: A request to stop, which ends the descent.
+            target: A fitness that ends the descent; None: there is no target.
+        """
         self.evaluations = 0
         self.path: Visits = []
         self.is_equality: Any = ()

@@ -159,7 +159,7 @@ class Descent:
 
         The covariance C is proportional to the inverse of the curvature B: C = b B^-1. A
         candidate z of N(0, C) has z C^-1 z = d on average. The number b is chosen so that this
-        is also true of the last step: b = s B s / d. If a parameter had a larger standard
+        is also true of the last step s: b = s B s / d. If a parameter had a larger standard
         deviation than its width, C is reduced.
 
         Returns:
@@ -333,7 +333,8 @@ class Descent:
             has_minimum = math.isfinite(excess) and excess > 0
             ratio = -trial_slope / (2 * excess) if has_minimum else 0.0
             limit = start + _SUFFICIENT_DECREASE * share * slope  # Armijo's condition
-            if merit < start and merit <= limit:
+            is_sufficient = merit < start and merit <= limit
+            if is_sufficient:
                 ratio = min(ratio, _MAX_EXTENSION)
                 predicted_decrease = -ratio * (trial_slope + ratio * excess)
                 is_worthwhile = predicted_decrease > _MIN_GAIN * (start - merit)
@@ -408,17 +409,18 @@ def _update_curvature(curvature: Any, step: Any, change: Any) -> Any:
         step: The last step, shape (d,).
         change: The change of the gradient over this step, shape (d,).
     """
-    # The change of the gradient that the approximation expects. The products with the step
-    # are the curvatures along it.
-    expected_change = curvature @ step
-    expected = step @ expected_change
-    if not expected > 0:
+    # The change of the gradient that the approximation predicts. Its product with the step is
+    # the curvature along the step.
+    predicted_change = curvature @ step
+    predicted = step @ predicted_change
+    if not predicted > 0:
         return curvature
-    product = step @ change
-    if product < _DAMPING * expected:
-        # Mix in the expected change, so that the next approximation is positive definite.
-        share = (1 - _DAMPING) * expected / (expected - product)
-        change = share * change + (1 - share) * expected_change
-        product = step @ change
-    removed = np.outer(expected_change, expected_change) / expected
-    return curvature - removed + np.outer(change, change) / product
+    measured = step @ change
+    if measured < _DAMPING * predicted:
+        # Mix in the predicted change, so that the next approximation is positive definite.
+        share = (1 - _DAMPING) * predicted / (predicted - measured)
+        change = share * change + (1 - share) * predicted_change
+        measured = step @ change
+    # Along the step, replace the predicted curvature by the measured one.
+    removed = np.outer(predicted_change, predicted_change) / predicted
+    return curvature - removed + np.outer(change, change) / measured

@@ -40,13 +40,13 @@ def solve_program(
     Raises:
         LinAlgError: If the curvature is not positive definite.
     """
+    # The factor is L. The columns of W are one row per constraint.
     factor = np.linalg.cholesky(curvature)
-    r, *rows = np.linalg.solve(factor, derivatives.T).T
-    # Each constraint, a row of W^T, is divided by its length. One whose derivative is 0 has no
-    # influence.
-    lengths = np.linalg.norm(rows, axis=1)
+    r, *columns_of_w = np.linalg.solve(factor, derivatives.T).T
+    # Each constraint is divided by its length. One whose derivative is 0 has no influence.
+    lengths = np.linalg.norm(columns_of_w, axis=1)
     lengths[lengths == 0] = np.inf
-    w = np.transpose(rows) / lengths
+    w = np.transpose(columns_of_w) / lengths
     c = values / lengths
     # Multipliers have an upper bound, so that there is a solution even if no step satisfies
     # all constraints.

@@ -65,6 +65,7 @@ class ResponseSurface:
         values = self._sign * evaluations.fitness
         for point, value in zip(points, values.tolist(), strict=True):
             self._model.add(point, value)
+        # Inside the model, each coordinate has the mean 0 and the standard deviation 1.
         center = coordinates.mean(0)[self._is_used]
         self._model.fit(center, np.diag(width[self._is_used]), num_newest=len(points))
         self.r2 = self._find_r2()
