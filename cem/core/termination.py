@@ -256,8 +256,9 @@ class _Collapse:
         # With a share of 1 the quantile below would be infinite.
         elite_share = min(settings.num_elites / settings.population_size, 0.999)
         normal = NormalDist()
-        # The mean of the tail with this share of the normal distribution.
-        self._slope_move = normal.pdf(normal.inv_cdf(1.0 - elite_share)) / elite_share
+        # The tail above this quantile has the share of the elites. Its mean is the move.
+        quantile = normal.inv_cdf(1.0 - elite_share)
+        self._slope_move = normal.pdf(quantile) / elite_share
         weights = rank_weights(settings.num_elites, settings.config.weights)
         self._chance_square = dim / effective(weights)
         # The average of the squared moves, minus the squared move by chance.

@@ -426,8 +426,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         outcome, second_outcome = walk(np.stack([mean, mean]))
         if not np.isfinite(outcome).all():
             return plan, walk.evaluations
-        sizes = np.maximum(np.abs(outcome), np.abs(second_outcome))
-        if (np.abs(outcome - second_outcome) > _NOISE * sizes).any():
+        if _differ_by_noise(outcome, second_outcome):
             return replace(plan, descends=False), walk.evaluations
         precision = torch.finfo(optimizer.dtype).eps
         width = _descent_width(optimizer)
@@ -447,12 +446,18 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         if plan.constraints is not None:
             # Only the fittest point is used, because there is no model.
             path = [path[_find_fittest(path, walk, plan.constraints)]]
-        candidates = problem.candidates_at(np.stack([candidate for candidate, _ in path]))
+        candidates = problem.candidates_at(np.stack([point for point, _ in path]))
         values = np.stack([outcome[0] for _, outcome in path])
         plan = replace(plan, path=[*plan.path, *search.path_of(candidates, values)])
         start, start_of_restarts = _starts_after(descent, plan, search)
         plan = replace(plan, start=start, start_of_restarts=start_of_restarts)
     return plan, walk.evaluations
+
+
+def _differ_by_noise(outcome: Any, second_outcome: Any) -> bool:
+    """Return whether two outcomes of the same point differ by more than rounding errors."""
+    sizes = np.maximum(np.abs(outcome), np.abs(second_outcome))
+    return bool((np.abs(outcome - second_outcome) > _NOISE * sizes).any())
 
 
 def first_problem(plan: Plan, evaluator: Evaluator) -> Problem:

@@ -100,7 +100,8 @@ class Evaluations(NamedTuple):
         # Clip, because rounding errors must not move the mean out of the bounds.
         mean = np.clip(weights @ better, better.min(0), better.max(0))
         variance = weights @ (better - mean) ** 2
-        return mean, np.sqrt(variance + (_LEAST_WIDTH * std) ** 2)
+        least_std = _LEAST_WIDTH * std
+        return mean, np.sqrt(variance + least_std**2)
 
     def ranking(self, maximize: bool) -> Any:
         """Return the indices of the candidates with finite fitness, the fittest first."""

@@ -154,11 +154,13 @@ class QuadraticModel:
         """
         values = self._newest_values(count)
         predictions = self.predict(np.array(self.points[-count:]))
+        # The indices of the two points of each pair.
         first, second = np.triu_indices(len(values), 1)
         if not len(first):
             return 0.0
         signs = np.sign(values[first] - values[second])
-        return float(np.mean(signs * np.sign(predictions[first] - predictions[second])))
+        predicted_signs = np.sign(predictions[first] - predictions[second])
+        return float(np.mean(signs * predicted_signs))
 
     def _newest_values(self, count: int) -> Any:
         """Return the values of the newest ``count`` points; failed points get the worst value.

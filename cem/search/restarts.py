@@ -107,9 +107,11 @@ class Bipop:
         generator = random.Random(f"restarts {seed}")
         for _ in range(2 * len(small)):
             generator.random()  # Skip U and V of the earlier small searches.
+        u = generator.random()
+        v = generator.random()
         ratio = max(1.0, large_size / first_size / 2)
-        small_size = int(first_size * ratio ** (generator.random() ** 2))
-        scale = 10 ** (-2 * generator.random())
+        small_size = int(first_size * ratio ** (u**2))
+        scale = 10 ** (-2 * v)
         last_large = large[-1] if large else first
         budget = max(last_large.evaluations // 2, small_size)
         return Attempt(small_size, budget, scale, is_large=False)
