@@ -382,10 +382,10 @@ def _restore_best(
 ) -> State:
     """Return ``new`` with the best candidate as it was evaluated, inside the bounds.
 
-    The search runs in an unbounded space, from which a smooth map leads into the box of the
-    bounds. It was updated by the points of that space. So if a candidate of this generation is
-    the best one so far, ``new`` contains its point in its place. This function finds the
-    candidate of that point, and stores the candidate.
+    The search runs in an unbounded space, and a smooth map leads from its points into the box
+    of the bounds. ``new`` was computed from the points of this generation. If one of them is
+    the best so far, ``new`` contains this point as its best candidate. This function replaces
+    the point by its candidate in the box.
 
     Args:
         old: The state before this generation.

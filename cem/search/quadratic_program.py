@@ -40,7 +40,7 @@ def solve_program(
     Raises:
         LinAlgError: If the curvature is not positive definite.
     """
-    # The factor is L. The columns of W are one row per constraint.
+    # The factor is L. Each constraint has a column of W.
     factor = np.linalg.cholesky(curvature)
     r, *columns_of_w = np.linalg.solve(factor, derivatives.T).T
     # Each constraint is divided by its length. One whose derivative is 0 has no influence.
@@ -75,7 +75,7 @@ def _minimize_in_box(hessian: Any, slopes: Any, low: Any, high: float) -> Any:
     x = np.zeros(len(slopes))
     is_free = low < 0
     negligible_gain = _PRECISION * high / _MAX_MULTIPLIER
-    # The number of iterations is limited, because rounding might prevent an end.
+    # The number of iterations is limited, because rounding errors might prevent convergence.
     for _ in range(5 * len(x)):
         _minimize_free(hessian, slopes, low, high, x, is_free)
         # How much the value decreases if a variable leaves its bound, per unit. A variable at
