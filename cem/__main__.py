@@ -41,8 +41,8 @@ def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
         columns: The width of the picture in characters.
         rows: The height of the picture in characters.
     """
-    # A linear map between points and cells, (column, row), maps the upper left corner of the
-    # area to the cell (0, 0), and the lower right corner to the last cell.
+    # A cell is (column, row). A linear map from points to cells maps the upper left corner of
+    # the area to the cell (0, 0), and the lower right corner to the last cell.
     size = _LOWER_RIGHT - _UPPER_LEFT
     last_cell = torch.tensor([columns - 1, rows - 1])
     mark_of_cell = {}
@@ -51,19 +51,20 @@ def picture(marks: dict[str, torch.Tensor], columns: int, rows: int) -> str:
         for column, row in cells_of_points.reshape(-1, 2).tolist():
             mark_of_cell[column, row] = mark
 
-    # All cells as (column, row), one row after another from the top.
+    # All cells, one row after another from the top. The inverse map gives their points.
     cells = torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).flip(-1)
-    heights = valley(_UPPER_LEFT + size * cells / last_cell).log10()
+    points_of_cells = _UPPER_LEFT + size * cells / last_cell
+    heights = valley(points_of_cells).log10()
 
-    # Map the heights from 10^2.4 down to 10^-1.9 to indices of shades. The range of exponents
-    # is 4.3. The divisor is slightly larger, so that the greatest index is valid.
+    # Heights between 10^2.4 and 10^-1.9, a range of 4.3 exponents, have different shades. The
+    # divisor is slightly larger than the range, so that the greatest index is valid.
     depth = (2.4 - heights).clamp(0.0, 4.3)
-    shades = (depth / 4.4 * len(_SHADES)).int().tolist()
+    shade_indices = (depth / 4.4 * len(_SHADES)).int().tolist()
 
     parts = []
-    for shade, (column, row) in zip(shades, cells.tolist(), strict=True):
+    for index, (column, row) in zip(shade_indices, cells.tolist(), strict=True):
         mark = mark_of_cell.get((column, row), " ")
-        parts.append(f"\x1b[48;5;{_SHADES[shade]}m{mark}")  # sets the background colour
+        parts.append(f"\x1b[48;5;{_SHADES[index]}m{mark}")  # sets the background colour
         if column == columns - 1:
             parts.append("\x1b[0m\n")  # resets the colours and ends the line
     return "".join(parts)

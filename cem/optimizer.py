@@ -293,6 +293,7 @@ class CrossEntropyMethod:
                 number that is negative or not finite, or, on the CPU, if a column of a choice
                 or permutation contains a number that is not the index of a value.
         """
+        # Tensors that need no conversion are a whole population.
         is_part = False
         if not self._needs_no_conversion(candidates, fitness):
             is_part = not self.batch_shape and len(candidates) < self.population_size
@@ -405,17 +406,18 @@ class CrossEntropyMethod:
             generations: The number of generations per snapshot, ``>= 1``.
             records: The number of snapshots per call.
         """
-        replay = self._capture_replay(objective, generations, records, stacks=True)
+        # ``replay`` runs the graph and returns it.
+        replay = self._capture_replay(objective, generations, rounds=records, stacks=True)
 
         def run() -> list[Snapshot]:
-            """Replay the graph, and return its snapshots."""
+            """Replay the graph, and return a snapshot for every ``generations`` generations."""
             generation = self._generation
             graph = replay()
             snapshots = []
             for evaluation in graph.evaluations:
                 generation += generations
-                # Only the constants of ``self._state`` are valid here. ``copy_to_host`` sets
-                # the mean, the record and so on of each snapshot below.
+                # Each snapshot gets the last state, of which only the constants are valid.
+                # ``copy_to_host`` sets its mean, its record and so on below.
                 snapshot = Snapshot(
                     generation, self._settings, self._state, evaluation, copies=False
                 )
@@ -437,6 +439,9 @@ class CrossEntropyMethod:
     ) -> Callable[[], GenerationGraph]:
         """Return a function that runs generations of the search by one replay of a CUDA graph.
 
+        A replay runs ``rounds`` rounds of ``generations`` generations each. After every round
+        the graph keeps the state and the last evaluation.
+
         The first call captures the graph. A later call captures it again if a constant of the
         state has changed. For example, the table of the extra variance may have become longer.
 
@@ -444,7 +449,8 @@ class CrossEntropyMethod:
             objective: The objective, as for ``capture``.
             generations: The number of generations per round.
             rounds: The number of rounds per replay.
-            stacks: Whether a replay stacks the states after its rounds.
+            stacks: Whether a replay also stacks the states after its rounds, for
+                ``copy_to_host``.
 
         Returns:
             A function without arguments. It returns the graph, which contains the evaluations.
@@ -458,16 +464,19 @@ class CrossEntropyMethod:
         graph: GenerationGraph | None = None
 
         def replay() -> GenerationGraph:
-            """Move the search by a replay of the graph, which is captured if necessary."""
+            """Move the search by ``rounds`` rounds of ``generations`` generations.
+
+            This is one replay of the graph, which is captured before if necessary.
+            """
             nonlocal graph
-            generation = self._generation + generations * rounds
-            self._extend_variance_schedule(generation)
+            last_generation = self._generation + generations * rounds
+            self._extend_variance_schedule(last_generation)
             if graph is None or not graph.fits(self._state):
                 graph = GenerationGraph(
                     self._state, objective, generations, rounds, stacks=stacks
                 )
             self._state = graph(self._state)
-            self._generation = generation
+            self._generation = last_generation
             self._snapshot = None
             return graph
 

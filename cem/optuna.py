@@ -133,9 +133,10 @@ class CemSampler(BaseSampler):
         )
         key = _storage_key(search, distributions)
 
-        untold = _load_latest(search, key, trials)
-        finished = [other for other in untold if other.state.is_finished()]
-        running = [other for other in untold if not other.state.is_finished()]
+        # The trials that have not moved the search yet.
+        pending = _load_latest(search, key, trials)
+        finished = [other for other in pending if other.state.is_finished()]
+        running = [other for other in pending if not other.state.is_finished()]
         # Only trials of this search have the attribute ``key``.
         ended = [
             other

@@ -146,8 +146,11 @@ def _truncate(x: Tensor, mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -
     ndtr = torch.special.ndtr
     below_low = ndtr(z_low)
     below_high = ndtr(z_high)
-    # The share of the lower tail below z, or of the upper tail above z.
-    share = torch.where(z < z_low, ndtr(z) / below_low, ndtr(-z) / ndtr(-z_high))
+    # The share of the lower tail below z, or of the upper tail above z. By symmetry, ndtr(-z)
+    # is the probability above z.
+    share_of_lower = ndtr(z) / below_low
+    share_of_upper = ndtr(-z) / ndtr(-z_high)
+    share = torch.where(z < z_low, share_of_lower, share_of_upper)
     below_new = below_low + share * (below_high - below_low)
     new = mean + scale * torch.special.ndtri(below_new)
     return torch.where((x < low) | (x > high), new.to(x.dtype), x)
@@ -169,9 +172,9 @@ def into_box(y: Tensor, low: Tensor, high: Tensor) -> Tensor:
     u = (y - middle) / half
     # Near a face of the box (|u| >= _CENTRAL), the distance from the face is more exact than
     # the tanh. The distance is half (1 - tanh(|u|)) = 2 half sigmoid(-2 |u|).
-    from_low = half * (2 * torch.sigmoid(2 * u))
-    from_high = half * (2 * torch.sigmoid(-2 * u))
-    near_face = torch.where(u < 0, low + from_low, high - from_high)
+    distance_from_low = half * (2 * torch.sigmoid(2 * u))
+    distance_from_high = half * (2 * torch.sigmoid(-2 * u))
+    near_face = torch.where(u < 0, low + distance_from_low, high - distance_from_high)
     is_central = u.abs() < _CENTRAL
     two_sided = torch.where(is_central, middle + half * torch.tanh(u), near_face)
     above_low = low + torch.nn.functional.softplus(y - low)
@@ -199,16 +202,16 @@ def out_of_box(x: Tensor, low: Tensor, high: Tensor) -> Tensor:
     middle, half = _middle_and_half(low, high)
     u = (x - middle) / half
     # atanh(u) = (log(1 + u) - log(1 - u)) / 2. Near a face of the box (|u| >= _CENTRAL), 1 + u
-    # and 1 - u lose digits. The distances from the two faces are proportional to them, and are
-    # used instead. The bounds are halved before they are subtracted, because the difference
-    # may overflow.
+    # and 1 - u lose digits. Half the distances from the two faces are proportional to them,
+    # and are used instead. The bounds are halved before they are subtracted, because the
+    # difference may overflow.
     limits = torch.finfo(x.dtype)
     min_distance = (limits.eps * half).clamp(min=limits.tiny)
-    from_low = torch.maximum(x / 2 - low / 2, min_distance)
-    from_high = torch.maximum(high / 2 - x / 2, min_distance)
-    near_face = (from_low.log() - from_high.log()) / 2
+    half_from_low = torch.maximum(x / 2 - low / 2, min_distance)
+    half_from_high = torch.maximum(high / 2 - x / 2, min_distance)
+    atanh_near_face = (half_from_low.log() - half_from_high.log()) / 2
     is_central = u.abs() < _CENTRAL
-    two_sided = middle + half * torch.where(is_central, torch.atanh(u), near_face)
+    two_sided = middle + half * torch.where(is_central, torch.atanh(u), atanh_near_face)
     above_low = low + _inverse_softplus(x - low)
     below_high = high - _inverse_softplus(high - x)
     return _choose_by_bounds(x, low, high, two_sided, above_low, below_high)
@@ -239,9 +242,12 @@ def start_out_of_box(mean: Tensor, std: Tensor, low: Tensor, high: Tensor) -> Bo
     slope = _choose_by_bounds(inside, low, high, two_sided, above_low, below_high)
     # The new standard deviation is limited, because the slope may be almost 0.
     widest = torch.where(half.isfinite(), half, std.clamp(min=1.0))
-    stretched = torch.minimum(std / slope.clamp(min=torch.finfo(std.dtype).tiny), widest)
-    is_bounded = (low.isfinite() | high.isfinite()) & (low < high)
-    return out_of_box(inside, low, high), torch.where(is_bounded, stretched, std)
+    slope = slope.clamp(min=torch.finfo(std.dtype).tiny)
+    stretched = torch.minimum(std / slope, widest)
+    # Without bounds, the map is the identity. If both bounds are equal, the value is constant.
+    is_mapped = (low.isfinite() | high.isfinite()) & (low < high)
+    unbounded_std = torch.where(is_mapped, stretched, std)
+    return out_of_box(inside, low, high), unbounded_std
 
 
 def _middle_and_half(low: Tensor, high: Tensor) -> Box:

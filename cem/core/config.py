@@ -167,9 +167,11 @@ class CEMConfig:
         numbers = list(self.integers)
         if len(numbers) == dim and set(numbers) <= {0, 1}:
             return [i for i, flag in enumerate(numbers) if flag]
-        # Otherwise the numbers must be different indices. Bools would be too few or many flags.
-        indices = {*range(dim)}.intersection(numbers)
-        if bool in map(type, numbers) or sorted(numbers) != sorted(indices):
+        # Otherwise the numbers must be different indices. Bools are flags, but not as many as
+        # parameters.
+        has_bools = any(isinstance(number, bool) for number in numbers)
+        different_indices = {*range(dim)}.intersection(numbers)
+        if has_bools or sorted(numbers) != sorted(different_indices):
             raise ValueError(
                 f"expected a flag for each of {dim} parameters, or different indices from 0 to "
                 f"{dim - 1}, for integers, got {numbers}"

@@ -151,13 +151,15 @@ def tell(state: State, candidates: Tensor, fitness: Tensor) -> State:
     box = transformed_bounds(state)
     if box is None:
         return _update_normal(state, candidates, fitness)
-    # The search runs in an unbounded space, from which a smooth map leads into the box.
+    # The search runs in an unbounded space, from which a smooth map leads into the box. The
+    # inverse map returns the points of the candidates.
     low, high = box
     points = out_of_box(candidates, low.unsqueeze(-2), high.unsqueeze(-2))
-    # The maps round. A coordinate that equals the mean's in the box must also equal the mean's
-    # in the unbounded space.
+    # The results of both maps are rounded. Nevertheless a coordinate that equals the mean's in
+    # the box must equal the mean's in the unbounded space.
     is_mean = candidates == state.mean.unsqueeze(-2)
-    points = torch.where(is_mean, state.distribution[..., MEAN, :].unsqueeze(-2), points)
+    unbounded_mean = state.distribution[..., MEAN, :].unsqueeze(-2)
+    points = torch.where(is_mean, unbounded_mean, points)
     new = _update_normal(state, points, fitness)
     return _restore_best(state, new, candidates, points, fitness)
 
@@ -197,8 +199,8 @@ def _update_normal(state: State, candidates: Tensor, fitness: Tensor) -> State:
         mean_averaging=state.settings.config.mean_averaging,
     )
 
-    # A state begins with these five fields, and its other fields do not change. A slice is
-    # faster than `state._replace`.
+    # These are the first five fields of a state. The others do not change. A slice is faster
+    # than `state._replace`.
     other_fields = state[5:]
     return State(distribution, record, generation, factor, paths, *other_fields)
 
@@ -238,8 +240,8 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
         ranked=False,
     )
 
-    # A state begins with these three fields, and its other fields do not change. A slice is
-    # faster than `state._replace`.
+    # These are the first three fields of a state. The others do not change. A slice is faster
+    # than `state._replace`.
     other_fields = state[3:]
     new = State(distribution, record, generation, *other_fields)
     if state.factor is None and state.paths is None:
@@ -259,6 +261,7 @@ def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> S
         candidates: The population, shape (..., N, d).
         fitness: Its fitness, shape (..., N).
     """
+    # ``ranked`` are the best candidates, as many as there are weights, the best first.
     rank_weights = _rank_weights(old)
     ranked, weights, failed = rank_rows(
         fitness, candidates, rank_weights, old.settings.maximize
@@ -271,7 +274,7 @@ def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> S
     else:
         std, paths = _adapt_by_paths(old, new, ranked, weights, all_failed)
     distribution = _replace_std(new.distribution, std)
-    # A state begins with these five fields, and its other fields do not change.
+    # These are the first five fields of a state. The others do not change.
     other_fields = new[5:]
     return State(distribution, new.record, new.generation, factor, paths, *other_fields)
 
@@ -379,9 +382,10 @@ def _restore_best(
 ) -> State:
     """Return ``new`` with the best candidate as it was evaluated, inside the bounds.
 
-    The search runs in an unbounded space, from which a smooth map leads into the box. If the
-    best candidate so far is one of this generation, ``new`` contains it as a point of the
-    unbounded space, and this function replaces it.
+    The search runs in an unbounded space, and a smooth map leads from its points into the box
+    of the bounds. ``new`` was computed from the points of this generation. If one of them is
+    the best so far, ``new`` contains this point as its best candidate. This function replaces
+    the point by its candidate in the box.
 
     Args:
         old: The state before this generation.
@@ -390,19 +394,22 @@ def _restore_best(
         points: The population in the unbounded space, shape (..., N, d).
         fitness: The fitness of the population, shape (..., N).
     """
+    # Near a face of the box several candidates may have the same point, because of rounding.
+    # So the fitness is compared, too. All masks of candidates have shape (..., N).
     best = new.best
     best_fitness = new.best_fitness
-    # `points` were computed from `candidates` by the inverse map. Near a face of the box its
-    # results round to the same point for several candidates, so the fitness is compared, too.
-    has_same_point = (points == best.unsqueeze(-2)).all(-1)  # shape (..., N)
-    is_best = has_same_point & (fitness.double() == best_fitness.unsqueeze(-1))
+    is_best_point = (points == best.unsqueeze(-2)).all(-1)
+    has_best_fitness = fitness.double() == best_fitness.unsqueeze(-1)
+    is_best = is_best_point & has_best_fitness
+    # As long as every candidate fails, the best fitness is NaN, which differs from itself.
     has_improved = (best_fitness != old.best_fitness) & is_best.any(-1)
-    # argmax returns the index of the first candidate of each problem that is the best one.
+    # argmax returns the first index at which the mask is True.
     index = is_best.int().argmax(-1)
-    evaluated = candidates.take_along_dim(index[..., None, None], dim=-2).squeeze(-2)
-    best = torch.where(has_improved.unsqueeze(-1), evaluated, best)
-    # The first field of a state is the distribution. Its last row, BEST, is the best candidate.
-    distribution = torch.cat([new.distribution[..., :BEST, :], best.unsqueeze(-2)], dim=-2)
+    best_candidate = candidates.take_along_dim(index[..., None, None], dim=-2).squeeze(-2)
+    best = torch.where(has_improved.unsqueeze(-1), best_candidate, best)
+    # The distribution is the first field of a state. Its last row, BEST, is the best candidate.
+    other_rows = new.distribution[..., :BEST, :]
+    distribution = torch.cat([other_rows, best.unsqueeze(-2)], dim=-2)
     return State(distribution, *new[1:])
 
 
@@ -434,16 +441,25 @@ def _update_tables(state: State, candidates: Tensor, fitness: Tensor) -> Any:
 
     If the operator supports every family, it updates all tables in one call. It gets the sizes
     and the learning rate of each family. Otherwise each family updates its own table.
+
+    Args:
+        state: The state before this generation.
+        candidates: The discrete columns of the population, shape (..., N, C).
+        fitness: The fitness of the population, shape (..., N).
     """
     settings = state.settings
     families: Any = settings.families
     update: Any = update_tables
-    if settings.backend == "torch":
-        # Torch is faster if it may add in any order. Only the compiled operators must return
-        # the same bits on every machine.
-        update = partial(update_tables_reference, fixed_order=False)
+    rules: list[Any] = []
     if all(map(_has_operator, families)):
-        rules = [(family.columns, *family.rows, family.smoothing) for family in families]
+        if settings.backend == "torch":
+            # Torch is faster if it may add in any order. Only the compiled operators must
+            # return the same bits on every machine.
+            update = partial(update_tables_reference, fixed_order=False)
+        # The rule of a family consists of its sizes and its learning rate.
+        for family in families:
+            num_rows, num_values = family.rows
+            rules.append((family.columns, num_rows, num_values, family.smoothing))
     else:
         update = update_tables_by
         rules = [_make_move(family) for family in families]

@@ -38,7 +38,8 @@ class GenerationGraph:
     ) -> None:
         """Capture generations in a CUDA graph, which requires the backend "cuda".
 
-        A replay runs ``rounds`` rounds of ``count`` generations each.
+        A replay runs ``rounds`` rounds of ``count`` generations each. After every round the
+        graph keeps the state and the last evaluation, which the caller may record.
 
         Args:
             state: A state of the search. The graph contains its constants and shapes.

@@ -305,28 +305,36 @@ def copy_to_host(
     new = [snapshot for snapshot in snapshots if snapshot._host is None]
     if not new:
         return
+    # The tensors of each snapshot, by name.
     tensors = [snapshot.tensors() for snapshot in new]
     if stacked is None:
         stacked = stack_by_name(tensors)
 
-    rows = {}
-    for name, tensor in stacked.items():
+    # Iterators over the rows of each copied stack. A stack has one row for each snapshot that
+    # has a tensor of its name.
+    rows_by_name = {}
+    for name, stack in stacked.items():
         # A copy into page-locked memory does not wait for the device.
-        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-        host.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
-        # Each row belongs to one of the snapshots that have a tensor of this name. They take
-        # the rows one after another below.
-        rows[name] = iter(host.unbind())
+        host = torch.empty(stack.shape, dtype=stack.dtype, pin_memory=stack.is_cuda)
+        host.copy_(stack.detach(), non_blocking=stack.is_cuda)
+        rows_by_name[name] = iter(host.unbind())
+    # All stacks are on the same device.
+    event = _record_event(stack.device)
 
-    event = None
-    # All tensors are on the same device, so it is enough to look at the last one.
-    if tensor.is_cuda:
-        # `seconds_since` needs timing. With `blocking`, waiting does not keep a core busy.
-        event = torch.cuda.Event(enable_timing=True, blocking=True)
-        event.record(torch.cuda.current_stream(tensor.device))
-
+    # Each snapshot takes the next row of every stack in which it has one.
     for snapshot, names in zip(new, tensors, strict=True):
-        snapshot._receive({name: next(rows[name]) for name in names}, event)
+        copies = {name: next(rows_by_name[name]) for name in names}
+        snapshot._receive(copies, event)
+
+
+def _record_event(device: torch.device) -> torch.cuda.Event | None:
+    """Return an event that marks the end of the work so far; None if it is not CUDA's."""
+    if device.type != "cuda":
+        return None
+    # `seconds_since` needs timing. With `blocking`, waiting does not keep a core busy.
+    event = torch.cuda.Event(enable_timing=True, blocking=True)
+    event.record(torch.cuda.current_stream(device))
+    return event
 
 
 def _number(value: float | Tensor) -> float:
@@ -353,7 +361,7 @@ def load_state(
     """
     tensors: Any = tensors_of(current, _SAVED)
     names = ["settings", "generation", *tensors]
-    if "told_candidates" in saved:
+    if "told_candidates" in saved:  # A part of a population has its fitness.
         names += ["told_fitness", "asked"]
     missing = [name for name in names if name not in saved]
     if missing:

@@ -215,11 +215,10 @@ def _find_std_floor(
         floor = (std * config.floor_share).clamp(min=config.std_floor)
     if integers is None:
         return floor
-    # This is the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022. It is the standard
-    # deviation for which, in a population, one parameter of one candidate is expected to be
-    # rounded to another integer than the mean. If the mean is an integer, this takes a step of
-    # more than 0.5.
-    # Each of the N d parameters has the probability 1 / (N d), half of it on either side.
+    # This is the margin of R. Hamano et al., CMA-ES with Margin, GECCO 2022: the standard
+    # deviation at which one of the N d numbers of a population is expected to be rounded to
+    # another integer than the mean. If the mean is an integer, such a number is more than 0.5
+    # away from it. Its probability is 1 / (N d), half of it on either side.
     quantile = NormalDist().inv_cdf(1 - 0.5 / (population_size * std.shape[-1]))
     is_integer = ~integers[0].isnan()
     margin = torch.where(is_integer, 0.5 / quantile, 0.0).to(std)

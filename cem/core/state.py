@@ -177,15 +177,17 @@ def with_integers(state: State, x: Tensor) -> Tensor:
     if state.integers is None:
         return x
     low, high = state.integers
+    num_numbers = low.shape[-1]
     if x.dim() > low.dim():  # all candidates of a population have the same bounds
         low = low.unsqueeze(-2)
         high = high.unsqueeze(-2)
-    numbers = x[..., : low.shape[-1]]
+    numbers = x[..., :num_numbers]
     rounded = torch.minimum(torch.maximum(numbers.round(), low), high)
+    # The bounds of a real parameter are NaN.
     numbers = torch.where(low.isnan(), numbers, rounded)
     if numbers.shape == x.shape:
         return numbers
-    return torch.cat([numbers, x[..., low.shape[-1] :]], dim=-1)
+    return torch.cat([numbers, x[..., num_numbers:]], dim=-1)
 
 
 def tensors_of(state: State, names: Sequence[str] = CHANGING) -> dict[str, Tensor]:

@@ -106,12 +106,14 @@ class Termination:
         self._ftol = ftol
         self._set_precision(settings, xtol)
         self._set_std_limits(settings, first_std, constrained)
-        # The number of generations for which the search may go on without an improvement.
+        # The number of generations for which the search may go on without an improvement. It is
+        # larger for many parameters and for small populations.
         self._patience = math.inf if noisy else 100 + 50 * dim // size
         if constrained:
             self._patience *= _CONSTRAINED_PATIENCE
         self._best = math.inf
         self._improved_at = 0
+        # As many generations as in Hansen's tutorial, appendix B.3.
         self._window = _Window(10 + math.ceil(30 * dim / size))
         self._collapse = None if settings.config.paths else _Collapse(settings, dim)
 
@@ -153,6 +155,7 @@ class Termination:
         largest_share = self._find_largest_share(record)
         negligible_range = self._find_negligible_range(best)
         is_precise = self._xtol > 0.0 and record.std.numpy()[self._real].max() < self._xtol
+        # A long search may go on without an improvement for a fifth of its generations.
         patience = max(self._patience, generation // 5)
 
         # The tests are in the order of the reasons in _TESTED: target, xtol, ftol, std, fitness
@@ -222,8 +225,8 @@ class _Window:
         generations = self._generations
         recent_best.append(record.generation_best)
         generations.append(record.generation)
-        # Drop the oldest record as long as the others still cover the window, which begins at
-        # generation `start`.
+        # The window begins at generation `start`. The records cover all of it if the oldest
+        # one is not later. As long as this is also true of the second one, drop the oldest.
         start = record.generation - self._size + 1
         while len(generations) > 2 and generations[1] <= start:
             recent_best.popleft()
@@ -253,8 +256,9 @@ class _Collapse:
         # With a share of 1 the quantile below would be infinite.
         elite_share = min(settings.num_elites / settings.population_size, 0.999)
         normal = NormalDist()
-        # The mean of the tail with this share of the normal distribution.
-        self._slope_move = normal.pdf(normal.inv_cdf(1.0 - elite_share)) / elite_share
+        # The tail above this quantile has the share of the elites. Its mean is the move.
+        quantile = normal.inv_cdf(1.0 - elite_share)
+        self._slope_move = normal.pdf(quantile) / elite_share
         weights = rank_weights(settings.num_elites, settings.config.weights)
         self._chance_square = dim / effective(weights)
         # The average of the squared moves, minus the squared move by chance.
@@ -276,21 +280,22 @@ class _Collapse:
             record: The record of the newest generation.
             share: The largest ratio of a standard deviation to the first one.
         """
-        last = self._record
+        last_record = self._record
         last_share = self._share
         self.checked_at = record.generation
         self._record = record
         self._share = share
-        if last is None or self._is_decided:
+        if last_record is None or self._is_decided:
             return
 
         # The mean has made `count` moves since the last check, one per generation. Each move is
         # shorter than the one before by the factor by which the standard deviation shrinks.
-        count = max(1, record.generation - last.generation)
+        count = max(1, record.generation - last_record.generation)
         shrinkage = 1.0
         if 0 < last_share < math.inf:
             shrinkage = min(1.0, (share / last_share) ** (1 / count))
-        excess = self._find_excess(_squared_move(last, record), count, shrinkage)
+        # The squared move of one generation, without what chance explains of it.
+        excess = self._find_excess(_squared_move(last_record, record), count, shrinkage)
         # An exponential moving average, in which this check stands for ``count`` generations.
         weight = 1 - (1 - _NEWEST_WEIGHT) ** count
         self._average_square += weight * (excess - self._average_square)

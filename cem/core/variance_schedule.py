@@ -109,9 +109,9 @@ def describe_callable(function: Callable[..., Any]) -> str:
     name = f"{named.__module__}.{named.__qualname__}"
     if name.endswith("<lambda>"):
         code = function.__code__
-        constants = _plain_values(code.co_consts)
-        digest = zlib.crc32(code.co_code + repr((code.co_names, constants)).encode())
-        name += f" {digest:08x}"
+        names_and_constants = (code.co_names, _plain_values(code.co_consts))
+        content = code.co_code + repr(names_and_constants).encode()
+        name += f" {zlib.crc32(content):08x}"
     return name
 
 

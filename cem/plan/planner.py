@@ -336,12 +336,13 @@ class Planner:
         # An empty list becomes a tensor of floats, so its dtype does not matter.
         is_integer = ids.numel() == 0 or ids.dtype not in (torch.bool, *_FLOATS)
         is_inside = (ids >= 0) & (ids < num_envs)
-        if (
-            ids.dim() != 1
-            or not is_integer
-            or not is_inside.all()
-            or len(ids.unique()) < len(ids)
-        ):
+        is_valid = (
+            ids.dim() == 1
+            and is_integer
+            and is_inside.all()
+            and len(ids.unique()) == len(ids)  # all are different
+        )
+        if not is_valid:
             expected = (
                 f"a mask of shape ({num_envs},), or different environments below {num_envs}"
             )

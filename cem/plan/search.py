@@ -114,11 +114,13 @@ class Search:
         num_reused = self.options.num_reused
         # ``fit`` is the fitted distribution; its ``ranking`` are the indices of the elites.
         fit = self._start(memory, task.init, shift)
+        # The key determines the noise of an iteration.
         key = self.noise.make_key(task.envs, memory.generation)
         proposals = self._encode_proposals(task.proposals)
         vectors = self._draw(fit, sizes[0], key, proposals)
 
-        # The first iteration reuses the elites of the previous step, shifted in time.
+        # The first iteration reuses the elites of the previous step, shifted in time. They
+        # replace the first vectors, of which ``reused`` is a view.
         reused = vectors[:, :num_reused]
         self.space.shift_elites(memory.elites, shift, out=reused)
         self._descend(task.state, fit, reused)
@@ -149,17 +151,17 @@ class Search:
         the same in every step. The mean is also its best vector, until a plan has a usable
         cost.
         """
-        # Here ``mean`` is a list of tensors, which ``torch.cat`` joins below.
+        # The parts of the mean, which a single ``torch.cat`` joins below, with all other rows.
         if init is None:
-            mean = self.space.shift_mean(memory.mean, shift)
+            mean_parts = self.space.shift_mean(memory.mean, shift)
         else:
-            mean = [self.space.encode(init)]
+            mean_parts = [self.space.encode(init)]
         # With discrete actions, make every value possible again.
-        mean = self.space.widen(mean)
+        mean_parts = self.space.widen(mean_parts)
         std = self.space.first_std.expand_as(memory.mean)
         # The four rows of a distribution are its mean, standard deviation, averaged mean and
         # best vector, shape (B, 4, d). A planner averages no means.
-        rows = [*mean, std, *mean, *mean]
+        rows = [*mean_parts, std, *mean_parts, *mean_parts]
         distribution = torch.cat(rows, dim=1).view(len(std), 4, -1)
         # A record has a column for the best cost. NaN means that there is no best cost yet. The
         # other columns, up to ``FAILED``, are not used here.

@@ -253,9 +253,10 @@ class CategoricalSpace(BoxSpace):
         is_value = self._values < counts[:, None]  # shape (integers of an action, values)
         uniform = (is_value / counts[:, None]).to(like.dtype).flatten()
         # The elements of a one-hot vector are between 0 and 1.
-        zero_to_one = (uniform * 0, uniform * 0 + 1)
-        super().__init__(length, zero_to_one, None)
+        bounds = (torch.zeros_like(uniform), torch.ones_like(uniform))
+        super().__init__(length, bounds, None)
         self.first_mean = uniform.repeat(length)
+        # The largest value of each integer of a plan.
         self._largest = (counts - 1).repeat(length)
         self._spread = spread
 
@@ -264,7 +265,8 @@ class CategoricalSpace(BoxSpace):
         # The mean of a one-hot vector has the probabilities of its values. The shape becomes
         # (B, integers of a plan, values).
         probabilities = distribution[:, MEAN].unflatten(-1, (-1, len(self._values)))
-        # The distribution function of N(0, 1) makes normal noise uniform in [0, 1].
+        # One number per integer of a plan. The distribution function of N(0, 1) makes normal
+        # noise uniform in [0, 1].
         normal = self._draw_noise(probabilities[..., 0], size, key)
         uniform = torch.special.ndtr(normal)
         # Inverse transform sampling: a uniform number u becomes the first value whose
@@ -321,8 +323,7 @@ def make_space(
     """
     # An action of a plan consists of `block` actions of the environment. So the sizes, bounds
     # and standard deviations of an action are repeated.
-    # For discrete actions, `sizes` are the numbers of values; otherwise it is None.
-    sizes = _find_sizes(bounds)
+    sizes = _find_sizes(bounds)  # the numbers of values of a discrete action, or None
     if sizes is not None:
         if len(sizes) != action_dim:
             raise ValueError(

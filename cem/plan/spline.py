@@ -21,8 +21,8 @@ def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
         The matrix, shape (T, knots), float64.
     """
     times = times.double().clamp(0, knots - 1)
-    # A row of the matrix contains the weights of all knots. At the time k it is row k of the
-    # identity.
+    # A value of the spline is represented by a row: the weights of all knots. The value at
+    # knot k is row k of the identity.
     identity = torch.eye(knots, dtype=torch.float64)
     if kind == "zero":
         # A time at a knot may have been rounded to just before it.
@@ -37,6 +37,7 @@ def spline_matrix(times: Tensor, knots: int, kind: str) -> Tensor:
     if kind == "linear":
         return torch.lerp(start, end, share)
 
+    # Row k of the slopes has the weights for the slope at knot k.
     (slopes,) = torch.gradient(identity, dim=0)
     change = end - start
     # The cubic is a straight line with the slope ``change``, plus a term with ``bend``. This

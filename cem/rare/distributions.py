@@ -47,6 +47,7 @@ def uniform_noise(
     component = torch.arange(dim, device=device)
     counter = (pair.unsqueeze(1), component, generation, 0)
     key = split64(seed ^ _UNIFORM_KEY)
+    # The upper and lower words of the two numbers, each of shape (pairs, d).
     upper_1, lower_1, upper_2, lower_2 = philox4x32(counter, key)
     upper = torch.stack([upper_1, upper_2], dim=1)  # shape (pairs, 2, d)
     lower = torch.stack([lower_1, lower_2], dim=1)

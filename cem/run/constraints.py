@@ -344,10 +344,11 @@ def _widths(g: Any) -> Any:
     share = np.clip(num_violations / count, 0.5 / count, 1 - 0.5 / count)
 
     normal = NormalDist()
-    # A variable of N(mean, 1) is positive with the probability ``share``.
+    # A variable x of N(mean, 1) is positive with the probability ``share``.
     mean = np.array([normal.inv_cdf(float(probability)) for probability in share])
     density = np.array([normal.pdf(x) for x in mean])
-    # This is the mean square of the positive values of N(mean, 1).
+    # The mean square of the positive values of this variable, E(x^2 | x > 0). With the
+    # standard deviation s, it would be s^2 times as large.
     standard_mean_square = 1 + mean**2 + mean * density / share
     estimate = np.sqrt(mean_square / standard_mean_square)
     return np.where(num_violations < _MIN_VIOLATIONS, std, np.minimum(std, estimate))
@@ -397,8 +398,6 @@ class Constrained(CrossEntropyMethod):
         super().__init__(*arguments, **options)
         self._constraints = constraints
         self._square_factor = steepness * _SQUARE_FACTOR
-        # Fitness times this sign is minimised.
-        self._sign = -1.0 if self.maximize else 1.0
         # A candidate begins with this many columns of the normal distribution. The columns of
         # families follow.
         self._num_normal = self._state.settings.normal
@@ -420,7 +419,11 @@ class Constrained(CrossEntropyMethod):
     @property
     def best_fitness(self) -> float:
         """The fitness of ``best``."""
-        return self._sign * self._best_value
+        return float(self._negate_if_maximizing(self._best_value))
+
+    def _negate_if_maximizing(self, fitness: Any) -> Any:
+        """Convert fitness to values to minimise, or such values back to fitness."""
+        return -fitness if self.maximize else fitness
 
     def ask(self, count: int | None = None) -> Any:
         """Draw candidates of this generation; the very first candidate is fixed."""
@@ -443,18 +446,19 @@ class Constrained(CrossEntropyMethod):
             _check_candidates: Whether to check the candidates. This is not necessary if they
                 are those of ``ask``.
         """
-        # The values are minimised, so the sign of a maximised objective is reversed.
-        values = self._sign * _numbers(fitness)
-        values[np.isnan(values)] = np.inf
+        # The values are minimised. Infinity means that a candidate has none.
+        values = self._negate_if_maximizing(_numbers(fitness))
+        values = np.where(np.isnan(values), np.inf, values)
         population = self._constraints.judge(candidates, values)
         population.mark_failed()
-        # The base class replaces the best candidate of the state, so note it before.
-        best = self._state.best
         lagrangian = self._augmented(population, self._typical(candidates))
-        # The base class gets the Lagrangian as the fitness. It maximises the fitness of a
-        # maximised objective, so the sign is reversed again.
-        super().tell(candidates, self._sign * lagrangian, _check_candidates=_check_candidates)
 
+        # The base class ranks candidates by the Lagrangian in place of the fitness. It also
+        # stores the candidate of the best Lagrangian as the best one, which the call of
+        # ``_correct_state`` undoes.
+        best = self._state.best
+        ranked_fitness = self._negate_if_maximizing(lagrangian)
+        super().tell(candidates, ranked_fitness, _check_candidates=_check_candidates)
         fittest = population.find_best()
         if self._improves_rank(population.rank(fittest)):
             best = torch.as_tensor(candidates[fittest])
@@ -484,8 +488,9 @@ class Constrained(CrossEntropyMethod):
         record = state.record.clone()
         distribution[BEST, : self._num_normal] = best[: self._num_normal]
         best_value = math.inf if self.violation else self._best_value
-        record[BEST_FITNESS] = self._sign * best_value
+        record[BEST_FITNESS] = self._negate_if_maximizing(best_value)
 
+        # How many times its limit each standard deviation is, but at least 1.
         excess = self._find_excess(distribution[STD])
         distribution[STD] /= excess
         factor = state.factor
@@ -550,14 +555,18 @@ class Constrained(CrossEntropyMethod):
     def _augmented(self, population: _Population, is_typical: Any) -> Any:
         """Return the augmented Lagrangian of N candidates; update the multipliers and margin.
 
-        The equations (1) to (4) are in the docstring of the module. In its notation, the
-        multipliers are l, the widths s, the margin k, and the penalty u.
+        With the objective f, the constraints g, the multipliers l, the margin k, the widths s
+        of the constraints, and the penalties u, it is
+
+            f + sum of l c + u c^2 / 2      c = max(g + k s, -l / u); for an equality c = g
+
+        This is equation (1) of the module, which has the others.
 
         Args:
             population: The candidates' values and constraints.
             is_typical: Which candidates have the most likely discrete parameters, shape (N,).
         """
-        known = population.known
+        known = population.known  # the indices of the candidates that have a value
         if not len(known):
             # No candidate has a value, so they are ranked by their violation.
             return population.violations
@@ -568,10 +577,12 @@ class Constrained(CrossEntropyMethod):
         margins = np.where(population.is_equality, 0.0, self._margin * widths)
         shifted = population.g + margins
         lagrangian = population.values + (self._multipliers * shifted).sum(axis=1)
+        # Equation (2): the penalties are proportional to the range of the Lagrangian.
         penalty = self._find_penalty(lagrangian[known], widths)
         terms = self._penalise(shifted, penalty, population.is_equality)
         augmented = population.values + terms
 
+        # Equation (3): the multipliers grow if the elites violate a constraint.
         ranking = known[np.argsort(augmented[known], kind="stable")]
         elites = shifted[ranking[: self.num_elites]]
         self._move_multipliers(penalty, elites, population.is_equality)

@@ -275,7 +275,11 @@ class Evaluator:
         return evaluation
 
     def _call_function(self, candidates: Any, generation: Any) -> Evaluation:
-        """Call the function of populations, and return what it returned or that all failed."""
+        """Call the function of populations, and return its evaluation.
+
+        If it raises one of the exceptions ``catch``, every candidate has failed. The function
+        takes one or two arguments: candidates, shape (N, dim), and the generation.
+        """
         arguments = (candidates, generation)[: self._arity]
         try:
             return as_evaluation(self._population_function(*arguments))
@@ -365,6 +369,7 @@ class Evaluator:
             arrived = self._read_journal(population, generation, mean)
             while len(arrived) < size:
                 self._keep_busy(pool, optimizer, generation)
+                # Wait for a short time, and take the candidates of this search that are ready.
                 arrived += self._take_own(pool, generation, size - len(arrived))
                 if len(arrived) < size:
                     self._stop.check()

@@ -70,7 +70,7 @@ class Journal:
             raise CheckpointError(_OLD.format(old_path))
         self._generation = generation
         self._header = json.dumps(search).encode() + b"\n"
-        self._record = _record_type(search)
+        self._record_type = _record_type(search)
 
         # This matches the files of all ranks, for example "a.journal" and "a-1.journal".
         pattern = f"{path.stem}*{path.suffix}"
@@ -79,7 +79,7 @@ class Journal:
         self._path = path
 
         # The first line of this rank's file. It is empty if the file is new.
-        header = self._remove_incomplete_end()
+        existing_header = self._remove_incomplete_end()
         # One array of records for each file.
         self._records = [self._read(file) for file in sorted(path.parent.glob(pattern))]
         self.fitness = np.concatenate(
@@ -99,7 +99,7 @@ class Journal:
         self._file = path.open("ab")
 
         # A new file begins with the first line, which identifies the search.
-        if not header:
+        if not existing_header:
             self._append(self._header)
 
     def read_earlier(self) -> list[tuple[Any, float]]:
@@ -130,7 +130,7 @@ class Journal:
         check_own(self._path)
         with self._path.open("ab") as file:
             header, count = self._measure(self._path)
-            file.truncate(len(header) + count * self._record.itemsize)
+            file.truncate(len(header) + count * self._record_type.itemsize)
         return header
 
     def _measure(self, path: Path) -> tuple[bytes, int]:
@@ -151,7 +151,7 @@ class Journal:
             message = f"{path}: expected a search in its first line, got {header!r}"
             raise CheckpointError(message) from error
         check_same_run(path, json.loads(self._header), search)
-        return header, (path.stat().st_size - len(header)) // self._record.itemsize
+        return header, (path.stat().st_size - len(header)) // self._record_type.itemsize
 
     def _read(self, path: Path) -> Any:
         """Return the records of a file as a memory-mapped array.
@@ -161,8 +161,8 @@ class Journal:
         """
         header, count = self._measure(path)
         if count == 0:
-            return np.zeros(0, self._record)
-        return _read_records(path, self._record, len(header))
+            return np.zeros(0, self._record_type)
+        return _read_records(path, self._record_type, len(header))
 
     def _select(self, is_new: bool) -> Iterator[Any]:
         """Yield the records of candidates that were not abandoned.

@@ -9,6 +9,7 @@ except that every rank writes the candidates that it has evaluated one by one.
 ``minimize(..., distributed=True)`` does all of this. These functions are for your own loops.
 """
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -58,19 +59,21 @@ def shared(objective: Objective, stop: StopRequest | None = None) -> Objective:
         """Evaluate this rank's share of the candidates, and return the fitness of all."""
         rows_of_this_rank = share(len(candidates))
         own = candidates[rows_of_this_rank]
-
-        def evaluate_own() -> Tensor:
-            """Return the fitness of the candidates of this rank."""
-            result = objective(own, generation)
-            if isinstance(result, Evaluation):
-                if result.metrics or result.candidates is not None:
-                    raise ValueError(
-                        "expected fitness alone of an objective that ranks share, "
-                        "got metrics or candidates"
-                    )
-                result = result.fitness
-            return check_shape("fitness", result, (len(own),)).double()
-
-        return gather(run_collective(evaluate_own, stop), len(candidates))
+        # If one rank is interrupted, this raises Interrupted on all ranks.
+        own_fitness = run_collective(partial(_evaluate, objective, own, generation), stop)
+        return gather(own_fitness, len(candidates))
 
     return evaluate
+
+
+def _evaluate(objective: Objective, own: Any, generation: Any) -> Tensor:
+    """Return the fitness of the candidates of this rank, ``own``, float64."""
+    result = objective(own, generation)
+    if isinstance(result, Evaluation):
+        if result.metrics or result.candidates is not None:
+            raise ValueError(
+                "expected fitness alone of an objective that ranks share, "
+                "got metrics or candidates"
+            )
+        result = result.fitness
+    return check_shape("fitness", result, (len(own),)).double()

@@ -231,6 +231,7 @@ class Trainer:
             reason = self._loop()
             self._save()
             self._copy_state_of_rank_0()
+            # ``due`` is a pair: the reason to stop, and the number of the signal.
             _, stop_signal = self.stop.due
             signum = stop_signal if reason == "signal" else None
         return TrainingResult(reason, signum, self.optimizer.generation, self.elapsed_s)
@@ -358,6 +359,8 @@ class Trainer:
             evaluation = as_evaluation(
                 self._objective(copy_of(candidates), optimizer.generation)
             )
+            # Asynchronous candidates may belong to earlier distributions. The lag is how far
+            # the mean has moved since.
             if evaluation.lag is not None:
                 optimizer.move_back(evaluation.lag)
             evaluated = evaluation.candidates

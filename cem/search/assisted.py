@@ -112,8 +112,9 @@ class Problem:
             inside = np.clip(candidates, low + inset, high - inset)
         is_exact = (inside == candidates).all(axis=1)
         points = self.points_of(inside)
-        columns = points, values.tolist(), candidates, is_exact.tolist()
-        return [Known(*known) for known in zip(*columns, strict=True)]
+        # These are the fields of ``Known``, each for all points.
+        fields = points, values.tolist(), candidates, is_exact.tolist()
+        return [Known(*known) for known in zip(*fields, strict=True)]
 
     def negate_if_maximizing(self, fitness: Any) -> Any:
         """Convert fitness to values to minimise, or such values back to fitness."""
@@ -273,9 +274,10 @@ class ModelAssisted:
             if self.evaluations >= self._budget or target >= size:
                 return
             num_valid = int(population.has_value.sum())
-            # As in Hansen (2019), compare 1.2 times as many points as this generation has
-            # evaluated, but at most 3/4 of a population, and at least 15. Some of these points
-            # may belong to earlier generations.
+            # Compare the model with the objective at the newest points, some of which may
+            # belong to earlier generations. As in Hansen (2019), these are 1.2 times as many
+            # as this generation has evaluated, but at most 3/4 of a population. They are at
+            # least 15.
             num_compared = max(_MIN_COMPARED, min(int(1.2 * num_valid), int(0.75 * size)))
             if num_valid and self._model.agreement(num_compared) >= _TRUSTED_CORRELATION:
                 return
@@ -299,8 +301,8 @@ class ModelAssisted:
         candidates = population.candidates[chosen]
         values = self._problem.evaluate(candidates, population.number, first_index=num_done)
         self.evaluations += len(chosen)
-        # NaN marks a failed candidate in ``values``. In ``population.values`` NaN marks a
-        # candidate that was not evaluated, and infinity a failed one.
+        # NaN marks a failed candidate in ``values``. In ``population.values`` infinity marks a
+        # failed candidate, and NaN one that was not evaluated.
         population.values[chosen] = np.where(np.isnan(values), math.inf, values)
         for point, value in zip(population.points[chosen], values, strict=True):
             self._model.add(point, value)
@@ -347,7 +349,14 @@ class Walk:
         stop: StopRequest,
         target: float | None,
     ) -> None:
-        """Set the target, a fitness that ends the descent; None: there is no target."""
+        """Start without an evaluation.
+
+        Args:
+            problem: The objective.
+            constraints: The constraints; None: there are none.
+            stop: A request to stop, which ends the descent.
+            target: A fitness that ends the descent; None: there is no target.
+        """
         self.evaluations = 0
         self.path: Visits = []
         self.is_equality: Any = ()
@@ -367,15 +376,16 @@ class Walk:
         values = self._problem.evaluate(candidates, 0, self.evaluations)
         self.evaluations += len(points)
         outcomes = values[:, None]
-        has_reached = values <= self._target
+        reaches_target = values <= self._target
         if self._constraints is not None:
             population = self._problem.as_population(candidates)
             judged = self._constraints.judge(population, values)
             self.is_equality = judged.is_equality
+            # ``g`` are the values of the constraints, shape (n, m).
             outcomes = np.column_stack([values, judged.g])
-            has_reached &= judged.is_feasible
-        if has_reached.any():
-            best = np.argmin(np.where(has_reached, values, math.inf))
+            reaches_target &= judged.is_feasible
+        if reaches_target.any():
+            best = np.argmin(np.where(reaches_target, values, math.inf))
             self.path.append((points[best], outcomes[best]))
             raise Interrupted("the target is reached")
         return outcomes
@@ -416,8 +426,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         outcome, second_outcome = walk(np.stack([mean, mean]))
         if not np.isfinite(outcome).all():
             return plan, walk.evaluations
-        sizes = np.maximum(np.abs(outcome), np.abs(second_outcome))
-        if (np.abs(outcome - second_outcome) > _NOISE * sizes).any():
+        if _differ_by_noise(outcome, second_outcome):
             return replace(plan, descends=False), walk.evaluations
         precision = torch.finfo(optimizer.dtype).eps
         width = _descent_width(optimizer)
@@ -437,12 +446,18 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         if plan.constraints is not None:
             # Only the fittest point is used, because there is no model.
             path = [path[_find_fittest(path, walk, plan.constraints)]]
-        candidates = problem.candidates_at(np.stack([candidate for candidate, _ in path]))
+        candidates = problem.candidates_at(np.stack([point for point, _ in path]))
         values = np.stack([outcome[0] for _, outcome in path])
         plan = replace(plan, path=[*plan.path, *search.path_of(candidates, values)])
         start, start_of_restarts = _starts_after(descent, plan, search)
         plan = replace(plan, start=start, start_of_restarts=start_of_restarts)
     return plan, walk.evaluations
+
+
+def _differ_by_noise(outcome: Any, second_outcome: Any) -> bool:
+    """Return whether two outcomes of the same point differ by more than rounding errors."""
+    sizes = np.maximum(np.abs(outcome), np.abs(second_outcome))
+    return bool((np.abs(outcome - second_outcome) > _NOISE * sizes).any())
 
 
 def first_problem(plan: Plan, evaluator: Evaluator) -> Problem:
@@ -500,23 +515,33 @@ def _ends_of(optimizer: CrossEntropyMethod) -> tuple[Any, Any]:
 
 
 def _starts_after(descent: Descent | None, plan: Plan, problem: Problem) -> tuple[Start, Start]:
-    """Return the start of the first search, and that of restarts: the best known candidate.
+    """Return the start of the first search, and the start of restarts.
 
-    If the descent reached a minimum, candidates are drawn around it, at a typical distance of
-    one first standard deviation. If the budget ended the descent, the first search continues
-    it: with the covariance of its curvature, or at least with steps like its last one.
+    The mean of both is the best known candidate. If the descent reached a minimum, candidates
+    are drawn around it, at a typical distance of one first standard deviation. If the budget
+    ended the descent, the first search continues it: with the covariance of its curvature, or
+    at least with steps like its last one.
+
+    Args:
+        descent: The descent; None if it did not begin.
+        plan: The plan of the call, whose path contains the known candidates.
+        problem: The problem of the first search.
     """
     best = min(plan.path, key=lambda known: known.value)
     mean = problem.as_population(best.candidate[None])[0]
     std = as_real("std", plan.start.std)
     dim = len(best.candidate)
-    if descent is None or descent.last_length == 0 or plan.config.integers_of(dim):
+    # A descent keeps integers constant, so it has not searched them.
+    has_integers = bool(plan.config.integers_of(dim))
+    if descent is None or descent.last_length == 0 or has_integers:
         return Start(mean, std), Start(mean, std)
+    # The typical length of a sample of N(0, I) is the root of its dimension.
     around_minimum = Start(mean, std / math.sqrt(dim))
     if not descent.is_unfinished:
         return around_minimum, around_minimum
     factor = descent.covariance_factor() if plan.uses_model else None
     if factor is not None:
+        # The lengths of the rows are the standard deviations.
         return Start(mean, np.linalg.norm(factor, axis=1), factor), around_minimum
     share = min(1.0, _STD_PER_STEP * descent.last_length)
     return Start(mean, std * share), around_minimum

@@ -78,28 +78,41 @@ class Descent:
         self._evaluate = evaluate
         # The best relative step of a forward difference is the root of the precision.
         self._relative_difference = math.sqrt(precision)
-        self._width = width
-        self._is_free = width > 0
-        self._mean_width = 1.0
-        if self._is_free.any():
-            # This is the geometric mean.
-            self._mean_width = math.exp(np.log(width[self._is_free]).mean())
-        # The scaled units: point = x + scale * step. Gradients, steps and the curvature are in
-        # these units. In them, every standard deviation equals ``_mean_width``.
-        self._scale = np.where(self._is_free, width / self._mean_width, 1.0)
+        self._set_units(width)
+        self._set_bounds(bounds)
         self._curvature = np.eye(len(start))
         self._has_measured_curvature = False
         self._merit = Merit(np.array(is_equality, dtype=bool))
         self._has_constraints = len(is_equality) > 0
-        self._low, self._high = (np.broadcast_to(end, width.shape) for end in bounds)
-        self._has_low, self._has_high = np.isfinite(self._low), np.isfinite(self._high)
+        # Whether steps are the solutions of quadratic programs.
+        self._is_limited = self._has_constraints or len(self._rows_of_bounds) > 0
+        # The current point, its outcome, and the derivatives at the point before.
+        self._x, self._outcome = self.path[0]
+        self._last_derivatives: Any = None
+
+    def _set_units(self, width: Any) -> None:
+        """Set the scaled units, in which gradients, steps and the curvature are measured.
+
+        A point is x + scale * step. In scaled units, the standard deviation of every parameter
+        equals ``_mean_width``, the geometric mean of all that are not 0.
+        """
+        self._width = width
+        self._is_free = width > 0
+        self._mean_width = 1.0
+        if self._is_free.any():
+            self._mean_width = math.exp(np.log(width[self._is_free]).mean())
+        self._scale = np.where(self._is_free, width / self._mean_width, 1.0)
+
+    def _set_bounds(self, bounds: Any) -> None:
+        """Set the bounds, and their derivatives for the quadratic programs of the steps."""
+        low, high = bounds
+        self._low = np.broadcast_to(low, self._width.shape)
+        self._high = np.broadcast_to(high, self._width.shape)
+        self._has_low = np.isfinite(self._low)
+        self._has_high = np.isfinite(self._high)
         # The derivatives of ``low - x`` and ``x - high``, which are at most 0 in the bounds.
         units = np.diag(self._scale)
         self._rows_of_bounds = np.vstack([-units[self._has_low], units[self._has_high]])
-        # Whether steps are the solutions of quadratic programs.
-        self._is_limited = self._has_constraints or len(self._rows_of_bounds) > 0
-        self._x, self._outcome = self.path[0]
-        self._last_derivatives: Any = None
 
     def run(self, budget: int) -> None:
         """Descend until no step improves the merit, or ``budget`` evaluations are used up.
@@ -146,7 +159,7 @@ class Descent:
 
         The covariance C is proportional to the inverse of the curvature B: C = b B^-1. A
         candidate z of N(0, C) has z C^-1 z = d on average. The number b is chosen so that this
-        is also true of the last step: b = s B s / d. If a parameter had a larger standard
+        is also true of the last step s: b = s B s / d. If a parameter had a larger standard
         deviation than its width, C is reduced.
 
         Returns:
@@ -159,6 +172,7 @@ class Descent:
             return None
         scale = self._last_step @ self._curvature @ self._last_step / dim
         try:
+            # With B = L L^T, the inverse of B is L^-T L^-1.
             inverse_factor = np.linalg.inv(np.linalg.cholesky(self._curvature))
             covariance = scale * inverse_factor.T @ inverse_factor
             variances = np.diag(covariance)
@@ -216,6 +230,8 @@ class Descent:
         if is_flat and not self._has_constraints:
             return None
         if self._last_derivatives is not None:
+            # The Lagrangian is the objective plus each constraint times its multiplier. The
+            # curvature is the Hessian of the Lagrangian.
             changes = derivatives - self._last_derivatives
             lagrangian_change = changes[0] + self._merit.multipliers @ changes[1:]
             has_bounds_alone = self._is_limited and not self._has_constraints
@@ -225,7 +241,8 @@ class Descent:
                 self._curvature, self._last_step, lagrangian_change
             )
         elif self._has_constraints and not is_flat:
-            # Without constraints, the first step would have the length of a standard deviation.
+            # With this curvature, the first step would have the length of a standard deviation
+            # if there were no constraints.
             self._curvature *= np.linalg.norm(gradient) / self._mean_width
         try:
             step = self._solve_for_step(derivatives)
@@ -290,8 +307,9 @@ class Descent:
         """Try a step and then shorter ones, until one decreases the merit enough.
 
         Every trial is a point that is evaluated and added to the path. The current merit, its
-        slope and the merit of a trial determine a parabola. After a sufficient decrease, the
-        minimum of the parabola is tried, too, if its predicted merit is much lower.
+        slope and the merit of a trial determine a parabola along the step. After a sufficient
+        decrease, the minimum of the parabola is tried, too, if its predicted merit is much
+        lower. Otherwise the next trial is near the minimum of the parabola.
 
         Args:
             step: The first step to try, shape (d,), in scaled units.
@@ -307,25 +325,27 @@ class Descent:
         share = 1.0  # the length of the trial, relative to the first step
         for number in range(1, min(_MAX_TRIALS, max_trials) + 1):
             merit = self._try(share * step)
-            # Let t be the length of a step relative to this trial. The parabola is
-            #     start + share * slope * t + excess * t^2
-            # and its minimum is at t = ratio. Without a minimum, ratio is 0.
-            excess = merit - start - share * slope
+            # Let t be 0 at the current point and 1 at this trial. The parabola is
+            #     start + trial_slope * t + excess * t^2
+            # Its minimum is at t = ratio; without a minimum, ratio is 0.
+            trial_slope = share * slope
+            excess = merit - start - trial_slope
             has_minimum = math.isfinite(excess) and excess > 0
-            ratio = -share * slope / (2 * excess) if has_minimum else 0.0
+            ratio = -trial_slope / (2 * excess) if has_minimum else 0.0
             limit = start + _SUFFICIENT_DECREASE * share * slope  # Armijo's condition
-            if merit < start and merit <= limit:
+            is_sufficient = merit < start and merit <= limit
+            if is_sufficient:
                 ratio = min(ratio, _MAX_EXTENSION)
-                predicted_decrease = -ratio * (share * slope + ratio * excess)
+                predicted_decrease = -ratio * (trial_slope + ratio * excess)
                 is_worthwhile = predicted_decrease > _MIN_GAIN * (start - merit)
                 if is_worthwhile and number < max_trials:
                     self._try(ratio * share * step)
                     self._put_better_last()
                 return True
+            # With constraints, a correction may turn the first trial into a sufficient one.
             may_correct = number == 1 and self._has_constraints
             if may_correct and self._try_corrected(derivatives) <= limit:
                 return True
-            # The next trial is at the minimum of the parabola, within limits.
             share *= min(_MAX_SHRINK, max(_MIN_SHRINK, ratio))
         return False
 
@@ -389,13 +409,18 @@ def _update_curvature(curvature: Any, step: Any, change: Any) -> Any:
         step: The last step, shape (d,).
         change: The change of the gradient over this step, shape (d,).
     """
-    image = curvature @ step
-    expected = step @ image
-    if not expected > 0:
+    # The change of the gradient that the approximation predicts. Its product with the step is
+    # the curvature along the step.
+    predicted_change = curvature @ step
+    predicted = step @ predicted_change
+    if not predicted > 0:
         return curvature
-    product = step @ change
-    if product < _DAMPING * expected:
-        share = (1 - _DAMPING) * expected / (expected - product)
-        change = share * change + (1 - share) * image
-        product = step @ change
-    return curvature - np.outer(image, image) / expected + np.outer(change, change) / product
+    measured = step @ change
+    if measured < _DAMPING * predicted:
+        # Mix in the predicted change, so that the next approximation is positive definite.
+        share = (1 - _DAMPING) * predicted / (predicted - measured)
+        change = share * change + (1 - share) * predicted_change
+        measured = step @ change
+    # Along the step, replace the predicted curvature by the measured one.
+    removed = np.outer(predicted_change, predicted_change) / predicted
+    return curvature - removed + np.outer(change, change) / measured

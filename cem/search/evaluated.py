@@ -91,6 +91,7 @@ class Evaluations(NamedTuple):
                     f"expected std: evaluated points do not differ in the parameters {equal}"
                 )
         std = np.asarray(std, dtype=np.float64)
+        # The better half of the points, from best to worst.
         count = math.ceil(_BETTER * len(ranking))
         better = self.candidates[ranking[:count]]
         # The weights of CMA-ES decrease with the logarithm of the rank.
@@ -99,7 +100,8 @@ class Evaluations(NamedTuple):
         # Clip, because rounding errors must not move the mean out of the bounds.
         mean = np.clip(weights @ better, better.min(0), better.max(0))
         variance = weights @ (better - mean) ** 2
-        return mean, np.sqrt(variance + (_LEAST_WIDTH * std) ** 2)
+        least_std = _LEAST_WIDTH * std
+        return mean, np.sqrt(variance + least_std**2)
 
     def ranking(self, maximize: bool) -> Any:
         """Return the indices of the candidates with finite fitness, the fittest first."""
@@ -202,7 +204,8 @@ def _read_source(source: Any, space: Space | None, maximize: bool) -> Evaluation
         return _read_journals(Path(source), space)
     if hasattr(source, "trials"):  # a study of Optuna
         points, values = _read_study(source, space)
-        _check_direction("study", source.directions[0].name == "MAXIMIZE", maximize)
+        is_maximum = source.directions[0].name == "MAXIMIZE"
+        _check_direction("study", is_maximum, maximize)
     elif hasattr(type(source), "evaluated"):  # a ``Result``
         _check_direction("result", source._maximize, maximize)
         points, values = source.evaluated
@@ -244,7 +247,7 @@ def encode_points(points: Any, space: Space | None) -> Any:
             )
         return candidates
     if hasattr(points, "keys"):
-        # A table of columns: make one dict per row.
+        # The points are a table. Make one dict per row from its columns, by their names.
         columns = dict(points)
         rows = zip(*columns.values(), strict=True)
         points = [dict(zip(columns, row, strict=True)) for row in rows]
@@ -261,12 +264,13 @@ def _encode_point(point: Any, space: Space) -> Any:
     if not isinstance(point, Mapping) or not point.keys() >= space.columns.keys():
         names = ", ".join(space.columns)
         raise ValueError(f"expected evaluated points with a value for {names}, got {point!r}")
-    searched = {name: space.parameters[name] for name in space.columns}
-    numbers = [name for name in searched if isinstance(searched[name], (Float, Int))]
-    for name in numbers:
-        if not searched[name].low <= point[name] <= searched[name].high:
+    # Fixed parameters have no column. They are not searched.
+    parameters = {name: space.parameters[name] for name in space.columns}
+    numbers = {name: p for name, p in parameters.items() if isinstance(p, (Float, Int))}
+    for name, number in numbers.items():
+        if not number.low <= point[name] <= number.high:
             return np.full(space.dim, math.nan)
-    candidate = space.encode({name: point[name] for name in searched})
+    candidate = space.encode({name: point[name] for name in parameters})
     # ``encode`` rounds a number between two integers or steps. Decode the candidate to detect
     # this.
     rounded = space.decode(candidate)
@@ -287,15 +291,18 @@ def _read_study(study: Any, space: Space | None) -> tuple[list[dict[str, Any]], 
     points: list[dict[str, Any]] = []
     values: list[float] = []
     for trial in study.trials:
-        if trial.state.is_finished() and trial.params.keys() >= space.columns.keys():
-            points.append({name: trial.params[name] for name in space.columns})
-            results: Sequence[float] = [math.nan]
-            # A pruned trial has intermediate values, which are not used.
-            if trial.state.name == "COMPLETE":
-                results = trial.values
-            if len(results) != 1:
-                raise ValueError(f"expected a study of one objective, got {len(results)}")
-            values += results
+        has_all_parameters = trial.params.keys() >= space.columns.keys()
+        if not (trial.state.is_finished() and has_all_parameters):
+            continue
+        points.append({name: trial.params[name] for name in space.columns})
+        # A trial has one value per objective of the study. A pruned trial has intermediate
+        # values, which are not used.
+        values_of_trial: Sequence[float] = [math.nan]
+        if trial.state.name == "COMPLETE":
+            values_of_trial = trial.values
+        if len(values_of_trial) != 1:
+            raise ValueError(f"expected a study of one objective, got {len(values_of_trial)}")
+        values += values_of_trial
     return points, values
 
 
@@ -318,13 +325,13 @@ def _read_journals(path: Path, space: Space | None) -> Evaluations:
     files = [path]
     if path.is_dir():
         files = sorted(path.rglob("*.journal"))
+    # Each journal is a tuple: the name of its objective, its candidates and their fitness.
     journals = [read_evaluations(file) for file in files]
-    if not sum(len(fitness) for _, _, fitness in journals):
+    if not any(len(fitness) for _, _, fitness in journals):
         raise ValueError(f"{path}: expected evaluations, got none")
     objectives, candidates, fitness = zip(*journals, strict=True)
-    # A journal contains the name of its objective. The name ends with the named parameters, if
-    # there are any.
+    # The name of an objective ends with the named parameters, if there are any.
     parameters = "" if space is None else f" of {space!r}"
-    if any(not objective.endswith(parameters) for objective in objectives):
+    if not all(objective.endswith(parameters) for objective in objectives):
         raise ValueError(f"{path}: expected evaluations{parameters}, got {objectives[0]}")
     return Evaluations(np.concatenate(candidates), np.concatenate(fitness))

@@ -54,6 +54,7 @@ class NoiseDetector:
         if generation > 1:
             evaluation = as_evaluation(self.evaluate(candidates, generation))
             return self._add_difference(evaluation)
+        # ``mean`` is the first mean of the search, in generation 1, too.
         candidates[0] = self.mean
         # The objective gets a copy, because it may change its argument.
         evaluation = as_evaluation(self.evaluate(copy_of(candidates), generation))
@@ -96,14 +97,14 @@ class NoiseDetector:
 
     def restore(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Restore the detector from the records of earlier generations."""
-        first_fitness, scale = lines[0].get(_VALUE), lines[0].get(_RANGE)
+        first_fitness = lines[0].get(_VALUE)
+        scale = lines[0].get(_RANGE)
         if first_fitness is not None and scale is not None:
             self._first_fitness = first_fitness
             self._scale = scale
-        # All records after the detection contain the difference: take the first of them.
+        # Noise was detected at the first record that contains the difference.
         for line in lines:
-            is_first = not self._difference
-            if is_first and _DIFFERENCE in line:
+            if _DIFFERENCE in line and not self._difference:
                 self._difference = line[_DIFFERENCE]
                 self._noisy_from = line["generation"]
 

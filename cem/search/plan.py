@@ -176,6 +176,8 @@ class Plan:
             **self.settings,
             seed=seed,
         )
+        # With constraints, the path is empty or one point, the fittest one of the descent. The
+        # first search starts there.
         for known in self.path:
             constrained.start_from(start.mean, known.value)
         return constrained
@@ -324,11 +326,12 @@ def _descends(
     unmet = _list_unmet_requirements(config, constraints, declares_noise, options)
     if model == "quadratic" and unmet:
         raise ValueError(f"expected {', '.join(unmet)} for model='quadratic'")
-    # The model needs the value of a candidate before it chooses the next one. Workers would
-    # therefore be idle.
-    is_serial = options["vectorize"] == "loop" and options["workers"] is None
-    is_chosen = model == "quadratic" or (is_serial and dim <= _MOST_FOR_A_MODEL)
-    return is_chosen and not unmet
+    if model == "auto":
+        # The model needs the value of a candidate before it chooses the next one. Workers
+        # would therefore be idle.
+        is_serial = options["vectorize"] == "loop" and options["workers"] is None
+        return is_serial and dim <= _MOST_FOR_A_MODEL and not unmet
+    return True
 
 
 def _list_unmet_requirements(
@@ -344,6 +347,7 @@ def _list_unmet_requirements(
     # The descent before the search resumes from a journal. There is no journal if the objective
     # is called with whole populations.
     is_resumable = _is_called_by_one(options) or options["checkpoint"] is None
+    # Each requirement, as a text for an error message, and whether it is met.
     requirements = {
         "a full covariance with evolution paths": config.paths and config.covariance == "full",
         "numbers alone": not config.families,
@@ -446,7 +450,9 @@ def _choose_starts(
     try:
         restart = _start_within(options["bounds"], mean, std)
     except (TypeError, ValueError):
-        restart = Start(mean, std)  # The mean is None, and the bounds do not determine it.
+        # The mean is None, and the bounds do not determine it. Restarts then begin where the
+        # first search does.
+        restart = Start(mean, std)
     if restart.mean is not None:
         # A mean has no values for choices and permutations, which are the last columns of a
         # candidate.
@@ -454,7 +460,8 @@ def _choose_starts(
     first_mean, first_std = known.mean_and_std(maximize, restart.std)
     if isinstance(mean, Tensor):
         first_mean = torch.from_numpy(first_mean).to(mean)
-    if space is None and std is not None:  # The caller chose it.
+    # With a space, ``std`` is a default of the space. Otherwise the caller chose it.
+    if space is None and std is not None:
         first_std = std
     first = Start(first_mean, first_std)
     if restart.mean is None:

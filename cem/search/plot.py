@@ -71,8 +71,9 @@ def draw_result(result: Any) -> "Figure":
     if result.model is not None:
         _draw_importance(figure.add_subplot(grid[0, 3]), importance, result.model.r2)
     for number, part in enumerate(slices):
-        # Slices fill the rows of the grid from left to right.
-        axes = figure.add_subplot(grid[1 + number // _COLUMNS, number % _COLUMNS])
+        # Slices fill the rows of the grid from left to right, below the top row.
+        row, column = divmod(number, _COLUMNS)
+        axes = figure.add_subplot(grid[1 + row, column])
         _draw_slice(axes, part, result)
         if number == 0:  # All slices have the same legend.
             axes.legend(frameon=False)
@@ -195,7 +196,8 @@ def _scale_values(
     finite = values[np.isfinite(values)]
     if not len(finite):  # Leave the axis as it is.
         return
-    low, high = finite.min(), finite.max()
+    low = finite.min()
+    high = finite.max()
     if min(low, lowest_curve) > 0 and high > _WIDE * low:
         axes.set_yscale("log")
         axes.set_ylim(low / 2, high * 2)

@@ -70,6 +70,7 @@ class QuadraticModel:
         if num_newest is None:
             num_newest = math.ceil(_NEWEST * self._coefficient_counts[-1]) + self._dim
         values = self._newest_values(num_newest)
+        # The numbers of coefficients of the models that the points determine.
         possible_sizes = [
             size
             for size in self._coefficient_counts
@@ -84,8 +85,8 @@ class QuadraticModel:
         except np.linalg.LinAlgError:  # the standard deviation of a parameter is 0
             return
         points = np.array(self.points[-num_newest:])
-        order = np.argsort(values, kind="stable")  # the best point first
-        self._fit_sorted(points[order], values[order])
+        from_best = np.argsort(values, kind="stable")
+        self._fit_sorted(points[from_best], values[from_best])
 
     def _fit_sorted(self, points: Any, values: Any) -> None:
         """Find the coefficients by weighted least squares; the best point comes first.
@@ -122,7 +123,8 @@ class QuadraticModel:
         curvatures, axes = np.linalg.eigh(hessian)
         slopes = axes.T @ gradient
         largest = max(1e-300, np.abs(curvatures).max(), np.abs(slopes).max())
-        # With a shift that is slightly above -curvatures[0], H + shift I is positive definite.
+        # The eigenvalues ascend. With a shift slightly above -curvatures[0], H + shift I is
+        # positive definite.
         low = max(0.0, -curvatures[0]) + 1e-12 * largest
 
         def minimum_with(shift: float) -> Any:
@@ -133,14 +135,16 @@ class QuadraticModel:
             # With the shift ``high``, every curvature + shift is at least |slopes| / radius.
             # The minimum is therefore within the radius.
             high = low + np.linalg.norm(slopes) / radius
-            for _ in range(60):
+            for _ in range(60):  # until the two ends are almost equal
                 middle = (low + high) / 2
                 if np.linalg.norm(minimum_with(middle)) > radius:
                     low = middle
                 else:
                     high = middle
             best_shift = high
-        return self._center + np.linalg.solve(self._inverse, axes @ minimum_with(best_shift))
+        z = axes @ minimum_with(best_shift)
+        # In the coordinates of points, z is factor @ z away from the center.
+        return self._center + np.linalg.solve(self._inverse, z)
 
     def agreement(self, count: int) -> float:
         """Return Kendall's rank correlation between the model and the values.
@@ -150,11 +154,13 @@ class QuadraticModel:
         """
         values = self._newest_values(count)
         predictions = self.predict(np.array(self.points[-count:]))
+        # The indices of the two points of each pair.
         first, second = np.triu_indices(len(values), 1)
         if not len(first):
             return 0.0
         signs = np.sign(values[first] - values[second])
-        return float(np.mean(signs * np.sign(predictions[first] - predictions[second])))
+        predicted_signs = np.sign(predictions[first] - predictions[second])
+        return float(np.mean(signs * predicted_signs))
 
     def _newest_values(self, count: int) -> Any:
         """Return the values of the newest ``count`` points; failed points get the worst value.

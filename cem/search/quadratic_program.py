@@ -26,6 +26,11 @@ def solve_program(
 ) -> tuple[Any, Any]:
     """Return the step of least value, shape (d,), and the multipliers, shape (m,).
 
+    The step p minimises g p + p B p / 2, where c + J p <= 0, or = 0 for an equality. With
+    B = L L^T, W = L^-1 J^T and r = L^-1 g, the multipliers l minimise
+
+        |W l + r|^2 / 2 - c l,    l >= 0 for an inequality,    and then p = -L^-T (W l + r)
+
     Args:
         curvature: B, positive definite, shape (d, d).
         derivatives: g in the first row, and J in the others, shape (1 + m, d).
@@ -35,38 +40,51 @@ def solve_program(
     Raises:
         LinAlgError: If the curvature is not positive definite.
     """
+    # The factor is L. Each constraint has a column of W.
     factor = np.linalg.cholesky(curvature)
-    right, *rows = np.linalg.solve(factor, derivatives.T).T
+    r, *columns_of_w = np.linalg.solve(factor, derivatives.T).T
     # Each constraint is divided by its length. One whose derivative is 0 has no influence.
-    lengths = np.linalg.norm(rows, axis=1)
+    lengths = np.linalg.norm(columns_of_w, axis=1)
     lengths[lengths == 0] = np.inf
-    columns = np.transpose(rows) / lengths
-    goals = values / lengths
-    limit = _MAX_MULTIPLIER * (np.linalg.norm(right) + np.abs(goals).max())
-    low = np.where(is_equality, -limit, 0.0)
-    hessian = columns.T @ columns + _PRECISION * np.eye(len(goals))
-    scaled = _minimize_in_box(hessian, goals - columns.T @ right, low, limit)
-    step = -np.linalg.solve(factor.T, right + columns @ scaled)
-    return step, scaled / lengths
+    w = np.transpose(columns_of_w) / lengths
+    c = values / lengths
+    # Multipliers have an upper bound, so that there is a solution even if no step satisfies
+    # all constraints.
+    high = _MAX_MULTIPLIER * (np.linalg.norm(r) + np.abs(c).max())
+    low = np.where(is_equality, -high, 0.0)
+    hessian = w.T @ w + _PRECISION * np.eye(len(c))
+    multipliers = _minimize_in_box(hessian, c - w.T @ r, low, high)
+    step = -np.linalg.solve(factor.T, r + w @ multipliers)
+    return step, multipliers / lengths
 
 
 def _minimize_in_box(hessian: Any, slopes: Any, low: Any, high: float) -> Any:
     """Return the x with low <= x <= high that minimises x H x / 2 - slopes x, shape (m,).
 
-    The method is an active set, which the variables enter one by one: C. Lawson and R. Hanson,
-    Solving Least Squares Problems, chapter 23.
+    A variable is either free or fixed at one of its bounds. The method is an active set, in
+    which the fixed variables become free one by one: C. Lawson and R. Hanson, Solving Least
+    Squares Problems, chapter 23.
+
+    Args:
+        hessian: H, positive definite, shape (m, m).
+        slopes: The factors of the linear term, shape (m,).
+        low: The lower bounds, shape (m,), which are 0 or less.
+        high: The upper bound of all variables: ``_MAX_MULTIPLIER`` times a typical multiplier.
     """
+    # All variables start at 0. Those whose lower bound is 0 are fixed there.
     x = np.zeros(len(slopes))
     is_free = low < 0
-    precision = _PRECISION * high / _MAX_MULTIPLIER
+    negligible_gain = _PRECISION * high / _MAX_MULTIPLIER
+    # The number of iterations is limited, because rounding errors might prevent convergence.
     for _ in range(5 * len(x)):
         _minimize_free(hessian, slopes, low, high, x, is_free)
-        slope = slopes - hessian @ x
-        # A variable at its upper bound can only decrease.
-        gain = np.where(x >= high, -slope, slope)
+        # How much the value decreases if a variable leaves its bound, per unit. A variable at
+        # its upper bound can only become smaller.
+        descent = slopes - hessian @ x
+        gain = np.where(x >= high, -descent, descent)
         gain[is_free] = -np.inf
         best = np.argmax(gain)
-        if gain[best] <= precision:
+        if gain[best] <= negligible_gain:
             break
         is_free[best] = True
     return x
@@ -75,19 +93,27 @@ def _minimize_in_box(hessian: Any, slopes: Any, low: Any, high: float) -> Any:
 def _minimize_free(
     hessian: Any, slopes: Any, low: Any, high: float, x: Any, is_free: Any
 ) -> None:
-    """Minimise over the free variables; one that meets a bound is no longer free."""
+    """Minimise x H x / 2 - slopes x over the free variables, between their bounds.
+
+    This changes ``x`` and ``is_free`` in place. The free variables move towards their common
+    minimum. If one of them meets a bound before, it is fixed there, and the others continue.
+    The arguments are those of ``_minimize_in_box``.
+    """
     while is_free.any():
         free = np.flatnonzero(is_free)
-        others = slopes[free] - hessian[np.ix_(free, ~is_free)] @ x[~is_free]
-        change = np.linalg.solve(hessian[np.ix_(free, free)], others) - x[free]
-        # How far each variable can go until it meets a bound, relative to its change.
-        end = np.where(change > 0, high, low[free])
+        # At the minimum, H_ff x_f = slopes_f - H_fb x_b. The free variables are f, and those
+        # at their bounds are b.
+        right_side = slopes[free] - hessian[np.ix_(free, ~is_free)] @ x[~is_free]
+        minimum = np.linalg.solve(hessian[np.ix_(free, free)], right_side)
+        change = minimum - x[free]
+        # The share of its change after which each variable meets its bound.
+        bound = np.where(change > 0, high, low[free])
         with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.where(change == 0, np.inf, (end - x[free]) / change)
-        share = min(1.0, room.min())
+            share_to_bound = np.where(change == 0, np.inf, (bound - x[free]) / change)
+        share = min(1.0, share_to_bound.min())
         x[free] += share * change
-        if share == 1.0:
+        if share == 1.0:  # This is the minimum.
             return
-        is_at_end = room == share
-        x[free[is_at_end]] = end[is_at_end]
-        is_free[free[is_at_end]] = False
+        meets_bound = share_to_bound == share
+        x[free[meets_bound]] = bound[meets_bound]
+        is_free[free[meets_bound]] = False

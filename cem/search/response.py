@@ -65,6 +65,7 @@ class ResponseSurface:
         values = self._sign * evaluations.fitness
         for point, value in zip(points, values.tolist(), strict=True):
             self._model.add(point, value)
+        # Inside the model, each coordinate has the mean 0 and the standard deviation 1.
         center = coordinates.mean(0)[self._is_used]
         self._model.fit(center, np.diag(width[self._is_used]), num_newest=len(points))
         self.r2 = self._find_r2()
@@ -123,7 +124,8 @@ class ResponseSurface:
         # Every number of the samples is that of a random evaluation in the same column. The
         # columns are independent of each other.
         row_indices = np.random.default_rng(0).integers(len(evaluated), size=(2 * _DRAWS, dim))
-        sample_a, sample_b = np.split(np.take_along_axis(evaluated, row_indices, axis=0), 2)
+        both_samples = np.take_along_axis(evaluated, row_indices, axis=0)
+        sample_a, sample_b = np.split(both_samples, 2)
         values = self.predict(sample_a)
         variance = max(values.var(), np.finfo(np.float64).tiny)  # not 0, the divisor below
         columns = range(dim) if self._space is None else self._space.columns.values()

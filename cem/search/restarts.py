@@ -107,9 +107,11 @@ class Bipop:
         generator = random.Random(f"restarts {seed}")
         for _ in range(2 * len(small)):
             generator.random()  # Skip U and V of the earlier small searches.
+        u = generator.random()
+        v = generator.random()
         ratio = max(1.0, large_size / first_size / 2)
-        small_size = int(first_size * ratio ** (generator.random() ** 2))
-        scale = 10 ** (-2 * generator.random())
+        small_size = int(first_size * ratio ** (u**2))
+        scale = 10 ** (-2 * v)
         last_large = large[-1] if large else first
         budget = max(last_large.evaluations // 2, small_size)
         return Attempt(small_size, budget, scale, is_large=False)
@@ -164,11 +166,11 @@ class Agreement:
         if not has_converged:
             return False
         is_large = search.attempt.is_large
-        best = search.optimizer.best_fitness
         is_first = best_before is None
-        if best_before is None:
-            best_before = best
-        agrees = abs(best - best_before) <= _SAME * fitness_range
+        best = search.optimizer.best_fitness
+        # The first search agrees with itself.
+        earlier_best = best if best_before is None else best_before
+        agrees = abs(best - earlier_best) <= _SAME * fitness_range
         if not agrees:
             self.count = 0
         elif is_large:

@@ -102,8 +102,10 @@ class Monitor(Callback):
         """
         evaluations = record.generation * self._population_size
         if self._budget is not None:
+            # A surrogate model evaluates only a part of each population, and counts it.
             evaluations = int(record.metrics[EVALUATIONS])
         self._history.add(record, self._population_size, evaluations)
+        # ``Termination`` returns all reasons that apply, the most important one first.
         reasons = self._termination.reasons(record)
         reason = reasons[0] if reasons else None
         if self._budget is not None and evaluations >= self._budget:
@@ -234,10 +236,13 @@ class Search:
         reason = self._monitor.reason
         # A resumed search may have ended before. The monitor then has a reason already.
         if reason is None:
-            ended = self._trainer.run().reason
-            # The trainer returns "finished" at its budget, and otherwise the name of a reason.
-            trainer_reason = Reason.BUDGET if ended == "finished" else Reason[ended.upper()]
-            reason = self._monitor.reason or trainer_reason
+            trainer_reason = self._trainer.run().reason
+            # If the monitor has ended the search, it knows why. Otherwise the trainer returns
+            # the name of a reason, or "finished" after the last generation of the budget.
+            reason = self._monitor.reason
+            if reason is None:
+                is_finished = trainer_reason == "finished"
+                reason = Reason.BUDGET if is_finished else Reason[trainer_reason.upper()]
         optimizer = self.optimizer
         evaluations = optimizer.generation * optimizer.population_size
         if self._assisted is not None:
@@ -273,11 +278,13 @@ class Search:
         """Restore the monitor: give it the recorded generations of a checkpoint again."""
         if self._monitor.detector is not None and lines:
             self._monitor.detector.restore(lines)
-        # Numbers that are not finite were recorded as null. If the search has reached the best
-        # possible fitness, an infinity, null is read as this infinity, otherwise as NaN.
+        # Numbers that are not finite were recorded as null. Choose what null stands for. If
+        # the search has reached the best possible fitness, which is an infinity, it stands for
+        # this infinity, otherwise for NaN.
         perfect = math.inf if plan.maximize else -math.inf
-        is_perfect = self.optimizer.best_fitness == perfect
-        null_values = dict.fromkeys(NUMBERS, perfect if is_perfect else math.nan)
+        has_reached_perfect = self.optimizer.best_fitness == perfect
+        null_value = perfect if has_reached_perfect else math.nan
+        null_values = dict.fromkeys(NUMBERS, null_value)
         if plan.constraints is not None:
             # As long as no candidate is feasible, the best fitness is the worst possible one.
             null_values["best_fitness"] = -perfect
