@@ -284,13 +284,15 @@ def _resolve_seeds(
         seed = torch.randint(
             _LARGEST_SEED, mean.shape[:-1], device=mean.device, generator=generator
         )
-    seed, seed_tensor = _as_number_and_tensor(seed)
-    generation, generation_tensor = _as_number_and_tensor(generation)
-    unsigned_seed = _as_int(seed)
+    # Of a number and a tensor, one is given. Where a tensor is given, the number is 0.
+    seed_number, seed_tensor = _as_number_and_tensor(seed)
+    generation_number, generation_tensor = _as_number_and_tensor(generation)
+    unsigned_seed = _as_int(seed_number)
     if not 0 <= unsigned_seed < 1 << 64:
         raise ValueError(f"expected 0 <= seed < 2**64, got {seed}")
     # The operator takes signed 64-bit integers.
-    return signed64(unsigned_seed), _as_int(generation), seed_tensor, generation_tensor
+    signed_seed = signed64(unsigned_seed)
+    return signed_seed, _as_int(generation_number), seed_tensor, generation_tensor
 
 
 def _as_number_and_tensor(value: Any) -> tuple[Any, Tensor | None]:
@@ -408,15 +410,21 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _draw_noise_again(ctx: Any, grad: Tensor) -> Tensor:
-    """Return the noise of the forward pass, whose samples have the gradient ``grad``."""
+    """Return the noise of the forward pass, whose samples have the gradient ``grad``.
+
+    The gradient has the shape (..., d, N), or (..., N, d) if not ``ctx.dim_first``.
+    """
     *batch, rows, columns = grad.shape
     dimensions = rows if ctx.dim_first else columns
+    seed, generation = ctx.seed_and_generation
+    # The operator uses these tensors in place of the two numbers, unless they are None.
     _, _, seed_tensor, generation_tensor, _, _ = ctx.saved_tensors
     z: Tensor = _draw_noise(
         (*batch, dimensions),
         grad.device,
         ctx.num_samples,
-        *ctx.seed_and_generation,
+        seed,
+        generation,
         seed_tensor,
         generation_tensor,
         *ctx.noise_options,
