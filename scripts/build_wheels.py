@@ -103,19 +103,24 @@ def write_stubs(folder: Path) -> list[str]:
 
     A stub only defines the names of a library's functions. The linker needs no more.
     """
-    # The libraries call torch only through the C functions that these headers declare.
+    # The libraries call torch only through the C functions that these headers declare: names
+    # such as torch_list_size or aoti_torch_empty before a parenthesis.
     headers = find_torch().root.glob("include/torch/csrc/**/*shim*.h")
     text = "".join(path.read_text(encoding="utf-8") for path in headers)
-    names = {"libtorch_cpu.so": re.findall(r"\b(?:aoti_)?torch_\w+(?=\()", text)}
-    names |= {file: words.split() for file, words in RUNTIME.items()}
-    for file in names:
-        source = folder / f"{file}.s"
+    names_by_file = {"libtorch_cpu.so": re.findall(r"\b(?:aoti_)?torch_\w+(?=\()", text)}
+    # `RUNTIME` has the functions of each library of the C++ runtime, as words of a text.
+    names_by_file |= {file: words.split() for file, words in RUNTIME.items()}
+    stubs = []
+    for file, names in names_by_file.items():
         # In assembly, every name is a global label of the same eight bytes of data.
-        labels = [f".globl {name}\n{name}:\n" for name in sorted(set(names[file]))]
+        labels = [f".globl {name}\n{name}:\n" for name in sorted(set(names))]
+        source = folder / f"{file}.s"
         source.write_text("".join([".data\n", *labels, ".quad 0\n"]), encoding="utf-8")
-        flags = ["-shared", "-nostdlib", f"-Wl,-soname,{file}", source, "-o", folder / file]
+        stub = folder / file
+        flags = ["-shared", "-nostdlib", f"-Wl,-soname,{file}", source, "-o", stub]
         subprocess.run([*os.environ["CXX"].split(), *flags], check=True)
-    return [str(folder / file) for file in names]
+        stubs.append(str(stub))
+    return stubs
 
 
 def compile_one(

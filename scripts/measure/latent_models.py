@@ -90,8 +90,9 @@ def step_links(
     cosine = angles[..., 1].cos()
     sine = angles[..., 1].sin()
     weight_2 = gravity * angles.sum(-1).sin()  # The torque of the second link's weight.
-    # The torques of the motors, less the friction at the joints.
-    torque_1, torque_2 = (action * torch.tensor(strengths) - 0.5 * speeds).unbind(-1)
+    # The torques at both joints: those of the motors, less the friction.
+    torques = action * torch.tensor(strengths) - 0.5 * speeds
+    torque_1, torque_2 = torques.unbind(-1)
     # The terms with `sine` are the centrifugal and Coriolis forces.
     force_1 = torque_1 + sine * (2.0 * speed_1 + speed_2) * speed_2
     force_1 = force_1 - 2.0 * gravity * angles[..., 0].sin() - weight_2
@@ -105,8 +106,9 @@ def step_links(
     acceleration_2 = (inertia * force_2 - coupling * force_1) / determinant
     accelerations = torch.stack([acceleration_1, acceleration_2], dim=-1)
     # A step of the semi-implicit Euler method, of 0.04 seconds. Speeds are limited to 8.
-    speeds = (speeds + 0.04 * accelerations).clamp(-8.0, 8.0)
-    return torch.cat([angles + 0.04 * speeds, speeds], dim=-1)
+    new_speeds = (speeds + 0.04 * accelerations).clamp(-8.0, 8.0)
+    new_angles = angles + 0.04 * new_speeds
+    return torch.cat([new_angles, new_speeds], dim=-1)
 
 
 def step_cart_pole(state: Tensor, action: Tensor) -> Tensor:
