@@ -143,9 +143,13 @@ def _score(
     """Return the score of a controller: an estimate if its games rarely end, else from games.
 
     With the Python engine, or with too few decisions for an estimate, it is also from games.
+    An estimate plays at most `MOST_ESTIMATED` decisions.
     """
-    if trial.device in NATIVE and decisions >= PLAYED and games_ended(trial) <= MOST_ENDS:
+    can_estimate = trial.device in NATIVE and decisions >= PLAYED
+    # `games_ended` plays the controller for `PLAYED` decisions, to see how often its games end.
+    if can_estimate and games_ended(trial) <= MOST_ENDS:
         enough = min(decisions, MOST_ESTIMATED)
+        # For a short comparison half of the streams have to do.
         streams = STREAMS if decisions > 2 * PLAYED else STREAMS // 2
         return estimate(trial, lambda result: result.decisions >= enough, streams, check)
     return measure(trial, Limit(decisions=decisions), check)

@@ -250,14 +250,15 @@ def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: 
     as the last one, and no longer than the rest of the measurement probably is. If the limit is
     in games or decisions, the clock is not used, so that the score is reproducible.
     """
+    # The decisions that are still needed on each stream. Assume that the rest of the
+    # measurement has the pace of what was played so far.
     needed = float(_LARGEST_STEP // streams)
-    # Assume that the rest of the measurement has the pace of what was played so far.
     if limit.games is not None and score.games:
         missing_games = limit.games - score.games
         needed = min(needed, missing_games * score.decisions / (score.games * streams))
     elif limit.decisions is not None:
         needed = min(needed, (limit.decisions - score.decisions) / streams)
     elif limit.seconds is not None and score.decisions:
-        rate = score.decisions / (seconds * streams)
-        needed = rate * min(limit.seconds - seconds, _CHUNK_SECONDS)
+        decisions_per_second = score.decisions / (seconds * streams)
+        needed = decisions_per_second * min(limit.seconds - seconds, _CHUNK_SECONDS)
     return max(1, min(math.ceil(needed), 2 * last, _LARGEST_CHUNK))
