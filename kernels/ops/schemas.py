@@ -203,7 +203,6 @@ def _register(family: str, schema: str) -> None:
         schema: the name of the operator, its arguments and its results.
     """
     name = schema.partition("(")[0]
-    qualified = f"cem_tetris::{name}"
     _LIBRARY.define(schema)
     operator = getattr(torch.ops.cem_tetris, name).default
     # This kernel for any device loads the library. As soon as the library has registered a
@@ -211,8 +210,16 @@ def _register(family: str, schema: str) -> None:
     _LIBRARY.impl(name, partial(_load_and_run, family, operator), "CompositeExplicitAutograd")
     for key in ("AutocastCPU", "AutocastCUDA"):
         _LIBRARY.impl(name, partial(_promote, operator), key)
+    torch.library.register_vmap(operator, partial(vmap_in_a_loop, operator), lib=_LIBRARY)
+    _register_tracing_and_derivative(family, name)
 
-    # These functions import the module of the folder only when they are called.
+
+def _register_tracing_and_derivative(family: str, name: str) -> None:
+    """Register what torch calls when it traces or differentiates an operator.
+
+    The module of the operator's folder defines it, and is imported at the first of these calls.
+    """
+
     def fake(*arguments: Any) -> Any:
         return _find_library(family).fake(name, *arguments)
 
@@ -222,8 +229,8 @@ def _register(family: str, schema: str) -> None:
     def backward(ctx: Any, *gradients: Any) -> Any:
         return _find_library(family).gradients[name].backward(ctx, *gradients)
 
+    qualified = f"cem_tetris::{name}"
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
-    torch.library.register_vmap(operator, partial(vmap_in_a_loop, operator), lib=_LIBRARY)
     differentiable = FAMILIES[family].differentiable
     if name in differentiable:
         torch.library.register_autograd(qualified, backward, setup_context=save, lib=_LIBRARY)

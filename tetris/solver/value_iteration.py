@@ -376,7 +376,7 @@ def reachable(rules: Rules, device: str) -> Tensor:
         # The iterator yields the boards in parts, and changes their marks to `_EXPANDED`. Then
         # the operator marks the new boards that follow from them as `_REACHED`.
         for boards in _boards_with_mark(marks, _REACHED):
-            expand(boards, marks, *_problem(rules))
+            expand(boards, marks, *_problem(rules))  # `_problem` has the rules as numbers.
             has_new_boards |= len(boards) > 0
     return torch.cat(list(_boards_with_mark(marks, _EXPANDED)))
 

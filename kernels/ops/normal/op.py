@@ -167,15 +167,15 @@ def sample_normal_rows(
     Returns:
         A new contiguous tensor, shape (..., N, d), dtype of ``rows``.
     """
+    # The fast path calls the loaded operator itself, without torch.ops. If the operator is not
+    # loaded yet, or does not take these arguments, the general path below loads it, accepts
+    # more types, or raises the error.
     try:
         wants_gradient = rows.requires_grad and torch.is_grad_enabled()
         if not wants_gradient and not needs_dispatch():
             limits = bounds or ()
-            # Calling the loaded operator without torch.ops saves time.
             return _direct["sample_normal_rows"](rows, num_samples, seed, generation, *limits)
     except (AttributeError, KeyError, RuntimeError, TypeError):
-        # The operator is not loaded yet, or it does not take these arguments. The general path
-        # below loads it, accepts more types, or raises the error.
         pass
     if rows.dim() < 2 or rows.shape[-2] < 2:
         raise ValueError(f"expected rows of shape (..., R, d), R >= 2, got {tuple(rows.shape)}")
