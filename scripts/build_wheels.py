@@ -91,10 +91,11 @@ def list_libraries() -> list[Extension]:
     libraries += [
         native.feature_extension(sets[name]) for name in ("dellacherie", "bcts", "dt")
     ]
-    # The feature sets of the controllers that ship with the package.
-    shipped = sorted({resolve(name).features for name in known_names()} & sets.keys())
+    # A controller that ships with the package names a feature set, or lists its features.
+    shipped_features = {resolve(name).features for name in known_names()}
+    shipped_sets = sorted(shipped_features & sets.keys())
     for lookahead in (Lookahead.PREVIEW, Lookahead.EXPECTIMAX):
-        libraries += [engines.extension(sets[name], lookahead) for name in shipped]
+        libraries += [engines.extension(sets[name], lookahead) for name in shipped_sets]
     return libraries
 
 
@@ -222,7 +223,9 @@ def add_libraries(wheel: Path, machine: str, compiled: Path) -> None:
         (metadata,) = content.glob("*.dist-info/WHEEL")
         tag = f"py3-none-manylinux_{GLIBC.replace('.', '_')}_{machine}"
         text = metadata.read_text(encoding="utf-8").replace("py3-none-any", tag)
-        metadata.write_text(text.replace("Purelib: true", "Purelib: false"), encoding="utf-8")
+        # A wheel with machine code is not pure Python.
+        text = text.replace("Purelib: true", "Purelib: false")
+        metadata.write_text(text, encoding="utf-8")
         pack = [*wheel_command, "pack", "--dest-dir", wheel.parent, content]
         subprocess.run(pack, check=True)
 

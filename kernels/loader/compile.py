@@ -198,6 +198,7 @@ def _run_with_ninja(commands: Mapping[str, Sequence[str]], work: Path) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        # The compilers write temporary files into this folder, and messages in English.
         env={**os.environ, "TMPDIR": str(work), "LC_ALL": "C"},
         check=False,
     )

@@ -229,7 +229,8 @@ def play(system: System, seed: int, episodes: int) -> tuple[Tensor, Tensor]:
     # In every second episode, the actions of a block are one action plus some noise. These
     # episodes reach states that independent actions do not reach.
     repeated = draw(HORIZON, 1, system.action_dim)
-    actions[::2] = (1.2 * repeated + 0.3 * actions)[::2].clamp(-1.0, 1.0)
+    similar_actions = (1.2 * repeated + 0.3 * actions).clamp(-1.0, 1.0)
+    actions[::2] = similar_actions[::2]
     states = [state]
     # Take the actions of all blocks one after another, each of shape (episodes, A).
     for step, action in enumerate(actions.flatten(1, 2).unbind(1), start=1):
@@ -262,9 +263,10 @@ def train(system: System, seed: int) -> LatentModel:
         latents = model.encoder(observed)  # Shape (batch, HORIZON + 1, L).
         # Predict all latent states after the first one.
         imagined = model.imagine(latents[:, 0], actions[batch])
-        loss = (model.decoder(latents) - observed).square().mean()
-        loss = loss + (model.decoder(imagined) - observed[:, 1:]).square().mean()
-        loss = loss + _LATENT_WEIGHT * (imagined - latents[:, 1:]).square().mean()
+        decoding_error = (model.decoder(latents) - observed).square().mean()
+        prediction_error = (model.decoder(imagined) - observed[:, 1:]).square().mean()
+        latent_error = (imagined - latents[:, 1:]).square().mean()
+        loss = decoding_error + prediction_error + _LATENT_WEIGHT * latent_error
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

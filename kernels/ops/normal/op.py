@@ -376,7 +376,8 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> Non
     if low is None:
         # Without bounds the gradients depend on the noise alone. With bounds, mean and std are
         # needed to find out which samples were clamped.
-        mean = std = None
+        mean = None
+        std = None
     ctx.save_for_backward(mean, std, seed_tensor, generation_tensor, low, high)
 
 
