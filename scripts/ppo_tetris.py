@@ -176,6 +176,8 @@ def estimate_advantages(
 
     advantage = torch.zeros_like(next_value)
     advantages = torch.empty_like(values)
+    # Go from the last step to the first. At the beginning of a round, `advantage` and
+    # `next_value` are those of step t + 1.
     for t in reversed(range(len(rewards))):
         # At the end of a game the discount is 0, since the next step belongs to a new game.
         discount = GAMMA * ~game_ends[t]

@@ -174,11 +174,12 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
     total = limit.games or limit.decisions
     settled = Limit(games=_SETTLED_GAMES * streams)
     with progress(desc=desc, total=total, unit=unit, leave=False) as bar:
+        # The lines and games before those that count: at first, those of the burn-in.
         before = ranks.run_collective(partial(games.play, BURN_IN))
         before.sum().item()  # Wait for the GPU before the clock starts.
         counts, score, seconds = games.count_on(before, (limit, settled), show)
         is_settled = settled.reached(score, seconds)
-        # If the limit is low, play until the streams end games at all times nevertheless.
+        # Even if the limit is low, play until the streams no longer end their games together.
         may_go_on = not is_settled and limit.seconds is None
         if may_go_on and games.measure_dispersion(counts) < _REGULAR:
             counts, score, seconds = games.count_on(before, (settled,), show)

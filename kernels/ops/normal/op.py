@@ -217,8 +217,8 @@ def _sample_unseeded(
         return sample(mean, std, num_samples, seed, generation, dim_first, shared_noise)
 
     # Drawing a seed on a GPU would need one more kernel. So the seed of the samples is the
-    # generator's own seed, and their generation is its offset. As in torch's kernels, every
-    # draw advances the offset.
+    # generator's own seed, and their generation is its offset, in steps of 4. As in torch's
+    # kernels, every draw advances the offset.
     if generator is None:
         generator = torch.cuda.default_generators[mean.device.index]
     with _generator_lock:
@@ -259,6 +259,7 @@ def sample_normal_reference(
     if bounds is not None:
 
         def as_limit(bound: Bound) -> Tensor:
+            """Return a bound as a tensor that broadcasts against the samples."""
             if isinstance(bound, Tensor):
                 return bound.to(samples).unsqueeze(sample_dim)
             return samples.new_tensor(bound)
