@@ -91,10 +91,11 @@ def list_libraries() -> list[Extension]:
     libraries += [
         native.feature_extension(sets[name]) for name in ("dellacherie", "bcts", "dt")
     ]
-    # The feature sets of the controllers that ship with the package.
-    shipped = sorted({resolve(name).features for name in known_names()} & sets.keys())
+    # A controller that ships with the package names a feature set, or lists its features.
+    shipped_features = {resolve(name).features for name in known_names()}
+    shipped_sets = sorted(shipped_features & sets.keys())
     for lookahead in (Lookahead.PREVIEW, Lookahead.EXPECTIMAX):
-        libraries += [engines.extension(sets[name], lookahead) for name in shipped]
+        libraries += [engines.extension(sets[name], lookahead) for name in shipped_sets]
     return libraries
 
 
@@ -103,19 +104,24 @@ def write_stubs(folder: Path) -> list[str]:
 
     A stub only defines the names of a library's functions. The linker needs no more.
     """
-    # The libraries call torch only through the C functions that these headers declare.
+    # The libraries call torch only through the C functions that these headers declare: names
+    # such as torch_list_size or aoti_torch_empty before a parenthesis.
     headers = find_torch().root.glob("include/torch/csrc/**/*shim*.h")
     text = "".join(path.read_text(encoding="utf-8") for path in headers)
-    names = {"libtorch_cpu.so": re.findall(r"\b(?:aoti_)?torch_\w+(?=\()", text)}
-    names |= {file: words.split() for file, words in RUNTIME.items()}
-    for file in names:
-        source = folder / f"{file}.s"
+    names_by_file = {"libtorch_cpu.so": re.findall(r"\b(?:aoti_)?torch_\w+(?=\()", text)}
+    # `RUNTIME` has the functions of each library of the C++ runtime, as words of a text.
+    names_by_file |= {file: words.split() for file, words in RUNTIME.items()}
+    stubs = []
+    for file, names in names_by_file.items():
         # In assembly, every name is a global label of the same eight bytes of data.
-        labels = [f".globl {name}\n{name}:\n" for name in sorted(set(names[file]))]
+        labels = [f".globl {name}\n{name}:\n" for name in sorted(set(names))]
+        source = folder / f"{file}.s"
         source.write_text("".join([".data\n", *labels, ".quad 0\n"]), encoding="utf-8")
-        flags = ["-shared", "-nostdlib", f"-Wl,-soname,{file}", source, "-o", folder / file]
+        stub = folder / file
+        flags = ["-shared", "-nostdlib", f"-Wl,-soname,{file}", source, "-o", stub]
         subprocess.run([*os.environ["CXX"].split(), *flags], check=True)
-    return [str(folder / file) for file in names]
+        stubs.append(str(stub))
+    return stubs
 
 
 def compile_one(
@@ -217,7 +223,9 @@ def add_libraries(wheel: Path, machine: str, compiled: Path) -> None:
         (metadata,) = content.glob("*.dist-info/WHEEL")
         tag = f"py3-none-manylinux_{GLIBC.replace('.', '_')}_{machine}"
         text = metadata.read_text(encoding="utf-8").replace("py3-none-any", tag)
-        metadata.write_text(text.replace("Purelib: true", "Purelib: false"), encoding="utf-8")
+        # A wheel with machine code is not pure Python.
+        text = text.replace("Purelib: true", "Purelib: false")
+        metadata.write_text(text, encoding="utf-8")
         pack = [*wheel_command, "pack", "--dest-dir", wheel.parent, content]
         subprocess.run(pack, check=True)
 

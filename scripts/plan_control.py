@@ -196,13 +196,15 @@ class Simulator:
         actions = plans.double().numpy()
         # The environment repeats every action for `frame_skip` steps of the simulator.
         controls = actions.repeat(env.frame_skip, axis=1)
-        starts = np.broadcast_to(start.numpy(), (len(actions), 1, self._size))
+        starts = np.broadcast_to(start.numpy(), (len(actions), self._size))
         # `states` has the state after every step of the simulator, shape (N, steps, size). Only
         # those after the last step of each action are needed.
-        states, _ = self._pool.rollout(env.model, self._data, starts[:, 0], controls)
+        states, _ = self._pool.rollout(env.model, self._data, starts, controls)
         after_actions = states[:, env.frame_skip - 1 :: env.frame_skip]
-        # The first number of a state is the time. The next `nq` numbers are the positions.
-        positions = np.concatenate([starts, after_actions], axis=1)[..., 1 : 1 + env.model.nq]
+        # The states before and after each action, shape (N, H + 1, size). The first number of a
+        # state is the time. The next `nq` numbers are the positions.
+        all_states = np.concatenate([starts[:, np.newaxis], after_actions], axis=1)
+        positions = all_states[..., 1 : 1 + env.model.nq]
         return -self._sum_rewards(positions, actions, env.dt)
 
 

@@ -130,14 +130,15 @@ class Agent:
         for _ in range(EPOCHS):
             # Divide the decisions at random into minibatches.
             for rows in torch.randperm(decisions).split(decisions // MINIBATCHES):
-                features, mask, action, old_log_prob, advantage, target = (
-                    column[rows] for column in samples
-                )
+                minibatch = [tensor[rows] for tensor in samples]
+                features, mask, action, old_log_prob, advantage, target = minibatch
                 policy, value = self.evaluate(features, mask)
                 ratio = (policy.log_prob(action) - old_log_prob).exp()
-                advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-                clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
-                loss = -torch.minimum(ratio * advantage, clipped * advantage).mean()
+                clipped_ratio = ratio.clamp(1 - CLIP, 1 + CLIP)
+                # PPO scales the advantages of a minibatch to mean 0 and standard deviation 1.
+                scaled = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+                loss = -torch.minimum(ratio * scaled, clipped_ratio * scaled).mean()
+                # The loss of the critic.
                 loss = loss + 0.5 * (value - target).square().mean()
                 self.optimizer.zero_grad()
                 loss.backward()
@@ -175,6 +176,8 @@ def estimate_advantages(
 
     advantage = torch.zeros_like(next_value)
     advantages = torch.empty_like(values)
+    # Go from the last step to the first. At the beginning of a round, `advantage` and
+    # `next_value` are those of step t + 1.
     for t in reversed(range(len(rewards))):
         # At the end of a game the discount is 0, since the next step belongs to a new game.
         discount = GAMMA * ~game_ends[t]

@@ -198,6 +198,7 @@ def _run_with_ninja(commands: Mapping[str, Sequence[str]], work: Path) -> None:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
+        # The compilers write temporary files into this folder, and messages in English.
         env={**os.environ, "TMPDIR": str(work), "LC_ALL": "C"},
         check=False,
     )
@@ -255,14 +256,10 @@ def compile_check(
         ValueError: there is no architecture, or one is not written like ``"sm_90"``.
     """
     names = [arch] if isinstance(arch, str) else list(arch)
-    archs = []
-    for name in names:
-        # Convert "sm_90a" to "9.0a", the form that torch uses.
-        match = re.fullmatch(r"sm_(\d+)(\d[af]?)", name)
-        if match is not None:
-            archs.append(f"{match[1]}.{match[2]}")
-    has_invalid_name = len(archs) < len(names)
-    if not names or has_invalid_name:
+    # "sm_90a" has the parts "9" and "0a"; torch writes it as "9.0a".
+    matches = [re.fullmatch(r"sm_(\d+)(\d[af]?)", name) for name in names]
+    archs = [f"{match[1]}.{match[2]}" for match in matches if match is not None]
+    if not names or None in matches:
         got = ", ".join(map(repr, names)) or "none"
         raise ValueError(f"expected architectures such as 'sm_90', got {got}")
     start = time.monotonic()

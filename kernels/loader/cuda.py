@@ -47,7 +47,8 @@ def find_nvcc(cuda: str | None = None) -> Nvcc:
 
     on_path = shutil.which("nvcc")
     paths = [Path(on_path)] if on_path is not None else []
-    # NVIDIA's packages for CUDA 13 on PyPI contain nvcc, but those for CUDA 12 do not.
+    # NVIDIA's packages from PyPI lie in `_wheel_dirs`. Those for CUDA 13 contain nvcc, but
+    # those for CUDA 12 do not.
     paths += [folder / "cu13" / "bin" / "nvcc" for folder in _wheel_dirs()]
     candidates = [_ask_nvcc(path) for path in paths]
     working = [nvcc for nvcc in candidates if nvcc is not None]
@@ -100,12 +101,13 @@ def find_runtime(nvcc: Nvcc) -> Path:
     linker gets a path, because ``-lcudart`` would not find it: these packages contain
     ``libcudart.so.13``, but not ``libcudart.so``.
     """
-    root = nvcc.path.resolve().parent.parent
-    # NVIDIA's packages for CUDA 13 have a common folder; those for CUDA 12 have one each.
-    parts = (f"cu{nvcc.major}", "cuda_runtime")
-    folders = [wheel / part / "lib" for wheel in _wheel_dirs() for part in parts]
-    # The toolkit that nvcc belongs to has other folders on every system.
-    folders += [root / "lib64", root / "lib", *root.glob("targets/*/lib")]
+    # In `_wheel_dirs`, where torch's packages lie, those for CUDA 13 have a common folder, and
+    # those for CUDA 12 have one each.
+    names = (f"cu{nvcc.major}", "cuda_runtime")
+    folders = [wheels / name / "lib" for wheels in _wheel_dirs() for name in names]
+    # The folders of the toolkit to which nvcc belongs depend on the system.
+    toolkit = nvcc.path.resolve().parent.parent
+    folders += [toolkit / "lib64", toolkit / "lib", *toolkit.glob("targets/*/lib")]
     for folder in folders:
         for library in sorted(folder.glob(f"libcudart.so.{nvcc.major}*")):
             return library

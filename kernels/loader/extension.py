@@ -181,11 +181,13 @@ class Extension:
         for library, manifest in cache.manifests(f"{self._make_stem()}-*"):
             # In a manifest, None means that the library runs on any processor.
             is_usable = manifest["processor"] in (None, this_processor)
+            # `objection` returns why a library must not be loaded, or an empty string.
             if not is_usable or cache.objection(library):
                 continue
             if _has_code_for(gpus, manifest):
                 return library
-            fallback = fallback or library  # The first one.
+            # Without a library for these GPUs, the first one is returned.
+            fallback = fallback or library
         return fallback
 
     def build(self) -> Path:

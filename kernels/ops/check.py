@@ -45,7 +45,8 @@ def check_operator(name: str, case: Case, device: str) -> list[Outcome]:
 
     def run_step(title: str, check: Callable[[], Any], *, needed: bool = True) -> bool:
         """Run a step, append its outcome, and return whether it succeeded."""
-        outcome = run_check(f"{name}: {title}", check, needed=needed or device == "cuda")
+        is_needed = needed or device == "cuda"
+        outcome = run_check(f"{name}: {title}", check, needed=is_needed)
         outcomes.append(outcome)
         return outcome.result == OK
 

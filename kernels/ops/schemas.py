@@ -169,26 +169,27 @@ def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *argument
     # A batch of scalars is a tensor with one dimension.
     has_batched_scalar = any(isinstance(dim, int) and x.dim() == 1 for x, dim in pairs)
 
-    def stack(*slices: Tensor) -> tuple[Tensor, int | None]:
-        is_scalar = slices[0].dim() == 0
+    def stack(results: list[Tensor] | tuple[Tensor, ...]) -> tuple[Tensor, int | None]:
+        """Return the results of all calls as a batch, and the dimension of the batch."""
+        is_scalar = results[0].dim() == 0
         if is_scalar and not has_batched_scalar:
-            return slices[0], None
-        return torch.stack(slices), 0
+            return results[0], None
+        return torch.stack(results), 0
 
-    results = []
+    calls = []  # What each call has returned.
     for index in range(info.batch_size):
-        slices = []
-        # An argument that is not batched is passed to every call.
+        call_arguments = []
         for x, dim in pairs:
-            slices.append(x.select(dim, index) if isinstance(dim, int) else x)
-        results.append(operator(*slices))
-    if isinstance(results[0], Tensor):
-        return stack(*results)
-    # `results` contains one tuple of outputs per slice. Regroup them by output, then stack the
-    # slices of each output.
-    outputs = zip(*results, strict=True)
-    stacked, dims = zip(*[stack(*slices) for slices in outputs], strict=True)
-    return stacked, dims
+            # An argument that is not batched is passed to every call.
+            call_arguments.append(x.select(dim, index) if isinstance(dim, int) else x)
+        calls.append(operator(*call_arguments))
+    if isinstance(calls[0], Tensor):
+        return stack(calls)
+    # Every call has returned a tuple of tensors. Stack the first ones of all calls, then the
+    # second ones, and so on.
+    batches = [stack(results) for results in zip(*calls, strict=True)]
+    tensors, dims = zip(*batches, strict=True)
+    return tensors, dims
 
 
 def _register(family: str, schema: str) -> None:
@@ -202,7 +203,6 @@ def _register(family: str, schema: str) -> None:
         schema: the name of the operator, its arguments and its results.
     """
     name = schema.partition("(")[0]
-    qualified = f"cem_tetris::{name}"
     _LIBRARY.define(schema)
     operator = getattr(torch.ops.cem_tetris, name).default
     # This kernel for any device loads the library. As soon as the library has registered a
@@ -210,8 +210,16 @@ def _register(family: str, schema: str) -> None:
     _LIBRARY.impl(name, partial(_load_and_run, family, operator), "CompositeExplicitAutograd")
     for key in ("AutocastCPU", "AutocastCUDA"):
         _LIBRARY.impl(name, partial(_promote, operator), key)
+    torch.library.register_vmap(operator, partial(vmap_in_a_loop, operator), lib=_LIBRARY)
+    _register_tracing_and_derivative(family, name)
 
-    # These functions import the module of the folder only when they are called.
+
+def _register_tracing_and_derivative(family: str, name: str) -> None:
+    """Register what torch calls when it traces or differentiates an operator.
+
+    The module of the operator's folder defines it, and is imported at the first of these calls.
+    """
+
     def fake(*arguments: Any) -> Any:
         return _find_library(family).fake(name, *arguments)
 
@@ -221,8 +229,8 @@ def _register(family: str, schema: str) -> None:
     def backward(ctx: Any, *gradients: Any) -> Any:
         return _find_library(family).gradients[name].backward(ctx, *gradients)
 
+    qualified = f"cem_tetris::{name}"
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
-    torch.library.register_vmap(operator, partial(vmap_in_a_loop, operator), lib=_LIBRARY)
     differentiable = FAMILIES[family].differentiable
     if name in differentiable:
         torch.library.register_autograd(qualified, backward, setup_context=save, lib=_LIBRARY)

@@ -91,13 +91,13 @@ def _set_torchrun_variables() -> None:
         ValueError: If the ranks are on several hosts, and the variables with the address of
             rank 0 are not set.
     """
+    if "RANK" in os.environ:
+        return  # The launcher is torchrun.
     # A launcher has four variables: the number of ranks, the number of this rank, its number on
     # this host, and the number of ranks on this host. The first two are always set.
     for names in _LAUNCHERS:
-        # If this is True, torchrun or an earlier launcher of this loop has set the variables.
-        has_torchrun = "RANK" in os.environ
         has_launcher = all(name in os.environ for name in names[:2])
-        if has_torchrun or not has_launcher:
+        if not has_launcher:
             continue
         # SLURM writes "2(x3)" for two ranks on each of three hosts.
         values = [os.environ.get(name, "0").split("(")[0] for name in names]
@@ -115,6 +115,7 @@ def _set_torchrun_variables() -> None:
                 f"it, for {num_ranks} ranks on several hosts ({names[0]}), got none"
             )
         os.environ.update(zip(_TORCHRUN, values, strict=True))
+        return
 
 
 def _make_group() -> None:

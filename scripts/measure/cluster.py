@@ -116,6 +116,7 @@ def measure_utilisation(*, is_asynchronous: bool) -> float:
     slept_s: list[float] = []
 
     def sleep(x: Any) -> float:
+        """Evaluate a candidate: sleep for the next duration, and return its squared length."""
         duration_s = next(durations_s)
         slept_s.append(duration_s)
         time.sleep(duration_s)

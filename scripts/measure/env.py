@@ -32,14 +32,11 @@ def make_speed_test(figure: str, count: int, **options: Any) -> SpeedTest:
     # Random actions for `_DRAWN_STEPS` steps are drawn before the measurement, and are used
     # again and again. So only the environments are timed.
     generator = torch.Generator().manual_seed(SEED)
-    shape = (_DRAWN_STEPS, count)
-    actions: Any = torch.randint(0, int(envs.single_action_space.n), shape, generator=generator)
+    action_count = int(envs.single_action_space.n)
+    drawn = torch.randint(0, action_count, (_DRAWN_STEPS, count), generator=generator)
+    # A list with the actions of each step. The option "device" implies tensors.
     takes_tensors = options.get("output") == "torch" or "device" in options
-    # Make a list with the actions of each step.
-    if takes_tensors:
-        actions = list(actions.to(envs.device))
-    else:
-        actions = list(actions.numpy())
+    actions: list[Any] = list(drawn.to(envs.device) if takes_tensors else drawn.numpy())
     envs.reset(seed=SEED)
 
     def play(steps: int) -> int:

@@ -90,8 +90,9 @@ def step_links(
     cosine = angles[..., 1].cos()
     sine = angles[..., 1].sin()
     weight_2 = gravity * angles.sum(-1).sin()  # The torque of the second link's weight.
-    # The torques of the motors, less the friction at the joints.
-    torque_1, torque_2 = (action * torch.tensor(strengths) - 0.5 * speeds).unbind(-1)
+    # The torques at both joints: those of the motors, less the friction.
+    torques = action * torch.tensor(strengths) - 0.5 * speeds
+    torque_1, torque_2 = torques.unbind(-1)
     # The terms with `sine` are the centrifugal and Coriolis forces.
     force_1 = torque_1 + sine * (2.0 * speed_1 + speed_2) * speed_2
     force_1 = force_1 - 2.0 * gravity * angles[..., 0].sin() - weight_2
@@ -105,8 +106,9 @@ def step_links(
     acceleration_2 = (inertia * force_2 - coupling * force_1) / determinant
     accelerations = torch.stack([acceleration_1, acceleration_2], dim=-1)
     # A step of the semi-implicit Euler method, of 0.04 seconds. Speeds are limited to 8.
-    speeds = (speeds + 0.04 * accelerations).clamp(-8.0, 8.0)
-    return torch.cat([angles + 0.04 * speeds, speeds], dim=-1)
+    new_speeds = (speeds + 0.04 * accelerations).clamp(-8.0, 8.0)
+    new_angles = angles + 0.04 * new_speeds
+    return torch.cat([new_angles, new_speeds], dim=-1)
 
 
 def step_cart_pole(state: Tensor, action: Tensor) -> Tensor:
@@ -227,7 +229,8 @@ def play(system: System, seed: int, episodes: int) -> tuple[Tensor, Tensor]:
     # In every second episode, the actions of a block are one action plus some noise. These
     # episodes reach states that independent actions do not reach.
     repeated = draw(HORIZON, 1, system.action_dim)
-    actions[::2] = (1.2 * repeated + 0.3 * actions)[::2].clamp(-1.0, 1.0)
+    similar_actions = (1.2 * repeated + 0.3 * actions).clamp(-1.0, 1.0)
+    actions[::2] = similar_actions[::2]
     states = [state]
     # Take the actions of all blocks one after another, each of shape (episodes, A).
     for step, action in enumerate(actions.flatten(1, 2).unbind(1), start=1):
@@ -260,9 +263,10 @@ def train(system: System, seed: int) -> LatentModel:
         latents = model.encoder(observed)  # Shape (batch, HORIZON + 1, L).
         # Predict all latent states after the first one.
         imagined = model.imagine(latents[:, 0], actions[batch])
-        loss = (model.decoder(latents) - observed).square().mean()
-        loss = loss + (model.decoder(imagined) - observed[:, 1:]).square().mean()
-        loss = loss + _LATENT_WEIGHT * (imagined - latents[:, 1:]).square().mean()
+        decoding_error = (model.decoder(latents) - observed).square().mean()
+        prediction_error = (model.decoder(imagined) - observed[:, 1:]).square().mean()
+        latent_error = (imagined - latents[:, 1:]).square().mean()
+        loss = decoding_error + prediction_error + _LATENT_WEIGHT * latent_error
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -90,6 +90,24 @@ CartPole-v1 needs none for a comparison: no return is greater than 500.
 """
 
 
+def _play_with_true_equations(
+    program: Any, name: str, dynamics: Callable[[Tensor, Tensor], Tensor]
+) -> Any:
+    """Plan episodes with the true equations of an environment, and return the episodes.
+
+    They have the same starts as the episodes of the last round.
+
+    Args:
+        program: The module docs/world_model.py.
+        name: The name of the environment.
+        dynamics: The true equations.
+    """
+    envs = gymnasium.make_vec(name, program.EPISODES)
+    planner = program.make_planner(envs, dynamics, program.TASKS[name].cost, _SEED)
+    start_seed = _SEED + program.ROUNDS * program.EPISODES
+    return program.play(envs, planner.plan, start_seed)
+
+
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Play environments by planning, and return the mean return of each stage of the learning.
 
@@ -98,6 +116,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     "learned_control.Pendulum-v1.round_1". In the data, "returns" has the returns of all
     episodes, and "steps" has the number of their steps.
     """
+    # The program that learns and plans is a page's example, docs/world_model.py.
     sys.path.append(str(ROOT / "docs"))
     program: Any = importlib.import_module("world_model")
     figures = {}
@@ -105,16 +124,12 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     steps = {}
     # `DYNAMICS` maps an environment to its true equations, or to None.
     for name, dynamics in DYNAMICS.items():
-        # `plays` has the episodes of random play and of both rounds.
-        _, plays = program.run(name, _SEED)
+        # The episodes of each stage: of random play, and of both rounds.
+        _, stages = program.run(name, _SEED)
         if dynamics is not None:
-            envs = gymnasium.make_vec(name, program.EPISODES)
-            planner = program.make_planner(envs, dynamics, program.TASKS[name].cost, _SEED)
-            # This seed gives the same starts as in the last round.
-            start_seed = _SEED + program.ROUNDS * program.EPISODES
-            plays.append(program.play(envs, planner.plan, start_seed))
+            stages.append(_play_with_true_equations(program, name, dynamics))
         # Without true equations, the last label has no episodes.
-        for label, episodes in zip(LABELS, plays, strict=False):
+        for label, episodes in zip(LABELS, stages, strict=False):
             figure = f"learned_control.{name}.{label}"
             figures[figure] = episodes.returns.mean().item()
             returns[figure] = episodes.returns.tolist()

@@ -172,16 +172,17 @@ def measure_peers(problems: Problems, samples: int, iterations: int) -> dict[str
     from stable_worldmodel import solver as peers
 
     # `topk` is the number of elites: the default, 30, or a tenth of the samples.
-    settings = [
+    with_elites = [
         {"num_samples": samples, "n_steps": iterations, "topk": topk}
         for topk in (30, max(2, samples // 10))
     ]
-    all_samples = [{"num_samples": samples * iterations}]
+    one_iteration = [{"num_samples": samples * iterations}]
+    # The class of each solver, and the options to try.
     solvers = {
-        "cem": (peers.CEMSolver, settings),
-        "icem": (peers.ICEMSolver, settings),
-        "mppi": (peers.MPPISolver, settings),
-        "predictive_sampling": (peers.PredictiveSamplingSolver, all_samples),
+        "cem": (peers.CEMSolver, with_elites),
+        "icem": (peers.ICEMSolver, with_elites),
+        "mppi": (peers.MPPISolver, with_elites),
+        "predictive_sampling": (peers.PredictiveSamplingSolver, one_iteration),
     }
     scores: dict[str, float] = {}
     for name, (solver, options_to_try) in solvers.items():

@@ -230,7 +230,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     for a problem that most of its runs have not solved.
     """
     names = [name for name, search in SEARCHES.items() if find_spec(search.module)]
-    # A cell is a problem and a search. It has `STARTS` runs.
+    # A cell is a problem and a search. It has `STARTS` runs, which follow each other.
     cells = [*itertools.product(arguments.problems or PROBLEMS, names)]
     # pycma does not accept 0 as a seed.
     runs = [(*cell, seed) for cell in cells for seed in range(1, STARTS + 1)]
@@ -238,7 +238,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     figures = {}
     details: dict[str, Any] = {}
     for index, (problem, name) in enumerate(cells):
-        cell_runs = results[index * STARTS : (index + 1) * STARTS]
+        first_run = index * STARTS
+        cell_runs = results[first_run : first_run + STARTS]
         # A run that has not solved the problem counts as infinitely many evaluations.
         counts = [run["evaluations"] if run["is_solved"] else math.inf for run in cell_runs]
         median = float(np.median(counts))

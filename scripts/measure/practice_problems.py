@@ -210,7 +210,11 @@ def pid(proportional: float, integral: float, derivative: float) -> float:
     step_s = 0.02
     # The plant gets an input 25 steps late. During the first 25 steps its input is 0.
     inputs = [0.0] * 25
-    output = speed = error_sum = cost = 0.0
+    # At the start the plant is at rest.
+    output = 0.0
+    speed = 0.0
+    error_sum = 0.0
+    cost = 0.0
     for step in range(750):
         error = 1 - output
         error_sum += error * step_s

@@ -183,13 +183,13 @@ def _play_generation(plan: Plan, device: str, searches: list[Search], generation
     # A stream is a numbered sequence of pieces. No two players play the same stream: each
     # generation has its own range of stream numbers.
     first_stream = generation * _GENERATION_STREAMS
-    # A player is a vector of weights that plays one game. The players of a search are
-    # `MEAN_GAMES` copies of its mean, then its candidates.
-    players = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
     if is_after_last:
         # These games decide the result, so they have streams of their own.
         first_stream += _LAST_STREAMS
-    else:
+    # A player is a vector of weights that plays one game. The players of a search are
+    # `MEAN_GAMES` copies of its mean, then its candidates.
+    players = [search.optimizer.mean.expand(MEAN_GAMES, -1) for search in searches]
+    if not is_after_last:
         candidates = [search.optimizer.ask() for search in searches]
         players = [torch.cat(pair) for pair in zip(players, candidates, strict=True)]
     lines, games, decisions = _play_once(plan, device, players, first_stream)

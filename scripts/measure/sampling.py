@@ -337,14 +337,7 @@ def on_gpu() -> Measured:
     article = [measure_article(dim) for dim in ARTICLE]
     # `measure_large` returns None for a size that does not fit into memory.
     large = [size for size in map(measure_large, LARGE) if size is not None]
-    figures = {}
-    # `RATIOS` has the methods that each method is compared with.
-    for method, others in RATIOS:
-        infix = "" if method == "ours" else f"{method}."
-        for other in others:
-            for clock, suffix in CLOCKS.items():
-                mean = statistics.fmean(speedups(article, clock, other, method))
-                figures[f"sampling.article.{infix}mean_speedup_over_{other}{suffix}"] = mean
+    figures = _article_speedups(article)
     for method in ("ours", "rows", "unseeded", "compile", "eager", "shared", "article"):
         infix = "" if method == "ours" else f"{method}."
         host_medians = [median(size, "host", method) for size in article]
@@ -357,6 +350,23 @@ def on_gpu() -> Measured:
             figures[f"sampling.large.{infix}fraction_of_fill"] = fraction
             figures[f"sampling.large.{infix}gb_per_s"] = bandwidth
     return Measured(figures, {"samples": SAMPLES, "article": article, "large": large})
+
+
+def _article_speedups(sizes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the mean speed-ups of methods over others, by the names of their figures.
+
+    Args:
+        sizes: For each of the article's sizes the times of all methods, by four clocks.
+    """
+    figures = {}
+    # `RATIOS` has the methods that each method is compared with.
+    for method, others in RATIOS:
+        infix = "" if method == "ours" else f"{method}."
+        for other in others:
+            for clock, suffix in CLOCKS.items():
+                mean = statistics.fmean(speedups(sizes, clock, other, method))
+                figures[f"sampling.article.{infix}mean_speedup_over_{other}{suffix}"] = mean
+    return figures
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:

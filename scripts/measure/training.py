@@ -129,7 +129,8 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """
     with tempfile.TemporaryDirectory() as folder:
         if arguments.what in _OF_ONE_SEED:
-            return _OF_ONE_SEED[arguments.what](Path(folder), device, arguments.seed)
+            make_measurement = _OF_ONE_SEED[arguments.what]
+            return make_measurement(Path(folder), device, arguments.seed)
         runs = []
         series = {}
         for seed in SEEDS:

@@ -212,11 +212,16 @@ def _coco_block(result: Result) -> str:
 
 
 def _coco_table(suite: str, result: Result) -> str:
-    """Return the table of `_coco_block`."""
+    """Return a Markdown table of the searches of a COCO suite, the best search first.
+
+    A row is a search, a column is a number of parameters. A cell has the share of targets that
+    the search reached in each of several budgets. The heading has the greatest standard error.
+    """
     data = result.data.get("quality", result.data)  # One file nests its data in "quality".
     searches = data["searches"]
     shares = _Shares(searches, data["evaluations_per_dimension"])
     dims = [key for key in searches["cem"] if key != "label"]  # "d2", "d5", ...
+    # The sum of all shares of a search decides its place.
     totals = {name: shares.total(name, dims) for name in searches}
     best_first = sorted(searches, key=lambda name: -totals[name])
     errors = []

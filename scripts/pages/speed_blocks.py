@@ -290,6 +290,7 @@ workers busy {measured["utilisation.synchronous"]:.0%} of the time, with `asynch
 {measured["journal.write_us"]:.0f} us, read in {measured["journal.read_us"]:.0f}."""
 
     def cell(dim: int, name: str) -> str:
+        """Return a figure of the driver. In its name {} stands for the number of parameters."""
         value = measured[name.format(dim)]
         # Numbers up to 1 are shares of the workers' time.
         return f"{value:,.0f}" if value > 1 else f"{value:.0%}"

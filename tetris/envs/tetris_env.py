@@ -245,22 +245,18 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         rows = () if board is None else read_board(board, self.rules)
         chosen_pieces = () if pieces is None else read_pieces(pieces, self.rules)
         seed, stream = _checked_seed(seed, stream)
-        super().reset(seed=seed)  # It seeds `np_random`.
-        if seed is None and self._time == 0:  # In the first reset there is no stream yet.
+        super().reset(seed=seed)  # Gymnasium seeds the generator `np_random`.
+        # Before the first reset no piece has been drawn, and there is no stream to go on with.
+        is_first_reset = self._time == 0
+        if seed is None and is_first_reset:
             seed = int(self.np_random.integers(1 << 63))
-        if seed is not None:
+        if seed is None:
+            self._continue_stream()
+        else:
             self.seed_options = dict(options or {})
             self._begin_stream(PieceStream(self.rules, seed, stream))
-        elif self.held is not None:
-            # The new game begins with the last piece that was drawn from the stream. After a
-            # swap with the hold slot this is not the current piece. So draw it again.
-            self._time -= 1
-            self._draw_piece()
-        # The chosen pieces replace pieces of the stream, from the piece that was just drawn on.
         if chosen_pieces:
-            self._chosen_pieces = chosen_pieces
-            self._first_chosen = self._time - 1  # The index of the piece that was just drawn.
-            self.piece = chosen_pieces[0]
+            self._replace_pieces(chosen_pieces)
         self.rows = rows
         self.held = None
         self._placed = 0
@@ -276,20 +272,42 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self._chosen_pieces = ()
         self._draw_piece()
 
+    def _continue_stream(self) -> None:
+        """Go on with the piece that was drawn last, which is the first one of the next game."""
+        # After a swap with the hold slot the current piece is another one. So draw it again.
+        if self.held is not None:
+            self._time -= 1
+            self._draw_piece()
+
+    def _replace_pieces(self, pieces: tuple[int, ...]) -> None:
+        """Replace pieces of the stream by chosen ones, from the current piece on."""
+        self._chosen_pieces = pieces
+        self._first_chosen = self._time - 1  # The index of the current piece.
+        self.piece = pieces[0]
+
     def step(
         self, action: SupportsIndex
     ) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Place the piece as an action says, and draw the next piece.
+
+        Args:
+            action: The number ``orientation * width + column``, with the orientation and the
+                leftmost column of the piece. With a hold slot there are twice as many actions:
+                the second half of them swaps the piece first.
+
+        Returns:
+            Observation, reward, terminated, truncated and info, as Gymnasium defines them.
 
         Raises:
             gymnasium.error.ResetNeeded: If no game is in progress.
             ValueError: If the action is not in the action space.
         """
         width = self.rules.width
-        swap, number = divmod(self._checked_number(action), MAX_ORIENTATIONS * width)
-        if swap:
+        number = self._checked_number(action)
+        swaps_first, placement_number = divmod(number, MAX_ORIENTATIONS * width)
+        if swaps_first:
             self._swap()
-        shape, column = placement(number, self.piece, width)
+        shape, column = placement(placement_number, self.piece, width)
         row = landing_row(column_heights(self.rows, width), shape, column)
         reward = self._settle(shape, column, row)
         return self._observation(), reward, self.is_over, False, {"action_mask": self._mask()}

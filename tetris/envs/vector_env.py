@@ -521,25 +521,27 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 stream if the seed is None.
             chosen: The games that start on new streams, bools of shape (num_envs,).
         """
-        # `int64` makes a tensor of integers on the device. The engine takes an unsigned seed as
-        # the signed integer with the same bits, which `signed64` returns.
-        int64 = partial(torch.tensor, dtype=torch.int64, device=self.device)
         if isinstance(seed, int):
-            seeds = int64(signed64(seed)).expand(self.num_envs)
+            seeds = self._tensor_of_seeds([seed]).expand(self.num_envs)
             streams = torch.arange(self.num_envs, device=self.device) + self._first_stream
         else:
             if len(seed) != self.num_envs:
                 raise ValueError(f"expected {self.num_envs} seeds, got {len(seed)}")
-            # A game without a seed is not chosen below, so its number has no effect.
-            numbers = [check_uint64("seed", seed_of_game or 0) for seed_of_game in seed]
-            seeds = int64(list(map(signed64, numbers)))
-            streams = torch.zeros_like(seeds)
-            # A game whose seed is None goes on with its current stream.
+            # A game whose seed is None goes on with its current stream. It is not chosen, so
+            # the number 0 that stands for its seed has no effect.
             has_seed = [seed_of_game is not None for seed_of_game in seed]
             chosen = chosen & torch.tensor(has_seed, device=self.device)
+            numbers = [check_uint64("seed", seed_of_game or 0) for seed_of_game in seed]
+            seeds = self._tensor_of_seeds(numbers)
+            streams = torch.zeros_like(seeds)
         self._seed = torch.where(chosen, seeds, self._seed)
         self._stream = torch.where(chosen, streams, self._stream)
         self._time.masked_fill_(chosen, 0)
+
+    def _tensor_of_seeds(self, seeds: Sequence[int]) -> torch.Tensor:
+        """Return unsigned seeds as a tensor on the device: the int64 with the same bits."""
+        signed_seeds = [signed64(seed) for seed in seeds]
+        return torch.tensor(signed_seeds, dtype=torch.int64, device=self.device)
 
 
 def _dictionary_per_game(observation: Tensors, ended: Array) -> npt.NDArray[np.object_]:

@@ -143,9 +143,13 @@ def _score(
     """Return the score of a controller: an estimate if its games rarely end, else from games.
 
     With the Python engine, or with too few decisions for an estimate, it is also from games.
+    An estimate plays at most `MOST_ESTIMATED` decisions.
     """
-    if trial.device in NATIVE and decisions >= PLAYED and games_ended(trial) <= MOST_ENDS:
+    can_estimate = trial.device in NATIVE and decisions >= PLAYED
+    # `games_ended` plays the controller for `PLAYED` decisions, to see how often its games end.
+    if can_estimate and games_ended(trial) <= MOST_ENDS:
         enough = min(decisions, MOST_ESTIMATED)
+        # If few decisions are asked for, an estimate has half as many streams.
         streams = STREAMS if decisions > 2 * PLAYED else STREAMS // 2
         return estimate(trial, lambda result: result.decisions >= enough, streams, check)
     return measure(trial, Limit(decisions=decisions), check)
@@ -161,11 +165,12 @@ def verdict(scores: Sequence[Score]) -> str:
     """
     learned = scores[0]
     lines = learned["lines_per_game"]
-    method = "estimated" if is_estimate(learned) else "played"
+    board = learned["board"]
     interval = interval_text(learned)
     if lines is None:
-        return f"{interval} lines per game on {learned['board']}: no game ended"
-    text = f"{format_lines(lines)} lines per game on {learned['board']} "
+        return f"{interval} lines per game on {board}: no game ended"
+    method = "estimated" if is_estimate(learned) else "played"
+    text = f"{format_lines(lines)} lines per game on {board} "
     text += f"({method}, 95 % interval {interval})"
     scores_of_dt20 = [score for score in scores if score["controller"] == BEST_PUBLISHED]
     lines_of_dt20 = scores_of_dt20[0]["lines_per_game"] if scores_of_dt20 else None

@@ -184,12 +184,16 @@ def _play_batch(
 def games_ended(trial: Trial) -> int:
     """Return how many games of a controller end in `PLAYED` decisions without splitting.
 
-    If several ranks work together, each of them plays its share of the streams.
+    They are 2 * `DECISIONS` on each of `STREAMS` streams. If several processes, called ranks,
+    work together, each of them plays its share of the streams.
     """
     share = ranks.share(STREAMS)
 
-    def play() -> torch.Tensor:
+    def count_own_games() -> torch.Tensor:
+        """Play this rank's streams; return how many games ended, shape (1,)."""
         streams = trial.streams(share.stop - share.start, share.start)
         return rollout(trial.policy, streams, 2 * DECISIONS, trial.device).games.cpu()
 
-    return int(ranks.gather(ranks.run_collective(play), ranks.count()).sum())
+    own_games = ranks.run_collective(count_own_games)
+    games_of_ranks = ranks.gather(own_games, ranks.count())
+    return int(games_of_ranks.sum())

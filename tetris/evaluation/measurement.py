@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -160,77 +160,103 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
         check: Called a few times a second. If it raises an exception, the measurement ends.
     """
     streams = streams_for(limit, trial.device)
-    share = ranks.share(streams)  # The streams that this rank plays, as a slice.
-    share_size = share.stop - share.start
-    # If there are more ranks than streams, the share of some ranks is empty. They play one
-    # stream nevertheless, which `play` leaves out of the counts.
-    rank_streams = trial.streams(max(1, share_size), share.start)
-    rollout = Rollout(trial.policy, rank_streams, trial.device)
+    games = _Games(trial, streams, check)
 
-    def play(decisions: int) -> torch.Tensor:
-        """Play on; return the lines and games of each stream so far, shape (share_size, 2)."""
-        rollout.play_on(decisions, check)
-        # The controller is the only candidate of the rollout, number 0.
-        counts = torch.stack([rollout.stream_lines[0], rollout.stream_games[0]], dim=1)
-        return counts[:share_size]
-
-    chunk = 0  # The decisions on each stream from one check of the goals to the next.
-
-    # `ranks.run_collective` calls a function on this rank, and waits for the other ranks.
-    # `ranks.gather` concatenates the rows of all ranks.
-    def count_on(before: torch.Tensor, *goals: Limit) -> tuple[torch.Tensor, Score, float]:
-        """Play until one of the goals is reached.
-
-        Args:
-            before: What `play` returned before the games that count.
-            goals: When to stop. The first one determines how rarely the goals are checked.
-
-        Returns:
-            The lines and games of each stream of this rank since ``before``, shape (share_size,
-            2), the score of all streams of all ranks, and the seconds that this call took.
-        """
-        nonlocal chunk  # A call begins with chunks as long as the last one of the call before.
-        start_time = time.perf_counter()
-        counts = torch.zeros_like(before)
-        score = Score(lines=0, games=0, decisions=0)
-        seconds = 0.0
-        while not any(goal.reached(score, seconds) for goal in goals):
-            chunk = _next_chunk(goals[0], score, seconds, streams, chunk)
-            counts = ranks.run_collective(partial(play, chunk)) - before
-            # Sum the lines and the games over the streams of this rank, then over all ranks.
-            own_sums = counts.sum(0, keepdim=True).cpu()
-            lines, games = ranks.gather(own_sums, ranks.count()).sum(0).tolist()
-            score = Score(lines, games, score.decisions + chunk * streams)
-            seconds = _agree_on_seconds(start_time)
-            if score.lines_per_game is not None:
-                bar.set_postfix_str(f"{score.lines_per_game:,.0f} lines/game", refresh=False)
-            done = score.games if limit.games else score.decisions
-            bar.update(done - bar.n)  # The bar takes the difference.
-        return counts, score, seconds
-
-    def measure_dispersion(counts: torch.Tensor) -> float:
-        """Return how much the counts of the streams of all ranks differ."""
-        return dispersion(ranks.gather(counts.cpu(), streams))
+    def show(score: Score) -> None:
+        """Show a score, and the progress towards the limit, in the progress bar."""
+        if score.lines_per_game is not None:
+            bar.set_postfix_str(f"{score.lines_per_game:,.0f} lines/game", refresh=False)
+        done = score.games if limit.games else score.decisions
+        bar.update(done - bar.n)  # The bar takes the difference.
 
     desc = f"{trial.label} on {trial.rules.board}"
     unit = " games" if limit.games else " decisions"
     total = limit.games or limit.decisions
     settled = Limit(games=_SETTLED_GAMES * streams)
     with progress(desc=desc, total=total, unit=unit, leave=False) as bar:
-        before = ranks.run_collective(partial(play, BURN_IN))
+        # The lines and games before those that count: at first, those of the burn-in.
+        before = ranks.run_collective(partial(games.play, BURN_IN))
         before.sum().item()  # Wait for the GPU before the clock starts.
-        counts, score, seconds = count_on(before, limit, settled)
+        counts, score, seconds = games.count_on(before, (limit, settled), show)
         is_settled = settled.reached(score, seconds)
-        if not is_settled and limit.seconds is None and measure_dispersion(counts) < _REGULAR:
-            # The limit is low. Nevertheless, play until the streams end games at all times.
-            counts, score, seconds = count_on(before, settled)
+        # Even if the limit is low, play until the streams no longer end their games together.
+        may_go_on = not is_settled and limit.seconds is None
+        if may_go_on and games.measure_dispersion(counts) < _REGULAR:
+            counts, score, seconds = games.count_on(before, (settled,), show)
             is_settled = True
         if is_settled:
             # Only the games that end from now on count.
-            counts, score, seconds = count_on(before + counts, limit)
+            counts, score, seconds = games.count_on(before + counts, (limit,), show)
     # The interval of the score follows from how much the counts of the streams differ.
-    score = replace(score, dispersion=measure_dispersion(counts))
+    score = replace(score, dispersion=games.measure_dispersion(counts))
     return Measurement(trial, score, seconds)
+
+
+class _Games:
+    """The games of a measurement. Each rank plays its share of their streams."""
+
+    def __init__(
+        self, trial: Trial, streams: int, check: Callable[[], None] | None = None
+    ) -> None:
+        """Set up the games; nothing is played yet.
+
+        Args:
+            trial: The controller and its games.
+            streams: The number of streams of all ranks.
+            check: Called a few times a second. If it raises an exception, the games end.
+        """
+        share = ranks.share(streams)  # The streams that this rank plays, as a slice.
+        self._share_size = share.stop - share.start
+        # If there are more ranks than streams, the share of some ranks is empty. They play one
+        # stream nevertheless, which `play` leaves out of the counts.
+        rank_streams = trial.streams(max(1, self._share_size), share.start)
+        self._rollout = Rollout(trial.policy, rank_streams, trial.device)
+        self._streams = streams
+        self._check = check
+        self._chunk = 0  # The decisions on each stream from one check of the goals to the next.
+
+    def play(self, decisions: int) -> torch.Tensor:
+        """Play on; return the lines and games of each stream so far, shape (share size, 2)."""
+        self._rollout.play_on(decisions, self._check)
+        # The controller is the only candidate of the rollout, number 0.
+        lines = self._rollout.stream_lines[0]
+        games = self._rollout.stream_games[0]
+        return torch.stack([lines, games], dim=1)[: self._share_size]
+
+    def count_on(
+        self, before: torch.Tensor, goals: Sequence[Limit], show: Callable[[Score], None]
+    ) -> tuple[torch.Tensor, Score, float]:
+        """Play until one of the goals is reached, and count the lines and the games.
+
+        Args:
+            before: What `play` returned before the games that count.
+            goals: When to stop. The first one determines how rarely the goals are checked.
+            show: Called with the score so far after each check.
+
+        Returns:
+            The lines and games of each stream of this rank since ``before``, shape (share size,
+            2); the score of all streams of all ranks; and the seconds that this call took.
+        """
+        start_time = time.perf_counter()
+        counts = torch.zeros_like(before)
+        score = Score(lines=0, games=0, decisions=0)
+        seconds = 0.0
+        while not any(goal.reached(score, seconds) for goal in goals):
+            chunk = _next_chunk(goals[0], score, seconds, self._streams, self._chunk)
+            # Play on this rank, and wait for the other ranks.
+            counts = ranks.run_collective(partial(self.play, chunk)) - before
+            # Sum the lines and the games over the streams of this rank, then over all ranks.
+            own_sums = counts.sum(0, keepdim=True).cpu()
+            lines, games = ranks.gather(own_sums, ranks.count()).sum(0).tolist()
+            score = Score(lines, games, score.decisions + chunk * self._streams)
+            seconds = _agree_on_seconds(start_time)
+            show(score)
+            self._chunk = chunk  # The next call also begins with chunks of this length.
+        return counts, score, seconds
+
+    def measure_dispersion(self, counts: torch.Tensor) -> float:
+        """Return how much the counts of the streams of all ranks differ."""
+        return dispersion(ranks.gather(counts.cpu(), self._streams))
 
 
 def _agree_on_seconds(start_time: float) -> float:
@@ -250,14 +276,15 @@ def _next_chunk(limit: Limit, score: Score, seconds: float, streams: int, last: 
     as the last one, and no longer than the rest of the measurement probably is. If the limit is
     in games or decisions, the clock is not used, so that the score is reproducible.
     """
+    # The decisions that are still needed on each stream. Assume that the rest of the
+    # measurement has the pace of what was played so far.
     needed = float(_LARGEST_STEP // streams)
-    # Assume that the rest of the measurement has the pace of what was played so far.
     if limit.games is not None and score.games:
         missing_games = limit.games - score.games
         needed = min(needed, missing_games * score.decisions / (score.games * streams))
     elif limit.decisions is not None:
         needed = min(needed, (limit.decisions - score.decisions) / streams)
     elif limit.seconds is not None and score.decisions:
-        rate = score.decisions / (seconds * streams)
-        needed = rate * min(limit.seconds - seconds, _CHUNK_SECONDS)
+        decisions_per_second = score.decisions / (seconds * streams)
+        needed = decisions_per_second * min(limit.seconds - seconds, _CHUNK_SECONDS)
     return max(1, min(math.ceil(needed), 2 * last, _LARGEST_CHUNK))

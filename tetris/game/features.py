@@ -139,14 +139,15 @@ def row_transitions(after: AfterState) -> int:
     """
     width = after.rules.width
     # In a walled row the columns are bits 1 to width, between the bits of the two side walls.
-    walls = 1 << (width + 1) | 1
-    pairs = (1 << (width + 1)) - 1
+    right_wall = 1 << (width + 1)
+    left_wall = 1
+    # A walled row has width + 1 pairs of neighbours. Bit b stands for the cells b and b + 1.
+    all_pairs = right_wall - 1
     transitions = 2 * after.rules.height  # As if all rows were empty.
     for row in after.rows:
-        walled_row = row << 1 | walls
-        # A bit for each cell that differs from its right neighbour.
-        differences = (walled_row ^ walled_row >> 1) & pairs
-        transitions += differences.bit_count() - 2
+        walled_row = right_wall | row << 1 | left_wall
+        differing_pairs = (walled_row ^ walled_row >> 1) & all_pairs
+        transitions += differing_pairs.bit_count() - 2
     return transitions
 
 
@@ -496,11 +497,15 @@ def _empty_cells_downwards(after: AfterState, cells: Sequence[int]) -> int:
     """
     rows = after.rows
     total = 0
-    for height, empty in enumerate(cells):
+    for first_row, first_cells in enumerate(cells):
+        # Go down from the cells of this row. `empty` has a bit for each column in which no full
+        # cell has stopped the count.
+        row = first_row
+        empty = first_cells
         while empty:
             total += empty.bit_count()
-            height -= 1
-            empty = empty & ~rows[height] if height >= 0 else 0
+            row -= 1
+            empty = empty & ~rows[row] if row >= 0 else 0
     return total
 
 

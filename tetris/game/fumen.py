@@ -258,7 +258,11 @@ def _with_piece(page: FumenPage, code: _PageCode) -> FumenPage:
 
 
 def _next_field(field: Cells, page: FumenPage, flags: int) -> Cells:
-    """Return the field after a page, with its row of garbage as row 0."""
+    """Return the field after a page, with its row of garbage as row 0.
+
+    After the piece has come to rest, the flag `_RISE` lifts the field, so that the row of
+    garbage becomes its lowest row. The flag `_MIRROR` exchanges left and right.
+    """
     garbage = field[:1]
     cells = after_page(page)
     if flags & _RISE:
@@ -277,7 +281,8 @@ def after_page(page: FumenPage) -> Cells:
             for x in range(page.shape.width):
                 if bits >> x & 1:
                     cells[y, page.column + x] = color_of(page.shape.piece)
-    remaining = cells[~(cells > 0).all(axis=1)]
+    is_full_row = (cells > 0).all(axis=1)
+    remaining = cells[~is_full_row]
     empty_rows = np.zeros((HEIGHT - len(remaining), WIDTH), dtype=np.int64)
     return np.concatenate([remaining, empty_rows])
 
@@ -335,7 +340,10 @@ def _code_of(page: FumenPage, flags: int) -> _PageCode:
         return _PageCode(0, 0, 0, flags)
     rotations = _rotations(page.shape.piece)
     rotation = next(key for key, turned in rotations.items() if turned.shape == page.shape)
+    # The edges of a turned piece are relative to its position. Positions count the cells of the
+    # field row by row, from the left end of the top row.
     _, left, bottom = rotations[rotation]
+    x = page.column - left
     rows_from_top = HEIGHT - 1 - (page.row - bottom)
-    position = rows_from_top * WIDTH + page.column - left
+    position = rows_from_top * WIDTH + x
     return _PageCode(color_of(page.shape.piece), rotation, position, flags)

@@ -41,7 +41,10 @@ class LaunchPacer:
             steady: Whether all steps take the same time.
         """
         self._kind = kind
+        # The seconds per step, by the kind of work. If they do not change, all pacers of this
+        # process share what they have measured.
         self._paces = _seconds_per_step if steady else {}
+        # The steps of the first launch, and those of the last one so far.
         self._first_size = max(1, min(_FIRST_STEPS, _FIRST_DECISIONS // decisions))
         self._last_size = 0
         # The launches that may be unfinished: the start, the end and the steps of each.

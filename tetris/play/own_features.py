@@ -129,10 +129,10 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     names = {}  # The keys are the names, each once.
     for struct in structs:
         name = _name_of(struct, path)
+        names[name] = (header, text)
         # A feature can be registered again only with the same header. A library with the old
         # text may already be loaded, and a process cannot replace it.
-        names[name] = (header, text)
-        if _headers.get(name, names[name]) != names[name]:
+        if name in _headers and _headers[name] != (header, text):
             raise ValueError(
                 f"{path}: {struct} was registered with another text: start a new process"
             )

@@ -311,10 +311,10 @@ class Rollout:
             self._games,
             self._placed,
             self._piece_source,
-            *_numbers_of(self.streams),
+            *_numbers_of(self.streams),  # The rules, the seed and the numbers of the streams.
             self.decisions,  # The decisions made so far.
             decisions,  # The decisions to make now.
-            self.streams.games or _NEVER,
+            self.streams.games or _NEVER,  # The games after which a stream stops.
         )
 
     def _play_python(self, decisions: int) -> None:

@@ -158,19 +158,30 @@ def _mark_stages(axes: Any, chart: Mapping[str, Any], across: str) -> None:
         axes.axvline(start, color="0.3", linewidth=0.8)
     x = chart[across]
     width_per_board = 0.08 * (x[-1] - x[0])  # About the width of the text "10x20, ".
-    # The boards in each label, by the position of its left end.
-    labels: dict[float, list[str]] = {}
-    label_start = starts[0]  # The left end of the current label.
-    for start, stage in zip(starts, chart["stages"], strict=True):
-        boards_in_label = len(labels.get(label_start, ()))
-        label_width = width_per_board * boards_in_label
-        if start - label_start >= label_width:  # There is room for a new label.
-            label_start = start
-        labels.setdefault(label_start, []).append(stage["board"])
+    boards = [stage["board"] for stage in chart["stages"]]
+    labels = _group_boards(starts, boards, width_per_board)
     top = axes.secondary_xaxis("top")
-    texts = [", ".join(boards) for boards in labels.values()]
+    texts = [", ".join(boards_of_label) for boards_of_label in labels.values()]
     top.set_xticks(list(labels), texts, ha="left")
     top.tick_params(length=0)
+
+
+def _group_boards(
+    starts: Sequence[float], boards: Sequence[str], width_per_board: float
+) -> dict[float, list[str]]:
+    """Return the boards in each label of stages, by the position of the label's left end.
+
+    A board gets a new label if it starts after the end of the last label. Otherwise it is added
+    to the last label.
+    """
+    labels: dict[float, list[str]] = {starts[0]: []}
+    label_start = starts[0]
+    for start, board in zip(starts, boards, strict=True):
+        label_width = width_per_board * len(labels[label_start])
+        if start - label_start >= label_width:
+            label_start = start
+        labels.setdefault(label_start, []).append(board)
+    return labels
 
 
 def draw_runs(runs: Sequence[RunRecord], picture: Path) -> None:

@@ -14,7 +14,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,23 +188,7 @@ class Solution:
         """
         with Path(path).open("rb") as file:
             try:
-                arrays = np.load(file, allow_pickle=False)
-                solution = json.loads(str(arrays["solution"]))
-                rules = Rules.from_dict(solution["rules"])
-                _check_solvable(rules)
-                # The number of a board has a bit for each cell.
-                num_boards = 1 << rules.width * rules.height
-                # A board has one value if the player knows one piece. If it also knows the
-                # next one, a board has eight: one for each of the seven pieces to be placed,
-                # and an eighth that is neither used nor saved.
-                row_size = _VALUES[solution["pieces_known"]]
-                num_saved = min(row_size, len(PIECE_LETTERS))
-                # The operating system allocates only those pages of the zeros that are written.
-                values = np.zeros((num_boards, row_size))
-                values[arrays["boards"], :num_saved] = arrays["values"].reshape(-1, num_saved)
-                solution["rules"] = rules
-                solution["values"] = torch.from_numpy(values.reshape(-1))
-                return cls(**solution)
+                return cls._from_arrays(np.load(file, allow_pickle=False))
             except Exception as error:
                 # Damaged files raise a dozen types of errors in zipfile, NumPy and json, some
                 # of them without a message.
@@ -212,6 +196,30 @@ class Solution:
                 raise ValueError(
                     f"expected {path} to be a solution that Solution.save wrote: {reason}"
                 ) from error
+
+    @classmethod
+    def _from_arrays(cls, arrays: Mapping[str, Any]) -> Solution:
+        """Return the solution in the arrays that `save` writes.
+
+        The array ``boards`` has the numbers of the boards with a value other than 0, the array
+        ``values`` their values, and the text ``solution`` the rules and the figures as JSON.
+        """
+        solution = json.loads(str(arrays["solution"]))
+        rules = Rules.from_dict(solution["rules"])
+        _check_solvable(rules)
+        # The number of a board has a bit for each cell.
+        num_boards = 1 << rules.width * rules.height
+        # A board has one value if the player knows one piece. If it also knows the next one, a
+        # board has eight: one for each of the seven pieces to be placed, and an eighth that is
+        # neither used nor saved.
+        row_size = _VALUES[solution["pieces_known"]]
+        num_saved = min(row_size, len(PIECE_LETTERS))
+        # The operating system allocates only those pages of the zeros that are written.
+        values = np.zeros((num_boards, row_size))
+        values[arrays["boards"], :num_saved] = arrays["values"].reshape(-1, num_saved)
+        solution["rules"] = rules
+        solution["values"] = torch.from_numpy(values.reshape(-1))
+        return cls(**solution)
 
 
 def _check_solvable(rules: Rules) -> None:
@@ -376,7 +384,7 @@ def reachable(rules: Rules, device: str) -> Tensor:
         # The iterator yields the boards in parts, and changes their marks to `_EXPANDED`. Then
         # the operator marks the new boards that follow from them as `_REACHED`.
         for boards in _boards_with_mark(marks, _REACHED):
-            expand(boards, marks, *_problem(rules))
+            expand(boards, marks, *_problem(rules))  # `_problem` has the rules as numbers.
             has_new_boards |= len(boards) > 0
     return torch.cat(list(_boards_with_mark(marks, _EXPANDED)))
 

@@ -317,10 +317,10 @@ class _Race:
             survivors: The number of candidates that stay in the race.
             games: The games of this rank's players that have not dropped out.
         """
-        worst_candidates = self.fitness[:-1].argsort(descending=True, stable=True)[survivors:]
-        self._is_playing.index_fill_(0, worst_candidates, False)
-        # The index of a player in the games differs from its index in this rank's share,
-        # because players may have dropped out before.
+        best_first = self.fitness[:-1].argsort(descending=True, stable=True)
+        self._is_playing.index_fill_(0, best_first[survivors:], False)
+        # The games have a row for each player of this rank's share that has not dropped out
+        # before. `_playing_rows` has the indices of these players within the share.
         plays_on = self._is_playing[self.share][self._playing_rows]
         remaining = plays_on.nonzero().squeeze(1)
         self._playing_rows = self._playing_rows[remaining]

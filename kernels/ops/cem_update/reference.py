@@ -131,6 +131,8 @@ def _next_record(
     top_score = elites.scores[..., :1]
     # If one argument is NaN, fmax and fmin return the other one.
     better_of = torch.fmax if maximize else torch.fmin
+    # Elites that failed come last. If the first one failed, all candidates did.
+    has_usable = elites.is_usable[..., :1]
     num_usable = elites.is_usable.sum(-1, keepdim=True)
     # If no elite is usable, this is scores[0], which is NaN.
     worst_score = elites.scores.gather(-1, (num_usable - 1).clamp(min=0))
@@ -139,7 +141,7 @@ def _next_record(
         top_score,
         total_score / num_usable,
         worst_score,
-        torch.where(elites.is_usable[..., :1], last_failure, new_generation),
+        torch.where(has_usable, last_failure, new_generation),
     ]
     return torch.cat(new_record, -1)
 
@@ -180,7 +182,8 @@ def _sum_elites(
 ) -> tuple[_EliteSums, Tensor, Tensor]:
     """Return weighted sums over the elites, the best elite, and the indices of the elites.
 
-    The indices are in the order in which the elites were added.
+    The sums are those of the elites' offsets from the best elite, and of their scores. The
+    indices are in the order in which the elites were added.
 
     Args:
         candidates: shape (..., N, d).
@@ -190,28 +193,30 @@ def _sum_elites(
             does the same, so the results are equal bit for bit. If False, torch chooses the
             order.
     """
-    added = ranked.by_index(candidates.shape[-2]) if fixed_order else ranked
-    elites = select_rows(candidates, added.indices)
+    in_order = ranked.by_index(candidates.shape[-2]) if fixed_order else ranked
+    elites = select_rows(candidates, in_order.indices)
     best = elites[..., :1, :]
     if fixed_order:  # In index order the best elite need not come first.
         best = select_rows(candidates, ranked.indices[..., :1])
-    x = torch.where(added.is_usable[..., None], elites - best.double(), 0.0)
-    weighted = added.weights[..., None] * x
-    # Replace NaN by 0. The other two arguments leave infinities unchanged.
-    score = added.scores.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)[..., None]
+    # An elite that failed adds nothing: its offset becomes 0, and so does its score, which is
+    # NaN. The other two arguments of `nan_to_num` leave infinities unchanged.
+    offsets = torch.where(in_order.is_usable[..., None], elites - best.double(), 0.0)
+    scores = in_order.scores.nan_to_num(nan=0.0, posinf=math.inf, neginf=-math.inf)
+    weighted_offsets = in_order.weights[..., None] * offsets
 
     # In C++ the sums of w and w^2 are computed from the best elite to the worst, whatever the
     # order of the other sums.
-    weight_by_rank = ranked.weights[..., None]
-    terms = [weighted, weighted * x, score, weight_by_rank]
+    weights = ranked.weights[..., None]
+    terms = [weighted_offsets, weighted_offsets * offsets, scores[..., None], weights]
     if has_squares:
-        terms.append(weight_by_rank * weight_by_rank)
+        terms.append(weights * weights)
 
     # One sum over the columns of all terms is faster than one sum for each term.
     columns = torch.cat(terms, -1)
-    sums = _sum_in_order(columns) if fixed_order else columns.sum(-2)
+    sums_of_columns = _sum_in_order(columns) if fixed_order else columns.sum(-2)
     widths = [term.shape[-1] for term in terms]
-    return _EliteSums(*sums.split(widths, -1)), best, added.indices
+    sums = _EliteSums(*sums_of_columns.split(widths, -1))
+    return sums, best, in_order.indices
 
 
 def variance_of_generation(extra_variance: Tensor, generation: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ def sample_categorical_reference(
     """
     # Convert probabilities to integers, whose sums are exact. _SCALE stands for probability 1.
     weights = (table * _SCALE).round().long()
+    # In a row of zeros all values get the weight 1.
     is_zero_row = (weights == 0).all(-1, keepdim=True)
     sums = torch.where(is_zero_row, 1, weights).cumsum(-1)
     totals = sums[..., -1].unsqueeze(-2)  # shape (..., 1, variables)
@@ -63,10 +64,12 @@ def sample_permutation_reference(
     row = weights[..., :1, :]
     items: list[Tensor] = []
     for position_bits in bits.split(1, dim=-1):
-        # Items that have been drawn get the weight 0.
+        # Items that have been drawn get the weight 0. If all weights are 0, each of the
+        # remaining items gets the weight 1.
         row = row * remaining
         is_zero_row = (row == 0).all(-1, keepdim=True)
-        item = _draw_index(torch.where(is_zero_row, remaining, row), position_bits)
+        item_weights = torch.where(is_zero_row, remaining, row)
+        item = _draw_index(item_weights, position_bits)
         items.append(item)
         remaining = remaining.scatter(-1, item, 0)
         # The item after item i is drawn from row i + 1. This gives a row for every sample.
@@ -93,17 +96,21 @@ def random_words(
     the bits from a key and a counter. The key is the seed, shape (...). The counter contains
     the number of the candidate, the place and the generation.
     """
-    # Insert dimensions for candidates and places.
-    key = (seed ^ DOMAIN)[..., None, None]
+    # Every sampler changes the seed differently, so that their bits differ. Two dimensions are
+    # inserted, for candidates and places.
+    changed_seed = (seed ^ DOMAIN)[..., None, None]
+    # WORD is 2^32 - 1, the mask of the lower word.
+    key = changed_seed & WORD, (changed_seed >> 32) & WORD
     # A counter gives 128 bits, which two successive candidates share.
     pair = torch.arange((candidates + 1) // 2, device=seed.device).unsqueeze(-1)
     place = torch.arange(places, device=seed.device)
     # The upper 31 bits of the generation, and a bit that separates the two samplers.
     upper = ((generation >> 32) & (WORD >> 1)) | (is_permutation << 31)
-    counter = pair, place, generation & WORD, upper
-    a, b, c, d = philox4x32(counter, (key & WORD, (key >> 32) & WORD))
-    # Shape (..., pairs, 2, places).
-    pairs = torch.stack([a | (b << 32), c | (d << 32)], dim=-2)
+    word_0, word_1, word_2, word_3 = philox4x32((pair, place, generation & WORD, upper), key)
+    first_of_pair = word_0 | (word_1 << 32)
+    second_of_pair = word_2 | (word_3 << 32)
+    # Shape (..., pairs, 2, places). The last pair may have one candidate too many.
+    pairs = torch.stack([first_of_pair, second_of_pair], dim=-2)
     return pairs.flatten(-3, -2)[..., :candidates, :]
 
 

@@ -135,7 +135,9 @@ def _choose_rates_and_floors(
     rates = []
     floors = []
     for columns, rows, values, beta in families:
+        # Under torch.compile a size may be symbolic; `to_int` converts it to an int.
         sizes = (population_size, to_int(rows), to_int(values))
+        # Only a table of transitions has more rows than the family has columns.
         is_transition = rows != columns
         rate, floor = _choose_rate_and_floor(sizes, is_transition, beta)
         rates.append(rate)
@@ -289,11 +291,12 @@ def move_table(
     sizes = (to_int(candidates.shape[-2]), *rows)
     rate, floor = _choose_rate_and_floor(sizes, is_transition, beta)
     moved = table + (sums.double() * rate).round() / _SCALE
-    p = torch.where(table > 0, moved.clamp(min=floor), 0.0).unflatten(-1, rows)
+    # Shape (..., rows, values). A probability that was 0 remains 0.
+    raised = torch.where(table > 0, moved.clamp(min=floor), 0.0).unflatten(-1, rows)
     # The lower limit of the sums avoids 0 / 0 = NaN in a row of zeros.
-    row_sums = p.sum(-1, keepdim=True).clamp(min=1 / _SCALE)
-    p = p / row_sums
-    result: Tensor = (p * _SCALE).round().flatten(-2) / _SCALE
+    row_sums = raised.sum(-1, keepdim=True).clamp(min=1 / _SCALE)
+    probabilities = (raised / row_sums).flatten(-2)
+    result: Tensor = (probabilities * _SCALE).round() / _SCALE
     return result
 
 

@@ -167,15 +167,15 @@ def sample_normal_rows(
     Returns:
         A new contiguous tensor, shape (..., N, d), dtype of ``rows``.
     """
+    # The fast path calls the loaded operator itself, without torch.ops. If the operator is not
+    # loaded yet, or does not take these arguments, the general path below loads it, accepts
+    # more types, or raises the error.
     try:
         wants_gradient = rows.requires_grad and torch.is_grad_enabled()
         if not wants_gradient and not needs_dispatch():
             limits = bounds or ()
-            # Calling the loaded operator without torch.ops saves time.
             return _direct["sample_normal_rows"](rows, num_samples, seed, generation, *limits)
     except (AttributeError, KeyError, RuntimeError, TypeError):
-        # The operator is not loaded yet, or it does not take these arguments. The general path
-        # below loads it, accepts more types, or raises the error.
         pass
     if rows.dim() < 2 or rows.shape[-2] < 2:
         raise ValueError(f"expected rows of shape (..., R, d), R >= 2, got {tuple(rows.shape)}")
@@ -217,8 +217,8 @@ def _sample_unseeded(
         return sample(mean, std, num_samples, seed, generation, dim_first, shared_noise)
 
     # Drawing a seed on a GPU would need one more kernel. So the seed of the samples is the
-    # generator's own seed, and their generation is its offset. As in torch's kernels, every
-    # draw advances the offset.
+    # generator's own seed, and their generation is its offset, in steps of 4. As in torch's
+    # kernels, every draw advances the offset.
     if generator is None:
         generator = torch.cuda.default_generators[mean.device.index]
     with _generator_lock:
@@ -259,6 +259,7 @@ def sample_normal_reference(
     if bounds is not None:
 
         def as_limit(bound: Bound) -> Tensor:
+            """Return a bound as a tensor that broadcasts against the samples."""
             if isinstance(bound, Tensor):
                 return bound.to(samples).unsqueeze(sample_dim)
             return samples.new_tensor(bound)
@@ -284,13 +285,15 @@ def _resolve_seeds(
         seed = torch.randint(
             _LARGEST_SEED, mean.shape[:-1], device=mean.device, generator=generator
         )
-    seed, seed_tensor = _as_number_and_tensor(seed)
-    generation, generation_tensor = _as_number_and_tensor(generation)
-    unsigned_seed = _as_int(seed)
+    # Of a number and a tensor, one is given. Where a tensor is given, the number is 0.
+    seed_number, seed_tensor = _as_number_and_tensor(seed)
+    generation_number, generation_tensor = _as_number_and_tensor(generation)
+    unsigned_seed = _as_int(seed_number)
     if not 0 <= unsigned_seed < 1 << 64:
         raise ValueError(f"expected 0 <= seed < 2**64, got {seed}")
     # The operator takes signed 64-bit integers.
-    return signed64(unsigned_seed), _as_int(generation), seed_tensor, generation_tensor
+    signed_seed = signed64(unsigned_seed)
+    return signed_seed, _as_int(generation_number), seed_tensor, generation_tensor
 
 
 def _as_number_and_tensor(value: Any) -> tuple[Any, Tensor | None]:
@@ -374,7 +377,8 @@ def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> Non
     if low is None:
         # Without bounds the gradients depend on the noise alone. With bounds, mean and std are
         # needed to find out which samples were clamped.
-        mean = std = None
+        mean = None
+        std = None
     ctx.save_for_backward(mean, std, seed_tensor, generation_tensor, low, high)
 
 
@@ -408,15 +412,21 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _draw_noise_again(ctx: Any, grad: Tensor) -> Tensor:
-    """Return the noise of the forward pass, whose samples have the gradient ``grad``."""
+    """Return the noise of the forward pass, whose samples have the gradient ``grad``.
+
+    The gradient has the shape (..., d, N), or (..., N, d) if not ``ctx.dim_first``.
+    """
     *batch, rows, columns = grad.shape
     dimensions = rows if ctx.dim_first else columns
+    seed, generation = ctx.seed_and_generation
+    # The operator uses these tensors in place of the two numbers, unless they are None.
     _, _, seed_tensor, generation_tensor, _, _ = ctx.saved_tensors
     z: Tensor = _draw_noise(
         (*batch, dimensions),
         grad.device,
         ctx.num_samples,
-        *ctx.seed_and_generation,
+        seed,
+        generation,
         seed_tensor,
         generation_tensor,
         *ctx.noise_options,
