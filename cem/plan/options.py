@@ -45,6 +45,7 @@ METHODS: dict[str, dict[str, Any]] = {
           Control, ICLR 2024, https://arxiv.org/abs/2310.16828. Actions are within -1 and 1.
 """
 
+_ELITE_SHARE = 0.05  # The share of the samples that are elites by default.
 EXECUTE = ("best", "mean", "sample")
 SPLINES = ("zero", "linear", "cubic")
 BOUND_HANDLINGS = ("clamp", "resample")
@@ -56,7 +57,7 @@ class Options:
 
     num_samples: int = 100
     iterations: int = 4
-    num_elites: float = 0.05
+    num_elites: float | None = None
     keep: float = 0.5
     shrink: float = 1.0
     momentum: float = 0.0
@@ -77,10 +78,11 @@ class Options:
         # A range includes both of its ends, but with ``open_low`` not the lower one.
         check_integer("num_samples", self.num_samples, 4)
         check_integer("iterations", self.iterations, 1)
-        # A number of elites up to 1 is a share of the samples.
-        check_real("num_elites", self.num_elites, 0.0, open_low=True)
-        if self.num_elites > 1:
-            check_integer("num_elites", self.num_elites, 2, self._most_elites)
+        if self.num_elites is not None:
+            # A number of elites up to 1 is a share of the samples.
+            check_real("num_elites", self.num_elites, 0.0, open_low=True)
+            if self.num_elites > 1:
+                check_integer("num_elites", self.num_elites, 2, self._most_elites)
         check_real("keep", self.keep, 0.0, 1.0)
         check_real("shrink", self.shrink, 1.0)
         # A momentum must be in [0, 1). With a momentum of 1 the distribution would never move.
@@ -100,10 +102,16 @@ class Options:
     @cached_property
     def elite_count(self) -> int:
         """The number of elites."""
-        if self.num_elites > 1:
+        if self.num_elites is not None and self.num_elites > 1:
             return int(self.num_elites)
-        # `num_elites` is a share of the samples.
-        count = max(3, round(self.num_elites * self.num_samples))
+        # Otherwise `num_elites` is a share of the samples.
+        share = _ELITE_SHARE if self.num_elites is None else self.num_elites
+        least = 3
+        if self.num_elites is None:
+            # Few elites narrow the distribution in every iteration. In many iterations it would
+            # become narrow before it has found the best plans.
+            least = max(least, self.iterations // 3)
+        count = max(least, round(share * self.num_samples))
         return min(count, self._most_elites)
 
     @property

@@ -128,7 +128,8 @@ class Planner:
                 num_elites: The number of elites, the plans of an iteration towards which the
                     distribution moves: 2 to num_samples / 2, or with a temperature to
                     num_samples. A number up to 1 is a share of num_samples, rounded to at least
-                    3 elites. Default: 0.05.
+                    3 elites. Default: a twentieth of num_samples, but at least a third of the
+                    number of iterations.
                 keep: The share of the elites that are candidates again in the next iteration,
                     in [0, 1]; rounded up. Default: 0.5.
                 shrink: Iteration i evaluates ``num_samples / shrink^i`` plans, rounded, but at

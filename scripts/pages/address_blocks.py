@@ -7,7 +7,7 @@ def clone() -> str:
     """Return README's words before its first commands, with the public address if any."""
     if not REPOSITORY:
         return "In a copy of this repository:"
-    return f"Get it by `git clone {REPOSITORY}`; ask at {REPOSITORY}/issues. In its folder:"
+    return f"`git clone {REPOSITORY}`; ask at {REPOSITORY}/issues. In its folder:"
 
 
 def badge() -> str:

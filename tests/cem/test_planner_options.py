@@ -37,6 +37,16 @@ def rows_of(envs: Any) -> dict[str, Tensor]:
     return {"goal": GOALS[envs]}
 
 
+@pytest.mark.parametrize(
+    ("samples", "iterations", "elites"), [(100, 4, 5), (100, 30, 10), (300, 30, 15), (12, 30, 6)]
+)
+def test_many_iterations_have_more_elites_by_default(
+    samples: int, iterations: int, elites: int
+) -> None:
+    options = {"num_samples": samples, "iterations": iterations}
+    assert choose_options(None, options).elite_count == elites
+
+
 def plans_seen(
     options: dict[str, Any], arguments: dict[str, Any], steps: int = 2
 ) -> list[Tensor]:
