@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 57_400,
-    ("tetris", PYTHON): 48_720,
+    ("cem", PYTHON): 57_620,
+    ("tetris", PYTHON): 48_920,
     ("tetris", NATIVE): 55_420,
-    ("kernels", PYTHON): 19_510,
+    ("kernels", PYTHON): 19_530,
     ("kernels", NATIVE): 46_320,
-    ("scripts", PYTHON): 31_290,
-    ("tests", PYTHON + NATIVE): 138_580,
+    ("scripts", PYTHON): 31_390,
+    ("tests", PYTHON + NATIVE): 138_620,
 }
 WORDS = 22_000  # of README and docs
 

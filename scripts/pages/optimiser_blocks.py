@@ -177,10 +177,8 @@ function, from 100 down to 1e-8 above its optimum:
 
 {markdown(header, rows)}
 
-The columns have the best of SciPy (SLSQP; with 10,000 and more evaluations dual annealing) \
-and of pycma (lq-CMA-ES, started at the result of SLSQP; with constraints an augmented \
-Lagrangian; with 10,000 and more BIPOP), which is ahead with 20 parameters: \
-[more](docs/optimiser.md#beside-its-peers)."""
+A row has the best method of SciPy, and that of pycma, which is ahead with 20 parameters: \
+[which ones](docs/optimiser.md#beside-its-peers)."""
     return with_provenance(words, few, constrained, bbob)
 
 
