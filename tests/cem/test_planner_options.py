@@ -38,7 +38,8 @@ def rows_of(envs: Any) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("samples", "iterations", "elites"), [(100, 4, 5), (100, 30, 10), (300, 30, 15), (12, 30, 6)]
+    ("samples", "iterations", "elites"),
+    [(100, 4, 5), (100, 30, 10), (300, 30, 15), (12, 30, 6)],
 )
 def test_many_iterations_have_more_elites_by_default(
     samples: int, iterations: int, elites: int
