@@ -141,9 +141,9 @@ def headline() -> str:
     dt20 = _score_on(run, "dt20", "10x20")["lines_per_game"]
     return f"""`cem` is an optimiser for PyTorch and NumPy: like `scipy.optimize.minimize`, \
 but for simulations and experiments that are expensive or have no gradient, on CPU and CUDA. \
-Its methods are CMA-ES and the cross-entropy method (CEM). With 1,000 evaluations of five \
-parameters it reaches {ours:.0%} of the targets of the benchmark BBOB, SciPy {scipy:.0%} and \
-pycma {pycma:.0%}. Its showcase learns to play Tetris in a minute on two cores: an estimated \
+Its methods are CMA-ES and the cross-entropy method (CEM). On the test functions of BBOB, with \
+1,000 evaluations of five parameters, it reaches {ours:.0%} of the accuracies asked for, SciPy \
+{scipy:.0%} and pycma {pycma:.0%}. Its showcase learns to play Tetris in a minute on two cores: an estimated \
 {in_words(learned)} lines per game, {learned / dt20:.2g} times the best published linear \
 player."""
 
@@ -159,9 +159,8 @@ def first_run() -> str:
     gpu_result = results[-1]
     on_cpu = figures(cpu_result, "first_run.")
     on_gpu = figures(gpu_result, "first_run.")
-    return f"""The first command takes {on_cpu["cold.seconds"]:.0f} s on \
-{cpu_result.hardware}, or {on_gpu["cold.seconds"]:.0f} s on one {gpu_result.hardware}, \
-compiling included."""
+    return f"""Compiling and training take {on_cpu["cold.seconds"]:.0f} s on \
+{cpu_result.hardware}, or {on_gpu["cold.seconds"]:.0f} s on one {gpu_result.hardware}."""
 
 
 def lee() -> str:
