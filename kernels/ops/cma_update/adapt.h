@@ -367,14 +367,14 @@ struct Adaptation {
   // plan.slices. set_step() adds up the slices. A group of threads (a warp) works on one slice
   // at a time, and each of its lanes on one column.
   CEM_TETRIS_DEVICE_FUNCTION void add_moments(int first, int count) const {
+    // The elites are the first rows of the chunk, because the rows are ordered by rank.
+    int elites_left = valid_elites - first;
+    int elite_rows = elites_left > count ? count : elites_left;
     for (int slice = team.group; slice < plan.slices; slice += team.groups) {
       for (int k = team.lane; k < padded + kExtraColumns; k += team.lanes) {
         bool is_weight_sum = k == padded + kAllWeights;
         bool is_weighted = k <= padded + kOne;
-        // The elites come first, and the loop ends at the last one. Only the sum of all weights
-        // includes the other candidates, too.
-        int elites_left = valid_elites - first;
-        int end = is_weight_sum || elites_left > count ? count : elites_left;
+        int end = is_weight_sum ? count : elite_rows;
         // In row r, the number to add is column[r * row_stride].
         const double* column = is_weight_sum ? arrays.weight : arrays.rows + k;
         int row_stride = is_weight_sum ? 1 : stride;
@@ -451,6 +451,7 @@ struct Adaptation {
         w = w * d / divisor;
       }
       if (!is_step) arrays.share[r] = learning.c_mu * w;
+      // Only the thread that has whitened the step runs this loop.
       for (int i = 0; is_step && i < d; ++i) arrays.white[i] = white[i];
     }
     team.sync();  // add_products() reads the shares of all candidates.
@@ -488,6 +489,7 @@ struct Adaptation {
     int slice = item / plan.tiles;
     TileCorner corner(item - slice * plan.tiles);
     bool is_factor = slice == plan.slices;
+    // The rows to add are first_row, first_row + row_step, and so on, up to `end` - 1.
     const double* rows = is_factor ? arrays.lower : arrays.rows;
     int tile_end = corner.across + kSide < d ? corner.across + kSide : d;
     int end = is_factor ? tile_end : count;
@@ -497,10 +499,12 @@ struct Adaptation {
     // The first chunk begins a new sum, and a later one (first > 0) continues it.
     CEM_TETRIS_UNROLL
     for (int c = 0; c < kCells; ++c) sum[c] = first > 0 ? tile[c] : 0.0;
-    for (int r = is_factor ? 0 : slice; r < end; r += row_step) {
+    int first_row = is_factor ? 0 : slice;
+    for (int r = first_row; r < end; r += row_step) {
       double w = is_factor ? 1.0 : arrays.share[r];
-      Quad down = quad_at(rows + r * stride + corner.down);
-      Quad across = quad_at(rows + r * stride + corner.across);
+      const double* y = rows + r * stride;
+      Quad down = quad_at(y + corner.down);
+      Quad across = quad_at(y + corner.across);
       CEM_TETRIS_UNROLL
       for (int c = 0; c < kCells; ++c)
         sum[c] += w * down.value[c / kSide] * across.value[c % kSide];
@@ -631,7 +635,7 @@ struct Adaptation {
       entry = (entry + learning.c_1 * arrays.long_path[i] * arrays.long_path[k]) * scale;
       if (i == k) {
         double least_std = floors ? double(floors[i]) : 0.0;
-        // What has to be added to reach the floor; negative if the variance is above it.
+        // The variance that is missing to the floor; negative if `entry` is above the floor.
         double missing = floors ? least_std * least_std - entry : extra;
         entry += missing > extra ? missing : extra;
         arrays.variance[i] = entry;
