@@ -247,21 +247,24 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
     auto* keys = reinterpret_cast<uint64_t*>(memory);
     for (int i = thread; i < population; i += threads) keys[i] = wide_key(job, first + i);
     __syncthreads();  // Every thread reads all keys.
-    for (int i = thread; i < population; i += threads)
-      write_rank(count_better(keys, population, i), i, keys[i]);
+    for (int i = thread; i < population; i += threads) {
+      int rank = count_better(keys, population, i);
+      write_rank(rank, i, keys[i]);
+    }
   } else {
+    // An entry is a key and the index of its candidate. Entries beyond the population have the
+    // largest key, and so are sorted to the end.
     auto* entry = reinterpret_cast<Entry<uint64_t>*>(memory);
     int count = int(sort_entries(population));
     for (int i = thread; i < count; i += threads) {
-      // Entries beyond the population have the largest key, and so are sorted to the end.
       uint64_t key = i < population ? wide_key(job, first + i) : ~0ull;
-      entry[i] = {key, uint64_t(i)};
+      entry[i] = {key, /*place=*/uint64_t(i)};
     }
     __syncthreads();
     sort(entry, count);
     __syncthreads();
-    for (int i = thread; i < population; i += threads)
-      write_rank(i, int(entry[i].place), entry[i].key);
+    for (int rank = thread; rank < population; rank += threads)
+      write_rank(rank, int(entry[rank].place), entry[rank].key);
   }
   __syncthreads();  // The ranks of all candidates have been written.
   return valid_candidates;
