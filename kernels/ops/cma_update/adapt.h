@@ -410,8 +410,10 @@ struct Adaptation {
         total += moments[padded + kOne];
       }
       double mean_step = sum * (1.0 / total);
-      // The columns from d on have no mean: `moves` is false for them.
-      double mean = double(old_mean[i < d ? i : 0]) + mean_step;
+      // A column from d on is no dimension. It reads the mean of dimension 0, which has no
+      // effect, because `moves` is false.
+      int dimension = i < d ? i : 0;
+      double mean = double(old_mean[dimension]) + mean_step;
       bool moves = i < d && is_finite(mean);
       double smoothed_step = moves ? settings.smoothing * mean_step : 0.0;
       bool is_plain_sum = i > padded + kOne;  // of the fitness or of all weights

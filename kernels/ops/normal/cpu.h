@@ -245,10 +245,10 @@ struct Chunk {
     for (int l = 0; l < lanes; ++l) {
       int64_t dimension = (across ? tile + l : tile) * kTile;
       int64_t sample = (across ? block : block + l) * kTile;
-      T* to = out + dimension * dimension_stride + sample * sample_stride;
       for (int s = 0; s < std::min<int64_t>(kTile, noise.samples - sample); ++s) {
         for (int j = 0; j < std::min<int64_t>(kTile, noise.dimensions - dimension); ++j) {
-          to[j * dimension_stride + s * sample_stride] = T(x[j * kTile + s][l]);
+          out[(dimension + j) * dimension_stride + (sample + s) * sample_stride] =
+              T(x[j * kTile + s][l]);
         }
       }
     }
