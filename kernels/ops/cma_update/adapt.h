@@ -367,14 +367,14 @@ struct Adaptation {
   // plan.slices. set_step() adds up the slices. A group of threads (a warp) works on one slice
   // at a time, and each of its lanes on one column.
   CEM_TETRIS_DEVICE_FUNCTION void add_moments(int first, int count) const {
-    // The elites are the first rows of the chunk, because the rows are ordered by rank.
-    int elites_left = valid_elites - first;
-    int elite_rows = elites_left > count ? count : elites_left;
     for (int slice = team.group; slice < plan.slices; slice += team.groups) {
       for (int k = team.lane; k < padded + kExtraColumns; k += team.lanes) {
         bool is_weight_sum = k == padded + kAllWeights;
         bool is_weighted = k <= padded + kOne;
-        int end = is_weight_sum ? count : elite_rows;
+        // The rows are ordered by rank, so the elites come first, and the loop ends at the last
+        // elite of the chunk. Only the sum of all weights includes the other candidates, too.
+        int elites_left = valid_elites - first;
+        int end = is_weight_sum || elites_left > count ? count : elites_left;
         // In row r, the number to add is column[r * row_stride].
         const double* column = is_weight_sum ? arrays.weight : arrays.rows + k;
         int row_stride = is_weight_sum ? 1 : stride;
@@ -412,8 +412,7 @@ struct Adaptation {
       double mean_step = sum * (1.0 / total);
       // A column from d on is no dimension. It reads the mean of dimension 0, which has no
       // effect, because `moves` is false.
-      int dimension = i < d ? i : 0;
-      double mean = double(old_mean[dimension]) + mean_step;
+      double mean = double(old_mean[i < d ? i : 0]) + mean_step;
       bool moves = i < d && is_finite(mean);
       double smoothed_step = moves ? settings.smoothing * mean_step : 0.0;
       bool is_plain_sum = i > padded + kOne;  // of the fitness or of all weights
@@ -491,7 +490,6 @@ struct Adaptation {
     int slice = item / plan.tiles;
     TileCorner corner(item - slice * plan.tiles);
     bool is_factor = slice == plan.slices;
-    // The rows to add are first_row, first_row + row_step, and so on, up to `end` - 1.
     const double* rows = is_factor ? arrays.lower : arrays.rows;
     int tile_end = corner.across + kSide < d ? corner.across + kSide : d;
     int end = is_factor ? tile_end : count;
@@ -501,12 +499,11 @@ struct Adaptation {
     // The first chunk begins a new sum, and a later one (first > 0) continues it.
     CEM_TETRIS_UNROLL
     for (int c = 0; c < kCells; ++c) sum[c] = first > 0 ? tile[c] : 0.0;
-    int first_row = is_factor ? 0 : slice;
-    for (int r = first_row; r < end; r += row_step) {
+    // Add every column of L up to `end`, or every row of the slice.
+    for (int r = is_factor ? 0 : slice; r < end; r += row_step) {
       double w = is_factor ? 1.0 : arrays.share[r];
-      const double* y = rows + r * stride;
-      Quad down = quad_at(y + corner.down);
-      Quad across = quad_at(y + corner.across);
+      Quad down = quad_at(rows + r * stride + corner.down);
+      Quad across = quad_at(rows + r * stride + corner.across);
       CEM_TETRIS_UNROLL
       for (int c = 0; c < kCells; ++c)
         sum[c] += w * down.value[c / kSide] * across.value[c % kSide];
