@@ -80,7 +80,7 @@ Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
   Tensor record = problems.check(any_record, "record", ScalarType::Double, {kFigures});
   Tensor generation =
       problems.check(any_generation, "generation", ScalarType::Long, {}, /*has_batch=*/false);
-  int64_t table = 0;
+  int64_t table = 0;  // the length of the table of extra variances
   if (extra_variance.has_value()) {
     table = extra_variance->numel();
     STD_TORCH_CHECK(table > 0, "expected extra_variance of shape (T), T >= 1, got (0)");
@@ -98,15 +98,37 @@ Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
       problems.empty(ScalarType::Double, {kFigures}),
       empty(problems.device, ScalarType::Long, {}), problems.empty(ScalarType::Long, {elites})};
   const auto& [new_distribution, new_record, new_generation, new_elites] = outputs;
-  const Settings settings{problems.count(), population, dimensions, elites, table, floor_stride,
-      smoothing, std_smoothing, mean_averaging, int32_t(variance_about), maximize, ranked};
-  const Job job{settings, number_of(type), number_of(fitness.scalar_type()),
-      const_data<void>(fitness), const_data<void>(candidates), const_data<void>(distribution),
-      const_data<void>(std_floor), const_data<double>(record),
-      const_data<double>(extra_variance), const_data<double>(weights),
-      const_data<int64_t>(generation), mutable_data<void>(new_distribution),
-      mutable_data<double>(new_record), mutable_data<int64_t>(new_generation),
-      mutable_data<int64_t>(new_elites)};
+  const Settings settings{
+      /*problems=*/problems.count(),
+      population,
+      dimensions,
+      elites,
+      table,
+      floor_stride,
+      smoothing,
+      std_smoothing,
+      mean_averaging,
+      /*variance=*/int32_t(variance_about),
+      maximize,
+      ranked,
+  };
+  const Job job{
+      settings,
+      /*type=*/number_of(type),
+      /*fitness_type=*/number_of(fitness.scalar_type()),
+      const_data<void>(fitness),
+      const_data<void>(candidates),
+      const_data<void>(distribution),
+      /*floors=*/const_data<void>(std_floor),
+      const_data<double>(record),
+      const_data<double>(extra_variance),
+      const_data<double>(weights),
+      const_data<int64_t>(generation),
+      mutable_data<void>(new_distribution),
+      mutable_data<double>(new_record),
+      mutable_data<int64_t>(new_generation),
+      /*elites=*/mutable_data<int64_t>(new_elites),
+  };
   run(job, problems);
   return outputs;
 }

@@ -127,8 +127,9 @@ CEM_TETRIS_DEVICE_FUNCTION void sort(Entry<Key>* entry, int count) {
         int high = low + step;
         Entry<Key> a = entry[low];
         Entry<Key> b = entry[high];
-        bool ascends = (low & size) == 0;
-        if ((b < a) == ascends) {
+        bool ascends = (low & size) == 0;  // whether the pair's sequence ascends
+        bool is_wrong_order = (b < a) == ascends;
+        if (is_wrong_order) {
           entry[low] = b;
           entry[high] = a;
         }

@@ -132,10 +132,11 @@ CEM_TETRIS_DEVICE_FUNCTION void add_digit(
   // A prefix sum over the threads of the block: first within every warp, then over the sums of
   // the warps. `below` becomes search.before plus the number of candidates in all bins before
   // this thread's first bin. The scan includes the thread's own bins, so `total` is subtracted.
-  uint32_t below = warp_scan(total, lane);
-  if (lane == kWarp - 1) sums[warp] = int(below);
+  uint32_t up_to_thread = warp_scan(total, lane);
+  if (lane == kWarp - 1) sums[warp] = int(up_to_thread);
   __syncthreads();
-  below += uint32_t(warp_sum(lane < warp ? sums[lane] : 0)) + search.before - total;
+  uint32_t earlier_warps = uint32_t(warp_sum(lane < warp ? sums[lane] : 0));
+  uint32_t below = up_to_thread + (earlier_warps + search.before - total);
   WideKey higher_digits = digit.is_highest() ? 0 : search.limit;
   __syncthreads();  // All threads have read search.before and search.limit; one now writes.
   for (int i = 0; i < kThreadBins; ++i) {
@@ -315,8 +316,9 @@ CEM_TETRIS_DEVICE_FUNCTION void share_counts(
   ties = 0;
   for (int64_t earlier = threadIdx.x; earlier < block; earlier += kSearchThreads) {
     PublishedCounts published;
-    do published.word = counts[earlier];
-    while (!published.exist());
+    do {
+      published.word = counts[earlier];
+    } while (!published.exist());
     sure += published.sure();
     ties += published.ties();
   }
@@ -459,8 +461,9 @@ CEM_TETRIS_DEVICE_FUNCTION int count_below(
     advance(1);  // The steps above add up to size - 1, so the last key is still left.
     CEM_TETRIS_UNROLL
     for (int u = 0; u < kAtOnce; ++u) {
+      bool is_repeated = from + u >= end;
       int first_key = (from + u) * size;
-      sum += from + u < end ? last[u] + 1 - first_key : 0;
+      sum += is_repeated ? 0 : last[u] + 1 - first_key;
     }
   }
   return sum;

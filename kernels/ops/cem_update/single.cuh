@@ -665,16 +665,17 @@ struct SingleBlock {
     if (!has_weights) return;
     for (int chunk = warps - 1 - warp; chunk < chunks; chunk += warps) {
       int end = min(valid_elites, (chunk + 1) * kChunk);
-      total = 0.0;
-      squares = 0.0;
+      double lane_total = 0.0;
+      double lane_squares = 0.0;
 #pragma unroll 1
       for (int rank = chunk * kChunk + lane; rank < end; rank += kWarp) {
         double w = job.weights[rank];
-        total += w;
-        squares += w * w;
+        lane_total += w;
+        lane_squares += w * w;
       }
-      total = warp_fold(total);
-      if (settings.variance == kNewMeanUnbiased) squares = warp_fold(squares);
+      total = warp_fold(lane_total);
+      bool needs_squares = settings.variance == kNewMeanUnbiased;
+      squares = needs_squares ? warp_fold(lane_squares) : lane_squares;
       if (lane == 0) {
         shared.total[chunk] = total;
         shared.squares[chunk] = squares;
@@ -798,12 +799,13 @@ struct SingleBlock {
   // one row of sums at a time, and `mine` says which row and column a thread has.
   CEM_TETRIS_DEVICE_FUNCTION void add_elites(const TileThread& mine, int first_chunk) {
     double* second_moments = arrays.part + grid.layout.moment_stride;
+    // A chunk has a row of sums for each of its residues or quads.
+    int chunk_rows = 1 << mine.log_rows;  // a power of two
+    int rows = mine.chunks_at_once << mine.log_rows;
 #pragma unroll 1
-    for (int row = mine.thread_row; row < mine.chunks_at_once << mine.log_rows;
-        row += mine.thread_rows) {
-      // A chunk has 2^log_rows rows, one for each of its residues or quads.
+    for (int row = mine.thread_row; row < rows; row += mine.thread_rows) {
       int chunk = first_chunk + (row >> mine.log_rows);
-      int residue = row & ((1 << mine.log_rows) - 1);
+      int residue = row & (chunk_rows - 1);  // row % chunk_rows
       int begin = chunk * kChunk;
       int place = begin + residue;
       // A residue without elites has no sum, and add_quad() does not read it.

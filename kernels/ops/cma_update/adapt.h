@@ -371,8 +371,8 @@ struct Adaptation {
       for (int k = team.lane; k < padded + kExtraColumns; k += team.lanes) {
         bool is_weight_sum = k == padded + kAllWeights;
         bool is_weighted = k <= padded + kOne;
-        // The elites come first, and the loop ends at the last one. Only the sum of all weights
-        // includes the other candidates, too.
+        // The rows are ordered by rank, so the elites come first, and the loop ends at the last
+        // elite of the chunk. Only the sum of all weights includes the other candidates, too.
         int elites_left = valid_elites - first;
         int end = is_weight_sum || elites_left > count ? count : elites_left;
         // In row r, the number to add is column[r * row_stride].
@@ -410,7 +410,8 @@ struct Adaptation {
         total += moments[padded + kOne];
       }
       double mean_step = sum * (1.0 / total);
-      // The columns from d on have no mean: `moves` is false for them.
+      // A column from d on is no dimension. It reads the mean of dimension 0, which has no
+      // effect, because `moves` is false.
       double mean = double(old_mean[i < d ? i : 0]) + mean_step;
       bool moves = i < d && is_finite(mean);
       double smoothed_step = moves ? settings.smoothing * mean_step : 0.0;
@@ -451,6 +452,7 @@ struct Adaptation {
         w = w * d / divisor;
       }
       if (!is_step) arrays.share[r] = learning.c_mu * w;
+      // Only the thread that has whitened the step runs this loop.
       for (int i = 0; is_step && i < d; ++i) arrays.white[i] = white[i];
     }
     team.sync();  // add_products() reads the shares of all candidates.
@@ -497,6 +499,7 @@ struct Adaptation {
     // The first chunk begins a new sum, and a later one (first > 0) continues it.
     CEM_TETRIS_UNROLL
     for (int c = 0; c < kCells; ++c) sum[c] = first > 0 ? tile[c] : 0.0;
+    // Add every column of L up to `end`, or every row of the slice.
     for (int r = is_factor ? 0 : slice; r < end; r += row_step) {
       double w = is_factor ? 1.0 : arrays.share[r];
       Quad down = quad_at(rows + r * stride + corner.down);
@@ -631,7 +634,7 @@ struct Adaptation {
       entry = (entry + learning.c_1 * arrays.long_path[i] * arrays.long_path[k]) * scale;
       if (i == k) {
         double least_std = floors ? double(floors[i]) : 0.0;
-        // What has to be added to reach the floor; negative if the variance is above it.
+        // The variance that is missing to the floor; negative if `entry` is above the floor.
         double missing = floors ? least_std * least_std - entry : extra;
         entry += missing > extra ? missing : extra;
         arrays.variance[i] = entry;

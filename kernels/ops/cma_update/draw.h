@@ -46,11 +46,12 @@ CEM_TETRIS_DEVICE_FUNCTION void set_noise(const Team& team, const Draw& call, no
     int dimension = item / kSampleBlocks;
     bool has_samples = block * normal::kTile < count;
     if (!has_samples) continue;  // the block lies after the last sample
+    // The random words are computed from a part for the dimension and a part for the samples.
+    const auto dimension_part = normal::dimension_part(key, dimension, generation);
+    const auto samples_part =
+        normal::samples_of<T>(key, generation, /*dimension=*/0, first / normal::kTile + block);
     normal::Polar<T> pairs[normal::kTile / 2];
-    // The random words consist of a part for the dimension and a part for the samples.
-    normal::set_pairs<T>(keys, normal::dimension_part(key, dimension, generation),
-        normal::samples_of<T>(key, generation, /*dimension=*/0, first / normal::kTile + block),
-        pairs);
+    normal::set_pairs<T>(keys, dimension_part, samples_part, pairs);
     Quad& four = *reinterpret_cast<Quad*>(z + dimension * kGroup + block * normal::kTile);
     CEM_TETRIS_UNROLL
     for (int s = 0; s < normal::kTile; ++s) {

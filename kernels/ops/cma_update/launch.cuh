@@ -64,28 +64,31 @@ struct Block {
   CEM_TETRIS_DEVICE_FUNCTION void sync() const { __syncthreads(); }
   CEM_TETRIS_DEVICE_FUNCTION void sync_lanes() const { __syncwarp(); }
   CEM_TETRIS_DEVICE_FUNCTION bool all(bool good) const { return !__syncthreads_or(!good); }
-  // Calls store(i, k, load(i, k)) for all rows i < rows and columns k < columns of a matrix.
-  // All threads of the block call the function and share the entries.
+  // Calls store(row, column, load(row, column)) for all entries of a matrix. All threads of the
+  // block call the function and share the entries.
   //
-  // The lanes of a warp work on neighbouring columns k, and the warps on different rows. To
-  // hide the latency of memory, a lane issues kAtOnce loads before it stores the first value.
-  // It loads them from one column, in rows that are `groups` (the number of warps) apart.
-  // Instead of a row beyond the end, the lane loads the last row again and does not store it,
-  // so that no load waits for a comparison.
+  // The lanes of a warp work on neighbouring columns, and the warps on different rows. To hide
+  // the latency of memory, a lane issues kAtOnce loads before it stores the first value. It
+  // loads them from one column, in rows that are `groups` (the number of warps) apart. Instead
+  // of a row beyond the end, the lane loads the last row again and does not store it, so that
+  // no load waits for a comparison.
   template <int kAtOnce, typename Load, typename Store>
   CEM_TETRIS_DEVICE_FUNCTION void copy_matrix(
       int rows, int columns, const Load& load, const Store& store) const {
 #pragma unroll 1
-    for (int k = lane; k < columns; k += lanes) {
+    for (int column = lane; column < columns; column += lanes) {
 #pragma unroll 1
-      for (int first = group; first < rows; first += kAtOnce * groups) {
-        decltype(load(0, 0)) x[kAtOnce];
-        CEM_TETRIS_UNROLL
-        for (int m = 0; m < kAtOnce; ++m) x[m] = load(min(first + m * groups, rows - 1), k);
+      for (int first_row = group; first_row < rows; first_row += kAtOnce * groups) {
+        decltype(load(0, 0)) loaded[kAtOnce];
         CEM_TETRIS_UNROLL
         for (int m = 0; m < kAtOnce; ++m) {
-          int i = first + m * groups;
-          if (i < rows) store(i, k, x[m]);
+          int row = first_row + m * groups;
+          loaded[m] = load(min(row, rows - 1), column);
+        }
+        CEM_TETRIS_UNROLL
+        for (int m = 0; m < kAtOnce; ++m) {
+          int row = first_row + m * groups;
+          if (row < rows) store(row, column, loaded[m]);
         }
       }
     }
@@ -106,65 +109,83 @@ struct Block {
   // The usual elimination leaves column j of L D in column j. Here the result is greater by the
   // factor products[j], the product of the mantissas of all earlier pivots.
   //
-  // All threads of the block call the function. A thread keeps at most kOwned entries in
-  // registers: entry m is in row own_i[m] and column own_k[m]. A step updates all of them. The
-  // threads that own entries of the next column write these to memory, where all threads read
-  // them in the next step.
-  //
-  // Thread t owns the entries with the numbers t, t + threads, t + 2 threads, and so on, see
-  // TriangleEntry. A number beyond the last entry, or with an entry that another number has,
-  // stands for entry (0, 0): several threads then compute this entry, with the same result.
+  // All threads of the block call the function. A thread keeps the entries that it owns in
+  // registers, and a step updates all of them. The threads that own entries of the next column
+  // write these to memory, where all threads read them in the next step.
   CEM_TETRIS_DEVICE_FUNCTION void eliminate(
       const Plan& plan, double* lower, double* products) const {
     int d = plan.dimensions;
     int stride = plan.stride;
     int entries = TriangleEntry::numbers(d);
-    double entry[kOwned];
-    double product = 1.0;
-    int own_k[kOwned];
-    int own_i[kOwned];
-    // The address of an entry is computed once, before the loop. Without this array, ptxas
-    // would compute it from the indices in every step, which is slow.
-    double* address[kOwned];
-    // Calls f(m) for every entry m of the thread. The first four are always updated; if a
-    // thread has fewer, the others are entry (0, 0). The later entries are compared with the
-    // number of entries in pairs, which saves half of the comparisons.
-    auto for_each_entry = [&](const auto& f) {
-      CEM_TETRIS_UNROLL
-      for (int m = 0; m < kOwned; ++m) {
-        int pair = m & ~1;  // the first entry of the pair: 4, 4, 6, 6 for m = 4 to 7
-        if (m < 4 || pair * threads < entries) f(m);
-      }
-    };
-    // Load the thread's entries from memory.
-    for_each_entry([&](int m) {
-      int number = thread + m * threads;
-      TriangleEntry own(number, d);
-      own_k[m] = own.k;
-      own_i[m] = own.i;
-      if (number >= entries || own.is_repeated) own_k[m] = own_i[m] = 0;
-      address[m] = &lower[own_k[m] * stride + own_i[m]];
-      entry[m] = *address[m];
-    });
-    const double* column = lower;
+    OwnEntries own;
+    load_entries(plan, entries, lower, own);
+    double product = 1.0;          // of the mantissas of the earlier pivots
+    const double* column = lower;  // column j of the matrix
 #pragma unroll 1
     for (int j = 0; j < d; ++j, column += stride) {
-      double row_k[kOwned];
-      double row_i[kOwned];
-      for_each_entry([&](int m) {
-        row_k[m] = column[own_k[m]];
-        row_i[m] = column[own_i[m]];
+      // The factors a(i, j) and a(k, j) of the thread's entries (i, k).
+      double factor_k[kOwned];
+      double factor_i[kOwned];
+      for_each_own_entry(entries, [&](int m) {
+        factor_k[m] = column[own.k[m]];
+        factor_i[m] = column[own.i[m]];
       });
       Pivot pivot(column[j]);
       if (thread == j) products[j] = product;
       product *= pivot.mantissa;
-      for_each_entry([&](int m) {
-        entry[m] = entry[m] * pivot.mantissa - row_i[m] * (row_k[m] * pivot.scale);
-        if (own_k[m] == j + 1) *address[m] = entry[m];
+      for_each_own_entry(entries, [&](int m) {
+        double& entry = own.value[m];
+        entry = entry * pivot.mantissa - factor_i[m] * (factor_k[m] * pivot.scale);
+        bool is_in_next_column = own.k[m] == j + 1;
+        if (is_in_next_column) *own.address[m] = entry;
       });
       // The next step reads column j + 1, which several threads have written.
       __syncthreads();
     }
+  }
+
+ private:
+  // The entries (i, k) of a matrix that a thread owns: row i, column k, address and value of at
+  // most kOwned of them. The address is computed once, before the elimination. Without this
+  // array, ptxas would compute it from the indices in every step, which is slow.
+  struct OwnEntries {
+    int i[kOwned];
+    int k[kOwned];
+    double value[kOwned];
+    double* address[kOwned];
+  };
+
+  // Calls f(m) for every entry that the thread owns; m numbers the thread's entries. The
+  // triangle has `entries` entries. The first four of a thread always count; if it has fewer,
+  // the others are entry (0, 0). Whether it has later ones is decided for two at a time, which
+  // saves half of the comparisons.
+  template <typename F>
+  CEM_TETRIS_DEVICE_FUNCTION void for_each_own_entry(int entries, const F& f) const {
+    CEM_TETRIS_UNROLL
+    for (int m = 0; m < kOwned; ++m) {
+      int pair = m & ~1;  // the first entry of the pair: 4, 4, 6, 6 for m = 4 to 7
+      if (m < 4 || pair * threads < entries) f(m);
+    }
+  }
+
+  // Loads the entries that this thread owns from `lower`, where entry (i, k) is
+  // lower[k * stride + i]. The entries on and below the diagonal are numbered, see
+  // TriangleEntry, and thread t owns the numbers t, t + threads, t + 2 threads, and so on.
+  //
+  // A number beyond the last entry, or with an entry that another number has, stands for entry
+  // (0, 0): several threads then compute this entry, with the same result.
+  CEM_TETRIS_DEVICE_FUNCTION void load_entries(
+      const Plan& plan, int entries, double* lower, OwnEntries& own) const {
+    int d = plan.dimensions;
+    for_each_own_entry(entries, [&](int m) {
+      int number = thread + m * threads;
+      TriangleEntry entry(number, d);
+      own.i[m] = entry.i;
+      own.k[m] = entry.k;
+      if (number >= entries || entry.is_repeated) own.i[m] = own.k[m] = 0;
+      own.address[m] = &lower[own.k[m] * plan.stride + own.i[m]];
+      own.value[m] = *own.address[m];
+    });
   }
 };
 
@@ -226,21 +247,24 @@ CEM_TETRIS_DEVICE_FUNCTION int rank_candidates(
     auto* keys = reinterpret_cast<uint64_t*>(memory);
     for (int i = thread; i < population; i += threads) keys[i] = wide_key(job, first + i);
     __syncthreads();  // Every thread reads all keys.
-    for (int i = thread; i < population; i += threads)
-      write_rank(count_better(keys, population, i), i, keys[i]);
+    for (int i = thread; i < population; i += threads) {
+      int rank = count_better(keys, population, i);
+      write_rank(rank, i, keys[i]);
+    }
   } else {
+    // An entry is a key and the index of its candidate. Entries beyond the population have the
+    // largest key, and so are sorted to the end.
     auto* entry = reinterpret_cast<Entry<uint64_t>*>(memory);
     int count = int(sort_entries(population));
     for (int i = thread; i < count; i += threads) {
-      // Entries beyond the population have the largest key, and so are sorted to the end.
       uint64_t key = i < population ? wide_key(job, first + i) : ~0ull;
-      entry[i] = {key, uint64_t(i)};
+      entry[i] = {key, /*place=*/uint64_t(i)};
     }
     __syncthreads();
     sort(entry, count);
     __syncthreads();
-    for (int i = thread; i < population; i += threads)
-      write_rank(i, int(entry[i].place), entry[i].key);
+    for (int rank = thread; rank < population; rank += threads)
+      write_rank(rank, int(entry[rank].place), entry[rank].key);
   }
   __syncthreads();  // The ranks of all candidates have been written.
   return valid_candidates;
@@ -274,32 +298,48 @@ __global__ void __launch_bounds__(kDrawThreads) draw_kernel(const __grid_constan
   draw<T>(Block<kFew>(), call, blockIdx.x, dynamic_shared());
 }
 
-// Launches the update of all problems (batch entries), with one block per problem. A thread of
-// the kernel owns kFew = 1 entry of the covariance's triangle if there are at most kFewThreads
-// entries, and up to kMany otherwise. A block loads as many candidates at once as fit into its
-// shared memory. If there are no problems, only the generation advances. The last parameter,
-// the device for scratch tensors, has no name, because the kernel needs none.
+// Chooses call.plan, the sizes of the arrays in a block's shared memory, and allows the kernel
+// to have this memory. Returns its size in bytes.
+//
+// A block works on a chunk of the candidates at a time. The chunk should have as many
+// candidates as the block has threads. While the shared memory cannot hold that many, the chunk
+// gets 8 candidates (kMostSlices) fewer.
+template <typename Gpu, typename Kernel>
+int64_t plan_memory(const Gpu& gpu, Kernel* kernel, int threads, Call& call) {
+  int64_t population = call.job.settings.population;
+  // Both steps of the kernel, the sort of the candidates and the update, use the same scratch
+  // memory, one after the other. An entry of the sort takes two doubles.
+  int64_t sort_doubles = 2 * sort_entries(population);
+  int64_t bytes = 0;
+  for (int chunk = threads; chunk >= kMostSlices; chunk -= kMostSlices) {
+    call.plan = Plan(call.plan.dimensions, population, /*most_candidates=*/chunk);
+    int64_t scratch_doubles = std::max(call.plan.doubles(), sort_doubles);
+    bytes = (list_doubles(population) + scratch_doubles) * sizeof(double);
+    bool fits = bytes <= kPlainMemory || gpu.try_dynamic_memory(kernel, bytes);
+    if (fits) break;
+  }
+  return bytes;
+}
+
+// Launches the update of all problems (batch entries), with one block per problem. If there are
+// no problems, only the generation advances. The last parameter, the device for scratch
+// tensors, has no name, because the kernel needs none.
+//
+// The entries of the covariance's lower triangle are shared by the threads of a block. There
+// are four kernels, for two types and two sizes: a thread owns kFew = 1 entry if there are at
+// most kFewThreads entries, and up to kMany = 8 otherwise.
 template <typename Gpu>
 void launch(const Gpu& gpu, Call call, Device) {
   int64_t problems = call.job.settings.problems;
-  int64_t population = call.job.settings.population;
   if (problems == 0)
     return gpu.launch(advance_kernel, /*blocks=*/1, /*threads=*/1, /*bytes=*/0, call.job);
-  int d = call.plan.dimensions;
-  bool is_small = TriangleEntry::numbers(d) <= kFewThreads;
+  bool is_small = TriangleEntry::numbers(call.plan.dimensions) <= kFewThreads;
   int threads = is_small ? kFewThreads : kManyThreads;
   auto* kernel = is_small ? adapt_kernel<double, kFew> : adapt_kernel<double, kMany>;
   if (call.job.type == Number::Float) {
     kernel = is_small ? adapt_kernel<float, kFew> : adapt_kernel<float, kMany>;
   }
-  // Reduce the number of candidates in memory at once until a block's shared memory holds them.
-  int64_t bytes = 0;
-  for (int at_once = threads; at_once >= kMostSlices; at_once -= kMostSlices) {
-    call.plan = Plan(d, population, at_once);
-    int64_t scratch = std::max(call.plan.doubles(), 2 * sort_entries(population));
-    bytes = (list_doubles(population) + scratch) * sizeof(double);
-    if (bytes <= kPlainMemory || gpu.try_dynamic_memory(kernel, bytes)) break;
-  }
+  int64_t bytes = plan_memory(gpu, kernel, threads, call);
   gpu.launch_early(kernel, problems, threads, bytes, call);
 }
 
@@ -308,7 +348,7 @@ void launch(const Gpu& gpu, Call call, Device) {
 template <typename Gpu>
 void launch(const Gpu& gpu, const Draw& call, Device) {
   auto* kernel = call.type == ScalarType::Float ? draw_kernel<float> : draw_kernel<double>;
-  int64_t bytes = call.doubles() * 8;  // a double has 8 bytes
+  int64_t bytes = call.doubles() * sizeof(double);
   if (bytes > kPlainMemory) gpu.try_dynamic_memory(kernel, bytes);
   gpu.launch_early(kernel, call.problems * call.groups, kDrawThreads, bytes, call);
 }

@@ -75,11 +75,12 @@ uint64_t set_weights(const double* row, const uint64_t* free_mask, int n, uint64
 // kBlock. `target` is smaller than the sum of all weights. The first loop skips blocks of
 // kBlock items, as long as the target is beyond the block. `target` becomes the remainder.
 const uint64_t* find_item(const uint64_t* item, uint64_t target) {
-  uint64_t sum;  // the sum of a block's weights
-  for (;; item += kBlock, target -= sum) {
-    sum = 0;
-    for (int k = 0; k < kBlock; ++k) sum += item[k];
-    if (sum > target) break;
+  while (true) {
+    uint64_t block_sum = 0;
+    for (int k = 0; k < kBlock; ++k) block_sum += item[k];
+    if (block_sum > target) break;
+    target -= block_sum;
+    item += kBlock;
   }
   for (; *item <= target; ++item) target -= *item;
   return item;

@@ -309,13 +309,51 @@ std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& any_fitness,
   int64_t* weights = mutable_data<int64_t>(scratch);
   int64_t* best = weights + count * samples;
   int64_t* places = best + count;
-  Settings settings{count, samples, 0, elites, 0, 0, 1.0, 1.0, 0.0, kNewMean, maximize, false};
-  Job job{settings, number_of(type), number_of(fitness.scalar_type()),
-      const_data<void>(fitness), const_data<void>(candidates), nullptr, nullptr,
-      const_data<double>(record), nullptr, nullptr, const_data<int64_t>(generation), nullptr,
-      mutable_data<double>(new_record), mutable_data<int64_t>(next), places};
-  Move call{job, cells, cells + width, const_data<double>(tables), const_data<int64_t>(sums),
-      mutable_data<double>(out), &families, weights, best, reinterpret_cast<double*>(places)};
+  // The job of cem_update computes the record. It has no dimensions, so it updates no
+  // distribution, and most settings have no effect.
+  Settings settings{
+      /*problems=*/count,
+      /*population=*/samples,
+      /*dimensions=*/0,
+      elites,
+      /*table=*/0,
+      /*floor_stride=*/0,
+      /*smoothing=*/1.0,
+      /*std_smoothing=*/1.0,
+      /*mean_averaging=*/0.0,
+      /*variance=*/kNewMean,
+      maximize,
+      /*ranked=*/false,
+  };
+  Job job{
+      settings,
+      /*type=*/number_of(type),
+      /*fitness_type=*/number_of(fitness.scalar_type()),
+      const_data<void>(fitness),
+      const_data<void>(candidates),
+      /*distribution=*/nullptr,
+      /*floors=*/nullptr,
+      const_data<double>(record),
+      /*extra_variance=*/nullptr,
+      /*weights=*/nullptr,
+      const_data<int64_t>(generation),
+      /*new_distribution=*/nullptr,
+      mutable_data<double>(new_record),
+      /*new_generation=*/mutable_data<int64_t>(next),
+      /*elites=*/places,
+  };
+  Move call{
+      job,
+      cells,
+      /*width=*/cells + width,
+      /*before=*/const_data<double>(tables),
+      const_data<int64_t>(sums),
+      /*after=*/mutable_data<double>(out),
+      &families,
+      weights,
+      best,
+      /*values=*/reinterpret_cast<double*>(places),
+  };
   if (!problems.device.is_meta()) run(call, problems.device);
   return {out, new_record, next};
 }

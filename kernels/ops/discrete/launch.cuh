@@ -355,8 +355,7 @@ CEM_TETRIS_DEVICE_FUNCTION void count_values(const Move& call, const Family& fam
   int samples = int(call.settings.population);
   int part = thread / kRowsOfBlock;
   int64_t candidate_size = call.width - call.cells;  // from one candidate to the next
-  // This is thread % kRowsOfBlock, because kRowsOfBlock divides kWarp.
-  int variable = first + min(thread % kWarp % kRowsOfBlock, variables - 1);
+  int variable = first + min(thread % kRowsOfBlock, variables - 1);
   // `x` points to the thread's variable in its next candidate.
   const T* x = call.columns_of<T>(problem, part, family.first_column + variable);
   const int64_t* weights = call.weights + int64_t{problem} * samples;

@@ -193,13 +193,14 @@ CEM_TETRIS_FUNCTION double minus_two_log(double u) {
 // GPU get the same bits. plus_half(upper, lower) is upper * 2^32 + lower + 1/2.
 CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
   constexpr double kTwoPi53 = 0x1.921fb54442d18p-51;  // 2 pi 2^-53
-  // The radius is sqrt(-2 log(u)). With the 53 bits as an integer n, u is (n + 1/2) 2^-53.
+  // The radius is sqrt(-2 log(u)). With the 53 bits as an integer n, u is (n + 1/2) 2^-53. The
+  // upper 21 bits of n are w0 >> 11, and the lower 32 bits are radius_lower.
   uint32_t radius_lower = w0 << 21 | w1 >> 11;
   double u = plus_half(int32_t(w0 >> 11), radius_lower) * 0x1p-53;
   double squared_radius = minus_two_log(u);
   // The angle is a number of quarter turns plus x, with |x| <= pi / 4. A whole turn is 2^53, so
   // the upper 3 bits are a number of eighths of a turn, which is rounded to quarters. x is the
-  // angle minus the quarters. The upper 21 of the 53 bits are in w2, where a quarter is 2^19.
+  // angle minus the quarters. The upper 21 of the 53 bits are w2 >> 11, where a quarter is 2^19.
   uint32_t eighths = w2 >> 29;
   uint32_t quarters = (eighths + 1) / 2;
   int32_t angle_upper = int32_t((w2 >> 11) - (quarters << 19));
@@ -217,7 +218,8 @@ CEM_TETRIS_FUNCTION Polar<double> polar(uint32_t w0, uint32_t w1, uint32_t w2, u
   double rounding_error = (1.0 - first_terms) - half_square;
   double cosine = first_terms + fma(x2 * x2, cosine_series, rounding_error);
   // Turn by 0 to 4 quarters. An odd number exchanges sine and cosine. 1 and 2 quarters change
-  // the sign of the cosine, and 2 and 3 quarters the sign of the sine. The sign is bit 63.
+  // the sign of the cosine, and 2 and 3 quarters the sign of the sine. For these numbers, bit 1
+  // of quarters + 1 and of `quarters` is set. It is moved to bit 63, the sign of a double.
   bool is_odd = quarters % 2 != 0;
   uint64_t cosine_bits = bit_cast<uint64_t>(is_odd ? sine : cosine);
   uint64_t sine_bits = bit_cast<uint64_t>(is_odd ? cosine : sine);

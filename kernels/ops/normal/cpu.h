@@ -208,22 +208,24 @@ struct Chunk {
   void store(int64_t tile, int64_t block, bool across, int lanes) {
     int64_t row_size = across ? noise.dimensions : noise.samples;
     int64_t rows = across ? noise.samples : noise.dimensions;
-    int64_t column = (across ? tile : block) * kTile;
-    int64_t row = (across ? block : tile) * kTile;
-    int column_step = across ? kTile : 1;  // in x, from one number of a row to the next
+    int64_t first_column = (across ? tile : block) * kTile;
+    int64_t first_row = (across ? block : tile) * kTile;
+    // Returns the number in row r and column c of the tile of lane l.
+    int column_step = across ? kTile : 1;  // in x, from one column of a tile to the next
     int row_step = across ? 1 : kTile;     // in x, from one row of a tile to the next
-    int64_t count = std::min<int64_t>(lanes * kTile, row_size - column);  // within the row
+    auto number = [&](int r, int c, int64_t l) {
+      return T(x[r * row_step + c * column_step][l]);
+    };
+    int64_t count = std::min<int64_t>(lanes * kTile, row_size - first_column);  // in a row
     int64_t full_tiles = count / kTile;
-    for (int r = 0; r < std::min<int64_t>(kTile, rows - row); ++r) {
-      T* to = out + (row + r) * row_size + column;
+    for (int r = 0; r < std::min<int64_t>(kTile, rows - first_row); ++r) {
+      T* to = out + (first_row + r) * row_size + first_column;
       for (int64_t l = 0; l < full_tiles; ++l) {
-        for (int c = 0; c < kTile; ++c) {
-          to[l * kTile + c] = T(x[r * row_step + c * column_step][l]);
-        }
+        for (int c = 0; c < kTile; ++c) to[l * kTile + c] = number(r, c, l);
       }
-      // The row may end within the last tile. Number i is number i % kTile of tile i / kTile.
+      // The row may end within the last tile.
       for (int64_t i = full_tiles * kTile; i < count; ++i) {
-        to[i] = T(x[r * row_step + i % kTile * column_step][i / kTile]);
+        to[i] = number(r, i % kTile, i / kTile);
       }
     }
   }

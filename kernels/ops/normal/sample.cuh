@@ -213,6 +213,23 @@ CEM_TETRIS_DEVICE_FUNCTION void store(
   }
 }
 
+// Stores a tile of four dimensions by four samples, x[dimension][sample], at `to`, as four rows
+// of four numbers each. A row of the result has row_size numbers: the samples of one dimension
+// if kDimFirst, and otherwise the dimensions of one sample. The tile begins with row `row`, and
+// rows from `rows` on do not exist. In a plain call (kPlain) all rows exist. `count` and
+// is_aligned are arguments of store().
+template <bool kPlain, bool kDimFirst, typename T, typename Real>
+CEM_TETRIS_DEVICE_FUNCTION void store_tile(T* to, const Real (&x)[kTile][kTile],
+    int64_t row_size, int row, int64_t rows, int64_t count, bool is_aligned) {
+  CEM_TETRIS_UNROLL
+  for (int r = 0; r < kTile; ++r) {
+    auto number = [&](int i) { return kDimFirst ? x[r][i] : x[i][r]; };
+    const Real numbers[kTile] = {number(0), number(1), number(2), number(3)};
+    if (kPlain || row + r < rows) store(to, numbers, count, is_aligned);
+    to += row_size;
+  }
+}
+
 // How the result is cut into the rectangles of the blocks. A rectangle is 2^log_width tiles
 // wide and kThreads / 2^log_width * steps tiles high.
 struct Shape {
@@ -220,6 +237,26 @@ struct Shape {
   uint32_t across, down;  // how many blocks lie along the fast and the slow side
   uint32_t group;         // the smaller one of kGroup and `across`
 };
+
+// The position of a block among those of a problem: its column along the fast side of the
+// result, and its row along the slow side.
+struct Position {
+  uint32_t across, down;
+};
+
+// Returns the position of this block. In the layout (..., d, N) (kDimFirst) the blocks are
+// numbered row by row. In the layout (..., N, d) the rows may be long, and blocks that run at
+// the same time should write only few of them. Therefore the grid is cut into groups of
+// shape.group columns, one after the other, and the blocks of a group are numbered row by row.
+template <bool kDimFirst>
+CEM_TETRIS_DEVICE_FUNCTION Position locate_block(const Shape& shape) {
+  if constexpr (kDimFirst) return {blockIdx.x % shape.across, blockIdx.x / shape.across};
+  uint32_t group_blocks = shape.group * shape.down;
+  uint32_t within = blockIdx.x % group_blocks;  // the number of the block within its group
+  uint32_t first_column = blockIdx.x / group_blocks * shape.group;
+  uint32_t columns = min(shape.group, shape.across - first_column);  // the last group has fewer
+  return {first_column + within % columns, within / columns};
+}
 
 // Kernel: draws mean + std * z for every problem (batch entry). The problems are numbered along
 // y and z of the grid. If kPlain, the result consists of complete tiles of independent noise
@@ -250,21 +287,10 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
   int width = 1 << shape.log_width;
   int height = kThreads >> shape.log_width;
   int entries = height * shape.steps;
-  uint32_t across = blockIdx.x % shape.across;
-  uint32_t down = blockIdx.x / shape.across;
-  // If rows are long, blocks that run at the same time should write only few rows. Therefore
-  // the grid is cut into groups of columns, and the blocks of a group are numbered row by row.
-  if constexpr (!kDimFirst) {
-    uint32_t group_blocks = shape.group * shape.down;
-    uint32_t within = blockIdx.x % group_blocks;
-    uint32_t left = blockIdx.x / group_blocks * shape.group;
-    uint32_t group = min(shape.group, shape.across - left);
-    across = left + within % group;
-    down = within / group;
-  }
+  const Position block = locate_block<kDimFirst>(shape);
   // The thread's tile along the fast side, and the block's first tile along the slow side.
-  int64_t fast = int64_t(across) * width + (threadIdx.x & (width - 1));
-  int64_t slow = int64_t(down) * entries;
+  int64_t fast = int64_t(block.across) * width + (threadIdx.x & (width - 1));
+  int64_t slow = int64_t(block.down) * entries;
   int64_t first_dimension = (kDimFirst ? slow : fast) * kTile;
   int64_t first_block = kDimFirst ? fast : slow;  // the first block of samples
 
@@ -309,14 +335,7 @@ __global__ __launch_bounds__(kThreads, kResident<T, kPlain, kDimFirst>) void sam
     } else {
       sample_tile<Real, kPlain>(keys, noise, own, table[entry], x);
     }
-    T* row = to;
-    CEM_TETRIS_UNROLL
-    for (int r = 0; r < kTile; ++r) {
-      auto number = [&](int i) { return kDimFirst ? x[r][i] : x[i][r]; };
-      const Real numbers[kTile] = {number(0), number(1), number(2), number(3)};
-      if (kPlain || entry * kTile + r < rows) store(row, numbers, count, is_aligned);
-      row += row_size;
-    }
+    store_tile<kPlain, kDimFirst>(to, x, row_size, entry * kTile, rows, count, is_aligned);
     to += height * kTile * row_size;
   }
 }

@@ -128,10 +128,11 @@ CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dim
   float limit[kDims];
   load_rows(bound, problem, dimension, limit);
   CEM_TETRIS_UNROLL
-  for (int n = 0; n < kTile * kDims; ++n) {
-    int i = n % kDims;
-    float& value = x[n / kDims][i];
-    if (is_beyond(value, limit[i])) value = limit[i];
+  for (int s = 0; s < kTile; ++s) {
+    CEM_TETRIS_UNROLL
+    for (int i = 0; i < kDims; ++i) {
+      if (is_beyond(x[s][i], limit[i])) x[s][i] = limit[i];
+    }
   }
 }
 
@@ -155,24 +156,25 @@ CEM_TETRIS_DEVICE_FUNCTION void clamp(Vector bound, int64_t problem, int64_t dim
 template <typename T, int kDims>
 CEM_TETRIS_DEVICE_FUNCTION void store_staged(
     const SmallDraw& job, uint32_t threads_before, const float (&x)[kTile][kDims], T* out) {
-  __shared__ Pack<T, kDims> staged[kTile * kThreads];
+  __shared__ Pack<T, kDims> staged[kTile * kThreads];  // the packs of the piece, in order
   uint32_t row_threads = job.by_row_threads.divisor;
   uint32_t groups_before = job.by_row_threads.quotient(threadIdx.x);  // of four rows
   // The threads before this one in its own group have one pack each before first_pack, and
   // those in earlier groups have kTile.
   uint32_t first_pack = threadIdx.x + groups_before * (kTile - 1) * row_threads;
   CEM_TETRIS_UNROLL
-  for (int i = 0; i < kTile; ++i) staged[first_pack + i * row_threads] = packed<T>(x[i]);
+  for (int s = 0; s < kTile; ++s) staged[first_pack + s * row_threads] = packed<T>(x[s]);
   __syncthreads();
+  // Write the piece. All packs are loaded from shared memory before the first one is stored.
   auto* to = reinterpret_cast<Pack<T, kDims>*>(out) + kTile * int64_t(threads_before);
   uint32_t packs = kTile * (job.threads - threads_before);  // packs to the end of the result
-  Pack<T, kDims> pack[kTile];
+  Pack<T, kDims> loaded[kTile];
   CEM_TETRIS_UNROLL
-  for (int i = 0; i < kTile; ++i) pack[i] = staged[threadIdx.x + i * blockDim.x];
+  for (int i = 0; i < kTile; ++i) loaded[i] = staged[threadIdx.x + i * blockDim.x];
   CEM_TETRIS_UNROLL
   for (int i = 0; i < kTile; ++i) {
     uint32_t position = threadIdx.x + i * blockDim.x;
-    if (position < packs) store_pack(to[position].value, pack[i]);
+    if (position < packs) store_pack(to[position].value, loaded[i]);
   }
 }
 
@@ -198,9 +200,9 @@ CEM_TETRIS_DEVICE_FUNCTION void store_by_sample(
   T* to =
       out + (own.problem * noise.samples + own.first_sample) * noise.dimensions + own.dimension;
   CEM_TETRIS_UNROLL
-  for (int i = 0; i < kTile; ++i) {
-    if (own.first_sample + i < noise.samples)
-      store_pack(to + i * noise.dimensions, packed<T>(x[i]));
+  for (int s = 0; s < kTile; ++s) {
+    bool has_sample = own.first_sample + s < noise.samples;
+    if (has_sample) store_pack(to + s * noise.dimensions, packed<T>(x[s]));
   }
 }
 

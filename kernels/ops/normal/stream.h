@@ -77,6 +77,13 @@ CEM_TETRIS_FUNCTION Key make_key(uint64_t seed) {
 constexpr int kLateKeys = 2 * (kRounds - kFirstLateRound);
 struct LateKeys {
   uint32_t word[kLateKeys];
+
+  CEM_TETRIS_FUNCTION uint32_t key0(int round) const {
+    return word[2 * (round - kFirstLateRound)];
+  }
+  CEM_TETRIS_FUNCTION uint32_t key1(int round) const {
+    return word[2 * (round - kFirstLateRound) + 1];
+  }
 };
 
 // Returns word `index` of LateKeys.
@@ -88,9 +95,7 @@ CEM_TETRIS_FUNCTION uint32_t late_key(Key key, uint32_t index) {
 // Returns the keys of all late rounds, which a loop over dimensions or samples computes once.
 CEM_TETRIS_FUNCTION LateKeys late_keys(Key key) {
   LateKeys keys;
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
+  CEM_TETRIS_UNROLL
   for (int i = 0; i < kLateKeys; ++i) keys.word[i] = late_key(key, i);
   return keys;
 }
@@ -174,17 +179,13 @@ CEM_TETRIS_FUNCTION Words philox_words(
   uint32_t c1 = low_word(round2_product1);
   uint32_t c2 = block.round3_c2_part ^ dimension.round1_product0_low;
   uint32_t c3 = block.round3_c3;
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#else
-#pragma GCC unroll 8
-#endif
-  for (int i = 0; i < kLateKeys; i += 2) {
+  CEM_TETRIS_UNROLL
+  for (int round = kFirstLateRound; round < kRounds; ++round) {
     uint64_t product0 = multiply(kMultiplier0, c0);
     uint64_t product1 = multiply(kMultiplier1, c2);
-    c0 = high_word(product1) ^ c1 ^ keys.word[i];
+    c0 = high_word(product1) ^ c1 ^ keys.key0(round);
     c1 = low_word(product1);
-    c2 = high_word(product0) ^ c3 ^ keys.word[i + 1];
+    c2 = high_word(product0) ^ c3 ^ keys.key1(round);
     c3 = low_word(product0);
   }
   return {{c0, c1, c2, c3}};
