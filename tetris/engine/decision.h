@@ -548,9 +548,10 @@ struct Chooser {
     Drop<L, WIDTH> drop(search.ground, group.shapes);
     // In a lane without a placement the top is above both limits.
     auto top = drop.top();
+    auto completed_rows = drop.completed();
     auto may_survive = top < survival_limit;
     if constexpr (List::computable_from_drops) {
-      auto completes_no_row = drop.completed() == L::bits(0);
+      auto completes_no_row = completed_rows == L::bits(0);
       auto is_scored = completes_no_row & (top < fitting_limit);
       // Scalar lanes skip a placement that is not scored. Vector lanes always compute scores.
       if (L::is_worth_scoring(is_scored)) {
