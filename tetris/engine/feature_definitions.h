@@ -496,7 +496,8 @@ struct ThinCovers : FeatureBase {
   TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
     // The columns under a piece over column 0 are bits 1 to WIDTH. in_columns moves these bits
     // to the column of each placement.
-    constexpr uint32_t COLUMNS_OF_PIECE = (2u << WIDTH) - 2;
+    constexpr uint32_t BITS_0_TO_WIDTH = (2u << WIDTH) - 1;
+    constexpr uint32_t COLUMNS_OF_PIECE = BITS_0_TO_WIDTH - 1;
     auto under_piece = L::template in_columns<COLUMNS_OF_PIECE>(drop.shape);
     auto untouched = L::without(before, under_piece);
     auto total = L::popcount(untouched);

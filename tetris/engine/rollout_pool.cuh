@@ -151,9 +151,12 @@ struct PoolRollout {
     for (int k = 0; k < searched_pieces; ++k) {
       int searched_piece = is_after ? job.pieces.source.at(k) : piece;
       BestTwo best = search.best_two(decision, board_search, searched_piece);
-      if (!is_after && foresight.best_two == 0) foresight.best_two = pack(best);
-      if (is_after && searched_piece == next) foresight.next_best_two = pack(best);
-      if (is_after) add_next_piece(best.first, searched_piece, first, foresight.prospect);
+      if (is_after) {
+        if (searched_piece == next) foresight.next_best_two = pack(best);
+        add_next_piece(best.first, searched_piece, first, foresight.prospect);
+      } else if (foresight.best_two == 0) {
+        foresight.best_two = pack(best);
+      }
     }
   }
 
