@@ -61,8 +61,10 @@ struct StepTable {
     // one.
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
       Ints slot = drop.column() + L::ints(k + FIRST_COLUMN);
-      Ints new_weight = weight_of(slot, after, ORIGIN + k);
-      Ints old_weight = weight_of(slot, before, ORIGIN + k);
+      Ints new_index = index_of(slot, after, ORIGIN + k);
+      Ints old_index = index_of(slot, before, ORIGIN + k);
+      Ints new_weight = L::weights_at(table, new_index);
+      Ints old_weight = L::weights_at(table, old_index);
       // This computes sums + new_weight * 1 + old_weight * -1.
       auto weights = L::weights(new_weight, old_weight);
       sums = L::add_products(sums, weights, L::ints(1), L::ints(-1));
@@ -76,17 +78,17 @@ struct StepTable {
   }
 
  private:
-  // Returns the weight of the step that begins at the column in `slot`, for every placement.
-  // classes[element] is the class of this step. With STEPS = 2, the weight also depends on the
-  // class of the next step.
+  // Returns the index of the weight of the step that begins at the column in `slot`, for every
+  // placement. classes[element] is the class of this step. With STEPS = 2, the weight also
+  // depends on the class of the next step.
   template <int COUNT>
-  TETRIS_FUNCTION Ints weight_of(
-      const Ints& slot, const Ints (&classes)[COUNT], int element) const {
+  TETRIS_FUNCTION static Ints index_of(
+      const Ints& slot, const Ints (&classes)[COUNT], int element) {
     Ints index_in_slot = classes[element];
     if constexpr (STEPS == 2) {
       index_in_slot = (index_in_slot << CLASS_BITS) + classes[element + 1];
     }
-    return L::weights_at(table, (slot << BITS) + index_in_slot);
+    return (slot << BITS) + index_in_slot;
   }
   // Computes the classes of the steps around a piece, before the drop and after it. Element
   // ORIGIN + k belongs to the step that begins k columns right of the piece's left edge.
