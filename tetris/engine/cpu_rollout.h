@@ -68,16 +68,15 @@ class LaneRollout {
  private:
   // Plays the next piece of `pieces`, and updates `totals`. Returns the new columns, or those
   // of an empty board if the game has ended.
-  TETRIS_FUNCTION typename L::ColumnBits play_piece(
-      const typename L::ColumnBits& before, PieceReader& pieces, Totals& totals) const {
-    typename L::ColumnBits cells;
+  TETRIS_FUNCTION auto play_piece(
+      typename L::ColumnBits cells, PieceReader& pieces, Totals& totals) const {
     int piece = pieces.next();  // pieces.known is now the piece after it
     if constexpr (LOOKAHEAD == Lookahead::preview) {
-      cells = decide(before, totals, piece, pieces.known);
+      cells = decide(cells, totals, piece, pieces.known);
     } else if constexpr (LOOKAHEAD == Lookahead::expectimax) {
-      cells = decide(before, totals, piece, pieces.source);
+      cells = decide(cells, totals, piece, pieces.source);
     } else {
-      cells = decide(before, totals, piece);
+      cells = decide(cells, totals, piece);
     }
     if (!next_piece_ends_game(geometry_, cells, pieces.known)) return cells;
     ++totals.games;
@@ -210,9 +209,8 @@ class StreamRollout {
   uint32_t rows_below_lowest_top(const StoredBoard& board) const {
     uint32_t rows = ~0u;
     for (int c = 0; c < rules_.width; ++c) {
-      // The column, filled from its topmost cell down to the floor.
-      uint32_t filled = board.columns[c] | (0u - board.columns[c]);
-      rows &= filled;
+      // This fills the column from its topmost cell down to the floor.
+      rows &= board.columns[c] | (0u - board.columns[c]);
     }
     return rows;
   }

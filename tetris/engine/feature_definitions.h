@@ -313,17 +313,14 @@ struct WellFeature : FeatureBase {
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto lower_bound(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-    constexpr int CHANGED = WIDTH + 2;  // the number of columns that may change
     auto unchanged = prepared.total;
     // Subtract the depths of two columns at a time, and of the last column alone if the number
-    // of columns is odd.
+    // of columns, WIDTH + 2, is odd.
     TETRIS_UNROLL for (int k = -1; k < WIDTH; k += 2) {
-      auto depth_of_two = drop.at_offset(prepared.pairs, k);
-      unchanged = unchanged - depth_of_two;
+      unchanged = unchanged - drop.at_offset(prepared.pairs, k);
     }
-    if constexpr (CHANGED % 2 == 1) {
-      auto depth_of_last = drop.at_offset(prepared.depths, WIDTH);
-      unchanged = unchanged - depth_of_last;
+    if constexpr (WIDTH % 2 == 1) {
+      unchanged = unchanged - drop.at_offset(prepared.depths, WIDTH);
     }
     return unchanged;
   }
@@ -496,8 +493,7 @@ struct ThinCovers : FeatureBase {
   TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
     // The columns under a piece over column 0 are bits 1 to WIDTH. in_columns moves these bits
     // to the column of each placement.
-    constexpr uint32_t BITS_0_TO_WIDTH = (2u << WIDTH) - 1;
-    constexpr uint32_t COLUMNS_OF_PIECE = BITS_0_TO_WIDTH - 1;
+    constexpr uint32_t COLUMNS_OF_PIECE = (2u << WIDTH) - 2;
     auto under_piece = L::template in_columns<COLUMNS_OF_PIECE>(drop.shape);
     auto untouched = L::without(before, under_piece);
     auto total = L::popcount(untouched);

@@ -189,17 +189,6 @@ struct alignas(16) PieceQueues {
     return {piece, __shfl_sync(~0u, first, piece), length_and_piece >> 3};
   }
 
-  // Reserves the first `count` entries of a queue for taking, by increasing its head. Returns
-  // false, and does nothing, if its head has changed since find_longest_queue. All lanes of a
-  // warp call the function, and get the same result.
-  __device__ bool reserve_entries(const QueueState& queue, int count) {
-    uint32_t* queue_head = &head[queue.piece];
-    uint32_t end = queue.first + count;
-    bool is_lane_0 = threadIdx.x % WARP == 0;
-    bool has_reserved = is_lane_0 && atomicCAS(queue_head, queue.first, end) == queue.first;
-    return __any_sync(~0u, has_reserved);
-  }
-
   // Reserves a batch of streams for each warp of a group, and writes the batches to
   // `group_batches`. All lanes of one warp call this function together.
   //
@@ -210,9 +199,7 @@ struct alignas(16) PieceQueues {
   __device__ void reserve(const WarpGroup& group, Batch* group_batches, int batch_capacity) {
     const int lane = threadIdx.x % WARP;
     int filled = 0;  // the number of warps that have a batch
-    bool takes_one_queue = !group.is_only_one();
-    while (filled < group.size) {
-      if (filled > 0 && takes_one_queue) break;
+    while (filled < group.size && (filled == 0 || group.is_only_one())) {
       QueueState queue = find_longest_queue();
       uint32_t wanted = (group.size - filled) * batch_capacity;
       int count = int(min(queue.length, wanted));
@@ -223,7 +210,11 @@ struct alignas(16) PieceQueues {
         __nanosleep(100);
         continue;
       }
-      if (!reserve_entries(queue, count)) continue;  // another group was faster: try again
+      // Lane 0 reserves the entries by increasing the head of the queue. If another group has
+      // changed it in the meantime, all lanes try again.
+      bool has_reserved = lane == 0 && atomicCAS(&head[queue.piece], queue.first,
+                                           queue.first + count) == queue.first;
+      if (!__any_sync(~0u, has_reserved)) continue;
       // Divide the entries among the warps without a batch: lane i writes the i-th batch.
       int offset = lane * batch_capacity;
       int batch_size = min(count - offset, batch_capacity);

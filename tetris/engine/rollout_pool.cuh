@@ -53,20 +53,19 @@ struct PoolRollout {
   // `piece` is the piece that the streams of this warp wait for. state.best_two becomes the two
   // best placements of the next piece, or 0 if they are not known.
   __device__ __forceinline__ bool decide(StreamState& state, uint32_t index, int piece) {
-    constexpr bool LOOKS_AHEAD = LOOKAHEAD == Lookahead::expectimax;
     uint32_t next_best_two = 0;
     Choice choice;
-    if constexpr (LOOKS_AHEAD) choice = choose_ahead(index, piece, next_best_two);
-    else choice = choose(index, piece);
+    if constexpr (LOOKAHEAD == Lookahead::none) choice = choose(index, piece);
+    else choice = choose_ahead(index, piece, next_best_two);
     // The state is read only after the search, because the search needs all registers.
     state = job.states[index];
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Board<L> board(geometry, with_walls(geometry, state.columns));
     ++state.decisions;
     state.best_two = next_best_two;
-    // With expectimax, a stream may wait in the queue of another piece. Its state says which
-    // piece falls.
-    int falling_piece = LOOKS_AHEAD ? int(state.piece) : piece;
+    // With expectimax, which has two threads per stream, a stream may wait in the queue of
+    // another piece. Its state says which piece falls.
+    int falling_piece = THREADS > 1 ? int(state.piece) : piece;
     return land(board, falling_piece, choice, state);
   }
 

@@ -157,10 +157,6 @@ template <class V>
 TETRIS_FUNCTION V greater_of(V a, V b) {
   return map([](auto x, auto y) TETRIS_INLINE { return x > y ? x : y; }, a, b);
 }
-template <class V>
-TETRIS_FUNCTION V smaller_of(V a, V b) {
-  return map([](auto x, auto y) TETRIS_INLINE { return x < y ? x : y; }, a, b);
-}
 // Returns a & ~b. Each branch is one instruction; with operators, the compiler would compute ~b
 // separately.
 template <class V>

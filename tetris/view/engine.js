@@ -55,9 +55,7 @@ class Engine {
     const bag = pieces === "bag";
     const letters = [...(bag || pieces === "uniform" ? LETTERS : pieces)];
     const packed = letters.reduce((sum, letter, place) => sum + LETTERS.indexOf(letter) * 16 ** place, 0); // four bits a piece
-    const bits = BigInt(seed);
-    const low = Number(BigInt.asUintN(32, bits));
-    const high = Number(BigInt.asUintN(32, bits >> 32n));
+    const [low, high] = [0n, 32n].map((shift) => Number(BigInt.asUintN(32, BigInt(seed) >> shift)));
     this.calls.prepare(width, height, RULES.indexOf(rule), packed, letters.length, bag, low, high);
   }
 

@@ -162,17 +162,12 @@ class Person extends Side {
 
   /** Makes a number of right turns: puts the piece at the first place of SRS where it fits, if there is one. */
   turn(rights) {
-    const { piece, now } = this;
-    const state = (now.state + rights) % 4;
-    const shapes = this.engine.shapes[piece];
+    const { piece, now } = this, state = (now.state + rights) % 4, shapes = this.engine.shapes[piece];
     const shape = shapes[(FIRST_TURNS[piece] + 4 - state) % shapes.length]; // the engine's next shape is turned left
-    const [oldX, oldY] = CORNERS[piece][now.state];
-    const [newX, newY] = CORNERS[piece][state];
-    OFFSETS[piece][now.state].some(([fromX, fromY], test) => {
+    const [from, to] = [CORNERS[piece][now.state], CORNERS[piece][state]];
+    OFFSETS[piece][now.state].some(([x, y], test) => {
       const [toX, toY] = OFFSETS[piece][state][test];
-      const column = now.column + newX - oldX + fromX - toX;
-      const row = now.row + newY - oldY + fromY - toY;
-      return this.put({ shape, state, column, row });
+      return this.put({ shape, state, column: now.column + to[0] - from[0] + x - toX, row: now.row + to[1] - from[1] + y - toY });
     });
   }
 
@@ -201,9 +196,8 @@ class Person extends Side {
   }
 
   drop() {
-    const linesBefore = this.lines;
-    const over = this.land(this.ghost);
-    if (this.race.setting("sounds")) playTone(TONE * 2 ** (this.lines - linesBefore));
+    const { lines } = this, over = this.land(this.ghost);
+    if (this.race.setting("sounds")) playTone(TONE * 2 ** (this.lines - lines));
     if (this.race.speed === 0) this.race.other.step();
     if (over) this.race.end();
     else this.take();
@@ -220,11 +214,9 @@ class Person extends Side {
   }
 
   show(playing) {
-    const { ghost, now } = this;
-    const shown = [["ghost", ghost, ghost.row], [`piece-${this.piece}`, now, now.row]];
+    const { ghost, now } = this, shown = [["ghost", ghost, ghost.row], [`piece-${this.piece}`, now, now.row]];
     if (this.hint) shown.unshift(["hint", this.hint, this.rest(this.hint)]);
-    const isLit = this.lit?.until > performance.now();
-    this.draw(playing ? shown : [], isLit ? this.lit : null);
+    this.draw(playing ? shown : [], this.lit?.until > performance.now() ? this.lit : null);
     showPiece(this.keeps ??= fill(find(".hold"), 16), firstShape(this.engine, this.held));
     find(".reasons").hidden = !this.hint || !playing;
     const room = matchMedia("(min-width: 900px)").matches ? [21, 5] : [15, 0]; // there is none for the values

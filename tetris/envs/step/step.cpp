@@ -156,34 +156,26 @@ struct Cpu {
 
  private:
   // Makes one step of all environments, and writes their observations. PyTorch's threads share
-  // the environments: each call of the inner function gets those from `begin` to `end - 1`.
-  // WIDTH is the width of the boards, or 0 for any width.
+  // the environments. If `tensors.actions` is null, it makes no step, and only writes the
+  // observations. WIDTH is the width of the boards, or 0 for any width.
   template <int WIDTH>
   static void step_on(const Environments& all, const StepTensors& tensors, const Task& task) {
     View<WIDTH> view(all, task.rules.width, task.rules.height);
+    // Make the steps of the environments `begin` to `end - 1`. A step that ends an episode may
+    // also begin the next one. Then observed.cells is the first board of the new episode, and
+    // observed.final_cells is the last board of the old one.
     parallel_for(0, all.count, GRAIN, [&](int64_t begin, int64_t end) {
       Geometry<L> geometry(task.rules);
+      bool only_observes = tensors.actions == nullptr;
       for (int64_t i = begin; i < end; ++i) {
-        step_environment(view, all, tensors, task, geometry, i);
+        Observed<L> observed = only_observes ? observe_one(all, task, geometry, i)
+                                             : step_one(all, tensors, task, geometry, i);
+        view.write(i, observed.cells, observed.piece);
+        if (tensors.final_board == nullptr) continue;  // no final boards are wanted
+        bool has_ended = tensors.terminated[i] || tensors.truncated[i];
+        view.write_final(i, observed.final_cells, has_ended, tensors.final_board);
       }
     });
-  }
-
-  // Makes one step of environment i, and writes its observation. If `tensors.actions` is null,
-  // it makes no step, and only writes the observation.
-  //
-  // A step that ends an episode may also begin the next one. Then observed.cells is the first
-  // board of the new episode, and observed.final_cells is the last board of the old one.
-  template <int WIDTH>
-  TETRIS_FUNCTION static void step_environment(const View<WIDTH>& view, const Environments& all,
-      const StepTensors& tensors, const Task& task, const Geometry<L>& geometry, int64_t i) {
-    bool only_observes = tensors.actions == nullptr;
-    Observed<L> observed = only_observes ? observe_one(all, task, geometry, i)
-                                         : step_one(all, tensors, task, geometry, i);
-    view.write(i, observed.cells, observed.piece);
-    if (tensors.final_board == nullptr) return;  // no final boards are wanted
-    bool has_ended = tensors.terminated[i] || tensors.truncated[i];
-    view.write_final(i, observed.final_cells, has_ended, tensors.final_board);
   }
 };
 
