@@ -37,11 +37,11 @@ struct Geometry : GameRules {
   typename L::ColumnInts outside_heights;
   Word rows_above_top;
 
-  // Makes the masks of a board of `width` x `height` cells. In a mask, the word of a column is
-  // all ones or 0.
+  // Makes the masks of a board of `width` x `height` cells. A mask is an array with one word per
+  // column, which is all ones in the columns of a set and 0 in the others.
   //
-  // Slot FIRST_COLUMN + c of an array holds column c. The side walls are the columns -1 and
-  // `width`; slots beside them are not used. L::load packs the slots into the type of the
+  // The side walls are the columns -1 and `width`. Slot FIRST_COLUMN + c of an array is column
+  // c, and slots beside the walls are not used. L::load packs the slots into the type of the
   // lanes.
   TETRIS_FUNCTION explicit Geometry(const GameRules& rules) : GameRules(rules) {
     Word inside_slots[MOST_SLOTS] = {}, pair_slots[MOST_SLOTS] = {};
@@ -52,9 +52,9 @@ struct Geometry : GameRules {
       int column = slot - FIRST_COLUMN;
       bool is_inside = column >= 0 && column < width;
       inside_slots[slot] = is_inside ? ones : Word(0);
-      // The columns with another column of the board to their right.
+      // The columns that have another column of the board to their right.
       pair_slots[slot] = column >= 0 && column < width - 1 ? ones : Word(0);
-      // The same, but the side walls count as columns.
+      // The same, but a side wall counts as a column.
       edge_slots[slot] = column >= -1 && column < width ? ones : Word(0);
       wall_slots[slot] = column == -1 || column == width ? ones : Word(0);
       outside_slots[slot] = Word(is_inside ? 0 : WALL_HEIGHT);
@@ -159,7 +159,7 @@ TETRIS_FUNCTION auto remove_rows(
     // `without_row` contains the cells above the row once. Adding them again doubles their
     // bits, which moves these cells down by one row.
     cells = without_row + above;
-    full = Word(full & (full - 1));  // without this row
+    full = without_lowest_bit(full);
   }
   // The side walls have lost rows, too, and are restored.
   return (cells & geometry.inside) | geometry.walls;

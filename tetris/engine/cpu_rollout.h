@@ -60,25 +60,29 @@ class LaneRollout {
       auto filled = cells | -cells;  // each column from its topmost cell down to the floor
       bool is_too_low = L::any(L::without(cells_of_least_row, filled));
       if (is_too_low) break;
-
-      // After next(), pieces.known is the piece after `piece`.
-      int piece = pieces.next();
-      if constexpr (LOOKAHEAD == Lookahead::preview) {
-        cells = decide(cells, totals, piece, pieces.known);
-      } else if constexpr (LOOKAHEAD == Lookahead::expectimax) {
-        cells = decide(cells, totals, piece, pieces.source);
-      } else {
-        cells = decide(cells, totals, piece);
-      }
-      if (next_piece_ends_game(geometry_, cells, pieces.known)) {
-        ++totals.games;
-        cells = geometry_.walls;  // an empty board
-      }
+      cells = play_piece(cells, pieces, totals);
     }
     store(cells, stored);
   }
 
  private:
+  // Plays the next piece of `pieces`, and updates `totals`. Returns the new columns, or those
+  // of an empty board if the game has ended.
+  TETRIS_FUNCTION auto play_piece(
+      typename L::ColumnBits cells, PieceReader& pieces, Totals& totals) const {
+    int piece = pieces.next();  // pieces.known is now the piece after it
+    if constexpr (LOOKAHEAD == Lookahead::preview) {
+      cells = decide(cells, totals, piece, pieces.known);
+    } else if constexpr (LOOKAHEAD == Lookahead::expectimax) {
+      cells = decide(cells, totals, piece, pieces.source);
+    } else {
+      cells = decide(cells, totals, piece);
+    }
+    if (!next_piece_ends_game(geometry_, cells, pieces.known)) return cells;
+    ++totals.games;
+    return geometry_.walls;  // an empty board
+  }
+
   // Makes one decision: places `piece`, and adds the removed lines and an ended game to
   // `totals`. Returns the new columns, or those of an empty board if the game has ended. `next`
   // is nothing, the next piece (preview), or the source of all pieces that may come next
@@ -140,11 +144,9 @@ class StreamRollout {
   // some lanes on its first call.
   void play(StoredBoard& board, PieceReader& pieces, const Goal& goal, Totals& totals) {
     while (!goal.reached(pieces, totals)) {
-      uint32_t rows_with_cells = 0;
-      for (const uint32_t column : board.columns) rows_with_cells |= column;
       int limit = highest();  // the height up to which a stack is low
       // Row r is bit 31 - r, so the shift removes the lowest `limit` rows.
-      bool is_low = rows_with_cells << limit == 0;
+      bool is_low = rows_with_cells(board) << limit == 0;
       if constexpr (std::is_same_v<L, Tall>) {  // there are no fast lanes
         play_apart(get(tall_), board, pieces, goal, limit, /*plays_high_stacks=*/false, totals);
       } else if (is_low) {
@@ -175,18 +177,10 @@ class StreamRollout {
     return false;  // A user's own feature may look at any row.
 #endif
     if constexpr (LOOKAHEAD != Lookahead::none) return false;
-    // Measure the stack.
-    uint32_t rows_with_cells = 0;
-    uint32_t below_lowest_top = ~0u;  // the rows up to the top of the lowest column
-    for (int c = 0; c < rules_.width; ++c) {
-      // The column, filled from its topmost cell down to the floor.
-      uint32_t filled = board.columns[c] | (0u - board.columns[c]);
-      rows_with_cells |= board.columns[c];
-      below_lowest_top &= filled;
-    }
-    int stack = 32 - lowest_bit(rows_with_cells);  // the height of the highest column
-    int top_buried = stack - MOST_ROWS;            // rows 0 to `top_buried` are replaced
+    int stack = 32 - lowest_bit(rows_with_cells(board));  // the height of the highest column
+    int top_buried = stack - MOST_ROWS;                   // rows 0 to `top_buried` are replaced
     if (top_buried < 0) return false;
+    uint32_t below_lowest_top = rows_below_lowest_top(board);
     StoredBoard upper{};
     if (!remove_buried_rows(board, top_buried, below_lowest_top, upper)) return false;
     // Play on `upper`. low_[n] is the rollout for boards without their lowest n rows. It stops
@@ -197,19 +191,29 @@ class StreamRollout {
     get(low_[top_buried], top_buried)
         .play(
             upper, pieces, goal, MOST_ROWS, /*plays_high_stacks=*/false, totals, least_height);
-    // Put the buried rows back under the rows of `upper`, unless the game has ended: the next
-    // one has begun on an empty board.
-    uint32_t buried_rows = ~(~FLOOR >> top_buried);  // the highest top_buried + 1 bits
     bool has_ended = totals.games != games_before;
-    uint32_t restored_rows = has_ended ? 0 : buried_rows;
-    for (int c = 0; c < rules_.width; ++c) {
-      uint32_t rows_above = (upper.columns[c] & ~FLOOR) >> top_buried;
-      board.columns[c] = (board.columns[c] & restored_rows) | rows_above;
-    }
+    restore_buried_rows(upper, top_buried, has_ended, board);
     return true;
   }
 
   static constexpr uint32_t FLOOR = 1u << 31;  // row 0 of a column
+
+  // Returns the rows in which some column has a cell: row r is bit 31 - r.
+  static uint32_t rows_with_cells(const StoredBoard& board) {
+    uint32_t rows = 0;
+    for (const uint32_t column : board.columns) rows |= column;
+    return rows;
+  }
+
+  // Returns the rows from the floor to the top of the lowest column.
+  uint32_t rows_below_lowest_top(const StoredBoard& board) const {
+    uint32_t rows = ~0u;
+    for (int c = 0; c < rules_.width; ++c) {
+      // This fills the column from its topmost cell down to the floor.
+      rows &= board.columns[c] | (0u - board.columns[c]);
+    }
+    return rows;
+  }
 
   // Sets `upper` to the board in which rows 0 to `top_buried` are replaced by one floor row.
   // The floor row has a cell in the columns in which all replaced rows have one.
@@ -231,6 +235,19 @@ class StreamRollout {
       upper.columns[c] = (column << top_buried & ~FLOOR) | floor_cell;
     }
     return true;
+  }
+
+  // Sets the rows of `board` above row `top_buried` to the rows of `upper` above its floor row.
+  // The buried rows, 0 to `top_buried`, stay as they are, unless the game has ended: the next
+  // one has begun on an empty board. Row r of a column is bit 31 - r.
+  void restore_buried_rows(
+      const StoredBoard& upper, int top_buried, bool has_ended, StoredBoard& board) const {
+    uint32_t buried_rows = ~(~FLOOR >> top_buried);  // the highest top_buried + 1 bits
+    uint32_t kept_rows = has_ended ? 0 : buried_rows;
+    for (int c = 0; c < rules_.width; ++c) {
+      uint32_t rows_above = (upper.columns[c] & ~FLOOR) >> top_buried;
+      board.columns[c] = (board.columns[c] & kept_rows) | rows_above;
+    }
   }
 
   // Returns the height of the highest stack that lanes L can play. With a lookahead the next

@@ -253,44 +253,40 @@ struct FeatureList {
     }
   }
 
-  // A sum to which features are added one by one. Every second feature completes a pair, and
-  // then both products are added.
+  // A weighted sum to which features are added one by one, for every placement (lane). Every
+  // second feature completes a pair, and then both products are added.
   template <class L>
   struct PairedSum {
     typename L::Scores scores;
-    const typename L::Weights* weights;
+    const typename L::Weights* weights;  // weights[i]: both weights of pair i
     typename L::Ints first_of_pair = {};
     int number = 0;  // the number of features so far
+
+    // Adds the product of the next feature's weight and its value to `scores`.
+    //
+    // A vector instruction computes sum + weight_0 * value_0 + weight_1 * value_1. So the first
+    // value of a pair is only stored, and the second one adds both products.
+    TETRIS_FUNCTION void add(typename L::Ints value) {
+      const typename L::Weights& weights_of_pair = weights[number / 2];
+      bool completes_pair = number % 2 == 1;
+      ++number;
+      bool is_last = number == SUMMED_FEATURES;
+      if (completes_pair) {
+        scores = L::add_products(scores, weights_of_pair, first_of_pair, value);
+      } else if (is_last) {  // it has no partner
+        scores = L::add_products(scores, weights_of_pair, value, L::ints(0));
+      } else {
+        first_of_pair = value;
+      }
+    }
   };
-  // Adds weight * value of feature F to `sum`. A vector has one placement per lane.
-  //
-  // Features are added in pairs, because a vector instruction computes sum + weight_0 * value_0
-  // + weight_1 * value_1. So the first value of a pair is only stored. sum.number counts the
-  // features so far, and sum.weights[i] holds both weights of pair i.
-  //
-  // If the computation of F has a loop, `loop_value` is its value, which compute_loop_value()
-  // has computed before. `prepared` is what the features have computed from the board before
-  // the drop.
+  // Adds feature F to `sum`, unless it is scored elsewhere. If the computation of F has a loop,
+  // `loop_value` is its value, which compute_loop_value() has computed before.
   template <class F, class L, int WIDTH>
   TETRIS_FUNCTION static void add(PairedSum<L>& sum, const typename L::Ints& loop_value,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-    if constexpr (summed<F>) {  // other features are scored elsewhere
-      typename L::Ints value;
-      if constexpr (F::has_loop) value = loop_value;
-      else value = after_drop<F>(prepared, drop);
-
-      const typename L::Weights& weights = sum.weights[sum.number / 2];
-      bool completes_pair = sum.number % 2 == 1;
-      ++sum.number;
-      bool is_last = sum.number == SUMMED_FEATURES;
-      if (completes_pair) {
-        sum.scores = L::add_products(sum.scores, weights, sum.first_of_pair, value);
-      } else if (is_last) {  // it has no partner
-        sum.scores = L::add_products(sum.scores, weights, value, L::ints(0));
-      } else {
-        sum.first_of_pair = value;
-      }
-    }
+    if constexpr (summed<F> && F::has_loop) sum.add(loop_value);
+    else if constexpr (summed<F>) sum.add(after_drop<F>(prepared, drop));
   }
 };
 
@@ -367,11 +363,34 @@ struct Prospect {
   }
 };
 
+// Returns the prospect of a placement of `piece`, which must not end the game, if every piece
+// of `source` may come next. make_search and choose are those of choose_by_prospects.
+template <class List, class L, class MakeSearch, class Choose>
+TETRIS_FUNCTION Prospect prospect_of(const Board<L>& board, const int32_t* weights, int piece,
+    int placement, const PieceSource& source, const MakeSearch& make_search,
+    const Choose& choose) {
+  Landing<L> landing(board, piece, placement);
+  AfterState<L> after(board, landing, piece, placement);
+  auto search = make_search(after);
+  Prospect prospect{0, 0};
+  for (int k = 0; k < source.count; ++k) {
+    int next = source.at(k);
+    Choice second = choose(search, next);
+    if (second.placement == Choice::NONE) continue;  // every placement of `next` ends the game
+    if (next_piece_ends_game(board.geometry, landing.cells, next)) continue;
+    ++prospect.survived;
+    // second.score does not include the features that describe the first placement.
+    int first_value = List::placement_value(weights, after);
+    prospect.sum += second.score + first_value;
+  }
+  return prospect;
+}
+
 // Expectimax: chooses a placement of `piece` when every piece of `source` may come next.
 //
-// Only the two placements with the highest scores of their own are compared. The prospect of a
-// placement is the number of next pieces with which the game goes on, and the sum of their best
-// scores. The placement with the better prospect is returned.
+// Only the two placements with the highest scores of their own are compared, and the one with
+// the better prospect is returned. The prospect of a placement is the number of next pieces
+// with which the game goes on, and the sum of their best scores.
 //
 //   score_alone(placement)  returns the placement with its score, ignoring the next piece
 //   make_search(board)      returns a search, which holds the data that is computed once per
@@ -381,32 +400,18 @@ template <class List, class L, class ScoreAlone, class MakeSearch, class Choose>
 TETRIS_FUNCTION Choice choose_by_prospects(const Board<L>& board, const int32_t* weights,
     int piece, const PieceSource& source, const ScoreAlone& score_alone,
     const MakeSearch& make_search, const Choose& choose) {
-  // Find the two best placements.
   BestTwo best_two;
   for_each_placement(
       board.geometry, piece, [&](int placement) { best_two.consider(score_alone(placement)); });
-  // Compare their prospects.
   Choice chosen = best_two.first;
-  Prospect best_prospect;
-  for (const Choice& first : {best_two.first, best_two.second}) {
-    if (first.placement == Choice::NONE) break;
-    Landing<L> landing(board, piece, first.placement);
-    AfterState<L> after(board, landing, piece, first.placement);
-    auto search = make_search(after);
-    Prospect prospect{0, 0};
-    for (int k = 0; k < source.count; ++k) {
-      int next = source.at(k);
-      Choice second = choose(search, next);
-      if (second.placement == Choice::NONE) continue;
-      if (next_piece_ends_game(board.geometry, landing.cells, next)) continue;
-      ++prospect.survived;
-      // second.score does not include the features that describe the first placement.
-      int first_value = List::placement_value(weights, after);
-      prospect.sum += second.score + first_value;
-    }
+  Prospect best_prospect;  // as long as it is not set, every other prospect exceeds it
+  for (const Choice& candidate : {best_two.first, best_two.second}) {
+    if (candidate.placement == Choice::NONE) break;
+    Prospect prospect = prospect_of<List>(
+        board, weights, piece, candidate.placement, source, make_search, choose);
     if (prospect.exceeds(best_prospect)) {
       best_prospect = prospect;
-      chosen = first;
+      chosen = candidate;
     }
   }
   return chosen;
@@ -482,14 +487,14 @@ struct Chooser {
     score_all_groups(search, piece);
     Choice best_of_groups = L::first_best(search.best);
     Choice choice = NO_CHOICE;
-    // unscored & (unscored - 1) removes the lowest bit.
-    for (uint64_t unscored = search.unscored; unscored != 0; unscored &= unscored - 1) {
+    uint64_t unscored = search.unscored;
+    for (; unscored != 0; unscored = without_lowest_bit(unscored)) {
       int placement = lowest_bit(unscored);
       choice.consider(score_after_state(search.board, piece, placement));
     }
     if constexpr (MAY_BOUND) {
-      // The scores of the first step may be only upper bounds. Then compute the exact scores of
-      // the placements that can still be the best ones.
+      // The scores of the groups may be only upper bounds. Then compute the exact scores of the
+      // placements that can still be the best ones.
       if (bounds && best_of_groups.exceeds(choice)) {
         consider_bounds(search, piece, best_of_groups, choice);
         return choice;
@@ -550,14 +555,7 @@ struct Chooser {
       auto is_scored = completes_no_row & (top < fitting_limit);
       // Scalar lanes skip a placement that is not scored. Vector lanes always compute scores.
       if (L::is_worth_scoring(is_scored)) {
-        // Features that are slow to compute may be replaced by their bounds. The weights of
-        // single columns and of steps are looked up in tables.
-        typename L::Scores scores =
-            List::values(lane_weights, search.prepared, drop, MAY_BOUND && bounds);
-        if constexpr (HAS_COLUMNS) scores = search.columns.after(scores, drop);
-        if constexpr (HAS_TABLE<1>) scores = search.steps.after(scores, drop);
-        if constexpr (HAS_TABLE<2>) scores = search.step_pairs.after(scores, drop);
-        L::record_scores(search.best, scores, is_scored, group);
+        L::record_scores(search.best, compute_scores(search, drop), is_scored, group);
       }
       auto is_unscored = L::without(may_survive, completes_no_row);
       return L::lanes(is_unscored);
@@ -567,6 +565,21 @@ struct Chooser {
   }
 
  private:
+  // Returns the score of every placement of a drop, one per lane. The scores hold for the lanes
+  // in which the piece lies inside the board and completes no row. If `bounds` is true, they
+  // are upper bounds of the exact scores.
+  template <int WIDTH>
+  TETRIS_FUNCTION typename L::Scores compute_scores(
+      const Search& search, const Drop<L, WIDTH>& drop) const {
+    typename L::Scores scores =
+        List::values(lane_weights, search.prepared, drop, MAY_BOUND && bounds);
+    // Features of single columns and of steps have tables of weights.
+    if constexpr (HAS_COLUMNS) scores = search.columns.after(scores, drop);
+    if constexpr (HAS_TABLE<1>) scores = search.steps.after(scores, drop);
+    if constexpr (HAS_TABLE<2>) scores = search.step_pairs.after(scores, drop);
+    return scores;
+  }
+
   // Scores all groups of placements of a piece. search.unscored becomes the set of placements
   // that are left for score_after_state.
   TETRIS_FUNCTION void score_all_groups(Search& search, int piece) const {
@@ -607,10 +620,10 @@ struct Chooser {
     int exact_minus_bound = value_above_bound(search.board, piece, best.placement);
     choice.consider({best.score + exact_minus_bound, best.placement});
     if (exact_minus_bound == 0) return;  // the exact score equals the highest bound
-    // Sets of placements are bit masks, and others & (others - 1) removes the lowest bit.
+    // A set of placements is a bit mask.
     uint64_t candidates = L::at_least(search.best, choice.score);
     uint64_t others = candidates & ~(uint64_t{1} << best.placement);
-    for (; others != 0; others &= others - 1) {
+    for (; others != 0; others = without_lowest_bit(others)) {
       int placement = lowest_bit(others);
       int bound = L::score_at(search.best, placement);
       if (bound < choice.score) continue;  // choice.score may have risen since at_least

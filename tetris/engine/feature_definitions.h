@@ -188,20 +188,21 @@ struct RowTransitions : BitCount<RowTransitions> {
   // - ends beside full cells).
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Ints total, const Drop<L, WIDTH>& drop) {
-    // Returns the rows that end beside a full cell in column k, which is k columns right of the
-    // piece's left edge. A set of rows has one bit per row.
+    // Returns the rows of the piece that end beside a full cell in column k, which is k columns
+    // right of the piece's left edge. A set of rows is a word with one bit per row.
     auto full_beside = [&](int k) {
       auto cells = drop.cells_before(k);
       auto rows_that_end_here = drop.piece_rows(drop.shape.contact[k + 1]);
       return cells & rows_that_end_here;
     };
     auto half_growth = L::ints(drop.shape.height);
-    // popcount_near returns the number of bits of two words together.
-    if constexpr (WIDTH == 1 || WIDTH == 4) {
+    // Subtract the ends beside full cells. popcount_near counts the bits of two words together.
+    constexpr bool ROWS_ARE_FULL = WIDTH == 1 || WIDTH == 4;  // the I piece has these widths
+    if constexpr (ROWS_ARE_FULL) {
       half_growth = half_growth - L::popcount_near(full_beside(-1), full_beside(WIDTH));
     } else {
-      // Some rows may be shorter than the piece is wide, and end beside a column of the piece
-      // itself. A row has only one left end, so the sets of left ends can be joined by OR.
+      // A row may be shorter than the piece is wide, and end beside a column of the piece. It
+      // has only one left end, so a bitwise OR joins the sets of left ends of two columns.
       auto left_ends = full_beside(-1) | full_beside(0);
       auto right_ends = full_beside(WIDTH - 1) | full_beside(WIDTH);
       half_growth = half_growth - L::popcount_near(left_ends, right_ends);
@@ -283,29 +284,29 @@ struct WellFeature : FeatureBase {
   // placement. A well cell is an empty cell between two full cells of its row.
   //
   // A drop can change the wells in the columns under the piece and in the two columns beside
-  // it. Their depths are computed again, and the depths of all other columns stay the same. The
-  // column at offset k is k columns right of the piece's left edge.
+  // it. Their depths are computed again, and the depths of all other columns stay the same.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     using Bits = typename L::Bits;
-    constexpr int CHANGED = WIDTH + 2;
-    // The cells of the changed columns, and of one more column on each side, after the drop.
-    // Element k + 2 is the column at offset k.
+    constexpr int CHANGED = WIDTH + 2;  // the number of columns that can change
+    // These columns after the drop, and one more column on each side, from left to right. The
+    // first one is two columns left of the piece's left edge.
     Bits columns[CHANGED + 2];
-    TETRIS_UNROLL for (int k = -2; k < CHANGED; ++k) columns[k + 2] = drop.cells_after(k);
-    // Changed column i is at offset i - 1, so it is columns[i + 1].
+    TETRIS_UNROLL for (int i = 0; i < CHANGED + 2; ++i) columns[i] = drop.cells_after(i - 2);
     Bits wells[CHANGED], cells[CHANGED];
     TETRIS_UNROLL for (int i = 0; i < CHANGED; ++i) {
-      Bits full_on_both_sides = columns[i] & columns[i + 2];
+      Bits left = columns[i];
+      Bits right = columns[i + 2];
       cells[i] = columns[i + 1];
-      wells[i] = L::without(full_on_both_sides, cells[i]);
+      wells[i] = L::without(left & right, cells[i]);
     }
-    auto unchanged_depths = lower_bound<L>(prepared, drop);  // the sum of the other columns
+    // lower_bound returns the sum of the depths of all other columns.
+    auto unchanged_depths = lower_bound<L>(prepared, drop);
     return unchanged_depths + Self::template depths<L>(wells, cells);
   }
   // Returns the sum of the depths of the wells that a drop does not change, for every
-  // placement. It is the sum over the board before the drop, minus the depths of the columns at
-  // offsets -1 to WIDTH from the piece's left edge.
+  // placement. It is the sum over the board before the drop, minus the depths of the columns
+  // that may change: those at offsets -1 to WIDTH from the piece's left edge.
   //
   // drop.at_offset(x, k) is the value of x in the column at offset k. prepared.pairs holds, for
   // every column, the depth of this column plus the depth of the next one.
@@ -313,11 +314,11 @@ struct WellFeature : FeatureBase {
   TETRIS_FUNCTION static auto lower_bound(
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto unchanged = prepared.total;
-    // Subtract two columns at a time.
+    // Subtract the depths of two columns at a time, and of the last column alone if the number
+    // of columns, WIDTH + 2, is odd.
     TETRIS_UNROLL for (int k = -1; k < WIDTH; k += 2) {
       unchanged = unchanged - drop.at_offset(prepared.pairs, k);
     }
-    // If their number, WIDTH + 2, is odd, one column remains.
     if constexpr (WIDTH % 2 == 1) {
       unchanged = unchanged - drop.at_offset(prepared.depths, WIDTH);
     }

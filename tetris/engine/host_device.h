@@ -42,4 +42,10 @@ TETRIS_FUNCTION int lowest_bit(uint64_t bits) {
 #endif
 }
 
+// Returns `bits` with its lowest set bit cleared.
+template <class Word>
+TETRIS_FUNCTION Word without_lowest_bit(Word bits) {
+  return bits & (bits - 1);
+}
+
 }  // namespace tetris

@@ -268,7 +268,10 @@ struct ScalarLanes {
   TETRIS_FUNCTION static Numbers maximum(const Numbers& a, const Numbers& b) {
     return map_slots([](int32_t x, int32_t y) { return x > y ? x : y; }, a, b);
   }
-  TETRIS_FUNCTION static Ints minimum(Ints a, Ints b) { return a < b ? a : b; }
+  template <class Numbers>
+  TETRIS_FUNCTION static Numbers minimum(const Numbers& a, const Numbers& b) {
+    return map_slots([](int32_t x, int32_t y) { return x < y ? x : y; }, a, b);
+  }
   template <class T>
   TETRIS_FUNCTION static T select(bool condition, T a, T b) {
     return condition ? a : b;

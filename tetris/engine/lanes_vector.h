@@ -209,6 +209,7 @@ struct VectorLanes {
   }
   TETRIS_FUNCTION static unsigned lanes(Mask condition) { return signs(condition); }
   TETRIS_FUNCTION static Ints maximum(Ints a, Ints b) { return greater_of(a, b); }
+  TETRIS_FUNCTION static Ints minimum(Ints a, Ints b) { return choose(a < b, a, b); }
   template <class T>
   TETRIS_FUNCTION static T select(Mask condition, T a, T b) {
     return choose(condition, a, b);

@@ -102,25 +102,26 @@ struct alignas(16) PieceQueues {
   }
 
   // Takes streams that wait for the same piece out of the queues, and waits while all queues
-  // are empty. All warps of a group call this function together. Returns false once all streams
-  // are finished.
+  // are empty. The warps of a group call this function together, once per round. Returns false
+  // once all streams are finished.
   //
   // Sets `piece` to the piece of this warp's streams, and `stream` to this thread's stream, or
   // to -1 if it gets none. THREADS neighbouring threads get the same stream.
   template <int THREADS>
   __device__ bool take(const WarpGroup& group, int& stream, int& piece) {
     const int lane = threadIdx.x % WARP;
-    // The last warp to arrive reserves a batch of streams for every warp of the group. By then
-    // no warp of the group is in `put` any more, where it might wait for an entry that it has
-    // to empty itself.
-    uint32_t size = group.size;
-    uint32_t arrival = count_arrival(group);
-    uint32_t round = arrival / size;
-    // Two sets of batches alternate, because a slow warp may still read its batch of the
-    // previous round.
+    constexpr int STREAMS_PER_WARP = WARP / THREADS;
+    uint32_t warps = group.size;
+    uint32_t arrival = count_arrival(group);  // warps that arrived before, in all rounds
+    uint32_t round = arrival / warps;
+    bool is_last_of_round = arrival % warps == warps - 1;
+    // A batch is the streams of one warp. Two sets of batches alternate, because a slow warp
+    // may still read its batch of the previous round.
     Batch* group_batches = batches[round % 2] + group.index * group.size;
-    bool is_last = arrival % size == size - 1;
-    if (is_last) reserve(group, group_batches, WARP / THREADS);
+    // The last warp to arrive reserves a batch for every warp of the group. By then no warp of
+    // the group is in `put` any more, where it might wait for an entry that it has to empty
+    // itself.
+    if (is_last_of_round) reserve(group, group_batches, STREAMS_PER_WARP);
     group.wait();
     // The first batch.count lanes take one stream each, and pass it to THREADS lanes.
     Batch batch = group_batches[group.rank];
@@ -167,6 +168,27 @@ struct alignas(16) PieceQueues {
     return stream;
   }
 
+  // A queue at some time: the piece for which its streams wait, the index of its first entry,
+  // and the number of its entries.
+  struct QueueState {
+    int piece;
+    uint32_t first, length;
+  };
+  // Returns the longest queue. All lanes of a warp call the function, and get the same result.
+  //
+  // Queue p holds the entries from head[p] to tail[p]; an atomic addition of 0 reads the newest
+  // value. Lane p < 7 computes 8 * length + p, so the maximum over the warp contains both the
+  // length and the piece of the longest queue.
+  __device__ QueueState find_longest_queue() {
+    const int lane = threadIdx.x % WARP;
+    bool has_queue = lane < PIECES;
+    uint32_t first = has_queue ? atomicAdd(&head[lane], 0) : 0;
+    uint32_t length = has_queue ? atomicAdd(&tail[lane], 0) - first : 0;
+    uint32_t length_and_piece = greatest_of_warp(has_queue ? length << 3 | lane : 0);
+    int piece = int(length_and_piece & 7);
+    return {piece, __shfl_sync(~0u, first, piece), length_and_piece >> 3};
+  }
+
   // Reserves a batch of streams for each warp of a group, and writes the batches to
   // `group_batches`. All lanes of one warp call this function together.
   //
@@ -178,16 +200,9 @@ struct alignas(16) PieceQueues {
     const int lane = threadIdx.x % WARP;
     int filled = 0;  // the number of warps that have a batch
     while (filled < group.size && (filled == 0 || group.is_only_one())) {
-      // Find the longest queue. Queue p holds the entries from head[p] to tail[p]; an atomic
-      // addition of 0 reads the newest value. Lane p < 7 computes 8 * length + p, so the
-      // maximum over the warp contains both the length and the queue.
-      bool has_queue = lane < PIECES;
-      uint32_t first = has_queue ? atomicAdd(&head[lane], 0) : 0;
-      uint32_t length = has_queue ? atomicAdd(&tail[lane], 0) - first : 0;
-      uint32_t length_and_queue = greatest_of_warp(has_queue ? length << 3 | lane : 0);
-      int piece = int(length_and_queue & 7);
+      QueueState queue = find_longest_queue();
       uint32_t wanted = (group.size - filled) * batch_capacity;
-      int count = int(min(length_and_queue >> 3, wanted));
+      int count = int(min(queue.length, wanted));
       if (count == 0) {
         // All queues are empty. Wait for other warps to put streams back, unless some warps
         // already have a batch or all streams are finished.
@@ -195,16 +210,17 @@ struct alignas(16) PieceQueues {
         __nanosleep(100);
         continue;
       }
-      // Lane `piece` reserves the entries by increasing head[piece]. If another group has
+      // Lane 0 reserves the entries by increasing the head of the queue. If another group has
       // changed it in the meantime, all lanes try again.
-      bool has_reserved =
-          lane == piece && atomicCAS(&head[piece], first, first + count) == first;
+      bool has_reserved = lane == 0 && atomicCAS(&head[queue.piece], queue.first,
+                                           queue.first + count) == queue.first;
       if (!__any_sync(~0u, has_reserved)) continue;
       // Divide the entries among the warps without a batch: lane i writes the i-th batch.
-      uint32_t first_of_batch = __shfl_sync(~0u, first, piece) + lane * batch_capacity;
-      int batch_size = min(count - lane * batch_capacity, batch_capacity);
+      int offset = lane * batch_capacity;
+      int batch_size = min(count - offset, batch_capacity);
       if (batch_size > 0) {
-        group_batches[filled + lane] = {first_of_batch, uint16_t(batch_size), uint16_t(piece)};
+        group_batches[filled + lane] = {
+            queue.first + offset, uint16_t(batch_size), uint16_t(queue.piece)};
       }
       filled += (count + batch_capacity - 1) / batch_capacity;
     }

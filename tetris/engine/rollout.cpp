@@ -28,32 +28,36 @@ template <class List>
 using Games = StreamRollout<FastestLanes, TallLanes, List, Lookahead::TETRIS_LOOKAHEAD>;
 
 struct Cpu {
-  // Plays all streams with PyTorch's threads. A stream is a sequence of games on one board;
-  // stream i is played by the candidate (agent) candidate_of(i).
+  // Plays all streams with PyTorch's threads.
   template <class List>
   static void play(const RolloutArguments& all, const Tensor&) {
     std::atomic<int64_t> next_stream{0};
-    // Plays one stream after another until none is left. All threads run this function. The
-    // counter next_stream is atomic, so two threads never get the same stream.
-    //
-    // `games` holds the weights of a candidate, prepared for play. They are prepared again only
-    // if the next stream belongs to another candidate. The arguments are a range of numbers
-    // that parallel_for passes, and are not used.
-    auto play_streams = [&](int64_t, int64_t) {
-      std::optional<Games<List>> games;
-      int64_t prepared_candidate = -1;
-      for (int64_t i = next_stream++; i < all.all_streams; i = next_stream++) {
-        if (all.games_left(i) <= 0) continue;  // this stream has reached its limit of games
-        int64_t candidate = all.candidate_of(i);
-        if (candidate != prepared_candidate) {
-          games.emplace(all.rules, all.weights_of<List>(i));
-        }
+    // Run play_streams once on every thread. The arguments of the function are a range of
+    // numbers, which is not used.
+    parallel_for(0, get_num_threads(), 1,
+        [&](int64_t, int64_t) { play_streams<List>(all, next_stream); });
+  }
+
+  // Plays one stream after another until none is left. A stream is a sequence of games on one
+  // board; stream i is played by the candidate (agent) candidate_of(i). All threads run this
+  // function, and share the counter next_stream. It is atomic, so two threads never get the
+  // same stream.
+  //
+  // `games` holds the weights of a candidate, prepared for play. They are prepared again only
+  // if the next stream belongs to another candidate.
+  template <class List>
+  static void play_streams(const RolloutArguments& all, std::atomic<int64_t>& next_stream) {
+    std::optional<Games<List>> games;
+    int64_t prepared_candidate = -1;
+    for (int64_t i = next_stream++; i < all.all_streams; i = next_stream++) {
+      if (all.games_left(i) <= 0) continue;  // this stream has reached its limit of games
+      int64_t candidate = all.candidate_of(i);
+      if (candidate != prepared_candidate) {
+        games.emplace(all.rules, all.weights_of<List>(i));
         prepared_candidate = candidate;
-        play_stream<List>(all, i, *games);
       }
-    };
-    // Run play_streams once on every thread.
-    parallel_for(0, get_num_threads(), 1, play_streams);
+      play_stream<List>(all, i, *games);
+    }
   }
 
   // Plays stream i, a sequence of games on one board, until it has made all decisions or has

@@ -64,7 +64,7 @@ struct PoolRollout {
     ++state.decisions;
     state.best_two = next_best_two;
     // With expectimax, which has two threads per stream, a stream may wait in the queue of
-    // another piece. The state then says which piece falls.
+    // another piece. Its state says which piece falls.
     int falling_piece = THREADS > 1 ? int(state.piece) : piece;
     return land(board, falling_piece, choice, state);
   }
@@ -99,24 +99,26 @@ struct PoolRollout {
     Prospect prospect{0, 0};     // the prospect of this thread's placement
   };
 
-  // Chooses a placement in stream `index` by expectimax, and returns it.
+  // Chooses a placement in stream `index` by expectimax, and returns it. Sets `next_best_two`
+  // to the two best placements of the next piece after it.
   //
   // Two neighbouring threads share a stream. Each of them plays one of the two best placements
   // of the falling piece, and searches the board after it for all pieces that may come next.
   // One of these pieces does come next, so the search also finds the two best placements for
-  // the next decision, `next_best_two`. So usually those for this decision, `best_two`, are
-  // known; at the beginning of a game they are 0.
+  // the next decision. So usually those for this decision, `best_two`, are known already; at
+  // the beginning of a game they are 0.
   __device__ __forceinline__ Choice choose_ahead(
       uint32_t index, int piece, uint32_t& next_best_two) {
     int next = piece_of(index, job.states[index].decisions + 1);
     Foresight foresight{job.states[index].best_two};
-    // If some thread of the warp has no `best_two`, all threads first search their present
-    // boards. Then they search the boards after a placement. Both searches are one call in a
-    // loop, so that the kernel contains the code of the search only once.
-    bool is_after = !__any_sync(~0u, foresight.best_two == 0);
-    for (;; is_after = true) {
+    // If `best_two` is unknown in some thread of the warp, all threads first search their
+    // present boards. Then they search the boards after a placement. Both searches are one call
+    // in a loop, so that the kernel contains the code of the search only once.
+    bool is_unknown = __any_sync(~0u, foresight.best_two == 0);
+#pragma unroll 1
+    for (int searches_left = is_unknown ? 2 : 1; searches_left > 0; --searches_left) {
+      bool is_after = searches_left == 1;
       search_once(index, piece, next, is_after, foresight);
-      if (is_after) break;
     }
     next_best_two = foresight.next_best_two;
     return better_of_two(foresight.best_two, next_best_two, foresight.prospect);
@@ -129,21 +131,18 @@ struct PoolRollout {
   //                         and sets foresight.best_two to them if it is still 0
   //     is_after = true     plays this thread's placement of best_two, and searches the board
   //                         after it for every piece that may come next. Adds the results to
-  //                         `prospect`, and sets `next_best_two` to the two best placements of
-  //                         `next`, the piece that does come next.
+  //                         `foresight`; `next` is the piece that does come next.
   __device__ __forceinline__ void search_once(
       uint32_t index, int piece, int next, bool is_after, Foresight& foresight) {
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     Decision decision(geometry, job.weights_of<List>(index));
     ThreadSearch<List, BOARD_WIDTH> search{job.rules, warp_memory()};
     auto cells = with_walls(geometry, job.states[index].columns);
-    uint32_t ending_pieces = 0;  // the set of the pieces that cannot appear after the placement
-    int first_value = 0;         // the weighted features that describe the first placement
+    FirstPlacement first{};
     if (is_after) {
       // The even thread has the first placement of `best_two`.
       int placement = Choice{0, unpack(foresight.best_two, lane % 2)}.placement_to_play();
-      first_value = play_first(decision, geometry, job.states[index].piece, placement, cells);
-      ending_pieces = find_ending_pieces(geometry, cells);
+      first = play_first(decision, geometry, job.states[index].piece, placement, cells);
     }
     Board<L> board(geometry, cells, {search.memory.cached_columns(), lane});
     typename Decision::Search board_search(decision, board);
@@ -151,15 +150,30 @@ struct PoolRollout {
     for (int k = 0; k < searched_pieces; ++k) {
       int searched_piece = is_after ? job.pieces.source.at(k) : piece;
       BestTwo best = search.best_two(decision, board_search, searched_piece);
-      if (!is_after && foresight.best_two == 0) foresight.best_two = pack(best);
-      if (is_after && searched_piece == next) foresight.next_best_two = pack(best);
-      bool can_appear = (ending_pieces >> searched_piece & 1) == 0;
-      bool survives = best.first.placement != Choice::NONE && can_appear;
-      if (is_after && survives) {
-        ++foresight.prospect.survived;
-        foresight.prospect.sum += best.first.score + first_value;
+      if (is_after) {
+        if (searched_piece == next) foresight.next_best_two = pack(best);
+        add_next_piece(best.first, searched_piece, first, foresight.prospect);
+      } else if (foresight.best_two == 0) {
+        foresight.best_two = pack(best);
       }
     }
+  }
+
+  // What the first of two placements means for the second one.
+  struct FirstPlacement {
+    int value = 0;               // the weighted features that describe the first placement
+    uint32_t ending_pieces = 0;  // the set of the pieces that cannot appear after it
+  };
+
+  // Adds a piece that may come next to the prospect of the first placement. `second` is the
+  // best placement of this piece, or NO_CHOICE if every placement ends the game.
+  __device__ __forceinline__ static void add_next_piece(
+      const Choice& second, int piece, const FirstPlacement& first, Prospect& prospect) {
+    bool can_appear = (first.ending_pieces >> piece & 1) == 0;
+    bool survives = second.placement != Choice::NONE && can_appear;
+    if (!survives) return;
+    ++prospect.survived;
+    prospect.sum += second.score + first.value;
   }
 
   // Returns the set of the pieces that end the game if they come next, because they cannot
@@ -173,15 +187,16 @@ struct PoolRollout {
     return pieces;
   }
 
-  // Places a piece on the board `cells`, and sets `cells` to the board after it. Returns the
-  // weighted sum of the features that describe this placement.
-  __device__ __forceinline__ int play_first(const Decision& decision,
+  // Places a piece on the board `cells`, and sets `cells` to the board after it. Returns what
+  // the search for a second placement needs to know of this one.
+  __device__ __forceinline__ FirstPlacement play_first(const Decision& decision,
       const Geometry<L>& geometry, int piece, int placement, L::ColumnBits& cells) const {
     Board<L> before(geometry, cells);
     Landing<L> landing(before, piece, placement);
     AfterState<L> after(before, landing, piece, placement);
     cells = landing.cells;
-    return List::placement_value(decision.weights, after);
+    int value = List::placement_value(decision.weights, after);
+    return {value, find_ending_pieces(geometry, cells)};
   }
 
   // Returns the placement of `best_two` with the better prospect. All threads of a warp call
@@ -263,10 +278,10 @@ struct PoolRollout {
     auto geometry = geometry_of<BOARD_WIDTH>(job.rules);
     if (end_game_if_blocked(geometry, next, state)) over = true;
     if (over) state.best_two = 0;  // these were placements on the board of the ended game
-    // A stream is finished when it has made all decisions or has reached its limit of ended
-    // games, which is read only after a game has ended.
-    bool is_finished = state.decisions == uint32_t(job.decisions) ||
-                       (over && has_stream && state.ended_games >= job.games_left(index));
+    bool has_made_all_decisions = state.decisions == uint32_t(job.decisions);
+    // The limit of ended games is read only after a game has ended.
+    bool has_ended_all_games = over && has_stream && state.ended_games >= job.games_left(index);
+    bool is_finished = has_made_all_decisions || has_ended_all_games;
     __syncwarp();  // every thread has read the old state of the stream
     state.piece = next;
     put_back(slot, index, state, is_finished, has_stream);

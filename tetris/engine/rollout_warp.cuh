@@ -54,10 +54,9 @@ struct WarpRollout {
   // together.
   __device__ __forceinline__ void score_after_states(const Decision& decision,
       const Board<L>& board, bool is_unscored, int piece, Choice& choice) {
-    // The set of threads with an unscored placement, one bit per thread. Each round of the loop
-    // removes the lowest bit.
+    // The set of threads with an unscored placement, one bit per thread.
     unsigned threads = __ballot_sync(~0u, is_unscored);
-    for (; threads != 0; threads &= threads - 1) {
+    for (; threads != 0; threads = without_lowest_bit(threads)) {
       int thread = __ffs(threads) - 1;
       int unscored = __shfl_sync(~0u, placement, thread);
       choice.consider(after_state_score<List>(
@@ -87,6 +86,16 @@ struct WarpRollout {
     return choice;
   }
 
+  // Draws the pieces of the next 32 decisions of stream `index`: returns the piece of decision
+  // number `decisions` + i in thread i of the warp. The first piece of all may come from
+  // another stream.
+  __device__ __forceinline__ int draw_piece(
+      const PieceStream& pieces, uint32_t index, uint32_t decisions) const {
+    int piece = pieces.piece(job.start + decisions + L::lane());
+    bool is_first = decisions == 0 && L::lane() == 0;
+    return is_first ? job.first_piece(index) : piece;
+  }
+
   // Plays stream `index` with the threads of one warp, until it has made job.decisions
   // decisions or has reached its limit of ended games. A stream is a sequence of games on one
   // board. geometry.walls is an empty board.
@@ -101,12 +110,7 @@ struct WarpRollout {
     uint32_t decisions = 0, lines = 0, ended_games = 0;
     int drawn_piece = 0;  // thread i holds the piece of the i-th of 32 decisions
     for (; decisions < job.decisions && ended_games < games_left; ++decisions) {
-      // Draw the pieces of the next 32 decisions, one in each thread. The first piece of all
-      // may come from another stream.
-      if (decisions % WARP == 0) {
-        drawn_piece = pieces.piece(job.start + decisions + L::lane());
-        if (decisions == 0 && L::lane() == 0) drawn_piece = job.first_piece(index);
-      }
+      if (decisions % WARP == 0) drawn_piece = draw_piece(pieces, index, decisions);
       int piece = __shfl_sync(~0u, drawn_piece, int(decisions % WARP));
       Board<L> board(geometry, cells);
       Choice choice = choose(decision, board, piece);
@@ -114,13 +118,12 @@ struct WarpRollout {
       lines += landing.lines;
       ended_games += landing.over ? 1 : 0;
       cells = landing.over ? geometry.walls : landing.cells;
-      // Under the rule `original`, a game also ends if its next piece cannot appear. The next
-      // piece is computed only under this rule.
-      bool is_blocked = geometry.original && next_piece_ends_game(geometry, cells,
-                                                 pieces.piece(job.start + decisions + 1));
-      if (is_blocked) {
-        ++ended_games;
-        cells = geometry.walls;
+      if (geometry.original) {  // then a game also ends if its next piece cannot appear
+        int next = pieces.piece(job.start + decisions + 1);
+        if (next_piece_ends_game(geometry, cells, next)) {
+          ++ended_games;
+          cells = geometry.walls;
+        }
       }
     }
     column.store(cells);

@@ -23,8 +23,7 @@ constexpr int TABLE_SLOTS = 16;
 // to 0 .. STEP_CLASSES - 1.
 template <class L>
 TETRIS_FUNCTION typename L::Ints step_class(const typename L::Ints& step) {
-  typename L::Ints from_zero = L::maximum(step, L::ints(0));
-  return -L::maximum(-from_zero, L::ints(1 - STEP_CLASSES));
+  return L::minimum(L::maximum(step, L::ints(0)), L::ints(STEP_CLASSES - 1));
 }
 
 // The table of the features of STEPS consecutive steps, 1 or 2.
@@ -48,29 +47,26 @@ struct StepTable {
   // Returns `sums` plus the table's part of the score after a drop that completes no row, for
   // every placement. `total` is the table's part before the drop.
   //
-  // A step is the difference between the heights of two neighbouring columns. Its class is the
-  // step plus 3, limited to 0 .. 6. The step from the column in `slot` to the next column has
-  // the weight table[slot * 8 + class]. With STEPS = 2, a weight belongs to two consecutive
-  // steps, and is table[slot * 64 + class * 8 + class of the next step].
+  // A step leads from a column to the next one. Its class says how far it rises or falls. The
+  // table has a weight for each column (slot) and each class of the step that begins there.
+  // With STEPS = 2, it has a weight for each pair of classes: of this step and the next one.
   template <int WIDTH>
   TETRIS_FUNCTION Scores after(Scores sums, const Drop<L, WIDTH>& drop) const {
-    // The classes of the steps around the piece; see ORIGIN.
+    // The classes of the steps around the piece, before and after the drop. Element ORIGIN + k
+    // belongs to the step that begins k columns right of the piece's left edge.
     Ints before[WIDTH + 2 * STEPS], after[WIDTH + 2 * STEPS];
     compute_classes(drop, before, after);
     sums = sums + total;
-    // For every step that may have changed, add the new weight and subtract the old one.
+    // For every step whose weight may have changed, add the new weight and subtract the old
+    // one.
     TETRIS_UNROLL for (int k = -STEPS; k < WIDTH; ++k) {
       Ints slot = drop.column() + L::ints(k + FIRST_COLUMN);
-      Ints first_of_slot = slot << BITS;
-      int element = ORIGIN + k;
-      // `join` returns the index within the slot. With STEPS = 1 it ignores the next class.
-      int next = STEPS == 2 ? element + 1 : 0;
-      Ints index_after = first_of_slot + join(after[element], after[next]);
-      Ints index_before = first_of_slot + join(before[element], before[next]);
-      Ints weight_after = L::weights_at(table, index_after);
-      Ints weight_before = L::weights_at(table, index_before);
-      // This adds weight_after * 1 + weight_before * -1.
-      auto weights = L::weights(weight_after, weight_before);
+      Ints new_index = index_of(slot, after, ORIGIN + k);
+      Ints old_index = index_of(slot, before, ORIGIN + k);
+      Ints new_weight = L::weights_at(table, new_index);
+      Ints old_weight = L::weights_at(table, old_index);
+      // This computes sums + new_weight * 1 + old_weight * -1.
+      auto weights = L::weights(new_weight, old_weight);
       sums = L::add_products(sums, weights, L::ints(1), L::ints(-1));
     }
     return sums;
@@ -82,6 +78,18 @@ struct StepTable {
   }
 
  private:
+  // Returns the index of the weight of the step that begins at the column in `slot`, for every
+  // placement. classes[element] is the class of this step. With STEPS = 2, the weight also
+  // depends on the class of the next step.
+  template <int COUNT>
+  TETRIS_FUNCTION static Ints index_of(
+      const Ints& slot, const Ints (&classes)[COUNT], int element) {
+    Ints index_in_slot = classes[element];
+    if constexpr (STEPS == 2) {
+      index_in_slot = (index_in_slot << CLASS_BITS) + classes[element + 1];
+    }
+    return (slot << BITS) + index_in_slot;
+  }
   // Computes the classes of the steps around a piece, before the drop and after it. Element
   // ORIGIN + k belongs to the step that begins k columns right of the piece's left edge.
   template <int WIDTH, int COUNT>
@@ -101,17 +109,12 @@ struct StepTable {
   }
   TETRIS_FUNCTION static Scores total_of(const Board<L>& board, const int32_t* weights) {
     ColumnInts step = L::right(board.heights) - board.heights + L::ints_everywhere(STEP);
-    ColumnInts from_zero = L::maximum(step, L::ints_everywhere(0));
-    ColumnInts classes = -L::maximum(-from_zero, L::ints_everywhere(1 - STEP_CLASSES));
-    ColumnInts index = first_indices() + join(classes, L::right(classes));
-    ColumnInts entries = L::weights_at(weights, index);
+    ColumnInts not_negative = L::maximum(step, L::ints_everywhere(0));
+    ColumnInts classes = L::minimum(not_negative, L::ints_everywhere(STEP_CLASSES - 1));
+    ColumnInts index_in_slot = classes;
+    if constexpr (STEPS == 2) index_in_slot = (classes << CLASS_BITS) + L::right(classes);
+    ColumnInts entries = L::weights_at(weights, first_indices() + index_in_slot);
     return L::sum_of_products(entries, L::ints_everywhere(1), entries, L::ints_everywhere(0));
-  }
-  // Returns the index of an entry within its slot: the class, or both classes joined.
-  template <class Number>
-  TETRIS_FUNCTION static Number join(const Number& step, const Number& next) {
-    if constexpr (STEPS == 1) return step;
-    else return (step << CLASS_BITS) + next;
   }
   // Returns for each slot the index of its first entry.
   TETRIS_FUNCTION static ColumnInts first_indices() {

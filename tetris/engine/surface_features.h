@@ -70,15 +70,16 @@ struct Bumpiness : BitCount<Bumpiness> {
   }
   // Returns the sum of the sizes of all steps after a drop that completes no row, for every
   // placement. The WIDTH + 1 steps at offsets -1 to WIDTH - 1 from the piece's left edge
-  // change. Their new sizes are added. Their old sizes are subtracted, two neighbouring steps
-  // at a time. If WIDTH is even, the number of steps is odd, and one step remains.
+  // change: their new sizes are added, and their old sizes are subtracted.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
     auto sum = prepared.total + L::ints(drop.shape.inner_sum);
     sum = sum + size<L>(drop.left_step()) + size<L>(drop.right_step());
+    // Subtract the old sizes of two neighbouring steps at a time.
     TETRIS_UNROLL for (int k = -1; k < WIDTH - 1; k += 2) {
       sum = sum - drop.at_offset(prepared.pairs, k);
     }
+    // If WIDTH is even, the number of steps, WIDTH + 1, is odd, and the last step remains.
     if constexpr (WIDTH % 2 == 0) sum = sum - drop.at_offset(prepared.steps, WIDTH - 1);
     return sum;
   }
@@ -134,9 +135,8 @@ struct FallsAndRises {
   TETRIS_FUNCTION Bits rises() const { return WORDS == 1 ? word[0] >> 16 : word[WORDS - 1]; }
   // Returns a word with one bit for every column of either set, at any position.
   TETRIS_FUNCTION Bits all() const { return WORDS == 1 ? word[0] : word[0] | word[WORDS - 1]; }
-  // Returns the columns SET as the falling and as the rising steps, which one word of 32 bits
-  // holds both. They are moved from a piece over column 0 to the column of
-  // each placement.
+  // Returns the columns SET, both as falls and as rises. SET is a set for a piece over column
+  // 0; it is moved to the column of each placement.
   template <uint32_t SET, class Shape>
   TETRIS_FUNCTION static FallsAndRises in_columns(const Shape& shape) {
     FallsAndRises result;
@@ -152,6 +152,13 @@ struct FallsAndRises {
     }
     return result;
   }
+  // Adds the steps between the columns of a shape whose size is at least n + 1.
+  template <class Shape>
+  TETRIS_FUNCTION void add_inner_steps(const Shape& shape, int n) {
+    TETRIS_UNROLL for (int i = 0; i < WORDS; ++i) {
+      word[i] = word[i] | L::in_columns(shape.inner_steps[n][i], shape);
+    }
+  }
 };
 
 // The step at one side of the piece. COLUMN is a set with one column, the one at which the step
@@ -160,28 +167,29 @@ template <class L, uint32_t COLUMN, int WIDTH>
 struct SideStep {
   using Sets = FallsAndRises<L>;
   typename L::Ints step, size;  // the step plus STEP, and its size
-  // The bits of the step in word[0] and word[1]. If there is only one word, `bit` is in the
+  // The bit of the step in a word of `Sets`. If one word holds both sets, the bit is in the
   // lower half for a step that falls, and in the upper half for a step that rises.
-  typename L::Bits bit, rise_bit;
+  typename L::Bits bit;
 
   TETRIS_FUNCTION SideStep(
       const typename L::Ints& step_plus_offset, const ShapeLanes<L, WIDTH>& shape)
       : step(step_plus_offset) {
     auto difference = step - L::ints(STEP);
     size = L::maximum(difference, -difference);
-    bit = rise_bit = L::template in_columns<COLUMN>(shape);
+    bit = L::template in_columns<COLUMN>(shape);
     if constexpr (Sets::WORDS == 1) bit = L::select(step < L::ints(STEP), bit, bit << 16);
   }
   // Adds the step to `sets` if its size is at least n: to the set of falls or to the set of
   // rises. `step` is the step plus STEP, so it equals STEP for a step of size 0.
   TETRIS_FUNCTION void add(Sets& sets, int n) const {
     if constexpr (Sets::WORDS == 1) {
-      sets.word[0] = sets.word[0] | L::bits_where(size > L::ints(n - 1), bit);
+      auto is_large = size > L::ints(n - 1);
+      sets.word[0] = sets.word[0] | L::bits_where(is_large, bit);
     } else {
-      auto falls = step < L::ints(STEP + 1 - n);
-      auto rises = step > L::ints(STEP - 1 + n);
+      auto falls = step < L::ints(STEP + 1 - n);  // the step is at most -n
+      auto rises = step > L::ints(STEP - 1 + n);  // the step is at least n
       sets.word[0] = sets.word[0] | L::bits_where(falls, bit);
-      sets.word[1] = sets.word[1] | L::bits_where(rises, rise_bit);
+      sets.word[1] = sets.word[1] | L::bits_where(rises, bit);
     }
   }
 };
@@ -228,7 +236,7 @@ struct Steps {
   TETRIS_FUNCTION static Ints none(Bits set) { return L::one_where(set == L::bits(0)); }
   TETRIS_FUNCTION static Ints some(Bits set) { return L::ints(1) - none(set); }
   // Returns 1 if a set has at most MOST columns, and 0 otherwise. MOST is 0 or 1. set & (set -
-  // 1) is the set without its lowest bit; it is empty if the set has at most one column.
+  // 1) is the set without its lowest bit, which is empty if the set has at most one column.
   template <int MOST>
   TETRIS_FUNCTION static Ints at_most(Bits set) {
     if constexpr (MOST == 1) return none(set & (set - L::bits(1)));
@@ -253,12 +261,12 @@ struct StepSets {
   }
   // Returns the steps of the surface after a drop that completes no row, for every placement.
   //
-  // A step leads from the top of a column to the top of the next one. at_least[n] is the set of
-  // the columns at which a step of size n + 1 or more begins. It is stored in Sets::WORDS
-  // words: one bit for each column whose step falls, and one for each column whose step rises.
+  // A step leads from the top of a column to the top of the next one. at_least[n] has the
+  // columns at which a step of size n + 1 or more begins: a set of the steps that fall, and a
+  // set of those that rise. A set is a word with one bit per column.
   //
   // A drop replaces the steps that begin in the column left of the piece and in the columns
-  // under it. So every new set consists of three parts: the old set without these columns, the
+  // under it. So the new sets consist of three parts: the old sets without these columns, the
   // steps on top of the piece, and the steps at its two sides.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static Steps<L> after(const Steps<L>& before, const Drop<L, WIDTH>& drop) {
@@ -274,14 +282,9 @@ struct StepSets {
     Steps<L> steps;
     TETRIS_UNROLL for (int n = 0; n < Steps<L>::SIZES; ++n) {
       Sets sets = before.at_least[n].without(replaced);
-      // Steps on top of a piece have at most the size INNER_STEPS = 2.
-      if (WIDTH > 1 && n < INNER_STEPS) {
-        TETRIS_UNROLL for (int i = 0; i < Sets::WORDS; ++i) {
-          auto on_piece = L::in_columns(drop.shape.inner_steps[n][i], drop.shape);
-          sets.word[i] = sets.word[i] | on_piece;
-        }
-      }
-      // Add the steps at the sides if their size is at least n + 1.
+      // Add the new steps whose size is at least n + 1. Steps on top of a piece have at most
+      // the size INNER_STEPS = 2.
+      if (WIDTH > 1 && n < INNER_STEPS) sets.add_inner_steps(drop.shape, n);
       left_side.add(sets, n + 1);
       right_side.add(sets, n + 1);
       steps.at_least[n] = sets;

@@ -126,8 +126,9 @@ struct ThreadSearch {
   // on. An index of WARP or more means that they belong to later batches. The set `unscored` is
   // passed by value; read_scores removes the placements from the caller's set later.
   __device__ __forceinline__ void write_tasks(uint64_t unscored, int index) {
-    for (; unscored != 0 && index < WARP; unscored &= unscored - 1, ++index) {
+    for (; unscored != 0 && index < WARP; ++index) {
       memory.task[index] = uint16_t(lane << 8 | lowest_bit(unscored));
+      unscored = without_lowest_bit(unscored);
     }
   }
 
@@ -160,9 +161,10 @@ struct ThreadSearch {
   // updates `best` with them. Removes these placements from `unscored`. The score NEVER means
   // that a placement ends the game. Returns the index after the last score that it has read.
   __device__ __forceinline__ int read_scores(uint64_t& unscored, int index, BestTwo& best) {
-    for (; unscored != 0 && index < WARP; unscored &= unscored - 1, ++index) {
+    for (; unscored != 0 && index < WARP; ++index) {
       int score = memory.score[index];
       if (score > NEVER) best.consider({score, lowest_bit(unscored)});
+      unscored = without_lowest_bit(unscored);
     }
     return index;
   }

@@ -11,6 +11,12 @@ function family(name) {
   return [stem, ...numbers.split("_").slice(1).map(Number)];
 }
 
+/** The nearest integer; of two that are equally near, the even one. */
+function roundHalfToEven(number) {
+  const isHalf = Math.abs(number % 1) === 0.5;
+  return isHalf ? 2 * Math.round(number / 2) : Math.round(number);
+}
+
 class Engine {
   constructor(parts, { exports: calls }) {
     calls._initialize();
@@ -37,24 +43,34 @@ class Engine {
     return names.length === weights.length ? "" : `This controller cannot play on ${width}x${height}.`;
   }
 
-  /** Sets board, pieces and controller; its weights as `quantized_weights` in tetris/play/quantized_weights.py. */
+  /** Sets board, pieces and controller. */
   prepare({ width, height, rule, pieces, seed }, { features, weights }) {
-    Object.assign(this, { width, features: this.names(features, width), lookahead: LOOKAHEADS.indexOf(this.parts.lookahead) });
+    this.width = width;
+    this.features = this.names(features, width);
+    this.lookahead = LOOKAHEADS.indexOf(this.parts.lookahead);
     this.denominators = this.features.map((name) => this.parts.denominators[name] ?? 1);
-    const shares = weights.map((weight, index) => Math.fround(weight) / this.denominators[index]);
-    const bits = new DataView(new ArrayBuffer(8));
-    bits.setFloat64(0, Math.max(SMALLEST, ...shares.map(Math.abs)));
-    this.step = 2 ** ((bits.getUint32(0) >>> 20) - 1023 - 14); // the greatest weight has 15 bits
-    this.whole = shares.map((share) => {
-      const exact = share / this.step, even = Math.abs(exact % 1) === 0.5 ? 2 * Math.round(exact / 2) : Math.round(exact);
-      return Math.max(-MOST_WEIGHT, Math.min(MOST_WEIGHT, even));
-    });
+    this.quantize(weights);
     this.weights.fill(0);
     this.features.forEach((name, index) => { this.weights[this.place(name)] = this.whole[index]; });
-    const bag = pieces === "bag", letters = [...(bag || pieces === "uniform" ? LETTERS : pieces)];
-    const packed = letters.reduce((sum, letter, place) => sum + LETTERS.indexOf(letter) * 16 ** place, 0);
+    const bag = pieces === "bag";
+    const letters = [...(bag || pieces === "uniform" ? LETTERS : pieces)];
+    const packed = letters.reduce((sum, letter, place) => sum + LETTERS.indexOf(letter) * 16 ** place, 0); // four bits a piece
     const [low, high] = [0n, 32n].map((shift) => Number(BigInt.asUintN(32, BigInt(seed) >> shift)));
     this.calls.prepare(width, height, RULES.indexOf(rule), packed, letters.length, bag, low, high);
+  }
+
+  /**
+   * Rounds the weights as `quantized_weights` in tetris/play/quantized_weights.py: to whole multiples of `step`, a power of two.
+   * `whole` are the multiples, of which the greatest has 15 bits.
+   */
+  quantize(weights) {
+    const shares = weights.map((weight, index) => Math.fround(weight) / this.denominators[index]);
+    const greatest = Math.max(SMALLEST, ...shares.map(Math.abs));
+    const bits = new DataView(new ArrayBuffer(8));
+    bits.setFloat64(0, greatest);
+    const exponent = (bits.getUint32(0) >>> 20) - 1023; // of the greatest weight, from the bits of the float
+    this.step = 2 ** (exponent - 14);
+    this.whole = shares.map((share) => Math.max(-MOST_WEIGHT, Math.min(MOST_WEIGHT, roundHalfToEven(share / this.step))));
   }
 
   /** Where a feature's weight lies; those of steps are in tables, by column and classes. */
@@ -104,13 +120,17 @@ class Engine {
   explain(columns, { shape: { piece, turn }, column }, next) {
     this.board.set(columns);
     const scored = (place, known) => ({ score: this.calls.score(piece, place, known), values: this.values() });
-    const place = turn << 4 | column, pair = this.lookahead === 1 && scored(place, next).score !== NEVER;
-    const own = scored(place, pair ? next : -1);
+    const played = turn << 4 | column; // the number of the placement
+    // With preview, a placement is scored together with the next piece's, unless every such pair ends the game.
+    const isPair = this.lookahead === 1 && scored(played, next).score !== NEVER;
+    const known = isPair ? next : -1;
+    const own = scored(played, known);
     if (own.score === NEVER) return null;
     const places = this.shapes[piece].flatMap((shape) =>
       Array.from({ length: this.width - shape.width + 1 }, (_, left) => shape.turn << 4 | left));
-    const best = places.filter((each) => each !== place).map((each) => scored(each, pair ? next : -1))
+    const best = places.filter((place) => place !== played).map((place) => scored(place, known)) // of all others
       .reduce((most, other) => (other.score > most.score ? other : most), { score: NEVER });
+    // The lead of a feature is what it adds to the score more than to that of the best other placement.
     const rows = this.features.map((name, index) => ({
       name, value: own.values[index] / this.denominators[index],
       lead: this.whole[index] * this.step * (own.values[index] - (best.values?.[index] ?? 0)),

@@ -160,9 +160,10 @@ class Person extends Side {
 
   back() { this.turn(3); }
 
+  /** Makes a number of right turns: puts the piece at the first place of SRS where it fits, if there is one. */
   turn(rights) {
     const { piece, now } = this, state = (now.state + rights) % 4, shapes = this.engine.shapes[piece];
-    const shape = shapes[(FIRST_TURNS[piece] + 4 - state) % shapes.length];
+    const shape = shapes[(FIRST_TURNS[piece] + 4 - state) % shapes.length]; // the engine's next shape is turned left
     const [from, to] = [CORNERS[piece][now.state], CORNERS[piece][state]];
     OFFSETS[piece][now.state].some(([x, y], test) => {
       const [toX, toY] = OFFSETS[piece][state][test];

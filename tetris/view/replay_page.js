@@ -9,13 +9,16 @@ class Games {
   /** Plays placements by their numbers, or where there are none so many that the controller chooses; `after`: the piece after them. */
   constructor(engine, { width, height, rule, boards = {}, landings = {} }, numbers, count, after) {
     Object.assign(this, { width, size: width * (height + HEADROOM) });
+    // The placements of all pieces; the number of a placement is its index.
     const all = engine.parts.shapes.flatMap((shape) =>
       Array.from({ length: width - shape.width + 1 }, (_, column) => ({ shape, column })));
-    const piece = (t) => all[numbers?.[t]]?.shape.piece ?? after ?? engine.piece(t), columns = new Uint32Array(10);
+    const piece = (t) => all[numbers?.[t]]?.shape.piece ?? after ?? engine.piece(t);
+    const columns = new Uint32Array(10); // bit y of a column is row y
     this.placements = Array.from({ length: count }, (_, t) => {
-      const board = numbers && boards[t], slid = numbers ? landings[t] : undefined;
+      const board = numbers && boards[t]; // its rows, if placement t begins on another board than the last one left
       if (board) columns.forEach((_, c) => { columns[c] = board.reduce((bits, row, y) => bits | (row >> c & 1) << y, 0); });
       const chosen = numbers ? all[numbers[t]] : engine.choose(columns, piece(t), piece(t + 1));
+      const slid = numbers ? landings[t] : undefined; // the row of a piece that did not fall straight down
       const landed = slid === undefined ? engine.land(columns, chosen, piece(t + 1)) : rest(columns, { width, height, rule }, chosen, slid);
       return { ...chosen, ...landed, board };
     });

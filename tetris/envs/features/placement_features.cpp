@@ -82,7 +82,7 @@ class Writer {
     int fitting_limit = rules_.height + 1;
     int rows_above_top = rules_.clear_on_overflow ? MAX_PIECE_SIZE : 0;
     int survival_limit = fitting_limit + rows_above_top;
-    unsigned unwritten = L::lanes(top < L::ints(survival_limit));
+    unsigned unwritten = L::lanes(top < L::ints(survival_limit));  // the lanes that are left
     if constexpr (List::computable_from_drops) {
       // Placements that fit and complete no row are computed together.
       auto completes_no_row = drop.completed() == L::bits(0);
@@ -96,7 +96,7 @@ class Writer {
       unwritten &= ~simple_lanes;
     }
     // The others are computed one by one. visit_after_state() skips those that end the game.
-    for (; unwritten != 0; unwritten &= unwritten - 1) {  // removes the lowest bit
+    for (; unwritten != 0; unwritten = without_lowest_bit(unwritten)) {
       int placement = placement_of(group, lowest_bit(unwritten));
       visit_after_state<List>(board_, piece_, placement,
           [&](const auto& numerators) { store(placement, numerators, /*stride=*/1); });
@@ -108,7 +108,7 @@ class Writer {
   template <int WIDTH>
   TETRIS_FUNCTION void store_lanes(
       const Group<L, WIDTH>& group, unsigned lanes, const int32_t* numerators) {
-    for (; lanes != 0; lanes &= lanes - 1) {  // removes the lowest bit
+    for (; lanes != 0; lanes = without_lowest_bit(lanes)) {
       int lane = lowest_bit(lanes);
       store(placement_of(group, lane), numerators + lane, /*stride=*/L::LANES);
     }

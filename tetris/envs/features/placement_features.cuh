@@ -71,9 +71,9 @@ struct PlacementWarp {
     }
     // The other placements are handled one after another: all threads together compute the
     // features of the board after a placement. `threads` is the set of the threads whose
-    // placement is left, and threads & (threads - 1) removes its lowest bit.
+    // placement is left, one bit per thread.
     unsigned threads = __ballot_sync(~0u, is_unwritten);
-    for (; threads != 0; threads &= threads - 1) {
+    for (; threads != 0; threads = without_lowest_bit(threads)) {
       int thread = __ffs(threads) - 1;
       int unwritten = __shfl_sync(~0u, placement, thread);
       visit_after_state<List>(board, piece, unwritten, [&](const auto& numerators) {

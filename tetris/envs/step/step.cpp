@@ -26,32 +26,37 @@ constexpr int64_t GRAIN = 1024;
 constexpr int ROW_BYTES = 16;
 
 #if defined(__SSE2__)
+// Packs rows `first` to `first + 7` of a board into a vector of bytes: byte c holds these rows
+// of column c, row `first` in its highest bit. A column of the board is a 32-bit word in which
+// row r is bit 31 - r.
+TETRIS_FUNCTION __m128i pack_eight_rows(const L::ColumnBits& columns, int first) {
+  static_assert(FIRST_COLUMN + 12 == L::SLOTS && L::TOP == 31);
+  const auto* slots = reinterpret_cast<const __m128i*>(columns.slot + FIRST_COLUMN);
+  // Returns the rows of columns 4 i to 4 i + 3, as four 32-bit numbers.
+  auto rows_of_four_columns = [&](int i) {
+    __m128i words = _mm_loadu_si128(slots + i);
+    return _mm_and_si128(_mm_srli_epi32(words, 24 - first), _mm_set1_epi32(255));
+  };
+  // Pack the numbers to 16 bits, and then to bytes. There are only 12 columns, so the last four
+  // are used twice.
+  __m128i columns_8_to_11 = rows_of_four_columns(2);
+  __m128i columns_0_to_7 = _mm_packs_epi32(rows_of_four_columns(0), rows_of_four_columns(1));
+  __m128i columns_8_to_11_twice = _mm_packs_epi32(columns_8_to_11, columns_8_to_11);
+  return _mm_packus_epi16(columns_0_to_7, columns_8_to_11_twice);
+}
+
 // Unpacks a board of bits to bytes with SSE2, from the bottom row up. Calls write(row, store)
 // for every row; store(to) then writes the row to an address, one byte per column, 0 or 1. It
 // always writes 16 bytes; the bytes after the last column are meaningless.
 //
-// A column is a 32-bit word in which row r is bit 31 - r, so each of its bytes holds eight
-// rows. The outer loop packs one byte of every column into a vector. The inner loop extracts a
-// row, which is one bit of every byte of this vector.
+// The outer loop takes eight rows at a time, as a vector with one byte per column. The inner
+// loop extracts a row, which is one bit of every byte of this vector.
 template <class Write>
 void for_each_row(const L::ColumnBits& columns, int, int height, const Write& write) {
-  static_assert(FIRST_COLUMN + 12 == L::SLOTS && L::TOP == 31 && MAX_HEIGHT == 24);
-  const auto* slots = reinterpret_cast<const __m128i*>(columns.slot + FIRST_COLUMN);
-  __m128i low_byte = _mm_set1_epi32(255);
+  static_assert(MAX_HEIGHT % 8 == 0);
   __m128i one = _mm_set1_epi8(1);
   TETRIS_UNROLL for (int first = 0; first < MAX_HEIGHT; first += 8) {
-    // Returns the rows `first` to `first + 7` of columns 4 i to 4 i + 3, as four 32-bit
-    // numbers.
-    auto rows_of_four_columns = [&](int i) {
-      __m128i words = _mm_loadu_si128(slots + i);
-      return _mm_and_si128(_mm_srli_epi32(words, 24 - first), low_byte);
-    };
-    // Pack the numbers to 16 bits, and then to bytes. There are only 12 columns, so the last
-    // four are used twice.
-    __m128i columns_8_to_11 = rows_of_four_columns(2);
-    __m128i columns_0_to_7 = _mm_packs_epi32(rows_of_four_columns(0), rows_of_four_columns(1));
-    __m128i columns_8_to_11_twice = _mm_packs_epi32(columns_8_to_11, columns_8_to_11);
-    __m128i eight_rows = _mm_packus_epi16(columns_0_to_7, columns_8_to_11_twice);
+    __m128i eight_rows = pack_eight_rows(columns, first);
     TETRIS_UNROLL for (int row = first; row < first + 8; ++row) {
       if (row == height) return;  // all rows of the board have been written
       int row_bit = 7 - (row - first);

@@ -114,11 +114,12 @@ struct StepBlock {
         uint32_t bits_of_board = bits & ((1u << cells_left) - 1);
         bits = bits_of_board | bits_from(environment + 1, 0) << cells_left;
       }
-      if (block_bytes - byte >= 4) {
+      int bytes_left = block_bytes - byte;
+      if (bytes_left >= 4) {
         // The words are aligned, because first_environment is a multiple of 128.
         *reinterpret_cast<uint32_t*>(out + byte) = bytes_of(bits);
       } else {
-        for (int i = 0; i < block_bytes - byte; ++i) out[byte + i] = int8_t(bits >> i & 1u);
+        for (int i = 0; i < bytes_left; ++i) out[byte + i] = int8_t(bits >> i & 1u);
       }
     }
   }

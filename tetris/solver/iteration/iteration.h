@@ -155,8 +155,8 @@ struct SmallLanding {
       bool is_full = (cells >> first_bit & full_row) == full_row;
       if (!is_full) continue;
       uint64_t rows_below = (uint64_t{1} << first_bit) - 1;
-      uint64_t moved_down = (cells >> width) & ~rows_below;
-      cells = (cells & rows_below) | moved_down;
+      uint64_t rows_above_moved_down = (cells >> width) & ~rows_below;
+      cells = (cells & rows_below) | rows_above_moved_down;
       ++lines;
     }
     board = uint32_t(cells);
@@ -316,10 +316,6 @@ struct Survive {
   // Updates the mark of board i: the set of the falling pieces with which the player can
   // survive, according to the marks of other boards. A piece is one bit. A mark can only lose
   // pieces, and *changed becomes 1 if this one does.
-  //
-  // With known = 1, a piece stays in the mark if one placement leads to a board whose mark has
-  // all pieces. With known = 2, the next piece is known before the placement. So a piece stays
-  // if, for every next piece, some placement leads to a board whose mark has this next piece.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint32_t before = read(marks + board);
@@ -327,18 +323,7 @@ struct Survive {
     uint64_t heights = heights_of(problem, board);
     uint32_t safe = 0, safe_in_mirror = 0;  // the new marks of the board and its mirror image
     for (int piece = 0; piece < PIECES; ++piece) {
-      if (!problem.draws(piece)) continue;
-      uint32_t safe_next = 0;         // the next pieces for which some placement is safe
-      bool has_safe_for_all = false;  // whether one placement is safe for all next pieces
-      for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
-        SmallLanding landing(problem, board, heights, problem.placements[p]);
-        uint32_t mark = landing.over ? 0u : read(marks + landing.board);
-        safe_next |= mark;
-        has_safe_for_all = has_safe_for_all || mark == problem.pieces;
-      }
-      // problem.pieces is the set of all pieces that may fall.
-      bool is_safe = known == 1 ? has_safe_for_all : safe_next == problem.pieces;
-      if (!is_safe) continue;
+      if (!problem.draws(piece) || !is_safe(board, heights, piece)) continue;
       safe |= 1u << piece;
       safe_in_mirror |= 1u << problem.mirror[piece];
     }
@@ -346,6 +331,26 @@ struct Survive {
     write(marks + board, safe);
     if (problem.symmetric) write(marks + mirrored(problem, board), safe_in_mirror);
     write(changed, 1);
+  }
+
+ private:
+  // Returns whether the player can survive on a board on which `piece` falls, according to the
+  // marks of the boards after its placements. `heights` has the heights of the board's columns,
+  // four bits per column, and problem.pieces is the set of all pieces that may fall.
+  //
+  // With known = 1, one placement has to lead to a board whose mark has all pieces. With known =
+  // 2, the next piece is known before the placement. So for every next piece, some placement has
+  // to lead to a board whose mark has this next piece.
+  TETRIS_FUNCTION bool is_safe(uint32_t board, uint64_t heights, int piece) const {
+    uint32_t safe_next = 0;         // the next pieces for which some placement is safe
+    bool has_safe_for_all = false;  // whether one placement is safe for all next pieces
+    for (int p = problem.begin[piece]; p < problem.begin[piece + 1]; ++p) {
+      SmallLanding landing(problem, board, heights, problem.placements[p]);
+      uint32_t mark = landing.over ? 0u : read(marks + landing.board);
+      safe_next |= mark;
+      has_safe_for_all = has_safe_for_all || mark == problem.pieces;
+    }
+    return known == 1 ? has_safe_for_all : safe_next == problem.pieces;
   }
 };
 
