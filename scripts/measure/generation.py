@@ -196,6 +196,7 @@ def _evotorch(shape: Shape, device: str) -> Run:
         center_init=torch.ones((*batch, dim), device=device),
         objective_sense="min",
         stdev_init=1.0,
+        # In place of the extra variance of our search, so that this one does not end, either.
         stdev_min=EXTRA_VARIANCE**0.5,
         parenthood_ratio=1 / CANDIDATES_PER_ELITE,
     )
