@@ -262,12 +262,13 @@ def _distinct_scores(runs: Sequence[RunRecord]) -> list[tuple[str, dict[str, Any
     for run in runs:
         for score in run.scores:
             label = score["controller"]
-            needs_run_name = len(runs) > 1 and label == LEARNED
-            if needs_run_name:
+            # This is in the key, because a run may have the name of a published controller.
+            is_run_name = len(runs) > 1 and label == LEARNED
+            if is_run_name:
                 label = run.name
             settings = [score[key] for key in ("board", "rule", "pieces", "decisions")]
             lookahead = Lookahead.from_dict(score)
-            key = (needs_run_name, label, is_estimate(score), lookahead, *settings)
+            key = (is_run_name, label, is_estimate(score), lookahead, *settings)
             labelled_scores.setdefault(key, (label, score))
 
     def is_published(labelled_score: tuple[str, dict[str, Any]]) -> bool:

@@ -273,16 +273,17 @@ def write_gif(path: Path, pictures: Iterable[Picture], speed: float) -> None:
     def images() -> Iterator[Image.Image]:
         """Yield the frames of the GIF, whose unchanged pixels are transparent."""
         # A GIF has 256 colours of three bytes. The last colour, number _TRANSPARENT, is
-        # transparent, and those between it and the palette are not used.
-        colors = PALETTE.tobytes().ljust(3 * (_TRANSPARENT + 1))
-        # No pixel of a picture has the transparent colour. So all pixels of the first picture
-        # count as changed.
-        last_picture: Picture | int = _TRANSPARENT
+        # transparent. The colours between our palette and this one are not used.
+        num_colors = _TRANSPARENT + 1
+        colors = PALETTE.tobytes().ljust(3 * num_colors)
+        last_picture: Picture | None = None
         for picture in pictures:
-            # Transparent pixels make the file small. Pillow could find them itself, but takes
-            # ten times as long.
-            is_unchanged = picture == last_picture
-            changes = np.where(is_unchanged, np.uint8(_TRANSPARENT), picture)
+            changes = picture
+            if last_picture is not None:
+                # Transparent pixels make the file small. Pillow could find them itself, but
+                # takes ten times as long.
+                is_unchanged = picture == last_picture
+                changes = np.where(is_unchanged, np.uint8(_TRANSPARENT), picture)
             image = Image.fromarray(changes)
             image.putpalette(colors)
             last_picture = picture
