@@ -240,8 +240,8 @@ class CrossEntropyMethod:
         """Return the next ``count`` candidates of this generation of a single search.
 
         The candidates do not depend on how many are drawn at a time. The first call draws a
-        population, and a call that needs more draws twice as many as were asked for. The
-        average time of a call is therefore constant.
+        population. When they are used up, a call draws twice as many as were asked for so far.
+        The average time of a call is therefore constant.
         """
         if self.batch_shape:
             batch = tuple(self.batch_shape)
@@ -416,7 +416,7 @@ class CrossEntropyMethod:
             snapshots = []
             for evaluation in graph.evaluations:
                 generation += generations
-                # Each snapshot gets the last state, of which only the constants are valid.
+                # Each snapshot gets the last state, but only its constants are valid here.
                 # ``copy_to_host`` sets its mean, its record and so on below.
                 snapshot = Snapshot(
                     generation, self._settings, self._state, evaluation, copies=False

@@ -146,7 +146,7 @@ class Agent:
 
 
 def choices(observation: dict[str, Tensor], infos: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return the features of all placements, and the mask of those that may be drawn.
+    """Return the features of all placements, and a mask that says which may be drawn.
 
     A placement that ends the game may be drawn only if every placement ends it.
     """

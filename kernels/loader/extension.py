@@ -379,7 +379,12 @@ class Extension:
         files = [*self.sources, *self._write_texts(work)]
         archs = tools.get("architectures", ())
         sources = Sources(
-            files, self.include_dirs, self.defines, flags, archs, self.cuda_cflags
+            files=files,
+            include_dirs=self.include_dirs,
+            defines=self.defines,
+            flags=flags,
+            archs=archs,
+            nvcc_flags=self.cuda_cflags,
         )
         read_files = compile_library(work, library.name, sources)
         self._check_covered(read_files)

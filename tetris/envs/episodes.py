@@ -90,9 +90,15 @@ def _record(
     placements = recorder.played
     # The replay can name the stream of its pieces only if they were placed in its order.
     pieces = env.stream
-    is_of_stream = all(pieces[t] == after.piece for t, after in enumerate(placements))
-    seed, stream = (pieces.seed, pieces.stream) if is_of_stream else (None, None)
-    return Replay.of(placements, env.rules, seed, stream, controller, recorder.boards)
+    is_in_order = all(pieces[t] == after.piece for t, after in enumerate(placements))
+    return Replay.of(
+        placements,
+        env.rules,
+        seed=pieces.seed if is_in_order else None,
+        stream=pieces.stream if is_in_order else None,
+        controller=controller,
+        boards=recorder.boards,
+    )
 
 
 def _play(

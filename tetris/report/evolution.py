@@ -109,7 +109,8 @@ def _draw_games(games: Rollout, boards: Sequence[_Board], length: int) -> list[P
         stacks = games.boards[:, 0].tolist()
         ended_games = games.stream_games[:, 0].tolist()
         for board, stack, num_ended in zip(boards, stacks, ended_games, strict=True):
-            board.place(pieces[t], stack, is_over=num_ended > 0)
+            is_over = num_ended > 0
+            board.place(pieces[t], stack, is_over)
         if t % pieces_per_picture == 0:
             pictures.append(on_page([board.picture() for board in boards], gap=8))
     return pictures

@@ -168,13 +168,16 @@ def _verdict(run: RunRecord) -> str | None:
     about the last board on which the controller has a score. If there is no such board, the
     result is None.
     """
-    # Sort the scores of the learned controller to the front.
+    # Sort the scores of the learned controller to the front, because `verdict` compares the
+    # first score with the others.
     scores = sorted(run.scores, key=lambda score: score["controller"] != LEARNED)
     scored_boards = (score["board"] for score in scores if score["controller"] == LEARNED)
     boards = list(dict.fromkeys(scored_boards))  # Without repetitions, in order.
     if not boards:
         return None
-    board = run.recipe.board if run.recipe.board in boards else boards[-1]
+    board = run.recipe.board
+    if board not in boards:
+        board = boards[-1]
     return verdict([score for score in scores if score["board"] == board])
 
 

@@ -343,13 +343,16 @@ def _estimate_error(lines: float, change: float, factor: float) -> tuple[float, 
             of all future rounds are a geometric series with this factor, and so are their
             rounding errors.
     """
+    has_changed = change != 0
+    rounding = _ROUNDING * lines  # The rounding error of one round.
     if factor >= 1:  # The series has no finite sum.
-        error = math.inf if change else _ROUNDING * lines
+        error = math.inf if has_changed else rounding
         return error, False
-    remaining = abs(change) * factor / (1 - factor)
-    rounding = _ROUNDING * lines / (1 - factor)
-    error = max(remaining, rounding) if change else _ROUNDING * lines
-    return error, error <= max(_TOLERANCE * lines, rounding)
+    future_change = abs(change) * factor / (1 - factor)
+    future_rounding = rounding / (1 - factor)
+    error = max(future_change, future_rounding) if has_changed else rounding
+    is_small = error <= max(_TOLERANCE * lines, future_rounding)
+    return error, is_small
 
 
 def period(rules: Rules) -> int:

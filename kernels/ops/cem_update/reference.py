@@ -155,7 +155,7 @@ class _Elites(NamedTuple):
     weights: Tensor  # w_k, shape (..., K), float64; 0 for elites that failed
 
     def by_index(self, num_candidates: int) -> _Elites:
-        """Return the elites in the order of their indices; those that failed remain last."""
+        """Return the elites in the order of their indices; failed ones remain last."""
         last_indices = self.indices + num_candidates
         sort_key = torch.where(self.is_usable, self.indices, last_indices)
         places = torch.sort(sort_key).indices

@@ -265,7 +265,7 @@ def move_table(
 
     A row of the table is a distribution over the values 0 .. values - 1. Every candidate adds
     beta times its weight to the probabilities of its own values. Then probabilities below a
-    floor are raised to it, except those that were 0, and every row is divided by its sum. The
+    floor are raised to it unless they were 0, and every row is divided by its sum. The
     results are rounded to multiples of 2^-40, so that they have the same bits on all devices.
 
     Args:
