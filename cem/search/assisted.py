@@ -254,6 +254,7 @@ class ModelAssisted:
         the typical distance of a candidate.
         """
         predictions = self._model.predict(population.points)
+        # Only a candidate that has not been evaluated can be replaced.
         worst = int(np.argmax(np.where(population.is_missing, predictions, -math.inf)))
         radius = math.sqrt(population.points.shape[1])
         minimum = self._problem.candidates_at(self._model.minimum(radius)[None])

@@ -210,7 +210,8 @@ def _badge(run: RunRecord) -> str:
     """
     costs = [stage.cost for _, stage in run.recipe.schedule]  # One per generation.
     last_cost = costs[min(run.generations, len(costs)) - 1]
-    seconds_left = sum(costs[run.generations :]) / last_cost * run.metrics[-1]["seconds"]
+    last_seconds = run.metrics[-1]["seconds"]
+    seconds_left = sum(costs[run.generations :]) / last_cost * last_seconds
     progress = f"running: generation {run.generations:,} of {len(costs):,}"
     if not seconds_left:
         # After the last generation the scores, if any, are played and the pictures are drawn.

@@ -165,10 +165,11 @@ class Solution:
         uint32, has shape (n,). The array ``values``, float64, has shape (n,), or (n, 7) if two
         pieces are known. The text ``solution`` has the rules and the figures as JSON.
         """
-        values = self.values.cpu().numpy().reshape(-1, _VALUES[self.pieces_known])
-        values = values[:, : len(PIECE_LETTERS)]  # The eighth value of a board is not used.
-        boards = np.flatnonzero(values.any(axis=1))
-        values = values[boards] if self.pieces_known == 2 else values[boards, 0]
+        table = self.values.cpu().numpy().reshape(-1, _VALUES[self.pieces_known])
+        # A row has the values of a board. If there are eight, the last one is not used.
+        table = table[:, : len(PIECE_LETTERS)]
+        boards = np.flatnonzero(table.any(axis=1))
+        values = table[boards] if self.pieces_known == 2 else table[boards, 0]
         solution = json.dumps({"rules": self.rules.to_dict(), **self.figures})
         file = io.BytesIO()
         np.savez(file, solution=solution, boards=boards.astype(np.uint32), values=values)
