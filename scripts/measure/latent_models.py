@@ -121,8 +121,8 @@ def step_cart_pole(state: Tensor, action: Tensor) -> Tensor:
     position, velocity, angle, speed = state.unbind(-1)
     sine = angle.sin()
     cosine = angle.cos()
-    # `push` is the acceleration that the cart would have if the pole did not turn. `turn` is the
-    # angular acceleration of the pole.
+    # `push` is the acceleration of the cart if the pole did not turn. `turn` is the angular
+    # acceleration of the pole.
     push = (10.0 * action[..., 0] + 0.05 * speed.square() * sine) / 1.1
     turn = (9.8 * sine - cosine * push) / (0.5 * (4.0 / 3.0 - 0.1 * cosine.square() / 1.1))
     velocity = (velocity + 0.02 * (push - 0.05 * turn * cosine / 1.1)).clamp(-4.0, 4.0)

@@ -89,16 +89,13 @@ def _record(
         recorder.add(rows, landing)
     placements = recorder.played
     # The replay can name the stream of its pieces only if they were placed in its order.
+    seed = None
+    stream = None
     pieces = env.stream
-    is_in_order = all(pieces[t] == after.piece for t, after in enumerate(placements))
-    return Replay.of(
-        placements,
-        env.rules,
-        seed=pieces.seed if is_in_order else None,
-        stream=pieces.stream if is_in_order else None,
-        controller=controller,
-        boards=recorder.boards,
-    )
+    if all(pieces[t] == after.piece for t, after in enumerate(placements)):
+        seed = pieces.seed
+        stream = pieces.stream
+    return Replay.of(placements, env.rules, seed, stream, controller, recorder.boards)
 
 
 def _play(

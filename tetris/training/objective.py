@@ -253,6 +253,7 @@ def run_objective(
             generation: The number of the generation, which determines the stage of the training
                 and the pieces.
         """
+        # The stage has a board and a number of decisions, and `objectives` has its games.
         stage_number, stage = recipe.schedule[generation]
         # The players are the candidates and, as the last one, the optimizer's mean.
         mean = current_mean().unsqueeze(0)
@@ -265,9 +266,10 @@ def run_objective(
             if survivors < len(candidates):
                 # The mean and the fittest candidates, `survivors` in number, stay in the race.
                 race.drop_all_but(survivors, games)
-            # This process's games; `check` may raise while they are played.
+            # Every process plays its own games, and then gets the scores of all players. While
+            # it plays, `check` is called again and again, and may raise. If one process is
+            # asked to stop, `stop` makes all of them stop.
             play_own_games = partial(race.play, games, decisions, check)
-            # If one process is asked to stop, `stop` tells all of them.
             own_scores = ranks.run_collective(play_own_games, stop)
             all_scores = ranks.gather(own_scores, len(players))
             race.record(all_scores)

@@ -182,8 +182,8 @@ def _sum_elites(
 ) -> tuple[_EliteSums, Tensor, Tensor]:
     """Return weighted sums over the elites, the best elite, and the indices of the elites.
 
-    The sums are those of the elites' offsets from the best elite, and of their scores. The
-    indices are in the order in which the elites were added.
+    What is summed are the elites' offsets from the best elite, and their scores. The indices
+    are in the order in which the elites were added.
 
     Args:
         candidates: shape (..., N, d).
