@@ -240,8 +240,8 @@ class CrossEntropyMethod:
         """Return the next ``count`` candidates of this generation of a single search.
 
         The candidates do not depend on how many are drawn at a time. The first call draws a
-        population, and a call that needs more draws twice as many as were asked for. The
-        average time of a call is therefore constant.
+        population. When they are used up, a call draws twice as many as were asked for so far.
+        The average time of a call is therefore constant.
         """
         if self.batch_shape:
             batch = tuple(self.batch_shape)
@@ -304,7 +304,7 @@ class CrossEntropyMethod:
         # The trainer skips this check to save time: it passes the candidates of ``ask``, which
         # are finite.
         if self.device.type == "cpu" and _check_candidates:
-            fitness = self._fail_unusable(candidates, fitness)
+            fitness = self._check_told(candidates, fitness)
         with self._lock:
             if is_part or self._parts:
                 population = self._complete_population(candidates, fitness)
@@ -416,7 +416,7 @@ class CrossEntropyMethod:
             snapshots = []
             for evaluation in graph.evaluations:
                 generation += generations
-                # Each snapshot gets the last state, of which only the constants are valid.
+                # Each snapshot gets the last state, but only its constants are valid here.
                 # ``copy_to_host`` sets its mean, its record and so on below.
                 snapshot = Snapshot(
                     generation, self._settings, self._state, evaluation, copies=False
@@ -711,23 +711,24 @@ class CrossEntropyMethod:
             f"backend={self.backend!r}, device={str(self.device)!r}, seed={self.seed})"
         )
 
-    def _fail_unusable(self, candidates: Tensor, fitness: Tensor) -> Tensor:
-        """Return the fitness, with NaN for candidates that are not finite.
+    def _check_told(self, candidates: Tensor, fitness: Tensor) -> Tensor:
+        """Return the fitness, with NaN for every candidate that contains NaN or infinity.
 
         Raises:
-            ValueError: If a column of a choice or permutation contains a number that is not the
-                index of one of its values.
+            ValueError: If a column of a choice or a permutation contains NaN, or a number
+                outside the range of the indices of its values.
         """
-        # The first columns are numbers. The columns of choices and permutations follow.
+        # The first columns have a normal distribution. Those of the families follow.
         first = self._state.settings.normal
         for family in self.config.families:
             columns = candidates[..., first : first + family.columns]
             first += family.columns
             if not isinstance(family, OperatorFamily):
                 continue  # The numbers of other families have no known range.
-            _, num_values = family.rows  # the shape of the family's table of probabilities
+            _, num_values = family.rows  # The shape of its table of probabilities.
             low, high = columns.aminmax()
-            if not (low >= 0 and high < num_values):
+            is_in_range = low >= 0 and high < num_values  # False for NaN, too.
+            if not is_in_range:
                 raise ValueError(
                     f"expected numbers from 0 to {num_values - 1} in the columns of {family}, "
                     f"got {low:g} to {high:g}"
@@ -735,6 +736,7 @@ class CrossEntropyMethod:
         # A finite sum implies that every number is finite. The sum is faster to check.
         if math.isfinite(float(candidates.sum())):
             return fitness
+        # The fitness may consist of integers, which have no NaN.
         return torch.where(candidates.isfinite().all(-1), fitness.double(), math.nan)
 
     def _adopt(self, generation: int, state: State) -> None:

@@ -264,8 +264,8 @@ def _load_latest(
         if isinstance(value, Tensor):
             state[name] = torch.tensor(saved[name], dtype=value.dtype)
     search.load_state_dict({**state, "generation": saved["generation"]})
-    # At that time there were `num_known` trials, of which those with the numbers `pending` had
-    # not moved the search yet. Neither have the later ones.
+    # When the state was saved, there were `num_known` trials. Those with the numbers `pending`
+    # had not moved the search yet. The later trials have not moved it, either.
     return [trials[number] for number in pending] + trials[num_known:]
 
 

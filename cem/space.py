@@ -242,14 +242,14 @@ class Space:
                 of its range are equal.
 
         Raises:
-            TypeError: If a parameter is another family of distributions.
+            TypeError: If a parameter is a family of distributions other than a permutation.
             ValueError: If every parameter is fixed.
         """
         for name, value in parameters.items():
             if isinstance(value, Family) and not isinstance(value, Permutation):
-                way_out = "other families are for CEMConfig(families=...)"
+                hint = "other families are for CEMConfig(families=...)"
                 raise TypeError(
-                    f"expected a parameter for {name!r}, got the family {value!r}: {way_out}"
+                    f"expected a parameter for {name!r}, got the family {value!r}: {hint}"
                 )
         self.parameters = {name: _value_if_fixed(value) for name, value in parameters.items()}
         numbers = self._parameters_of(Float, Int)
@@ -261,6 +261,7 @@ class Space:
                 f"got {self.parameters!r}"
             )
         self._set_ranges([number.ends for number in numbers.values()])
+        # All choices form one family. Every permutation is a family by itself.
         families: list[Family] = []
         if choices:
             sizes = tuple(len(choice.values) for choice in choices.values())

@@ -140,7 +140,7 @@ def sum_reaching_rewards(positions: Any, actions: Any, dt: float) -> Any:
     """
     import numpy as np
 
-    # The rewards are those of the states after the actions, so the first state is left out. The
+    # A reward depends on the state after the action, so the first state is left out. The
     # second joint's angle is relative to the first link, so the sum is the second link's angle.
     angles = positions[:, 1:, :2].cumsum(-1)
     target = positions[:, 1:, 2:4]

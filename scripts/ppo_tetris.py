@@ -146,7 +146,7 @@ class Agent:
 
 
 def choices(observation: dict[str, Tensor], infos: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Return the features of all placements, and the mask of those that may be drawn.
+    """Return the features of all placements, and a mask that says which may be drawn.
 
     A placement that ends the game may be drawn only if every placement ends it.
     """
@@ -277,7 +277,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="how long to learn (default: %(default)g)",
     )
     parser.add_argument(
-        "--seed", type=seed, default=1, help="of pieces and policy (default: %(default)s)"
+        "--seed", type=seed, default=1, help="seed of pieces and policy (default: %(default)s)"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the controller")
     arguments = parser.parse_args(argv)

@@ -91,8 +91,8 @@ def all_weights(
 ) -> list[float]:
     """Return the weights of all N candidates from best to worst.
 
-    The weights of the elites are positive, those of the other candidates negative. They are the
-    weights w_i of active CMA-ES. The numbers in brackets are equations of Hansen's tutorial,
+    Elites have positive weights, and the other candidates negative ones. They are the weights
+    w_i of active CMA-ES. The numbers in brackets are equations of Hansen's tutorial,
     arXiv:1604.00772.
 
     Args:

@@ -167,8 +167,8 @@ class CEMConfig:
         numbers = list(self.integers)
         if len(numbers) == dim and set(numbers) <= {0, 1}:
             return [i for i, flag in enumerate(numbers) if flag]
-        # Otherwise the numbers must be different indices. Bools are flags, but not as many as
-        # parameters.
+        # Otherwise the numbers must be different indices. Bools are not indices but flags, and
+        # their number differs from the number of parameters.
         has_bools = any(isinstance(number, bool) for number in numbers)
         different_indices = {*range(dim)}.intersection(numbers)
         if has_bools or sorted(numbers) != sorted(different_indices):

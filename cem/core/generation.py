@@ -219,7 +219,7 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
         update = partial(cem_update_reference, fixed_order=False)
     weights = state.weights
     if weights is not None and state.paths is not None:
-        # With paths all candidates have weights, but the mean only uses those of the elites.
+        # With paths all candidates have weights, but only the elites' weights move the mean.
         weights = weights[:num_elites]
 
     distribution, record, generation, _elites = update(
@@ -252,7 +252,7 @@ def _update_by_cem(state: State, candidates: Tensor, fitness: Tensor) -> State:
 def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> State:
     """Return ``new`` with the standard deviations, factor and paths of this generation.
 
-    The search has either a full covariance, of which the factor is the Cholesky factor, or the
+    The search has either a full covariance, whose Cholesky factor is ``factor``, or the
     evolution paths of CMA-ES with a diagonal covariance.
 
     Args:
@@ -261,7 +261,8 @@ def _adapt_std(old: State, new: State, candidates: Tensor, fitness: Tensor) -> S
         candidates: The population, shape (..., N, d).
         fitness: Its fitness, shape (..., N).
     """
-    # ``ranked`` are the best candidates, as many as there are weights, the best first.
+    # ``ranked`` has one of the best candidates for each weight, the best first. ``failed`` says
+    # which of them have no usable fitness.
     rank_weights = _rank_weights(old)
     ranked, weights, failed = rank_rows(
         fitness, candidates, rank_weights, old.settings.maximize

@@ -175,7 +175,11 @@ def _choose_settings(
 
 
 def _integer_bounds(indices: list[int], mean: Tensor, bounds: Box | None) -> Tensor | None:
-    """Return ``State.integers`` for the indices of the parameters that are integers."""
+    """Return the bounds of the integer parameters as a tensor ``State.integers``, or None.
+
+    It has shape (2, ..., d): the lower bounds, rounded up, and the upper bounds, rounded down.
+    All other parameters have NaN. Without integer parameters it is None.
+    """
     if not indices:
         return None
     is_integer = torch.zeros(mean.shape[-1], dtype=torch.bool)

@@ -176,7 +176,8 @@ class Planner:
         self.num_envs = _check_optional("num_envs", num_envs)
         self.seed = check_integer("seed", draw_seed(seed), 0, 2**63 - 1)
         if compile:
-            # Without `shrink`, all iterations have as many plans, so all shapes are static.
+            # Without `shrink`, every iteration has the same number of plans, and all shapes are
+            # static.
             cost = torch.compile(cost, dynamic=False if self.options.shrink == 1.0 else None)
         plan_cost = PlanCost(
             cost,

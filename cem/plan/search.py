@@ -120,7 +120,7 @@ class Search:
         vectors = self._draw(fit, sizes[0], key, proposals)
 
         # The first iteration reuses the elites of the previous step, shifted in time. They
-        # replace the first vectors, of which ``reused`` is a view.
+        # replace the first vectors: ``reused`` is a view of these.
         reused = vectors[:, :num_reused]
         self.space.shift_elites(memory.elites, shift, out=reused)
         self._descend(task.state, fit, reused)
@@ -179,7 +179,8 @@ class Search:
     def _draw(self, fit: Fit, size: int, key: NoiseKey, proposals: Tensor) -> Tensor:
         """Draw the vectors of an iteration, shape (B, size, d), and insert the proposals.
 
-        The first vectors are left for those of the previous iteration.
+        The first vectors are left as they are, for the caller to replace them by vectors of the
+        previous iteration.
         """
         vectors = self.space.draw(fit.distribution, size, key)
         num_proposals = proposals.shape[1]

@@ -138,7 +138,7 @@ class BoxSpace:
         return mean
 
     def shift_mean(self, mean: Tensor, steps: int) -> list[Tensor]:
-        """Return a mean (B, d), shifted forward by a number of actions.
+        """Return a mean (B, d), shifted forward by ``steps`` actions.
 
         The last action is repeated at the end. The result is a list of parts, which are joined
         along the last dimension.
@@ -150,7 +150,7 @@ class BoxSpace:
     def shift_elites(self, elites: Tensor, steps: int, out: Tensor) -> None:
         """Replace drawn vectors by elites that are shifted forward by a number of actions.
 
-        At the end, where a shifted elite has no actions, those of the drawn vector remain. At
+        At the end, where a shifted elite has no actions, the drawn actions remain. At
         the start of an episode there are no elites: their numbers are NaN, and the drawn
         vectors remain.
 

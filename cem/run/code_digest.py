@@ -51,7 +51,7 @@ def digest_code(*values: Any) -> str:
 def _expand(value: Any) -> Iterable[Any]:
     """Return the parts of a value that the digest covers.
 
-    They are functions, classes, strings and other values, which the caller expands in turn. For
+    They are functions, classes, strings and other values, which the caller also expands. For
     example, the parts of a partial are its function and arguments.
     """
     if isinstance(value, tuple):

@@ -393,7 +393,8 @@ class Evaluator:
     def _read_journal(self, population: Any, generation: int, mean: Tensor) -> list[Candidate]:
         """Return the candidates of a generation that are in the journal.
 
-        If these are more than a population, those whose evaluations ended first are returned.
+        If they are more than a population, only the candidates whose evaluations ended first
+        are returned.
 
         Args:
             population: Candidates of the same size, type and dtype.
@@ -412,7 +413,7 @@ class Evaluator:
         return known[: len(population)]
 
     def _take_own(self, pool: Pool, generation: int, most: int) -> list[Candidate]:
-        """Wait for candidates in the pool, record them, and return those of this search.
+        """Wait for candidates in the pool, record them, and return the ones of this search.
 
         Raises:
             Interrupted: If the pool is empty, because the budget is spent.
@@ -428,7 +429,7 @@ class Evaluator:
         """Return the evaluation of the population that consists of these candidates.
 
         Its lag is how far the mean, shape (d,), has moved since a candidate was drawn, on
-        average. That of a failed one counts as 0: if all fail, the mean must not move.
+        average. The lag of a failed candidate counts as 0: if all fail, the mean must not move.
         """
         x = [candidate.x for candidate in candidates]
         population: Any = torch.stack(x) if isinstance(x[0], Tensor) else np.stack(x)
@@ -489,7 +490,8 @@ class Evaluator:
         for index, (x, row) in enumerate(zip(candidates, rows, strict=True)):
             value = None if self._journal is None else self._journal.take(row)
             if value is None:
-                unknown.append(Candidate(index, generation, x, row, device, self._owner))
+                candidate = Candidate(index, generation, x, row, device, owner=self._owner)
+                unknown.append(candidate)
             else:
                 self._count(x, row, value, is_known=True)
                 fitness[index] = value

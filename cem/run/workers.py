@@ -89,13 +89,14 @@ class Pool:
         self.count = 0  # candidates that were submitted and not yet taken
         self._engine = engine
         self._retries = retries
-        _, _, self._catch = objective
+        _, _, catch = objective
+        self._catch = catch
 
         # Only the first tasks contain the objective. Workers keep it under the key, so that the
         # other tasks are small.
         key = uuid4().hex
         self._full_task = make_task(objective, key)
-        self._small_task = Task(_SOURCE, key)
+        self._small_task = Task(_SOURCE, key, objective=None)
         # How many more full tasks to send: one for each worker. A worker that still lacks the
         # objective answers "UNKNOWN", and gets another full task.
         self._full_tasks_left = max(1, engine.workers)

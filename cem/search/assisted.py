@@ -254,6 +254,7 @@ class ModelAssisted:
         the typical distance of a candidate.
         """
         predictions = self._model.predict(population.points)
+        # Only a candidate that has not been evaluated can be replaced.
         worst = int(np.argmax(np.where(population.is_missing, predictions, -math.inf)))
         radius = math.sqrt(population.points.shape[1])
         minimum = self._problem.candidates_at(self._model.minimum(radius)[None])
@@ -275,9 +276,9 @@ class ModelAssisted:
                 return
             num_valid = int(population.has_value.sum())
             # Compare the model with the objective at the newest points, some of which may
-            # belong to earlier generations. As in Hansen (2019), these are 1.2 times as many
-            # as this generation has evaluated, but at most 3/4 of a population. They are at
-            # least 15.
+            # belong to earlier generations. As in Hansen (2019), their number is 1.2 times the
+            # number of points that this generation has evaluated, but at most 3/4 of a
+            # population, and at least 15.
             num_compared = max(_MIN_COMPARED, min(int(1.2 * num_valid), int(0.75 * size)))
             if num_valid and self._model.agreement(num_compared) >= _TRUSTED_CORRELATION:
                 return
@@ -486,7 +487,7 @@ def _budget_of_descent(plan: Plan, evaluations: int, dim: int) -> int:
 
 
 def _find_fittest(path: Visits, walk: Walk, constraints: Constraints) -> Any:
-    """Return the index of the fittest point: the best one of those that violate least."""
+    """Return the index of the fittest point: the best one among the smallest violations."""
     outcomes = np.array([outcome for _, outcome in path])
     violations = constraints.measure_violations(outcomes[:, 1:], walk.is_equality)
     # ``lexsort`` sorts by its last argument first.

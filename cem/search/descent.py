@@ -202,11 +202,14 @@ class Descent:
     def _derivatives(self) -> Any:
         """Return the derivatives by forward differences, shape (1 + m, d), in scaled units.
 
-        One call evaluates all points. The derivatives are 0 for constant parameters.
+        They are the derivatives of the objective and of the m constraints with respect to the d
+        parameters; 0 for constant parameters. One call evaluates all points.
         """
         free = np.flatnonzero(self._is_free)
         steps = self._relative_difference * np.maximum(self._scale, np.abs(self._x))
+        # A step that would leave the bounds goes backwards.
         steps = np.where(self._x + steps > self._high, -steps, steps)
+        # A point is x with a step in one of its free parameters.
         points = self._x + np.diag(steps)[free]
         # The difference of the rounded points, which is not exactly the step.
         differences = points[np.arange(len(free)), free] - self._x[free]

@@ -148,7 +148,7 @@ def read_evaluated(
 
 
 def _join(parts: Sequence[Evaluations]) -> Evaluations:
-    """Return the evaluations of several sources, of which those without points are ignored."""
+    """Return the evaluations of several sources together; empty sources are ignored."""
     parts = [part for part in parts if len(part.fitness)]
     sizes = {part.candidates.shape[1] for part in parts}
     if len(sizes) != 1:
@@ -258,7 +258,7 @@ def encode_points(points: Any, space: Space | None) -> Any:
 def _encode_point(point: Any, space: Space) -> Any:
     """Return the candidate of one point, shape (dim,).
 
-    If a number of the point is out of range, or between two integers or steps, the whole
+    If some number of the point is out of range, or between two integers or steps, the whole
     candidate is NaN.
     """
     if not isinstance(point, Mapping) or not point.keys() >= space.columns.keys():

@@ -232,7 +232,7 @@ def _draw_start(plan: Plan, attempt: Attempt, index: int) -> Start:
 
     The start is random in two cases:
 
-    * No search had a success yet. The next search then starts elsewhere.
+    * Every candidate of all earlier searches failed. The next search then starts elsewhere.
     * The search has a smaller standard deviation than the plan. Its mean is then drawn around
       the plan's mean, so that the first candidates of many such searches together have the
       plan's variance.
@@ -249,7 +249,7 @@ def _draw_start(plan: Plan, attempt: Attempt, index: int) -> Start:
     assert plan.seed is not None, "the first search has drawn it"
     seed = mix_seed(mix_seed(plan.seed, index), 0)
     if plan.misses > 0:
-        return _draw_start_elsewhere(plan, attempt, seed)
+        return _draw_distant_start(plan, attempt, seed)
     std = as_real("std", plan.start.std).cpu()
     # The variances of the mean and of the candidates add up to the variance of the plan.
     std_of_mean = std * math.sqrt(1.0 - attempt.scale**2)
@@ -257,15 +257,15 @@ def _draw_start(plan: Plan, attempt: Attempt, index: int) -> Start:
     return Start(mean, std * attempt.scale)
 
 
-def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
-    """Return a random start, because every candidate of all earlier searches failed.
+def _draw_distant_start(plan: Plan, attempt: Attempt, seed: int) -> Start:
+    """Return a random start for the case that every candidate of all earlier searches failed.
 
-    A parameter with two finite bounds is drawn uniformly between them. Any other parameter is
-    drawn from a normal distribution around its first mean. This distribution becomes wider with
-    every earlier search.
+    The mean of a parameter with two finite bounds is drawn uniformly between them. Any other
+    mean is drawn from a normal distribution around the first mean. This distribution is wider
+    the more searches have failed.
 
     Args:
-        plan: The settings of the call; ``misses`` is the number of failed searches.
+        plan: The settings of the call. Its ``misses`` is the number of searches that failed.
         attempt: The settings of the next search.
         seed: The seed of the random start.
     """
@@ -276,17 +276,17 @@ def _draw_start_elsewhere(plan: Plan, attempt: Attempt, seed: int) -> Start:
     if bounds is None:
         return Start(_draw_mean(plan, wider_std, attempt, seed), wider_std)
     low, high = bounds
-    is_between_bounds = (high - low).isfinite()
-    first_std = torch.where(is_between_bounds, std, wider_std)
-    # This draws all parameters. The loop below draws those between two bounds again.
-    mean = _draw_mean(plan, first_std, attempt, seed)
-    # A parameter whose standard deviation is 0 is constant, and keeps its first mean.
-    is_uniform = is_between_bounds & (std > 0)
-    # These numbers must not depend on those that ``_draw_mean`` has drawn.
+    has_two_bounds = (high - low).isfinite()
+    start_std = torch.where(has_two_bounds, std, wider_std)
+    # Draw all means from normal distributions, then replace some of them by uniform numbers. A
+    # parameter whose standard deviation is 0 is constant, and keeps its first mean.
+    mean = _draw_mean(plan, start_std, attempt, seed)
+    is_uniform = has_two_bounds & (std > 0)
+    # The text makes the uniform numbers independent of the normal ones with the same seed.
     generator = random.Random(f"start {seed}")
     for index in is_uniform.nonzero().flatten().tolist():
         mean[index] = generator.uniform(low[index].item(), high[index].item())
-    return Start(mean, first_std)
+    return Start(mean, start_std)
 
 
 def _draw_mean(plan: Plan, std: Tensor, attempt: Attempt, seed: int) -> Any:

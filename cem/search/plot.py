@@ -56,8 +56,9 @@ def draw_result(result: Any) -> "Figure":
     """
     import matplotlib.figure
 
+    has_model = result.model is not None
     # By the name of a parameter, the most important one first.
-    importance = {} if result.model is None else result._ranked_importance()
+    importance = result._ranked_importance() if has_model else {}
     all_slices = [_slice_along(result, name) for name in importance]
     # There is no slice along a permutation.
     slices = [part for part in all_slices if part is not None][:_MOST_SLICES]
@@ -66,10 +67,10 @@ def draw_result(result: Any) -> "Figure":
     # The top row is higher than the rows of slices.
     grid = figure.add_gridspec(1 + rows, _COLUMNS, height_ratios=[1.3] + rows * [1.0])
     # Without a model the progress takes the full width.
-    history_cell = grid[0, :3] if importance else grid[0, :]
+    history_cell = grid[0, :-1] if has_model else grid[0, :]
     _draw_history(figure.add_subplot(history_cell), result)
-    if result.model is not None:
-        _draw_importance(figure.add_subplot(grid[0, 3]), importance, result.model.r2)
+    if has_model:
+        _draw_importance(figure.add_subplot(grid[0, -1]), importance, result.model.r2)
     for number, part in enumerate(slices):
         # Slices fill the rows of the grid from left to right, below the top row.
         row, column = divmod(number, _COLUMNS)

@@ -128,20 +128,21 @@ def _make_compile_commands(work: Path, sources: Sources) -> dict[str, list[str]]
     """
     torch = find_torch()
     compiler = find_compiler()
-    compile_cpp = [*compiler.command, *CXX_FLAGS, *sources.flags]
+    cpp_command = [*compiler.command, *CXX_FLAGS, *sources.flags]
     # Zig would read -mtune=generic as the name of a processor.
-    if "ziglang" in compiler.command and "-mtune=generic" in compile_cpp:
-        compile_cpp.remove("-mtune=generic")
-    # Only sources in CUDA have GPU architectures.
-    compile_cuda = _make_nvcc_command(torch, compiler, sources) if sources.archs else []
+    if "ziglang" in compiler.command and "-mtune=generic" in cpp_command:
+        cpp_command.remove("-mtune=generic")
+    cuda_command: list[str] = []
+    if sources.archs:  # The GPU architectures, which only sources in CUDA have.
+        cuda_command = _make_nvcc_command(torch, compiler, sources)
     _write_macros(work / "defines.h", sources)
     options = [*_MACRO_OPTIONS, *_make_include_options(torch, sources.include_dirs)]
     commands = {}
     for index, source in enumerate(sources.files):
-        compile_source = compile_cuda if source.suffix == ".cu" else compile_cpp
+        command = cuda_command if source.suffix == ".cu" else cpp_command
         # -MMD -MF: the compiler lists the headers that it reads in the file INDEX.d.
         files = ["-MMD", "-MF", f"{index}.d", "-c", os.path.abspath(source), "-o", f"{index}.o"]
-        commands[f"{index}.o"] = [*compile_source, *options, *files]
+        commands[f"{index}.o"] = [*command, *options, *files]
     return commands
 
 

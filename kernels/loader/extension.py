@@ -157,7 +157,7 @@ class Extension:
                 the machine has no compilers. Then any compilers may have built the library.
         """
         if tools is None:
-            return self._find_foreign_build()
+            return self._find_build_by_any_tools()
         # The architectures are compared separately from the other values, because a library for
         # more of them is usable, too.
         archs = tools.pop("architectures", ())
@@ -169,25 +169,27 @@ class Extension:
                 return library
         return None
 
-    def _find_foreign_build(self) -> Path | None:
-        """Return a library that any compilers built from the same sources, or None.
+    def _find_build_by_any_tools(self) -> Path | None:
+        """Return a library that any compilers have built from the same sources, or None.
 
-        It must run on this processor. A library that supports the GPUs of this machine is
-        preferred, but others are accepted.
+        It must run on this processor. The first such library with code for all GPUs of this
+        machine is returned. If there is none, it is the first that runs on this processor.
         """
+        # A library for CPUs needs no code for GPUs.
         gpus = capabilities() if self.cuda else ()
+        # A library that is not `native` is portable: it runs on any processor of this kind.
         this_processor = processor() if self.native else None
         fallback = None
         for library, manifest in cache.manifests(f"{self._make_stem()}-*"):
-            # In a manifest, None means that the library runs on any processor.
-            is_usable = manifest["processor"] in (None, this_processor)
+            # The manifest describes the library. Its processor is None for a portable library.
+            runs_here = manifest["processor"] in (None, this_processor)
             # `objection` returns why a library must not be loaded, or an empty string.
-            if not is_usable or cache.objection(library):
+            if not runs_here or cache.objection(library):
                 continue
             if _has_code_for(gpus, manifest):
                 return library
-            # Without a library for these GPUs, the first one is returned.
-            fallback = fallback or library
+            if fallback is None:
+                fallback = library
         return fallback
 
     def build(self) -> Path:
@@ -377,7 +379,12 @@ class Extension:
         files = [*self.sources, *self._write_texts(work)]
         archs = tools.get("architectures", ())
         sources = Sources(
-            files, self.include_dirs, self.defines, flags, archs, self.cuda_cflags
+            files=files,
+            include_dirs=self.include_dirs,
+            defines=self.defines,
+            flags=flags,
+            archs=archs,
+            nvcc_flags=self.cuda_cflags,
         )
         read_files = compile_library(work, library.name, sources)
         self._check_covered(read_files)

@@ -17,7 +17,7 @@ from torch import Tensor
 from kernels.ops.cases import CASES, Case, Tensors, choose
 from kernels.ops.report import OK, Outcome, Report, Unavailable, one_line, run_check
 
-_SIMULATOR = "NUMBA_ENABLE_CUDASIM"
+_SIMULATOR_VARIABLE = "NUMBA_ENABLE_CUDASIM"
 _TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}  # of |difference| / (1 + |expected|)
 _SEED = 1
 
@@ -107,14 +107,16 @@ def _evaluate_numba(case: Case, name: str, dtype: torch.dtype) -> Tensors:
     with warnings.catch_warnings():
         # Numba warns that a grid of a few blocks is slow. Here it is intended.
         warnings.filterwarnings("ignore", message="Grid size")
-        results = _as_tuple(functions[f"{name}_forward"](*arrays, **case.arguments))
+        forward = functions[f"{name}_forward"]
+        outputs = _as_tuple(forward(*arrays, **case.arguments))
+        input_gradients: tuple[Any, ...] = ()
         # `case.gradients` is False for an operator without a derivative.
         if case.gradients:
-            outputs = [torch.from_numpy(result) for result in results]
-            output_gradients = [tensor.numpy() for tensor in _draw_gradients(outputs)]
+            output_tensors = [torch.from_numpy(output) for output in outputs]
+            output_gradients = [tensor.numpy() for tensor in _draw_gradients(output_tensors)]
             backward = functions[f"{name}_backward"]
-            results += _as_tuple(backward(*output_gradients, *arrays, **case.arguments))
-    return tuple(torch.from_numpy(result) for result in results)
+            input_gradients = _as_tuple(backward(*output_gradients, *arrays, **case.arguments))
+    return tuple(torch.from_numpy(array) for array in (*outputs, *input_gradients))
 
 
 def load_numba() -> str:
@@ -125,7 +127,7 @@ def load_numba() -> str:
     """
     if not torch.cuda.is_available():
         # This variable turns the simulator on. Numba reads it when it imports numba.cuda.
-        os.environ.setdefault(_SIMULATOR, "1")
+        os.environ.setdefault(_SIMULATOR_VARIABLE, "1")
     try:
         import numba
         from numba import cuda
@@ -135,7 +137,7 @@ def load_numba() -> str:
         # Compile and launch an empty kernel, to find out whether the GPU can be used.
         cuda.jit(lambda: None)[1, 1]()
     except Exception as error:  # A broken installation may raise any error.
-        remedy = f"run pip install 'cem-tetris[prototype]', or set {_SIMULATOR}=1"
+        remedy = f"run pip install 'cem-tetris[prototype]', or set {_SIMULATOR_VARIABLE}=1"
         raise Unavailable(f"Numba does not work ({one_line(error)}): {remedy}") from error
     return f"{torch.cuda.get_device_name()}, numba {numba.__version__}"
 

@@ -152,13 +152,14 @@ def _promote(operator: Any, *arguments: Any) -> Any:
 def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> Any:
     """Implement ``torch.vmap`` for an operator: call it for every slice, and stack the results.
 
-    If no scalar argument is batched, a scalar result, such as the generation after an update,
-    is the same for all slices. It is then returned once and not stacked.
+    A scalar result, such as the generation after an update, depends only on scalar arguments.
+    If none of them is batched, it is the same for all slices, and is returned without stacking.
 
     Args:
         operator: the operator to call.
         info: information from ``torch.vmap``; ``info.batch_size`` is the number of slices.
-        in_dims: for every argument the dimension that is batched, or None.
+        in_dims: the batched dimension of each argument. It is an integer only for a batched
+            tensor; otherwise it is None, or for a list of numbers a list of None.
         arguments: the arguments, some of which are batched.
 
     Returns:
@@ -170,25 +171,25 @@ def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *argument
     has_batched_scalar = any(isinstance(dim, int) and x.dim() == 1 for x, dim in pairs)
 
     def stack(results: list[Tensor] | tuple[Tensor, ...]) -> tuple[Tensor, int | None]:
-        """Return the results of all calls as a batch, and the dimension of the batch."""
+        """Return the results of all slices as a batch, and the dimension of the batch."""
         is_scalar = results[0].dim() == 0
         if is_scalar and not has_batched_scalar:
             return results[0], None
         return torch.stack(results), 0
 
-    calls = []  # What each call has returned.
+    outputs = []  # The tensor, or the tuple of tensors, that the operator returns for a slice.
     for index in range(info.batch_size):
-        call_arguments = []
+        slice_arguments = []
         for x, dim in pairs:
             # An argument that is not batched is passed to every call.
-            call_arguments.append(x.select(dim, index) if isinstance(dim, int) else x)
-        calls.append(operator(*call_arguments))
-    if isinstance(calls[0], Tensor):
-        return stack(calls)
-    # Every call has returned a tuple of tensors. Stack the first ones of all calls, then the
-    # second ones, and so on.
-    batches = [stack(results) for results in zip(*calls, strict=True)]
-    tensors, dims = zip(*batches, strict=True)
+            slice_arguments.append(x.select(dim, index) if isinstance(dim, int) else x)
+        outputs.append(operator(*slice_arguments))
+    if isinstance(outputs[0], Tensor):
+        return stack(outputs)
+    # Stack the first tensors of all tuples, then the second ones, and so on.
+    batches = [stack(results) for results in zip(*outputs, strict=True)]
+    tensors = tuple(tensor for tensor, _ in batches)
+    dims = tuple(dim for _, dim in batches)
     return tensors, dims
 
 
@@ -215,9 +216,14 @@ def _register(family: str, schema: str) -> None:
 
 
 def _register_tracing_and_derivative(family: str, name: str) -> None:
-    """Register what torch calls when it traces or differentiates an operator.
+    """Register the functions that torch calls when it traces or differentiates an operator.
 
-    The module of the operator's folder defines it, and is imported at the first of these calls.
+    They are defined in the module of the operator's folder. It is imported only when torch
+    calls one of them for the first time.
+
+    Args:
+        family: the folder of the operator.
+        name: the name of the operator.
     """
 
     def fake(*arguments: Any) -> Any:
@@ -231,12 +237,13 @@ def _register_tracing_and_derivative(family: str, name: str) -> None:
 
     qualified = f"cem_tetris::{name}"
     torch.library.register_fake(qualified, fake, lib=_LIBRARY)
-    differentiable = FAMILIES[family].differentiable
-    if name in differentiable:
+    differentiable_names = FAMILIES[family].differentiable
+    if name in differentiable_names:
         torch.library.register_autograd(qualified, backward, setup_context=save, lib=_LIBRARY)
-    elif not differentiable:
+    elif not differentiable_names:
         # If no operator of the folder has a derivative, calls skip autograd, which is faster.
         _LIBRARY.impl(name, fallthrough_kernel, "Autograd")
+    # Any other operator has no derivative, and keeps torch's default kernel for autograd.
 
 
 for _family, (_schemas, _) in FAMILIES.items():

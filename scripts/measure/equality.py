@@ -97,7 +97,7 @@ def _choose_board(rng: random.Random, number: int, widths: Sequence[int]) -> tup
 
 
 def _divide(rng: random.Random, decisions: int) -> tuple[int, ...]:
-    """Return the sizes of the parts into which a number of decisions is divided at random.
+    """Divide ``decisions`` into parts at random, and return the sizes of the parts.
 
     The tested engine plays each part in a separate call.
     """

@@ -127,8 +127,10 @@ def _step(mean: Tensor, std: Tensor, population: int) -> tuple[Tensor, Tensor]:
     elite_count = population // CANDIDATES_PER_ELITE
     best = torch.topk(fitness, elite_count, dim=-1, largest=False).indices
     # `gather` needs an index for each number of an elite.
-    elites = candidates.gather(-2, best.unsqueeze(-1).expand(*best.shape, candidates.shape[-1]))
-    return elites.mean(-2), (elites.var(-2, correction=0) + EXTRA_VARIANCE).sqrt()
+    indices = best.unsqueeze(-1).expand(*best.shape, candidates.shape[-1])
+    elites = candidates.gather(-2, indices)
+    new_std = (elites.var(-2, correction=0) + EXTRA_VARIANCE).sqrt()
+    return elites.mean(-2), new_std
 
 
 def _ten_lines(
@@ -196,6 +198,7 @@ def _evotorch(shape: Shape, device: str) -> Run:
         center_init=torch.ones((*batch, dim), device=device),
         objective_sense="min",
         stdev_init=1.0,
+        # In place of the extra variance of our search, so that this one does not end, either.
         stdev_min=EXTRA_VARIANCE**0.5,
         parenthood_ratio=1 / CANDIDATES_PER_ELITE,
     )

@@ -321,8 +321,8 @@ def published(device: str, quick: bool) -> Measured:
 
     The precision of a score is the half-width of its 95 % interval divided by the score. If
     `PRECISION` has one for the board on this device, a controller makes as many decisions as it
-    needs. Otherwise it plays for a number of seconds. If no game ends, only a lower bound of
-    the score is known, and the name of its figure ends with "_at_least".
+    needs to reach it. Otherwise it plays for some seconds. If no game ends, only a lower bound
+    of the score is known, and the name of its figure ends with "_at_least".
 
     Args:
         device: The device that plays.

@@ -7,6 +7,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from measure.provenance import Measured, measured_scores
 from tetris import Rollout, Streams, resolve
 from tetris.evaluation.measurement import Limit, Trial
@@ -33,9 +35,9 @@ def lane_shares(trial: Trial) -> list[list[float]]:
     heights = rollout.column_heights[0]  # Of the only candidate, shape (boards, columns).
     # The height of a lane's right column minus that of its left column.
     steps = heights[:, 1::2] - heights[:, 0::2]
-    # -1 is ready for an S, and 1 for a Z.
-    shares_by_piece = [(steps == step).double().mean(0).tolist() for step in (-1, 1)]
-    return [list(lane) for lane in zip(*shares_by_piece, strict=True)]
+    shares_for_s = (steps == -1).double().mean(0)
+    shares_for_z = (steps == 1).double().mean(0)
+    return torch.stack([shares_for_s, shares_for_z], dim=1).tolist()
 
 
 def score_hand_made(device: str) -> dict[str, Any]:

@@ -309,7 +309,9 @@ def _figure_table(figures: Mapping[str, float], ranges: Mapping[str, Sequence[fl
         for number in (value, *ranges.get(name, ())):
             row.append(f"{number:,.0f}" if number >= 1000 else f"{number:.4g}")
         rows.append(row)
-    width = max(map(len, rows))
-    header = ["figure", "value", "least", "most"][:width]
-    # Rows without a range get empty cells.
-    return table(header, [[*row, "", ""][:width] for row in rows])
+    num_columns = max(map(len, rows))
+    header = ["figure", "value", "least", "most"][:num_columns]
+    for row in rows:
+        # A row without a range gets empty cells.
+        row += [""] * (num_columns - len(row))
+    return table(header, rows)

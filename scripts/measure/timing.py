@@ -132,7 +132,7 @@ def wall_times(functions: Mapping[str, Function], plan: Plan, seconds: float = 2
 
 
 def capture(function: Function, calls: int) -> Function:
-    """Capture a number of calls of a function in a CUDA graph.
+    """Capture ``calls`` calls of a function in a CUDA graph.
 
     Returns:
         A function that replays the graph. It launches the work of all calls at once.

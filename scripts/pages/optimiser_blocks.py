@@ -4,7 +4,14 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from pages.result_files import Result, crossed, each_machine, figures, load_all, with_provenance
+from pages.result_files import (
+    Result,
+    each_machine,
+    figures,
+    load_all,
+    make_table,
+    with_provenance,
+)
 from pages.wording import markdown
 
 _SUITES = {
@@ -69,7 +76,9 @@ def plans_in_models() -> str:
         for name, label in _MODELS.items()
         for budget in _BUDGETS
     }
-    return crossed("model, samples x iterations", _SOLVERS, rows, cell, result)
+    return make_table(
+        "model, samples x iterations", result, columns=_SOLVERS, rows=rows, cell=cell
+    )
 
 
 _CONTROLLERS = {
@@ -99,7 +108,7 @@ def returns_in_simulators() -> str:
     def cell(planner: str, task: str) -> str:
         return f"{returns[f'{task}.{planner}.return']:.3g}"
 
-    return crossed("mean return", _SIMULATORS, _CONTROLLERS, cell, result)
+    return make_table("mean return", result, columns=_SIMULATORS, rows=_CONTROLLERS, cell=cell)
 
 
 _STAGES = {
@@ -130,7 +139,7 @@ def returns_by_learned_models() -> str:
     for task in ("Pendulum-v1", "Acrobot-v1", "CartPole-v1"):
         steps = result.data["steps"][f"learned_control.{task}.random"]
         rows[task] = f"{task}, {steps:,} steps"
-    return crossed("return", _STAGES, rows, cell, result)
+    return make_table("return", result, columns=_STAGES, rows=rows, cell=cell)
 
 
 def optimiser_claim() -> str:
@@ -201,9 +210,9 @@ _OMITTED_SEARCHES = {
 def _coco_block(result: Result) -> str:
     """Return the description of a COCO suite, and a Markdown table of its searches.
 
-    A row is a search, a column is a number of parameters. A cell has several shares of the
-    targets: those that the search reached within each of the numbers of evaluations in the
-    heading. The rows are sorted by the sum of their shares, the best search first.
+    There is a row for each search and a column for each number of parameters. A cell has
+    several shares of the targets, one for each budget of evaluations that the upper left corner
+    lists. The rows are sorted by the sum of their shares, the best search first.
     """
     suite = result.name.partition("/")[2]  # The name is "machine/suite".
     page = suite.removesuffix("-few")
@@ -215,31 +224,36 @@ def _coco_block(result: Result) -> str:
 def _coco_table(suite: str, result: Result) -> str:
     """Return a Markdown table of the searches of a COCO suite, the best search first.
 
-    A row is a search, a column is a number of parameters. A cell has the share of targets that
-    the search reached in each of several budgets. The heading has the greatest standard error.
+    There is a row for each search and a column for each number of parameters. A cell has the
+    shares of targets that the search reached within several budgets of evaluations. The upper
+    left corner has these budgets and the largest standard error of a share.
     """
     data = result.data.get("quality", result.data)  # One file nests its data in "quality".
-    searches = data["searches"]
+    searches = data["searches"]  # By the name of the search.
     shares = _Shares(searches, data["evaluations_per_dimension"])
-    dims = [key for key in searches["cem"] if key != "label"]  # "d2", "d5", ...
-    # The sum of all shares of a search decides its place.
+    # A search has a label, and results by the number of parameters: "d2", "d5", and so on.
+    dims = [key for key in searches["cem"] if key != "label"]
+    # Searches are ranked by the sum of all their shares, including columns that are not shown.
     totals = {name: shares.total(name, dims) for name in searches}
     best_first = sorted(searches, key=lambda name: -totals[name])
     errors = []
     for name in searches:
         for dim in dims:
             errors += shares.values(name, dim, "standard_error")
-    # Some searches and numbers of parameters are left out to keep the table short.
-    omitted = _OMITTED_SEARCHES.get(suite, ())
-    omitted_dims = _OMITTED_DIMS.get(suite, ())
     budgets = " / ".join(f"{count:,}" for count in shares.checkpoints)
-    return crossed(
-        f"share of targets: {budgets} evaluations per parameter (±{max(errors):.2f})",
-        {dim: f"{dim[1:]} parameters" for dim in dims if dim not in omitted_dims},
-        {name: searches[name]["label"] for name in best_first if name not in omitted},
-        shares.cell,
-        result,
-    )
+    # Some searches and numbers of parameters are left out to keep the table short.
+    omitted_dims = _OMITTED_DIMS.get(suite, ())
+    columns = {}
+    for dim in dims:
+        if dim not in omitted_dims:
+            columns[dim] = f"{dim.removeprefix('d')} parameters"
+    omitted_searches = _OMITTED_SEARCHES.get(suite, ())
+    rows = {}
+    for name in best_first:
+        if name not in omitted_searches:
+            rows[name] = searches[name]["label"]
+    corner = f"share of targets: {budgets} evaluations per parameter (±{max(errors):.2f})"
+    return make_table(corner, result, columns=columns, rows=rows, cell=shares.cell)
 
 
 class _Shares(NamedTuple):
@@ -308,7 +322,7 @@ def _practice_block(result: Result) -> str:
 
     rows = {name: name for name in problems}
     wins = sum(cell(name, "cem").startswith("**") for name in problems)  # Bold cells.
-    table = crossed("evaluations", labels, rows, cell, result)
+    table = make_table("evaluations", result, columns=labels, rows=rows, cell=cell)
     return f"""Evaluations until a value is within 1% of the best known: medians of nine \
 starts. `cem`, called candidate by candidate, needs the fewest for {wins} of \
 {len(problems)} problems.\n\n{table}"""
@@ -357,11 +371,13 @@ def _discrete_block(result: Result) -> str:
         return result.us("discrete", search, family)
 
     if "gpu" in result.machine:
-        return crossed("us per generation", _FAMILIES, _DISCRETE, time, result)
+        return make_table(
+            "us per generation", result, columns=_FAMILIES, rows=_DISCRETE, cell=time
+        )
 
     # The headings of the columns, by the format of their cells. A format has the names of
     # figures: in the row of "cem", {solved} is the figure "discrete.cem.solved".
-    header = {
+    columns = {
         "{solved:.0f} of {runs:.0f}": "found the optimum",
         "{median:,.0f} ({least:,.0f}-{most:,.0f})": "evaluations for it, median (range)",
         "{early:.2f}": f"cost after {result.data['early']:,}, mean",
@@ -374,4 +390,6 @@ def _discrete_block(result: Result) -> str:
             # A figure is missing: no run found the optimum, or the search was not measured.
             return None
 
-    return crossed("40 parameters of 10 values", header, _DISCRETE, cell, result)
+    return make_table(
+        "40 parameters of 10 values", result, columns=columns, rows=_DISCRETE, cell=cell
+    )

@@ -183,28 +183,33 @@ def _shortest_path(x: Any) -> Any:
 def draw_levels(picture: Path) -> None:
     """Draw how the cross-entropy method estimates a small probability.
 
-    It is the probability that the shortest path over a bridge is longer than 2. Each panel
-    shows one iteration: a histogram of the lengths of shortest paths, drawn from the
-    distribution of this iteration. The part above the iteration's level is filled. The next
-    distribution is fitted to this part. The last panel shows the distribution of the final
-    samples, from which the probability is estimated.
+    The event is that the shortest path over a bridge is longer than 2. The method raises a
+    level in several iterations until it is 2. Each panel shows one iteration: a histogram of
+    the lengths of shortest paths, drawn from the distribution of this iteration. The part above
+    the iteration's level is filled, and the next distribution is fitted to this part. The last
+    panel shows the last distribution, whose samples give the estimate of the probability.
     """
+    final_level = 2.0
     bridge = Exponential([0.25, 0.4, 0.1, 0.3, 0.2])  # The mean lengths of the five edges.
-    event = rare_event_probability(bridge, _shortest_path, level=2.0, seed=1)
-    distributions = (bridge, *event.members)
-    levels = (*event.levels, event.levels[-1])  # The final samples also have the last level.
+    event = rare_event_probability(bridge, _shortest_path, level=final_level, seed=1)
+    # Each iteration drew from one distribution, found a level, and fitted the next distribution
+    # to the samples above it. The last distribution is shown with the final level.
+    distributions = [bridge, *event.members]
+    levels = [*event.levels, final_level]
     figure = new_figure(10.0, 1.8)
     panels = figure.subplots(1, len(levels), sharex=True, sharey=True)
     bins = 80
     bin_width = 0.05
     edges = torch.arange(bins + 1) * bin_width  # From 0 to 4.
+    upper_edges = edges[1:]
     for axes, distribution, level in zip(panels, distributions, levels, strict=True):
         lengths = _shortest_path(distribution.sample(1 << 20, seed=1))  # About a million.
         density = lengths.histc(bins, 0.0, bins * bin_width) / (bin_width * len(lengths))
         axes.stairs(density, edges, color=_BLUE)
-        density_above = torch.where(edges[1:] > level, density, 0.0)
+        # The bin that contains the level is filled, too.
+        density_above = torch.where(upper_edges > level, density, 0.0)
         axes.stairs(density_above, edges, color=_VERMILION, fill=True, alpha=0.7)
-        axes.axvline(levels[-1], color=_BLACK, linestyle=":")  # The last level is 2.
+        axes.axvline(final_level, color=_BLACK, linestyle=":")
         axes.set_title(f"level {level:.2f}", loc="left", fontsize="medium")
         axes.set(xlabel="shortest path", xlim=(0, 4), yticks=[])
     panels[0].set_ylabel("density")

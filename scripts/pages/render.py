@@ -91,6 +91,8 @@ def with_short_lines(notebook: str) -> str:
 def main() -> int:
     """Write the pages and the pictures, or with --check only compare the pages.
 
+    Without --check, the notebook is also written again, with short lines.
+
     Returns:
         The exit status: 1 if --check is given and a page differs, otherwise 0.
     """

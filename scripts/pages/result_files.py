@@ -80,30 +80,30 @@ def with_provenance(text: str, *results: Result) -> str:
     return f"{text}\n\n<sub>{'; '.join(origins)}</sub>"
 
 
-def crossed(
+def make_table(
     corner: str,
-    header: Mapping[Any, str],
-    labels: Mapping[Any, str],
-    cell: Callable[[Any, Any], str | None],
     *results: Result,
+    columns: Mapping[Any, str],
+    rows: Mapping[Any, str],
+    cell: Callable[[Any, Any], str | None],
 ) -> str:
     """Return a Markdown table whose cells are computed from the keys of their row and column.
 
     Args:
         corner: The text of the cell in the upper left corner.
-        header: The headings of the columns, by the key of the column.
-        labels: The headings of the rows, by the key of the row.
-        cell: Maps the key of a row and the key of a column to the text of a cell. If it returns
-            None, the cell has a dash. A row without any text is left out.
         results: The results from which the cells are computed. A line below the table links to
             their files.
+        columns: The headings of the columns, by the key of the column.
+        rows: The headings of the rows, by the key of the row.
+        cell: Maps the key of a row and the key of a column to the text of a cell. If it returns
+            None, the cell has a dash. A row without any text is left out.
     """
-    rows = []
-    for row_key, label in labels.items():
-        cells = [cell(row_key, column_key) for column_key in header]
+    lines = []
+    for row_key, heading in rows.items():
+        cells = [cell(row_key, column_key) for column_key in columns]
         if any(cells):
-            rows.append([label, *(text or "-" for text in cells)])
-    return with_provenance(markdown([corner, *header.values()], rows), *results)
+            lines.append([heading, *(text or "-" for text in cells)])
+    return with_provenance(markdown([corner, *columns.values()], lines), *results)
 
 
 def each_machine(name: str, block: Callable[[Result], str]) -> str:

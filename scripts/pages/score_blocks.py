@@ -168,11 +168,11 @@ def lee() -> str:
     provenance = resolve("lee").provenance
     # "pieces_known" is 1 if the player knows only the current piece, and 2 with the next one.
     scores = {(item["pieces_known"], item["board"]): item for item in provenance["score"]}
-    alone = [score_text(scores[1, board]) for board in ("10x10", "10x20")]
-    known = [score_text(scores[2, board]) for board in ("10x10", "10x20")]
+    one_known = [score_text(scores[1, board]) for board in ("10x10", "10x20")]
+    two_known = [score_text(scores[2, board]) for board in ("10x10", "10x20")]
     measured = provenance["measured"]
     return (
-        f"It clears {alone[0]} lines per game on 10x10 and {alone[1]} on 10x20, and with the "
-        f"next piece known {known[0]} and {known[1]} ({measured['machine']}, "
+        f"It clears {one_known[0]} lines per game on 10x10 and {one_known[1]} on 10x20, and "
+        f"with the next piece known {two_known[0]} and {two_known[1]} ({measured['machine']}, "
         f"{measured['commit'][:7]})."
     )

@@ -7,7 +7,7 @@ from measure.provenance import RESULTS
 from measure.sampling import LABELS, median
 from measure.table import TOOLS
 
-from pages.result_files import crossed, figures, load, load_all, with_provenance
+from pages.result_files import figures, load, load_all, make_table, with_provenance
 from pages.wording import count, digits, markdown
 from tetris.training.run_folder import read_records
 
@@ -114,7 +114,8 @@ def sampling_claim() -> str:
 {measured["eager.host_us"]:.0f} us, one of `torch.compile` for \
 {measured["compile.host_us"]:.0f} us."""
     corner = "times as fast, mean over d = 10 to 5,000, 1,024 samples"
-    return f"{host}\n\n{crossed(corner, _SPEEDUP_CLOCKS, _SPEEDUPS, cell, result)}"
+    table = make_table(corner, result, columns=_SPEEDUP_CLOCKS, rows=_SPEEDUPS, cell=cell)
+    return f"{host}\n\n{table}"
 
 
 def sampling_time() -> str:
@@ -157,9 +158,10 @@ def sampling_large() -> str:
         # Times are in microseconds, and 1,000 bytes per microsecond are 1 GB/s.
         return f"{size['bytes'] / 1e3 / time:,.0f} ({fill_time / time:.0%})"
 
-    header = {index: f"d = {size['dim']:,}" for index, size in enumerate(sizes)}
-    labels = {name: LABELS[name] for name in _LARGE}
-    return crossed("GB/s written (share of fill_)", header, labels, cell, result)
+    columns = {index: f"d = {size['dim']:,}" for index, size in enumerate(sizes)}
+    rows = {name: LABELS[name] for name in _LARGE}
+    corner = "GB/s written (share of fill_)"
+    return make_table(corner, result, columns=columns, rows=rows, cell=cell)
 
 
 def sampling_steps() -> str:
@@ -185,7 +187,7 @@ def sampling_steps() -> str:
     def cell(method: str, figure: str) -> str:
         return digits(measured[figure.format(method=method)])
 
-    return crossed("1,024 samples", columns, rows, cell, result)
+    return make_table("1,024 samples", result, columns=columns, rows=rows, cell=cell)
 
 
 def generation_speed() -> str:
@@ -195,15 +197,24 @@ def generation_speed() -> str:
     """
     results = load_all("generation")
     # `load_all` sorts the results: number 0 is without a GPU, and number -1 has a GPU.
-    header = {}
+    cpu_result = results[0]
+    gpu_result = results[-1]
+    columns = {}
     for (machine, shape), label in _SHAPES.items():
-        header[machine, shape] = f"{results[machine].hardware}, {label}"
+        columns[machine, shape] = f"{results[machine].hardware}, {label}"
 
     def cell(name: str, column: tuple[int, str]) -> str | None:
         machine, shape = column
         return results[machine].us(name, shape)
 
-    return crossed("us per generation", header, _SEARCHES, cell, results[-1], results[0])
+    return make_table(
+        "us per generation",
+        gpu_result,
+        cpu_result,
+        columns=columns,
+        rows=_SEARCHES,
+        cell=cell,
+    )
 
 
 def peers() -> str:
@@ -254,7 +265,13 @@ def rollout() -> str:
     machines = {}
     for name, result in results.items():
         machines[name] = " beside ".join(dict.fromkeys((result.hardware, result.cores)))
-    return crossed("decisions/s, dt20 on 10x20", machines, _ENGINES, cell, *results.values())
+    return make_table(
+        "decisions/s, dt20 on 10x20",
+        *results.values(),
+        columns=machines,
+        rows=_ENGINES,
+        cell=cell,
+    )
 
 
 def equality() -> str:
@@ -296,7 +313,8 @@ workers busy {measured["utilisation.synchronous"]:.0%} of the time, with `asynch
         return f"{value:,.0f}" if value > 1 else f"{value:.0%}"
 
     dims = {10: "10", 1000: "1,000"}
-    return f"{words}\n\n{crossed('parameters', _DRIVER, dims, cell, result)}"
+    table = make_table("parameters", result, columns=_DRIVER, rows=dims, cell=cell)
+    return f"{words}\n\n{table}"
 
 
 def environments() -> str:

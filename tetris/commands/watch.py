@@ -182,7 +182,7 @@ def read_replay(source: str) -> Replay | None:
 def limit(
     after_states: Iterator[AfterState], pieces: int | None, games: int | None
 ) -> Iterator[AfterState]:
-    """Yield after-states until so many pieces are placed, or so many games have ended.
+    """Yield after-states until ``pieces`` are placed, or until ``games`` have ended.
 
     None means no limit.
     """

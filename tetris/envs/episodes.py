@@ -89,9 +89,12 @@ def _record(
         recorder.add(rows, landing)
     placements = recorder.played
     # The replay can name the stream of its pieces only if they were placed in its order.
+    seed = None
+    stream = None
     pieces = env.stream
-    is_of_stream = all(pieces[t] == after.piece for t, after in enumerate(placements))
-    seed, stream = (pieces.seed, pieces.stream) if is_of_stream else (None, None)
+    if all(pieces[t] == after.piece for t, after in enumerate(placements)):
+        seed = pieces.seed
+        stream = pieces.stream
     return Replay.of(placements, env.rules, seed, stream, controller, recorder.boards)
 
 

@@ -134,7 +134,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         return self._observation(), reward, self.is_over, False, {"action_mask": self._mask()}
 
     def _fall(self, most_rows: int) -> int:
-        """Let the piece fall as far as it can, by a number of rows at most; return how far."""
+        """Let the piece fall as far as it can, at most ``most_rows``; return how many rows."""
         rows = 0
         while rows < most_rows and self._can_fall():
             self._row -= 1

@@ -345,7 +345,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             space_of["next_pieces"] = spaces.MultiDiscrete(
                 [len(PIECES)] * (self.pieces_known - 1)
             )
-        if self.has_hold:  # The number after those of the pieces means that none is held.
+        if self.has_hold:  # The last number means that no piece is held.
             space_of["hold"] = spaces.Discrete(len(PIECES) + 1)
         if self.garbage_every is not None:
             space_of["since_garbage"] = spaces.Discrete(self.garbage_every)

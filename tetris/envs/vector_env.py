@@ -203,7 +203,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             super().reset(seed=seed)
         elif not self._is_reset:
             # Before the first reset the games have no streams. Begin on streams of a random
-            # seed. The next block replaces those of games with a seed of their own.
+            # seed. The next block replaces the streams of games with a seed of their own.
             random_seed = int(self.np_random.integers(1 << 63))
             self._choose_pieces(random_seed, chosen)
         if seed is not None:
@@ -417,8 +417,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
 
         Args:
             final_board: The last board of each game that ended.
-            views: The current board, piece, action mask and next pieces of each game. Where a
-                game ended, they are those of the next game.
+            views: The current board, piece, action mask and next pieces of each game. If a
+                game has ended, they belong to the next game.
             terminated: Whether each game is over, bool.
             truncated: Whether each game has reached the greatest length, bool.
         """

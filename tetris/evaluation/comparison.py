@@ -105,7 +105,8 @@ def published_score(name: str, rules: Rules) -> dict[str, Any] | None:
 def boards(controller: LinearController, own_rules: Rules) -> list[Rules]:
     """Return the rules by which a learned controller is scored, one for each board.
 
-    The boards are those of the literature and then its own, if the controller can play there.
+    First come the boards of the literature, then its own board. Boards on which the controller
+    cannot play are left out.
     """
     candidates = [replace(own_rules, width=width, height=height) for width, height in BOARDS]
     playable = []
@@ -140,10 +141,11 @@ def compare(
 def _score(
     trial: Trial, decisions: int, check: Callable[[], None] | None
 ) -> Measurement | Estimate:
-    """Return the score of a controller: an estimate if its games rarely end, else from games.
+    """Return the score of a controller, which is estimated if its games rarely end.
 
-    With the Python engine, or with too few decisions for an estimate, it is also from games.
-    An estimate plays at most `MOST_ESTIMATED` decisions.
+    Otherwise the score is measured in games. It is always measured with the Python engine, and
+    with too few decisions for an estimate. An estimate plays `MOST_ESTIMATED` decisions at
+    most.
     """
     can_estimate = trial.device in NATIVE and decisions >= PLAYED
     # `games_ended` plays the controller for `PLAYED` decisions, to see how often its games end.
@@ -180,7 +182,9 @@ def verdict(scores: Sequence[Score]) -> str:
         return text
     ratio_text = f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
     text += f": {ratio_text} times {BEST_PUBLISHED}"
-    return f"{text}, the best published linear one" if _is_game_of_papers(learned) else text
+    if _is_game_of_papers(learned):
+        text += ", the best published linear one"
+    return text
 
 
 def _is_game_of_papers(score: Score) -> bool:

@@ -170,9 +170,10 @@ def estimate(
 def _play_batch(
     trial: Trial, streams: int, number: int, check: Callable[[], None]
 ) -> SplitResult:
-    """Make a batch of independent estimates, the first of which has this number.
+    """Make a batch of independent estimates.
 
-    No two estimates share streams of pieces.
+    Estimates are numbered, and the first one of the batch is ``number``. No two estimates share
+    streams of pieces.
     """
     # A rollout plays several candidates at once. Here the candidates are copies of the
     # controller, one for each estimate of a batch.

@@ -149,10 +149,12 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
     The controller plays many streams of games in parallel, with the same number of decisions on
     each stream. The first `BURN_IN` decisions do not count: no game ends soon after its start,
     so they would bias the score. If games are short, the first `_SETTLED_GAMES` games of each
-    stream do not count either: as long as games of about the same length end together, a stream
-    has ended almost half a game too few. Unless the limit is in seconds, the same arguments
-    give the same score on every device. If several processes, called ranks, work together, each
-    of them plays its share of the streams.
+    stream do not count, either. All streams begin at once, so games of similar lengths also end
+    at once at first, and the number of ended games is too small by up to half a game per
+    stream.
+
+    Unless the limit is in seconds, the same arguments give the same score on every device. If
+    several processes, called ranks, work together, each of them plays its share of the streams.
 
     Args:
         trial: The controller and its games.
@@ -174,12 +176,13 @@ def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None)
     total = limit.games or limit.decisions
     settled = Limit(games=_SETTLED_GAMES * streams)
     with progress(desc=desc, total=total, unit=unit, leave=False) as bar:
-        # The lines and games before those that count: at first, those of the burn-in.
+        # The lines and games that do not count: at first, the ones of the burn-in.
         before = ranks.run_collective(partial(games.play, BURN_IN))
         before.sum().item()  # Wait for the GPU before the clock starts.
         counts, score, seconds = games.count_on(before, (limit, settled), show)
         is_settled = settled.reached(score, seconds)
-        # Even if the limit is low, play until the streams no longer end their games together.
+        # If the counts of the streams hardly differ, the streams still end their games
+        # together. Then play until they no longer do, even if the limit is low.
         may_go_on = not is_settled and limit.seconds is None
         if may_go_on and games.measure_dispersion(counts) < _REGULAR:
             counts, score, seconds = games.count_on(before, (settled,), show)

@@ -451,7 +451,7 @@ def _bottoms(piece: int) -> list[tuple[int, ...]]:
 def _places(steps: tuple[int, ...]) -> list[int]:
     """Return for each piece in how many places of a surface it fits without a new hole.
 
-    A piece fits where the steps of the surface are those of one of its `_bottoms`.
+    A piece fits where the steps of the surface equal the steps of one of its `_bottoms`.
     """
     counts = []
     for piece in range(len(PIECES)):

@@ -44,7 +44,7 @@ class LaunchPacer:
         # The seconds per step, by the kind of work. If they do not change, all pacers of this
         # process share what they have measured.
         self._paces = _seconds_per_step if steady else {}
-        # The steps of the first launch, and those of the last one so far.
+        # The numbers of steps of the first launch, and of the last launch so far.
         self._first_size = max(1, min(_FIRST_STEPS, _FIRST_DECISIONS // decisions))
         self._last_size = 0
         # The launches that may be unfinished: the start, the end and the steps of each.
@@ -53,7 +53,7 @@ class LaunchPacer:
     def run(
         self, steps: int, launch: Callable[[int], None], check: Callable[[], None] | None = None
     ) -> None:
-        """Queue a number of steps on the GPU, in launches of a fraction of a second each.
+        """Queue ``steps`` steps on the GPU, in launches that each take a fraction of a second.
 
         A launch is one call that makes many steps. After each launch this method waits until
         only a few launches are unfinished. When it returns, the last launches may still be

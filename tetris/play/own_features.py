@@ -100,8 +100,8 @@ def _checked_value(name: str, value: float | None) -> float:
 def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Register the features that a user's C++ header defines, for the C++ and CUDA engines.
 
-    Every such feature needs a reference: a Python function that was registered before by
-    ``@tetris.feature``. Its name is the name of the feature in snake case. For example, the
+    The reference engine needs a Python function for each of these features, registered before
+    by ``@tetris.feature``. Its name is the name of the feature in snake case. For example, the
     feature ``EmptyColumns`` needs the function ``empty_columns``.
 
     Args:
@@ -114,37 +114,41 @@ def feature_header(path: str | os.PathLike[str]) -> tuple[str, ...]:
     Raises:
         OSError: If the header cannot be read.
         ValueError: If the header defines no feature, or if the name of a feature is not in
-            PascalCase, has no reference in Python, or is defined in another header.
+            PascalCase, has no Python function, or was registered with another header or with
+            another text of this one.
     """
     header = Path(path).absolute()
     text = read_bytes(header).decode(errors="replace")
     # A feature is defined as "TETRIS_FEATURE(EmptyColumns)" or as "struct EmptyColumns : ...".
-    # The pattern has a group for the name in each form, and one of the two groups is empty.
+    # The pattern has a group for the name in each form, and one of the two groups is None.
     code = _COMMENT.sub(" ", text)
-    structs = [by_macro or by_struct for by_macro, by_struct in _STRUCT.findall(code)]
+    structs = [match[1] or match[2] for match in _STRUCT.finditer(code)]
     if not structs:
         raise ValueError(
             f"{path}: expected a feature, TETRIS_FEATURE(Name) {{ ... }}, found none"
         )
-    names = {}  # The keys are the names, each once.
+    headers = {}  # The path and the text of this header, by the name of the feature.
     for struct in structs:
-        name = _name_of(struct, path)
-        names[name] = (header, text)
-        # A feature can be registered again only with the same header. A library with the old
-        # text may already be loaded, and a process cannot replace it.
+        name = _name_of(struct, path)  # Raises if the struct cannot be a feature.
+        headers[name] = (header, text)
+        # A library with the registered text may already be loaded, and a process cannot replace
+        # it. So a feature can be registered again only with the same header and text.
         if name in _headers and _headers[name] != (header, text):
             raise ValueError(
                 f"{path}: {struct} was registered with another text: start a new process"
             )
-    _headers.update(names)
-    return tuple(names)
+    _headers.update(headers)
+    return tuple(headers)
 
 
 def _name_of(struct: str, path: str | os.PathLike[str]) -> str:
-    """Return the name of a feature that the header at ``path`` defines: its reference's.
+    """Return the name in Python of a feature that the header at ``path`` defines.
+
+    A struct ``EmptyColumns`` in C++ is the feature ``empty_columns`` in Python.
 
     Raises:
-        ValueError: If the name of the struct is not in PascalCase, or there is no reference.
+        ValueError: If the name of the struct is not in PascalCase, or no user's function is
+            registered under the name in Python.
     """
     # Insert "_" before every capital letter except at the beginning, so that EmptyColumns
     # becomes empty_columns.

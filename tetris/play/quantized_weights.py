@@ -138,7 +138,7 @@ def _table_indices(form: re.Pattern[str], index_of: dict[str, int], zero: int) -
         zero: The index for entries without a feature.
     """
     classes_per_feature = form.groups - 1
-    # The engine's tables have 16 columns, of which the first column of the board is the third.
+    # The engine's tables have 16 columns. The third one is the first column of the board.
     # A step belongs to one of 8 classes.
     indices = [zero] * (_SLOTS * _CLASSES**classes_per_feature)
     for name, index in index_of.items():

@@ -263,7 +263,7 @@ class Rollout:
         return RolloutResult(self._lines.sum(1), self._games.sum(1), self._placed.sum(1))
 
     def play_on(self, decisions: int, check: Callable[[], None] | None = None) -> None:
-        """Play a number of decisions on every stream, in slices of a fraction of a second.
+        """Play ``decisions`` placements on every stream, in slices of a fraction of a second.
 
         A slice is one call of the engine. It plays the same number of decisions on every
         stream.
@@ -293,7 +293,7 @@ class Rollout:
                 check()
 
     def _play(self, decisions: int) -> None:
-        """Play a number of decisions on every stream, with the engine of the device."""
+        """Play ``decisions`` placements on every stream, with the engine of the device."""
         if self.device == "python":
             self._play_python(decisions)
         else:
@@ -302,7 +302,7 @@ class Rollout:
         self._piece_source = None
 
     def _play_native(self, decisions: int) -> None:
-        """Play a number of decisions on every stream, with the C++ or CUDA engine."""
+        """Play ``decisions`` placements on every stream, with the C++ or CUDA engine."""
         # The operator changes the boards and the three counts in place.
         self.operators.advance(
             self._played_weights,

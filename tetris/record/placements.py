@@ -150,7 +150,7 @@ class PlacementTable:
         return None if np.isneginf(values[rival]) else rival
 
     def _integers(self, number: Callable[[AfterState], int]) -> Integers:
-        """Return an array of a number of each placement."""
+        """Return the array of the numbers that a function gives for the placements."""
         return np.array([number(after) for after in self.placements], dtype=np.int64)
 
     def __repr__(self) -> str:

@@ -38,7 +38,7 @@ from tetris.view.images import (
 
 _PLAY_SECONDS = 8.5  # The duration of the games in the clip.
 _STILL_SECONDS = 2.5  # How long the last picture is shown.
-_MOST_PER_SECOND = 20.0  # The maximum number of pictures per second.
+_MAX_PER_SECOND = 20.0  # The maximum number of pictures per second.
 _MIN_WIDTH = 800  # Pixels.
 _TEXT_SIZE = 26  # Height of the letters in pixels.
 _EMPTY_ROWS = HEADROOM - 1  # Rows above a board that the clip does not show.
@@ -79,7 +79,7 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
     for generation in generations:
         boards.append(_Board(f"generation {generation}", rules, len(generations)))
     pictures = _draw_games(Rollout(policies, streams, device), boards, length)
-    speed = min(_MOST_PER_SECOND, len(pictures) / _PLAY_SECONDS)
+    speed = min(_MAX_PER_SECOND, len(pictures) / _PLAY_SECONDS)
     # The clip ends with a still of some seconds, which has a line more: the score of the
     # learned controller. A blank line gives the other pictures the same height.
     still = _with_line(pictures[-1], _score_line(run))
@@ -89,7 +89,7 @@ def _draw_evolution(run: RunRecord, device: str) -> tuple[list[Picture], float]:
 
 
 def _draw_games(games: Rollout, boards: Sequence[_Board], length: int) -> list[Picture]:
-    """Return pictures of games side by side, one game for each policy, on the same pieces.
+    """Return pictures of games side by side, one game for each policy, with the same pieces.
 
     Args:
         games: The games of the policies, on a single stream of pieces.
@@ -99,17 +99,18 @@ def _draw_games(games: Rollout, boards: Sequence[_Board], length: int) -> list[P
     pieces = games.streams.pieces(candidate=0, index=0)  # All policies play these pieces.
     # The duration of the clip limits the number of pictures. So there may be only one picture
     # for several pieces.
-    most_pictures = _MOST_PER_SECOND * _PLAY_SECONDS
-    pieces_per_picture = math.ceil(length / most_pictures)
+    max_pictures = _MAX_PER_SECOND * _PLAY_SECONDS
+    pieces_per_picture = math.ceil(length / max_pictures)
     pictures = []
     for t in range(length):
         games.advance(decisions=1)
         # Both tensors begin with the dimensions (policies, streams), and there is one stream.
-        # `boards` has the stacks, and `stream_games` the numbers of games that have ended.
+        # `games.boards` has the stacks, and `stream_games` counts the games that have ended.
         stacks = games.boards[:, 0].tolist()
-        games_ended = games.stream_games[:, 0].tolist()
-        for board, stack, game_count in zip(boards, stacks, games_ended, strict=True):
-            board.place(pieces[t], stack, bool(game_count))
+        ended_games = games.stream_games[:, 0].tolist()
+        for board, stack, num_ended in zip(boards, stacks, ended_games, strict=True):
+            is_over = num_ended > 0
+            board.place(pieces[t], stack, is_over)
         if t % pieces_per_picture == 0:
             pictures.append(on_page([board.picture() for board in boards], gap=8))
     return pictures

@@ -168,13 +168,16 @@ def _verdict(run: RunRecord) -> str | None:
     about the last board on which the controller has a score. If there is no such board, the
     result is None.
     """
-    # Sort the scores of the learned controller to the front.
+    # Sort the scores of the learned controller to the front, because `verdict` compares the
+    # first score with the others.
     scores = sorted(run.scores, key=lambda score: score["controller"] != LEARNED)
     scored_boards = (score["board"] for score in scores if score["controller"] == LEARNED)
     boards = list(dict.fromkeys(scored_boards))  # Without repetitions, in order.
     if not boards:
         return None
-    board = run.recipe.board if run.recipe.board in boards else boards[-1]
+    board = run.recipe.board
+    if board not in boards:
+        board = boards[-1]
     return verdict([score for score in scores if score["board"] == board])
 
 
@@ -207,7 +210,8 @@ def _badge(run: RunRecord) -> str:
     """
     costs = [stage.cost for _, stage in run.recipe.schedule]  # One per generation.
     last_cost = costs[min(run.generations, len(costs)) - 1]
-    seconds_left = sum(costs[run.generations :]) / last_cost * run.metrics[-1]["seconds"]
+    last_seconds = run.metrics[-1]["seconds"]
+    seconds_left = sum(costs[run.generations :]) / last_cost * last_seconds
     progress = f"running: generation {run.generations:,} of {len(costs):,}"
     if not seconds_left:
         # After the last generation the scores, if any, are played and the pictures are drawn.
@@ -262,12 +266,13 @@ def _distinct_scores(runs: Sequence[RunRecord]) -> list[tuple[str, dict[str, Any
     for run in runs:
         for score in run.scores:
             label = score["controller"]
-            needs_run_name = len(runs) > 1 and label == LEARNED
-            if needs_run_name:
+            # This is in the key, because a run may have the name of a published controller.
+            is_run_name = len(runs) > 1 and label == LEARNED
+            if is_run_name:
                 label = run.name
             settings = [score[key] for key in ("board", "rule", "pieces", "decisions")]
             lookahead = Lookahead.from_dict(score)
-            key = (needs_run_name, label, is_estimate(score), lookahead, *settings)
+            key = (is_run_name, label, is_estimate(score), lookahead, *settings)
             labelled_scores.setdefault(key, (label, score))
 
     def is_published(labelled_score: tuple[str, dict[str, Any]]) -> bool:

@@ -165,10 +165,11 @@ class Solution:
         uint32, has shape (n,). The array ``values``, float64, has shape (n,), or (n, 7) if two
         pieces are known. The text ``solution`` has the rules and the figures as JSON.
         """
-        values = self.values.cpu().numpy().reshape(-1, _VALUES[self.pieces_known])
-        values = values[:, : len(PIECE_LETTERS)]  # The eighth value of a board is not used.
-        boards = np.flatnonzero(values.any(axis=1))
-        values = values[boards] if self.pieces_known == 2 else values[boards, 0]
+        table = self.values.cpu().numpy().reshape(-1, _VALUES[self.pieces_known])
+        # A row has the values of a board. If there are eight, the last one is not used.
+        table = table[:, : len(PIECE_LETTERS)]
+        boards = np.flatnonzero(table.any(axis=1))
+        values = table[boards] if self.pieces_known == 2 else table[boards, 0]
         solution = json.dumps({"rules": self.rules.to_dict(), **self.figures})
         file = io.BytesIO()
         np.savez(file, solution=solution, boards=boards.astype(np.uint32), values=values)
@@ -343,13 +344,16 @@ def _estimate_error(lines: float, change: float, factor: float) -> tuple[float, 
             of all future rounds are a geometric series with this factor, and so are their
             rounding errors.
     """
+    has_changed = change != 0
+    rounding = _ROUNDING * lines  # The rounding error of one round.
     if factor >= 1:  # The series has no finite sum.
-        error = math.inf if change else _ROUNDING * lines
+        error = math.inf if has_changed else rounding
         return error, False
-    remaining = abs(change) * factor / (1 - factor)
-    rounding = _ROUNDING * lines / (1 - factor)
-    error = max(remaining, rounding) if change else _ROUNDING * lines
-    return error, error <= max(_TOLERANCE * lines, rounding)
+    future_change = abs(change) * factor / (1 - factor)
+    future_rounding = rounding / (1 - factor)
+    error = max(future_change, future_rounding) if has_changed else rounding
+    is_small = error <= max(_TOLERANCE * lines, future_rounding)
+    return error, is_small
 
 
 def period(rules: Rules) -> int:

@@ -245,9 +245,15 @@ def run_objective(
     def evaluate(candidates: Tensor, generation: int) -> Evaluation:
         """Play the games of a generation in rounds; return the candidates' fitness and metrics.
 
-        The candidates have shape (population, features). Before a round the worst ones may drop
-        out of the race. The others and the optimizer's mean play a number of decisions.
+        Before a round the worst candidates may drop out of the race. The others and the
+        optimizer's mean then make some more decisions.
+
+        Args:
+            candidates: The weight vectors, shape (population, features).
+            generation: The number of the generation, which determines the stage of the training
+                and the pieces.
         """
+        # The stage has a board and a number of decisions, and `objectives` has its games.
         stage_number, stage = recipe.schedule[generation]
         # The players are the candidates and, as the last one, the optimizer's mean.
         mean = current_mean().unsqueeze(0)
@@ -257,20 +263,24 @@ def run_objective(
         # If there are several processes, each of them plays with its share of the players.
         games = objectives[stage_number].games(players[race.share], generation)
         for decisions, survivors in recipe.rounds(stage):
-            # Only the `survivors` fittest candidates stay in the race.
             if survivors < len(candidates):
+                # The mean and the fittest candidates, `survivors` in number, stay in the race.
                 race.drop_all_but(survivors, games)
-            play_round = partial(race.play, games, decisions, check)
-            # Play this process's games, then get the scores of all players.
-            own_scores = ranks.run_collective(play_round, stop)
-            race.record(ranks.gather(own_scores, len(players)))
+            # Every process plays its own games, and then gets the scores of all players. While
+            # it plays, `check` is called again and again, and may raise. If one process is
+            # asked to stop, `stop` makes all of them stop.
+            play_own_games = partial(race.play, games, decisions, check)
+            own_scores = ranks.run_collective(play_own_games, stop)
+            all_scores = ranks.gather(own_scores, len(players))
+            race.record(all_scores)
         metrics: dict[str, float | Tensor] = {
             "stage": stage_number + 1,
             "board_width": stage.rules.width,
             "board_height": stage.rules.height,
             **race.metrics(),
         }
-        # The optimizer gets the candidates without the mean, scaled to length 1 as they played.
+        # The optimizer gets the candidates as they have played, scaled to length 1. The mean,
+        # the last player, is not one of them.
         fitness = race.fitness[:-1]
         played_candidates = players[:-1]
         # Lines and decisions are also recorded per second.
@@ -309,9 +319,9 @@ class _Race:
         self._own_scores = torch.zeros(own_players, 4, dtype=torch.int64, device=device)
 
     def drop_all_but(self, survivors: int, games: Rollout | SplitRollout) -> None:
-        """Drop all candidates but the fittest from the race, and from the games of this rank.
+        """Keep only the fittest candidates in the race, and in the games of this rank.
 
-        The mean, which is the last player, also stays in the race.
+        The mean, which is the last player, always stays in the race.
 
         Args:
             survivors: The number of candidates that stay in the race.

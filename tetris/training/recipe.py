@@ -311,7 +311,7 @@ def make_recipe(device: str, *layers: Mapping[str, Setting]) -> Recipe:
         settings = _apply_layer(settings, layer)
     if settings["backend"] == AUTO:
         # The optimizer's operators are in the same language as the engine, C++ or CUDA, so that
-        # they need no other compiler. With the engine in Python they are those of PyTorch.
+        # they need no other compiler. With the engine in Python, PyTorch's operators are used.
         settings["backend"] = device if device in BACKENDS else "torch"
     settings["preset"] = preset
     settings["device"] = device

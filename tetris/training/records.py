@@ -159,7 +159,7 @@ def check_provenance(provenance: Mapping[str, Any], path: object) -> None:
             place_of_score = f"{place}: {key}: {number}"
             # This schema is a function that returns whether the score has a valid lookahead.
             _check(score, score_with_a_lookahead, place_of_score)
-            # An estimate has a number of estimates, a played score has a number of games.
+            # An estimated score has a count of estimates, a played score has a count of games.
             count_key = "estimates" if "estimates" in score else "games"
             schema = {**_SCORE, count_key: whole_number}
             if "measured" in score:  # This score comes with the package.

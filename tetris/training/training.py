@@ -132,8 +132,8 @@ def prepare_engine(recipe: Recipe) -> None:
 def _required_libraries(recipe: Recipe) -> list[Extension]:
     """Return the C++ and CUDA libraries that a run has to compile or load.
 
-    The engine has libraries unless it is in Python. The optimizer's operators have libraries
-    unless they are those of PyTorch.
+    The engine has libraries unless it is in Python. The optimizer has libraries unless it uses
+    the operators of PyTorch.
     """
     on_gpu = recipe.device == "cuda"
     libraries = []
@@ -294,7 +294,7 @@ class Training(Callback):
         name = self.folder.path.resolve().name
         provenance = self._provenance(state["generation"], scores)
         controller = LinearController(
-            recipe.features, tuple(weights), recipe.rules, name, provenance
+            recipe.features, tuple(weights), recipe.rules, name=name, provenance=provenance
         )
         if ranks.rank() == 0:  # If there are several processes, only the first one writes.
             controller.save(self.folder.controller)

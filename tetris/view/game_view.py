@@ -106,7 +106,7 @@ class GameTracker:
         )
 
     def carry_out(self, scene: Scene) -> None:
-        """Carry out the placement of a scene: update the board and the counts of the tracker.
+        """Update the board and the counts of the tracker to those after a scene's placement.
 
         The piece is added to the cells, and the full rows are removed. If the placement ends
         the game, the next game begins on an empty board. ``cells`` has shape (height + 4,
@@ -123,7 +123,8 @@ class GameTracker:
             with_piece = _with_piece(self.cells, scene.after)
             remaining = np.delete(with_piece, scene.full, axis=0)
             # Add as many empty rows at the top as full rows were removed.
-            empty_rows = np.zeros_like(self.cells[: len(scene.full)])
+            num_removed = len(scene.full)
+            empty_rows = np.zeros_like(self.cells[:num_removed])
             self.cells = np.concatenate([remaining, empty_rows])
             self.rows = scene.after.rows
             self.game_lines = scene.game_lines

@@ -61,8 +61,8 @@ def _cell_colors() -> list[tuple[str, str, str]]:
     """Return three colours for each kind of cell: its inside, its lit and its shaded edge.
 
     A colour is a text of six hexadecimal digits. The kinds are in the order of their numbers:
-    first those of the page, of empty cells, of the frame and so on, then those of pieces at
-    rest, and finally those of falling pieces.
+    first the kinds without a piece, such as an empty cell, then the pieces at rest, and finally
+    the falling pieces.
     """
     empty = "1f232b"
     cell_colors = [
@@ -98,7 +98,7 @@ def _palette() -> npt.NDArray[np.uint8]:
     # The three colours of a kind begin at index 3 * kind.
     page = colors[3 * PAGE]
     # To make a colour grey, take the mean of its red, green and blue, and go half-way to the
-    # colour of the page. The page itself, whose colours are before those of EMPTY, stays.
+    # colour of the page. The page itself stays as it is. Its colours come before EMPTY's.
     grey = (colors.mean(axis=1, keepdims=True) + page) / 2
     grey[: 3 * EMPTY] = page
     # From the colour of the page, with the share 0, to that of the letter, with the share 1.
@@ -191,7 +191,7 @@ def text_picture(text: str, size: int, kind: int = TEXT) -> Picture:
     image = Image.new("L", (round(font.getlength(text)) + 1, size + size // 2))
     ImageDraw.Draw(image).text((0, 0), text, 255, font)
     # In the palette the shades come after the colours of cells and the same colours in grey.
-    # The shades of TEXT are the first, those of FAINT the second.
+    # The shades of TEXT come first, then the shades of FAINT.
     first_shade = 2 * GREY + (kind == FAINT) * _SHADES
     shades = np.asarray(image) // (256 // _SHADES + 1)  # From 0 to _SHADES - 1.
     return first_shade + shades.astype(np.uint8)
@@ -273,16 +273,17 @@ def write_gif(path: Path, pictures: Iterable[Picture], speed: float) -> None:
     def images() -> Iterator[Image.Image]:
         """Yield the frames of the GIF, whose unchanged pixels are transparent."""
         # A GIF has 256 colours of three bytes. The last colour, number _TRANSPARENT, is
-        # transparent, and those between it and the palette are not used.
-        colors = PALETTE.tobytes().ljust(3 * (_TRANSPARENT + 1))
-        # No pixel of a picture has the transparent colour. So all pixels of the first picture
-        # count as changed.
-        last_picture: Picture | int = _TRANSPARENT
+        # transparent. The colours between our palette and this one are not used.
+        num_colors = _TRANSPARENT + 1
+        colors = PALETTE.tobytes().ljust(3 * num_colors)
+        last_picture: Picture | None = None
         for picture in pictures:
-            # Transparent pixels make the file small. Pillow could find them itself, but takes
-            # ten times as long.
-            is_unchanged = picture == last_picture
-            changes = np.where(is_unchanged, np.uint8(_TRANSPARENT), picture)
+            changes = picture
+            if last_picture is not None:
+                # Transparent pixels make the file small. Pillow could find them itself, but
+                # takes ten times as long.
+                is_unchanged = picture == last_picture
+                changes = np.where(is_unchanged, np.uint8(_TRANSPARENT), picture)
             image = Image.fromarray(changes)
             image.putpalette(colors)
             last_picture = picture

@@ -155,7 +155,7 @@ class _Elites(NamedTuple):
     weights: Tensor  # w_k, shape (..., K), float64; 0 for elites that failed
 
     def by_index(self, num_candidates: int) -> _Elites:
-        """Return the elites in the order of their indices; those that failed remain last."""
+        """Return the elites in the order of their indices; failed ones remain last."""
         last_indices = self.indices + num_candidates
         sort_key = torch.where(self.is_usable, self.indices, last_indices)
         places = torch.sort(sort_key).indices
@@ -182,8 +182,8 @@ def _sum_elites(
 ) -> tuple[_EliteSums, Tensor, Tensor]:
     """Return weighted sums over the elites, the best elite, and the indices of the elites.
 
-    The sums are those of the elites' offsets from the best elite, and of their scores. The
-    indices are in the order in which the elites were added.
+    What is summed are the elites' offsets from the best elite, and their scores. The indices
+    are in the order in which the elites were added.
 
     Args:
         candidates: shape (..., N, d).

@@ -265,7 +265,7 @@ def move_table(
 
     A row of the table is a distribution over the values 0 .. values - 1. Every candidate adds
     beta times its weight to the probabilities of its own values. Then probabilities below a
-    floor are raised to it, except those that were 0, and every row is divided by its sum. The
+    floor are raised to it unless they were 0, and every row is divided by its sum. The
     results are rounded to multiples of 2^-40, so that they have the same bits on all devices.
 
     Args:
@@ -345,17 +345,21 @@ def _weigh_candidates(scores: Tensor, maximize: bool) -> Tensor:
 
 @lru_cache(maxsize=64)
 def _weigh_ranks(size: int, device: torch.device) -> tuple[Tensor, float]:
-    """Return the cumulative sums of the weights by rank, and mu.
+    """Return the cumulative sums of the weights by rank, and the effective number of elites.
 
-    Entry n of the sums, shape (N + 1,), int64, is 2^40 times the sum of the n best weights.
+    The better half of ``size`` candidates has positive weights, which add up to 1 and decrease
+    with the logarithm of the rank. The worse half has the same weights with a minus sign, the
+    largest one for the last rank. Entry n of the sums, shape (size + 1,), int64, is 2^40 times
+    the sum of the n best weights.
     """
-    half = [math.log(size / 2 + 0.5) - math.log(rank) for rank in range(1, size // 2 + 1)]
-    total = math.fsum(half)
-    weights = [round(weight / total * _SCALE) for weight in half]
+    logs = [math.log(size / 2 + 0.5) - math.log(rank) for rank in range(1, size // 2 + 1)]
+    total = math.fsum(logs)
+    positive = [round(log / total * _SCALE) for log in logs]
+    negative = [-weight for weight in reversed(positive)]
     # If the number of candidates is odd, the middle one has the weight 0.
-    weights += [0] * (size % 2) + [-weight for weight in reversed(weights)]
-    sums = torch.tensor([0, *weights]).cumsum(0).to(device)
-    return sums, total**2 / math.fsum(weight * weight for weight in half)
+    middle = [0] * (size % 2)
+    sums = torch.tensor([0, *positive, *middle, *negative]).cumsum(0).to(device)
+    return sums, total**2 / math.fsum(log * log for log in logs)
 
 
 def _sum_weights(size: int, device: torch.device) -> Tensor:
@@ -372,7 +376,7 @@ def _choose_rate_and_floor(
     None, it is the rate.
     """
     population, rows, values = sizes
-    mu = _weigh_ranks(population, torch.device("cpu"))[1]
+    _, mu = _weigh_ranks(population, torch.device("cpu"))  # The effective number of elites.
     # If all rows are at the floor, the probability is 0.27 that a candidate has, in some row,
     # another value than the likeliest one (R. Hamano et al., CatCMA, GECCO 2024).
     floor = (1 - 0.73 ** (1 / rows)) / max(1, values - 1)

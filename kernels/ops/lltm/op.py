@@ -78,7 +78,7 @@ def lltm(
 
 
 def _choose_operator(is_recorded: bool) -> Any:
-    """Return the operator for a call, of which autograd may make a record."""
+    """Return the operator for a call; ``is_recorded``: autograd makes a record of it."""
     operators = torch.ops.cem_tetris
     # The rules for torch.compile and autocast are registered for the operator `lltm`.
     if torch.compiler.is_compiling() or (is_recorded and torch._C._is_any_autocast_enabled()):
