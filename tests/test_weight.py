@@ -19,12 +19,12 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 57_620,
-    ("tetris", PYTHON): 48_920,
+    ("cem", PYTHON): 57_640,
+    ("tetris", PYTHON): 48_980,
     ("tetris", NATIVE): 55_760,
-    ("kernels", PYTHON): 19_530,
+    ("kernels", PYTHON): 19_590,
     ("kernels", NATIVE): 46_560,
-    ("scripts", PYTHON): 31_390,
+    ("scripts", PYTHON): 31_540,
     ("tests", PYTHON + NATIVE): 138_620,
 }
 WORDS = 22_000  # of README and docs

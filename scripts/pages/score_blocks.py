@@ -143,9 +143,9 @@ def headline() -> str:
 but for simulations and experiments that are expensive or have no gradient, on CPU and CUDA. \
 Its methods are CMA-ES and the cross-entropy method (CEM). On the test functions of BBOB, with \
 1,000 evaluations of five parameters, it reaches {ours:.0%} of the accuracies asked for, SciPy \
-{scipy:.0%} and pycma {pycma:.0%}. Its showcase learns to play Tetris in a minute on two cores: an estimated \
-{in_words(learned)} lines per game, {learned / dt20:.2g} times the best published linear \
-player."""
+{scipy:.0%} and pycma {pycma:.0%}. Its showcase learns to play Tetris in a minute on two \
+cores: an estimated {in_words(learned)} lines per game, {learned / dt20:.2g} times the best \
+published linear player."""
 
 
 def first_run() -> str:
