@@ -169,8 +169,8 @@ class CemSolver:
     def _complete_plans(self, info: Info, init: Tensor | None, num_envs: int) -> Tensor | None:
         """Return plans of ``horizon`` actions that begin with ``init``.
 
-        The model's actor adds the missing actions. Without an actor they are those of the
-        planner's initial mean.
+        The model's actor adds the missing actions. Without an actor, the planner's initial mean
+        has them.
 
         Args:
             info: The information about the environments.

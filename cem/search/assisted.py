@@ -112,9 +112,9 @@ class Problem:
             inside = np.clip(candidates, low + inset, high - inset)
         is_exact = (inside == candidates).all(axis=1)
         points = self.points_of(inside)
-        # These are the fields of ``Known``, each for all points.
-        fields = points, values.tolist(), candidates, is_exact.tolist()
-        return [Known(*known) for known in zip(*fields, strict=True)]
+        # A row has the fields of ``Known`` for one point.
+        rows = zip(points, values.tolist(), candidates, is_exact.tolist(), strict=True)
+        return [Known(*row) for row in rows]
 
     def negate_if_maximizing(self, fitness: Any) -> Any:
         """Convert fitness to values to minimise, or such values back to fitness."""
@@ -225,10 +225,10 @@ class ModelAssisted:
         )
 
     def _start_generation(self, drawn: Any, number: int) -> Generation:
-        """Fit the model to all earlier points, and return a generation without values.
+        """Fit the model to all earlier points, and return a generation to be evaluated.
 
-        Exception: in the first generation, the best known point replaces the first candidate.
-        Its value is known, too.
+        In the first generation the best known point, if there is one, replaces the first
+        candidate. Only this candidate has a value already.
 
         Args:
             drawn: The candidates that the optimizer drew, shape (N, d).
@@ -239,8 +239,9 @@ class ModelAssisted:
         points = self._problem.points_of(candidates)
         best = min(self._path, key=lambda known: known.value, default=None)
         if number == 0 and best is not None and best.is_exact:
-            points[0], values[0] = best.point, best.value
             candidates[0] = best.candidate
+            points[0] = best.point
+            values[0] = best.value
         state = self._problem.optimizer.state
         assert state.factor is not None, "a model needs a full covariance"
         center = state.distribution[MEAN].double().numpy()

@@ -195,7 +195,8 @@ class Descent:
         self._last_step = change / self._scale
         if self._has_constraints:
             self._merit.adapt_margins(outcome - self._outcome, derivatives, self._last_step)
-        self._x, self._outcome = self.path[-1]
+        self._x = point
+        self._outcome = outcome
         relative_step = change[self._is_free] / self._width[self._is_free]
         self.last_length = float(np.sqrt(np.mean(relative_step**2)))
 

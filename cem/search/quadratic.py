@@ -220,7 +220,8 @@ def _solve_least_squares(rows: Any, targets: Any) -> Any:
     # With the targets as the last column, R contains the triangular matrix and Q^T targets.
     triangle: Any = np.linalg.qr(np.column_stack([rows, targets]), mode="r")
     count = rows.shape[1]
-    square, right = triangle[:count, :count], triangle[:count, count]
+    square = triangle[:count, :count]
+    right = triangle[:count, count]
     pivots = np.abs(np.diag(square))
     if pivots.min() > _SINGULAR * pivots.max():
         return np.linalg.solve(square, right)

@@ -44,10 +44,13 @@ class Problem(NamedTuple):
 
     def evaluate(self, x: Any) -> tuple[float, Any]:
         """Return the value and the constraints of a point of the unit cube, shape (dim,)."""
-        low, high = _numbers(self.low), _numbers(self.high)
+        low = _numbers(self.low)
+        high = _numbers(self.high)
         result = self.function(*(low + x * (high - low)))
-        value, constraints = result if self.has_constraints else (result, np.zeros(1))
-        return float(value), constraints
+        if self.has_constraints:
+            value, constraints = result
+            return float(value), constraints
+        return float(result), np.zeros(1)
 
 
 def _numbers(text: str) -> Any:

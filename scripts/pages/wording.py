@@ -31,8 +31,11 @@ def digits(value: float) -> str:
 
 def span(low: float, high: float) -> str:
     """Return a range of numbers of lines, such as ``8,992-10,740`` or ``953-1,540 M``."""
-    first, last = format_lines(low), format_lines(high)
-    return f"{first.removesuffix(' M')}-{last}" if low >= 1e6 else f"{first}-{last}"
+    first = format_lines(low)
+    last = format_lines(high)
+    if low >= 1e6:  # Both ends are in millions, and only the last one says so.
+        first = first.removesuffix(" M")
+    return f"{first}-{last}"
 
 
 def score(measurement: Mapping[str, Any]) -> str:

@@ -252,9 +252,11 @@ def write_movie(path: Path, replay: Replay, label: str, arguments: argparse.Name
     total = len(replay.placements) - arguments.first + 1
     desc = f"drawing {path.name}"
     bar = progress(scenes_to_draw, desc=desc, total=total, unit=" pictures", leave=False)
-    is_gif = path.suffix.lower() == ".gif"
-    write = write_gif if is_gif else write_mp4
-    cell = 12 if is_gif else 24  # In pixels.
+    write = write_mp4
+    cell = 24  # In pixels.
+    if path.suffix.lower() == ".gif":
+        write = write_gif
+        cell = 12
     with closing(bar):  # The bar disappears before anything else is printed.
         write(path, (frame(scene, label, cell) for scene in bar), arguments.speed)
 

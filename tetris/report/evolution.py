@@ -154,9 +154,11 @@ def _choose_pieces(
         Streams that contain only the chosen sequence.
         The number of pieces to show, a little more than the last policy but one survives.
     """
-    is_fast = device in NATIVE  # The engine is in C++ or CUDA, not in Python.
-    num_sequences = 256 if is_fast else 4
-    limit = 600 if is_fast else 60  # The maximum number of pieces in a game.
+    num_sequences = 4
+    limit = 60  # The maximum number of pieces in a game.
+    if device in NATIVE:  # The engine in C++ or CUDA is much faster than the one in Python.
+        num_sequences = 256
+        limit = 600
     # A stream is a random sequence of pieces. It stops at the end of its first game.
     streams = Streams(rules, num_sequences, seed, games=1)
     lengths = _play_lengths(Rollout(policies, streams, device), limit)
