@@ -403,7 +403,7 @@ def test_the_first_command_comes_twice_with_one_cache(monkeypatch: pytest.Monkey
         }, "270 M: 5.3 times dt20, the best"
 
     monkeypatch.setattr(training, "train", train)
-    found = training.measure(SimpleNamespace(what="first_run"), "cpu").figures
+    found = training.measure(SimpleNamespace(what="first_run", seed=1), "cpu").figures
     assert {name.partition(".")[2]: x for name, x in found.items()} == {
         **{"cold.seconds": 50.0, "warm.seconds": 40.0, "times_dt20": 5.3}
     }
