@@ -486,9 +486,9 @@ struct ThinCovers : FeatureBase {
   // Returns the number of columns whose topmost cell has an empty cell directly below it, after
   // a drop that completes no row, for every placement.
   //
-  // `before` is the set of such columns before the drop; bit c + 1 is column c. Only the
-  // columns under the piece can change. Such a column counts if the piece has a single cell in
-  // it and there is a gap below this cell.
+  // `before` is the set of these columns before the drop; bit c + 1 is column c. A drop changes
+  // only the columns under the piece. After it, a column under the piece counts if the piece
+  // has a single cell in it and there is a gap below this cell.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
     // The columns under a piece over column 0 are bits 1 to WIDTH. in_columns moves these bits

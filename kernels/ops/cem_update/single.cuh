@@ -708,7 +708,7 @@ struct SingleBlock {
   // threads of the block call the function, after share_scalars().
   //
   // The first tile of a block has the block's own number. For this tile, prepare() has already
-  // loaded the old marginals, and single_kernel the best candidate.
+  // loaded the old marginals, and single_kernel has loaded the best candidate.
   CEM_TETRIS_DEVICE_FUNCTION void update_tile(int tile) {
     const TileThread mine{*this, tile};
     if (tile != block) {
@@ -716,8 +716,9 @@ struct SingleBlock {
       share_marginals();
       load_best(tile);
     }
-    // write_marginals() reads old marginals that other threads have written. The barriers of
-    // sum_chunks() come in between, but without elites it is not called.
+    // write_marginals() reads old marginals that other threads have written, so that a barrier
+    // has to come in between. sum_chunks() has barriers, but is not called if there are no
+    // elites.
     if (valid_elites == 0) __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < mine.chunks; chunk += mine.chunks_at_once)

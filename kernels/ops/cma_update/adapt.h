@@ -519,8 +519,8 @@ struct Adaptation {
   // follow the step but only decays, while the step size grows fast.
   //
   // Also sets step_ratio, the new step size divided by the old one, and factor_share, the
-  // weight of the old covariance in the new one. The latter depends on weight_sum, the sum of
-  // the weights of all candidates.
+  // weight of the old covariance in the new one. The latter depends on the sum of the weights
+  // of all candidates, which is stored behind the step: arrays.step[padded + kAllWeights].
   //
   // Only group 0 (the first warp) does this, and its lanes share the dimensions. The other
   // groups return at once and go on to write_means_and_elites().
@@ -534,7 +534,8 @@ struct Adaptation {
     double squared_length = 0.0;
     CEM_TETRIS_UNROLL_4
     for (int i = 0; i < d; ++i) squared_length += arrays.path[i] * arrays.path[i];
-    // In the first generations the path is short, because it begins at 0.
+    // The path begins at 0. path_warmup lowers the limit in the first generations, in which the
+    // path is therefore short.
     bool h_sigma = squared_length < learning.longest_squared * path_warmup;
     for (int i = team.lane; i < d; i += team.lanes) {
       arrays.long_path[i] = learning.long_decay * arrays.long_path[i] +

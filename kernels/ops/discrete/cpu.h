@@ -173,18 +173,18 @@ void move_row(
   for (int64_t k = 0; k < family.values; ++k) after[k] = normalise(after[k], total);
 }
 
-// Moves the probabilities of one problem towards its better candidates, for the columns of the
-// candidates from `first` on and before `end`. Better candidates have positive weights, and
-// worse ones negative weights. The function adds up the weights of the candidates that have the
+// Moves the probabilities of one problem towards its better candidates, for columns `first` to
+// `end` - 1 of the candidates. Better candidates have positive weights, and worse ones negative
+// weights. The function adds up the weights of the candidates that have the
 // same value, and move_row() then computes a row of probabilities from these sums.
 //
 // A family is a group of discrete variables with equally many values. A variable is a column of
 // the candidates, and its row of the table has a probability for each value. value_of() returns
 // the index of a candidate's value in the row.
 //
-// A permutation (has_transitions) has other rows: row 0 for the item in the first column, and
-// row 1 + i for the item after item i. A candidate may need any of them, so the caller passes
-// all columns of a permutation at once.
+// The rows of a permutation (has_transitions) do not belong to columns: row 0 is for the item
+// in the first column, and row 1 + i for the item that follows item i. Any column may use any
+// of these rows, so the caller passes all columns of a permutation at once.
 template <typename T>
 void move(const Move& call, const Family& family, int64_t problem, int64_t first, int64_t end) {
   bool has_transitions = family.has_transitions();

@@ -19,14 +19,14 @@ CEM_TETRIS_DEVICE_FUNCTION uint32_t warp_of_grid() {
 // Kernel: draws categorical variables. call.table has one row of call.values probabilities for
 // each variable. The result is problems x samples x variables; a sample is a candidate.
 //
-// The samples of a problem (batch entry) are cut into groups of 64 (kGroup). A warp draws one
-// variable for the 64 samples of a group, and each of its lanes two of these samples. The
-// kWarps warps of a thread block draw neighbouring variables for the same group. A group has
-// blocks_per_group consecutive blocks, which share the variables.
+// The samples of a problem (batch entry) are divided into groups of 64 (kGroup). A warp draws
+// one variable for the 64 samples of a group, and each of its lanes draws two of them. The
+// kWarps warps of a thread block draw neighbouring variables for the same group. Consecutive
+// thread blocks, blocks_per_group of them, draw all variables of a group.
 //
 // The results go through shared memory, so that neighbouring threads write neighbouring
-// variables of a sample. The first two calls let the kernels of a stream overlap: a kernel is
-// set up while the one before it still runs.
+// variables of a sample. wait_for_previous_kernel() and allow_next_kernel() let the kernels of
+// a stream overlap: a kernel is set up while the one before it still runs.
 __global__ void __launch_bounds__(kThreads) categorical_kernel(
     const __grid_constant__ Call call, uint32_t blocks_per_group, uint32_t groups_per_problem) {
   wait_for_previous_kernel();

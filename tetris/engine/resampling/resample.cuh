@@ -209,9 +209,10 @@ struct ResamplingBlock {
 
  private:
   // Computes the level of every stream, and adds its weight to the sum of this level in shared
-  // memory. Also counts the streams of every level in `next_position`. If data.measures_rate is
-  // true, adds to `ended` the share of the weight that belongs to games that have ended since
-  // the previous resampling.
+  // memory. Also counts the streams of every level, in memory.next_position, from which the
+  // positions are computed later. If data.measures_rate is true, adds to data.ended the weights
+  // of all games that have ended since the previous resampling, divided by the weight of all
+  // streams.
   //
   // The threads of the block share the streams. Whole parts and fractional parts of weights are
   // summed separately, as integers, so that the sums do not depend on the order of the threads.
