@@ -88,8 +88,8 @@ class NoiseDetector:
 
     def _compare_with_first(self, mean_fitness: float) -> None:
         """Compare the fitness of the mean in generation 1 with the first one, to find noise."""
-        if self._first_fitness is None:
-            return  # The first one was not finite.
+        if self._first_fitness is None or not math.isfinite(mean_fitness):
+            return  # A failure is no noise.
         difference = abs(mean_fitness - self._first_fitness)
         if difference > _NOISY * self._scale:
             self._difference = difference

@@ -380,6 +380,21 @@ class TestDefaults:
         assert sphere(result.x - 1.0) < 0.2
         assert torch.equal(result.x, result.mean)
 
+    def test_a_failure_of_the_first_mean_is_no_noise(self):
+        calls = []
+
+        def fails_once(x):
+            calls.append(len(x))
+            values = sphere(x - 1.0)
+            # In the second generation the first candidate is the first mean again.
+            return (
+                values.index_fill(0, torch.tensor([0]), math.inf) if len(calls) == 2 else values
+            )
+
+        result = minimize(fails_once, torch.zeros(4), 1.0, budget=400, seed=1)
+        assert not result.settings["noise"]
+        assert result.fun < 1e-2
+
     @pytest.mark.parametrize(("options", "size"), [({"budget": 8}, 4), ({"restarts": 0}, 5)])
     def test_noise_costs_no_restart_and_is_nothing_to_a_budget_that_is_spent(
         self, options, size
