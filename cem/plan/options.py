@@ -45,7 +45,6 @@ METHODS: dict[str, dict[str, Any]] = {
           Control, ICLR 2024, https://arxiv.org/abs/2310.16828. Actions are within -1 and 1.
 """
 
-_ELITE_SHARE = 0.05  # The share of the samples that are elites by default.
 EXECUTE = ("best", "mean", "sample")
 SPLINES = ("zero", "linear", "cubic")
 BOUND_HANDLINGS = ("clamp", "resample")
@@ -102,17 +101,15 @@ class Options:
     @cached_property
     def elite_count(self) -> int:
         """The number of elites."""
-        if self.num_elites is not None and self.num_elites > 1:
-            return int(self.num_elites)
-        # Otherwise `num_elites` is a share of the samples.
-        share = _ELITE_SHARE if self.num_elites is None else self.num_elites
-        least = 3
         if self.num_elites is None:
             # Few elites narrow the distribution in every iteration. In many iterations it would
             # become narrow before it has found the best plans.
-            least = max(least, self.iterations // 3)
-        count = max(least, round(share * self.num_samples))
-        return min(count, self._most_elites)
+            count = max(self.iterations // 3, round(0.05 * self.num_samples))
+        elif self.num_elites > 1:
+            return int(self.num_elites)
+        else:  # a share of the samples
+            count = round(self.num_elites * self.num_samples)
+        return min(max(3, count), self._most_elites)
 
     @property
     def _most_elites(self) -> int:

@@ -182,7 +182,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "peers": _GAMES,
     "training": {
         "what": _choice("what", TRAININGS),
-        "--seed": _number(1, "of first_run and of the records", 1 << 31),
+        "--seed": _number(1, "for training the first of five seeds", 1 << 31),
     },
     "sanitizers": {"tool": _choice("tool", TOOLS)},
     "reproduce": {

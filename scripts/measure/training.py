@@ -28,7 +28,7 @@ from measure import ROOT
 from measure.provenance import Measured
 from tetris.training.run_folder import RunFolder, read_records
 
-SEEDS = range(1, 6)
+NUM_SEEDS = 5  # The seeds of "training".
 FLAGS = ()  # Additional flags of all runs.
 RECORDS = {
     "record": ("--preset", "record"),
@@ -80,7 +80,7 @@ def _describe_run(out: RunFolder) -> dict[str, Any]:
     return run
 
 
-def first_run(folder: Path, device: str, seed: int = 1) -> Measured:
+def first_run(folder: Path, device: str, seed: int) -> Measured:
     """Run README's first command twice with the same cache, and return its times.
 
     The first run compiles the engine, since the cache is empty ("cold"). The second run loads
@@ -99,7 +99,7 @@ def first_run(folder: Path, device: str, seed: int = 1) -> Measured:
     return Measured(figures, {"runs": runs})
 
 
-def record(folder: Path, device: str, seed: int = 1, name: str = "record") -> Measured:
+def record(name: str, folder: Path, device: str, seed: int) -> Measured:
     """Train with the flags of a record, and return the time and the scores."""
     out = RunFolder(folder / name)
     run, _ = train(out, device, seed, flags=RECORDS[name])
@@ -112,15 +112,16 @@ def record(folder: Path, device: str, seed: int = 1, name: str = "record") -> Me
 
 _OF_ONE_SEED: dict[str, Callable[[Path, str, int], Measured]] = {
     "first_run": first_run,
-    **{name: partial(record, name=name) for name in RECORDS},
+    **{name: partial(record, name) for name in RECORDS},
 }
 
 
 def measure(arguments: argparse.Namespace, device: str) -> Measured:
     """Make one of four measurements, which ``arguments.what`` names.
 
-    "first_run" and the records train with the seed of ``arguments.seed``, by the functions in
-    ``_OF_ONE_SEED``. For "training" controllers are trained with several seeds:
+    "first_run" and the records train with ``arguments.seed``, by the functions in
+    ``_OF_ONE_SEED``. For "training" controllers are trained with `NUM_SEEDS` seeds from this
+    one on:
 
     - The figures are the median and the largest time over all seeds, both of the training alone
       ("training_seconds") and of the command, which also measures scores ("total_seconds").
@@ -133,7 +134,7 @@ def measure(arguments: argparse.Namespace, device: str) -> Measured:
             return make_measurement(Path(folder), device, arguments.seed)
         runs = []
         series = {}
-        for seed in SEEDS:
+        for seed in range(arguments.seed, arguments.seed + NUM_SEEDS):
             run_folder = RunFolder(Path(folder, f"seed{seed}"))
             run, _ = train(run_folder, device, seed)
             runs.append(run)

@@ -142,6 +142,27 @@ def returns_by_learned_models() -> str:
     return make_table("return", result, columns=_STAGES, rows=rows, cell=cell)
 
 
+_ONE_BY_ONE = ("cem_model", "slsqp", "slsqp_lq")
+"""Searches that call the function candidate by candidate: ours, SciPy's and pycma's."""
+_THOUSAND = "bbob.*.d5.200"
+"""The key of 1,000 evaluations of five parameters; see `_shares`."""
+
+
+def _shares(result: Result, searches: Sequence[str], key: str) -> list[str]:
+    """Return the shares of targets that searches reach, as percentages.
+
+    The name of a figure is ``key`` with the name of the search in place of "*". In a key,
+    "d5.20" means five parameters and 20 evaluations per parameter.
+    """
+    names = [f"{key.replace('*', search)}.solved" for search in searches]
+    return [f"{result.figures[name]:.0%}" for name in names]
+
+
+def shares_of_a_thousand() -> list[str]:
+    """Return what our optimiser, SciPy and pycma reach with 1,000 evaluations in README."""
+    return _shares(load_all("bbob-few")[0], _ONE_BY_ONE, _THOUSAND)
+
+
 def optimiser_claim() -> str:
     """Return README's table of the shares of targets that our optimiser and others reach.
 
@@ -154,32 +175,20 @@ def optimiser_claim() -> str:
         load_all(name)[0] for name in ("bbob-few", "bbob-constrained", "bbob")
     )
 
-    def row(label: str, result: Result, searches: tuple[str, ...], key: str) -> list[str]:
-        """Return a row of the table: its label, and the share of targets of each search.
-
-        The name of a figure is ``key`` with the name of the search in place of "*". In a key,
-        "d5.20" means five parameters and 20 evaluations per parameter.
-        """
-        names = [f"{key.replace('*', search)}.solved" for search in searches]
-        return [label, *(f"{result.figures[name]:.0%}" for name in names)]
-
     # The searches in the columns: ours, that of SciPy, and that of pycma.
-    one_by_one = ("cem_model", "slsqp", "slsqp_lq")
     with_constraints = ("cem", "slsqp", "pycma")
     populations = ("cem", "dual_annealing", "pycma_bipop")
-    rows = [
-        row("100, 5 parameters", few, one_by_one, "bbob.*.d5.20"),
-        row("1,000, 5 parameters", few, one_by_one, "bbob.*.d5.200"),
-        row("4,000, 20 parameters", few, one_by_one, "bbob.*.d20.200"),
-        row(
-            "1,000, 5, with constraints",
-            constrained,
-            with_constraints,
-            "bbob-constrained.*.d5.200",
+    shares = {
+        "100, 5 parameters": _shares(few, _ONE_BY_ONE, "bbob.*.d5.20"),
+        "1,000, 5 parameters": _shares(few, _ONE_BY_ONE, _THOUSAND),
+        "4,000, 20 parameters": _shares(few, _ONE_BY_ONE, "bbob.*.d20.200"),
+        "1,000, 5, with constraints": _shares(
+            constrained, with_constraints, "bbob-constrained.*.d5.200"
         ),
-        row("10,000, 5 parameters", bbob, populations, "bbob.*.d5.2000"),
-        row("40,000, 20 parameters", bbob, populations, "bbob.*.d20.2000"),
-    ]
+        "10,000, 5 parameters": _shares(bbob, populations, "bbob.*.d5.2000"),
+        "40,000, 20 parameters": _shares(bbob, populations, "bbob.*.d20.2000"),
+    }
+    rows = [[label, *texts] for label, texts in shares.items()]
     header = ["evaluations", "`cem`", "SciPy", "pycma"]
     words = f"""Share of the targets reached on the test functions of BBOB, 51 for each \
 function, from 100 down to 1e-8 above its optimum:

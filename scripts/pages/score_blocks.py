@@ -5,6 +5,7 @@ from statistics import median
 from typing import Any
 
 from pages.literature_blocks import TETR_AI
+from pages.optimiser_blocks import shares_of_a_thousand
 from pages.result_files import Result, figures, load, load_all, with_provenance
 from pages.wording import in_words, markdown, span
 from pages.wording import score as score_text
@@ -14,7 +15,6 @@ from tetris.record.numbers import format_lines
 
 _PROCESSOR = "epyc-2core"
 _GPU = "h200"
-_BENCHMARK = "xeon-32core"  # The machine that ran BBOB with few evaluations.
 
 
 def _score_on(run: Mapping[str, Any], controller: str, board: str) -> Mapping[str, Any]:
@@ -131,10 +131,7 @@ def headline() -> str:
     score of the learned Tetris player, and this score divided by that of dt20, the best
     published linear player.
     """
-    shares = load(f"{_BENCHMARK}/bbob-few").figures
-    ours, scipy, pycma = (
-        shares[f"bbob.{search}.d5.200.solved"] for search in ("cem_model", "slsqp", "slsqp_lq")
-    )
+    ours, scipy, pycma = shares_of_a_thousand()
     # The training run with the median score.
     run = median_run(load(f"{_PROCESSOR}/training").data["runs"])
     learned = _score_on(run, LEARNED, "10x20")["lines_per_game"]
@@ -142,8 +139,8 @@ def headline() -> str:
     return f"""`cem` is an optimiser for PyTorch and NumPy: like `scipy.optimize.minimize`, \
 but for simulations and experiments that are expensive or have no gradient, on CPU and CUDA. \
 Its methods are CMA-ES and the cross-entropy method (CEM). On the test functions of BBOB, with \
-1,000 evaluations of five parameters, it reaches {ours:.0%} of the accuracies asked for, SciPy \
-{scipy:.0%} and pycma {pycma:.0%}. Its showcase learns to play Tetris in a minute on two \
+1,000 evaluations of five parameters, it reaches {ours} of the accuracies asked for, SciPy \
+{scipy} and pycma {pycma}. Its showcase learns to play Tetris in a minute on two \
 cores: an estimated {in_words(learned)} lines per game, {learned / dt20:.2g} times the best \
 published linear player."""
 

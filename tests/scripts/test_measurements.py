@@ -120,7 +120,7 @@ TINY: dict[str, dict[str, Any]] = {
     "practice": {"STARTS": 1, "SEARCHES": {"cem": practice.SEARCHES["cem"]}},
     "peers": {"SHAPES": ((20, 2),)},
     "training": {
-        "SEEDS": (1,),
+        "NUM_SEEDS": 1,
         "FLAGS": [
             *(
                 "--curriculum=",

@@ -113,9 +113,8 @@ bool is_plain(const Call& call) {
 }
 
 // Launches a draw of mean + std * z. Small results with float32 parameters have their own
-// kernel; the general kernel computes all others. It has a faster variant for calls without
-// bounds and shared noise whose numbers of samples and dimensions are multiples of kTile. The
-// problems (batch entries) lie along y of the grid.
+// kernel; the general kernel computes all others, with a faster variant for the calls for which
+// is_plain() is true. The problems (batch entries) lie along y of the grid.
 template <typename T>
 void launch(const Gpu& gpu, Call call, T* out) {
   Noise& noise = call.noise;
