@@ -21,11 +21,11 @@ NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
     ("cem", PYTHON): 57_640,
     ("tetris", PYTHON): 48_980,
-    ("tetris", NATIVE): 55_760,
+    ("tetris", NATIVE): 55_790,
     ("kernels", PYTHON): 19_590,
     ("kernels", NATIVE): 46_560,
     ("scripts", PYTHON): 31_540,
-    ("tests", PYTHON + NATIVE): 138_690,
+    ("tests", PYTHON + NATIVE): 138_700,
 }
 WORDS = 22_000  # of README and docs
 

@@ -63,15 +63,15 @@ def by_prospects(
     )  # stable: the first of equals first
     most, chosen = (-1, 0.0), None
     for first in ranked[:2]:
-        survived, total = 0, 0.0
+        totals = []
         for following in rules.piece_set:
             if seconds := surviving(first.rows, following, rules):
-                survived += 1
-                total += max(value_of(a, weights) for a in seconds) + value_of(
-                    first, weights, True
-                )
-        if (survived, total) > most:
-            most, chosen = (survived, total), first
+                second = max(value_of(a, weights) for a in seconds)
+                totals.append(second + value_of(first, weights, True))
+        # The worst piece counts five times.
+        rank = (len(totals), sum(totals) + 4 * min(totals, default=0.0))
+        if rank > most:
+            most, chosen = rank, first
     return chosen
 
 
@@ -164,7 +164,7 @@ def test_what_more_pieces_survive_is_chosen(stack: Stack) -> None:
     )
     assert choose(rows, BAR, replace(player, lookahead=NONE), rules).column == 2
     chosen = choose(rows, BAR, player, rules)
-    assert (chosen.column, prospect(chosen, player)) == (3, (7, 7 * 400.0))
+    assert (chosen.column, prospect(chosen, player)) == (3, (7, 11 * 400.0))
 
 
 def test_the_more_is_considered_the_longer_games_last() -> None:

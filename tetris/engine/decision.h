@@ -354,12 +354,26 @@ TETRIS_FUNCTION Choice choose_by_pairs(
 }
 
 // The value of a placement over all pieces that may come next. A prospect with more survived
-// pieces is better. If the numbers are equal, the prospect with the greater sum is better.
+// pieces is better. If the numbers are equal, the prospect with the greater value is better.
+//
+// The value is the sum of the scores that the survived pieces lead to, and WORST_WEIGHT times
+// the least of them. Games end through bad pieces, so the worst piece says more about how long
+// a game lasts than the others do (benchmarks/notes/lookahead-tried.md).
 struct Prospect {
+  static constexpr int64_t WORST_WEIGHT = 4;
   int survived = -1;  // the number of next pieces with which the game goes on
-  int64_t sum = 0;    // the sum, over these pieces, of the score of the best pair of placements
+  int worst = 0;      // the least score of these pieces; each has that of the best pair
+  int64_t sum = 0;    // the sum of their scores
+
+  // Adds a next piece with which the game goes on, by the score of the best pair of placements.
+  TETRIS_FUNCTION void add(int score) {
+    worst = survived == 0 || score < worst ? score : worst;
+    sum += score;
+    ++survived;
+  }
+  TETRIS_FUNCTION int64_t value() const { return sum + WORST_WEIGHT * worst; }
   TETRIS_FUNCTION bool exceeds(const Prospect& other) const {
-    return survived != other.survived ? survived > other.survived : sum > other.sum;
+    return survived != other.survived ? survived > other.survived : value() > other.value();
   }
 };
 
@@ -372,16 +386,15 @@ TETRIS_FUNCTION Prospect prospect_of(const Board<L>& board, const int32_t* weigh
   Landing<L> landing(board, piece, placement);
   AfterState<L> after(board, landing, piece, placement);
   auto search = make_search(after);
-  Prospect prospect{0, 0};
+  Prospect prospect{0};
   for (int k = 0; k < source.count; ++k) {
     int next = source.at(k);
     Choice second = choose(search, next);
     if (second.placement == Choice::NONE) continue;  // every placement of `next` ends the game
     if (next_piece_ends_game(board.geometry, landing.cells, next)) continue;
-    ++prospect.survived;
     // second.score does not include the features that describe the first placement.
     int first_value = List::placement_value(weights, after);
-    prospect.sum += second.score + first_value;
+    prospect.add(second.score + first_value);
   }
   return prospect;
 }
@@ -390,7 +403,7 @@ TETRIS_FUNCTION Prospect prospect_of(const Board<L>& board, const int32_t* weigh
 //
 // Only the two placements with the highest scores of their own are compared, and the one with
 // the better prospect is returned. The prospect of a placement is the number of next pieces
-// with which the game goes on, and the sum of their best scores.
+// with which the game goes on, and a value of their best scores.
 //
 //   score_alone(placement)  returns the placement with its score, ignoring the next piece
 //   make_search(board)      returns a search, which holds the data that is computed once per

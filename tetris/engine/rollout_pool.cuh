@@ -96,7 +96,7 @@ struct PoolRollout {
   struct Foresight {
     uint32_t best_two;           // the two best placements of the falling piece
     uint32_t next_best_two = 0;  // those of the next piece, after this thread's placement
-    Prospect prospect{0, 0};     // the prospect of this thread's placement
+    Prospect prospect{0};        // the prospect of this thread's placement
   };
 
   // Chooses a placement in stream `index` by expectimax, and returns it. Sets `next_best_two`
@@ -171,9 +171,7 @@ struct PoolRollout {
       const Choice& second, int piece, const FirstPlacement& first, Prospect& prospect) {
     bool can_appear = (first.ending_pieces >> piece & 1) == 0;
     bool survives = second.placement != Choice::NONE && can_appear;
-    if (!survives) return;
-    ++prospect.survived;
-    prospect.sum += second.score + first.value;
+    if (survives) prospect.add(second.score + first.value);
   }
 
   // Returns the set of the pieces that end the game if they come next, because they cannot
@@ -211,7 +209,8 @@ struct PoolRollout {
   __device__ __forceinline__ Choice better_of_two(
       uint32_t best_two, uint32_t& next_best_two, const Prospect& own) {
     int partner = lane ^ 1;
-    Prospect other{__shfl_sync(~0u, own.survived, partner), __shfl_sync(~0u, own.sum, partner)};
+    Prospect other{__shfl_sync(~0u, own.survived, partner),
+        __shfl_sync(~0u, own.worst, partner), __shfl_sync(~0u, own.sum, partner)};
     bool is_second_better = lane % 2 == 1 ? own.exceeds(other) : other.exceeds(own);
     bool has_second = unpack(best_two, 1) != Choice::NONE;
     int chosen = is_second_better && has_second ? 1 : 0;

@@ -31,6 +31,13 @@ Weights = npt.NDArray[np.float64]
 # The value of a placement that ends the game: every other placement is preferred.
 _LOST = float("-inf")
 
+WORST_WEIGHT = 4
+"""The additional weight of the worst next piece in a `prospect`.
+
+Games end through bad pieces, so the worst piece says more about how long a game lasts than the
+others do (benchmarks/notes/lookahead-tried.md).
+"""
+
 
 def landing_row(heights: list[int], shape: Shape, column: int) -> int:
     """Return the row in which the bottom of a piece comes to rest after a straight drop."""
@@ -142,8 +149,8 @@ def choose(
     preview.
 
     With expectimax the player compares the two placements with the greatest values by their
-    `prospect`. This is a sum over all pieces that may come next. The player chooses the second
-    placement if its prospect is greater.
+    `prospect`. This is a value over all pieces that may come next. The player chooses the
+    second placement if its prospect is greater.
     """
     candidates = list(after_states(rows, piece, rules))
     if player.lookahead is Lookahead.PREVIEW and next_piece is not None:
@@ -170,13 +177,15 @@ def prospect(after: AfterState, player: Player) -> tuple[int, float]:
     """Return how good a placement is if all pieces are equally likely to come next.
 
     The first number counts the next pieces with which the game goes on. The second number is
-    the sum of `pair_value` over these pieces. Prospects are compared as tuples: the first
-    number decides, and for equal first numbers the second. All pieces of the rules are
-    considered, even those that the current bag no longer contains.
+    the sum of `pair_value` over these pieces, plus `WORST_WEIGHT` times the least of them.
+    Prospects are compared as tuples: the first number decides, and for equal first numbers the
+    second. All pieces of the rules are considered, even those that the current bag no longer
+    contains.
     """
     values = [pair_value(after, piece, player) for piece in after.rules.piece_set]
     surviving = [value for value in values if value > _LOST]
-    return len(surviving), sum(surviving)
+    worst = min(surviving, default=0.0)
+    return len(surviving), sum(surviving) + WORST_WEIGHT * worst
 
 
 def pair_value(after: AfterState, next_piece: int, player: Player) -> float:
