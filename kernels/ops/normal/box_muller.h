@@ -81,29 +81,31 @@ CEM_TETRIS_FUNCTION Polar<float> polar(uint32_t radius_word, uint32_t angle_word
 
 #else
 
-// Returns -2 log(u) for normal floats u < 1, with a relative error of at most 3e-7. Let u be
-// m 2^e with 1/2 <= m < 1. The result is -2 log(2) e + (m - 1) Q(m - 1), where Q is a
-// polynomial fitted to the logarithm. Both terms are positive or zero, so no digits cancel.
+// Returns -2 log(u) for floats u < 1 that are not subnormal, with a relative error of at most
+// 3e-7. Let u be m 2^e with 1/2 <= m < 1. The result is -2 log(2) e + (m - 1) Q(m - 1), where Q
+// is a polynomial fitted to the logarithm. Both terms are positive or zero, so no digits
+// cancel.
 //
-// A conversion of the integer e to float would be slow in vectors. Instead, e is added to the
-// bits of kMagic, a float so large that its last bit has the value 1. The sum is the bits of
-// the float kMagic + e. One fused multiply-add multiplies this float by -2 log(2), and
-// subtracts kMagic * -2 log(2).
+// To compute m, e is subtracted from the exponent of u. The exponent field of a float begins at
+// bit 23, so the integer e * 2^23 is subtracted from the bits of u.
 //
-// The mantissa m has the bits of u, minus e in the bits of the exponent. So the same sum is
-// shifted left by 23 bits, the length of the mantissa, and subtracted. The bits of kMagic
-// vanish in this shift, because its low 9 bits are 0.
+// The vector instruction that converts the integer e to float is slow. Instead, e is added to
+// the bits of the float kMagic. It is so large that its last bit has the value 1, so the result
+// is the bits of the float kMagic + e. A multiply-add then computes the term -2 log(2) e as
+// -2 log(2) (kMagic + e) + 2 log(2) kMagic.
 inline float minus_two_log(float u) {
   constexpr float kMagic = 12582912.0f;         // 1.5 * 2^23
   constexpr uint32_t kMagicBits = 0x4B400000u;  // the bits of kMagic
   constexpr float kTwoLog2 = 0x1.62e43p+0f;     // to 22 bits: kMagic * kTwoLog2 is exact
-  constexpr int kMantissa = 23;
-  constexpr uint32_t kBias = 126;  // the stored exponent of numbers m with 1/2 <= m < 1
+  constexpr int kMantissa = 23;                 // the number of bits below the exponent field
+  constexpr uint32_t kBias = 126;  // the exponent field of numbers m with 1/2 <= m < 1
   uint32_t bits = bit_cast<uint32_t>(u);
-  // The upper bits of u are e + kBias, because its sign bit is 0.
+  // The sign bit is 0, so the bits above the mantissa are e + kBias.
   uint32_t magic_plus_e_bits = (bits >> kMantissa) + (kMagicBits - kBias);
   float magic_plus_e = bit_cast<float>(magic_plus_e_bits);
-  float m = bit_cast<float>(bits - (magic_plus_e_bits << kMantissa));
+  // The bits of kMagic vanish in this shift, because the lowest 9 of them are 0.
+  uint32_t e_in_exponent_field = magic_plus_e_bits << kMantissa;
+  float m = bit_cast<float>(bits - e_in_exponent_field);
   float m_minus_1 = m - 1.0f;
   float q = polynomial(m_minus_1, 0x1.2e4adcp+1f, 0x1.12e852p+1f, 0x1.8f31cep+0f,
       -0x1.496a24p-4f, 0x1.165388p-1f, -0x1.53e010p-1f, 0x1.000482p+0f, -0x1.fffffcp+0f);

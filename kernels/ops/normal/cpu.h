@@ -76,19 +76,20 @@ struct Tiles {
   // four dimensions (kTile) of a block of four samples; its noise consists of radii and
   // directions. If the dimensions share their noise, only dimension 0 is set.
   //
-  // If `across` is true, lane l has the dimensions of tile `tile` + l and the samples of block
-  // `block`; `tile` is a multiple of kLanes. Otherwise lane l has the dimensions of tile `tile`
-  // and the samples of block `block` + l; `block` is a multiple of kLanes.
+  // If lanes_span_dimensions is true, lane l has the dimensions of tile `tile` + l and the
+  // samples of block `block`; `tile` is a multiple of kLanes. Otherwise lane l has the
+  // dimensions of tile `tile` and the samples of block `block` + l; `block` is a multiple of
+  // kLanes.
   //
   // Philox makes four random words at a time. In float32, they are enough for the four samples
   // of a dimension. In float64, they are enough for only two samples, so there are two draws.
-  void fill(const Noise& noise, int64_t tile, int64_t block, bool across) {
+  void fill(const Noise& noise, int64_t tile, int64_t block, bool lanes_span_dimensions) {
     Key key = make_key(noise.seed);
     LateKeys keys = late_keys(key);
     int64_t first_dimension = noise.shared ? 0 : tile * kTile;
     // How much the dimension and the block increase from one lane to the next.
-    uint32_t dimension_step = across && !noise.shared ? kTile : 0;
-    uint32_t block_step = across ? 0 : 1;
+    uint32_t dimension_step = lanes_span_dimensions && !noise.shared ? kTile : 0;
+    uint32_t block_step = lanes_span_dimensions ? 0 : 1;
     uint64_t generation = noise.generation;
     // The bits from 32 on of generation, dimension and block. All lanes have the same ones: in
     // lane 0, the number that differs is a multiple of kLanes, so only its lower bits differ.
@@ -158,16 +159,16 @@ struct Chunk {
   // registers: its numbers are x[j * kTile + s][l]. The standard normal z is radius *
   // direction, and samples 0 and 1 share a radius, as do samples 2 and 3.
   //
-  // If kAcross is true, the lanes have different dimensions, so every lane has its own mean,
-  // standard deviation and bounds. Otherwise all lanes have the same dimensions, and use the
-  // values of lane 0.
-  template <bool kAcross>
+  // If kLanesSpanDimensions is true, the lanes have different dimensions, so every lane has its
+  // own mean, standard deviation and bounds. Otherwise all lanes have the same dimensions, and
+  // use the values of lane 0.
+  template <bool kLanesSpanDimensions>
   void compute() {
     for (int j = 0; j < kTile; ++j) {
       int noise_dimension = noise.shared ? 0 : j;  // all dimensions may share their noise
       // Returns the parameter of dimension j that belongs to lane l.
       auto lane_value = [j](const Real* values, int l) {
-        return values[j * kLanes + (kAcross ? l : 0)];
+        return values[j * kLanes + (kLanesSpanDimensions ? l : 0)];
       };
       for (int s = 0; s < kTile; ++s) {
         Real* cell = x[j * kTile + s];
@@ -197,33 +198,34 @@ struct Chunk {
   //
   //   | 4 numbers of lane 0's tile | 4 numbers of lane 1's tile | ...
   //
-  // If `across` is true, the result has the layout (N, d). A row has the dimensions of one
-  // sample, and lane l has the dimensions of tile `tile` + l. Otherwise the result has the
-  // layout (d, N). A row has the samples of one dimension, and lane l has the samples of block
-  // `block` + l. The first dimension of a tile is tile * kTile, and the first sample of a block
-  // is block * kTile.
+  // If lanes_span_dimensions is true, the result has the layout (N, d). A row has the
+  // dimensions of one sample, and lane l has the dimensions of tile `tile` + l. Otherwise the
+  // result has the layout (d, N). A row has the samples of one dimension, and lane l has the
+  // samples of block `block` + l. The first dimension of a tile is tile * kTile, and the first
+  // sample of a block is block * kTile.
   //
   // x is indexed by dimension * kTile + sample, both within a tile, then by lane. Numbers
   // beyond the end of a row or after the last row of the result are not stored.
-  void store(int64_t tile, int64_t block, bool across, int lanes) {
-    int64_t row_size = across ? noise.dimensions : noise.samples;
-    int64_t rows = across ? noise.samples : noise.dimensions;
-    int64_t first_column = (across ? tile : block) * kTile;
-    int64_t first_row = (across ? block : tile) * kTile;
+  void store(int64_t tile, int64_t block, bool lanes_span_dimensions, int lanes) {
+    int64_t row_size = lanes_span_dimensions ? noise.dimensions : noise.samples;
+    int64_t rows = lanes_span_dimensions ? noise.samples : noise.dimensions;
+    int64_t first_column = (lanes_span_dimensions ? tile : block) * kTile;
+    int64_t first_row = (lanes_span_dimensions ? block : tile) * kTile;
+    // The distances in x between neighbouring columns and between neighbouring rows of a tile.
+    int column_step = lanes_span_dimensions ? kTile : 1;
+    int row_step = lanes_span_dimensions ? 1 : kTile;
     // Returns the number in row r and column c of the tile of lane l.
-    int column_step = across ? kTile : 1;  // in x, from one column of a tile to the next
-    int row_step = across ? 1 : kTile;     // in x, from one row of a tile to the next
     auto number = [&](int r, int c, int64_t l) {
       return T(x[r * row_step + c * column_step][l]);
     };
-    int64_t count = std::min<int64_t>(lanes * kTile, row_size - first_column);  // in a row
+    // The length of the tiles' part of a row. The row may end within the last tile.
+    int64_t count = std::min<int64_t>(lanes * kTile, row_size - first_column);
     int64_t full_tiles = count / kTile;
     for (int r = 0; r < std::min<int64_t>(kTile, rows - first_row); ++r) {
       T* to = out + (first_row + r) * row_size + first_column;
       for (int64_t l = 0; l < full_tiles; ++l) {
         for (int c = 0; c < kTile; ++c) to[l * kTile + c] = number(r, c, l);
       }
-      // The row may end within the last tile.
       for (int64_t i = full_tiles * kTile; i < count; ++i) {
         to[i] = number(r, i % kTile, i / kTile);
       }
@@ -235,16 +237,16 @@ struct Chunk {
   // samples s (kTile = 4). Its number for j and s is x[j * kTile + s][l], if it belongs to lane
   // l.
   //
-  // If `across` is true, lane l has the dimensions of tile `tile` + l and the samples of block
-  // `block`. Otherwise it has the dimensions of `tile` and the samples of block `block` + l.
-  // The result has the layout (d, N) if noise.dim_first is true, and otherwise (N, d). Numbers
-  // of a tile that are beyond the end of the result are not stored.
-  void scatter(int64_t tile, int64_t block, bool across, int lanes) {
+  // If lanes_span_dimensions is true, lane l has the dimensions of tile `tile` + l and the
+  // samples of block `block`. Otherwise it has the dimensions of `tile` and the samples of
+  // block `block` + l. The result has the layout (d, N) if noise.dim_first is true, and
+  // otherwise (N, d). Numbers of a tile that are beyond the end of the result are not stored.
+  void scatter(int64_t tile, int64_t block, bool lanes_span_dimensions, int lanes) {
     int64_t sample_stride = noise.dim_first ? 1 : noise.dimensions;
     int64_t dimension_stride = noise.dim_first ? noise.samples : 1;
     for (int l = 0; l < lanes; ++l) {
-      int64_t dimension = (across ? tile + l : tile) * kTile;
-      int64_t sample = (across ? block : block + l) * kTile;
+      int64_t dimension = (lanes_span_dimensions ? tile + l : tile) * kTile;
+      int64_t sample = (lanes_span_dimensions ? block : block + l) * kTile;
       for (int s = 0; s < std::min<int64_t>(kTile, noise.samples - sample); ++s) {
         for (int j = 0; j < std::min<int64_t>(kTile, noise.dimensions - dimension); ++j) {
           out[(dimension + j) * dimension_stride + (sample + s) * sample_stride] =
@@ -256,14 +258,15 @@ struct Chunk {
 };
 
 // Draws mean + std * z for all samples, dimensions and problems (batch entries) of a call on
-// the CPU. A tile is 4 dimensions (kTile) times a block of 4 samples. The CPU threads share
-// chunks of kLanes = 32 neighbouring tiles. A chunk is computed with vector registers that have
-// one lane for each tile.
+// the CPU. A tile is 4 neighbouring dimensions (kTile) of 4 neighbouring samples. The CPU
+// threads share chunks of up to kLanes = 32 tiles. A chunk is computed with vector registers
+// that have one lane for each of its tiles.
 //
-// The fast side of the result is the one whose numbers are neighbours in memory: the dimensions
-// in the layout (..., N, d), the samples in (..., d, N). Usually the tiles of a chunk lie along
-// the fast side. If that side is so short that most lanes would be idle, they lie along the
-// other side, and follows_layout is false.
+// The lanes either have different dimensions of the same samples (lanes_span_dimensions is
+// true), or different samples of the same dimensions. Usually the lanes span the fast side of
+// the result, the one whose numbers are neighbours in memory: the dimensions in the layout
+// (..., N, d), the samples in (..., d, N). But if the fast side is so short that most lanes
+// would be idle, they span the other side.
 template <typename T>
 void draw_as(const Call& call, T* out) {
   using Real = compute_t<T>;
@@ -275,32 +278,31 @@ void draw_as(const Call& call, T* out) {
   ByLane<Real> stds = order_by_lane(call.std);
   ByLane<Real> lows = order_by_lane(call.low);
   ByLane<Real> highs = order_by_lane(call.high);
-  int64_t tiles = divide_up(noise.dimensions, kTile);
-  int64_t blocks = divide_up(noise.samples, kTile);
-  int64_t fast_tiles = noise.dim_first ? blocks : tiles;
-  int64_t slow_tiles = noise.dim_first ? tiles : blocks;
-  bool follows_layout = fast_tiles >= std::min<int64_t>(slow_tiles, kLanes / 2);
-  // Whether lanes have different dimensions; otherwise they have different samples.
-  bool across = follows_layout != noise.dim_first;
-  int64_t columns = across ? tiles : blocks;
-  int64_t rows = across ? blocks : tiles;
+  int64_t dimension_tiles = divide_up(noise.dimensions, kTile);
+  int64_t sample_tiles = divide_up(noise.samples, kTile);
+  int64_t fast_tiles = noise.dim_first ? sample_tiles : dimension_tiles;
+  int64_t slow_tiles = noise.dim_first ? dimension_tiles : sample_tiles;
+  bool lanes_span_fast_side = fast_tiles >= std::min<int64_t>(slow_tiles, kLanes / 2);
+  // The fast side has the samples if dim_first is true, and otherwise the dimensions.
+  bool lanes_span_dimensions = lanes_span_fast_side != noise.dim_first;
+  // The tiles of a problem form a matrix, whose columns lie along the side that the lanes span.
+  // A row of this matrix is cut into chunks of kLanes tiles; the last one may be smaller.
+  int64_t columns = lanes_span_dimensions ? dimension_tiles : sample_tiles;
+  int64_t rows = lanes_span_dimensions ? sample_tiles : dimension_tiles;
   int64_t row_chunks = divide_up(columns, kLanes);
-  // Draw the chunks `begin` to `end` - 1. A tile is four dimensions of a block of four samples.
-  // The tiles of a problem form a matrix of `rows` by `columns` tiles. If `across` is true, row
-  // r has the samples of block r, and column c has four dimensions, which are tile number c.
-  // Otherwise row r has four dimensions, and column c the samples of block c.
-  //
-  // A chunk is up to kLanes neighbouring tiles of a row, and a row has row_chunks chunks. The
-  // chunks are numbered along a row, then by row, then by problem. A CPU thread gets at least
-  // 16 of them, if there are as many.
-  parallel_for(0, noise.problems * rows * row_chunks, 16, [&](int64_t begin, int64_t end) {
+  constexpr int64_t kGrain = 16;  // a CPU thread is given at least this many chunks
+  // Draw the chunks `begin` to `end` - 1. Chunk 0 is the first one of row 0 of problem 0. It is
+  // followed by the other chunks of this row, then by the other rows, then by the other
+  // problems. The first tile of a chunk begins with dimension tile * kTile and with sample
+  // block * kTile.
+  parallel_for(0, noise.problems * rows * row_chunks, kGrain, [&](int64_t begin, int64_t end) {
     Chunk<T, Real> chunk{};
     for (int64_t i = begin; i < end; ++i) {
       int64_t problem = i / (rows * row_chunks);
       int64_t row = i / row_chunks % rows;
       int64_t column = i % row_chunks * kLanes;
-      int64_t tile = across ? column : row;
-      int64_t block = across ? row : column;
+      int64_t tile = lanes_span_dimensions ? column : row;
+      int64_t block = lanes_span_dimensions ? row : column;
       chunk.noise = noise;
       chunk.noise.load_seed(problem);
       chunk.mean = means.of(problem, tile);
@@ -308,17 +310,17 @@ void draw_as(const Call& call, T* out) {
       chunk.low = lows.of(problem, tile);
       chunk.high = highs.of(problem, tile);
       chunk.out = out + problem * noise.dimensions * noise.samples;
-      chunk.z.fill(chunk.noise, tile, block, across);
-      if (across) {
+      chunk.z.fill(chunk.noise, tile, block, lanes_span_dimensions);
+      if (lanes_span_dimensions) {
         chunk.template compute<true>();
       } else {
         chunk.template compute<false>();
       }
       int lanes = int(std::min<int64_t>(kLanes, columns - column));
-      if (follows_layout) {
-        chunk.store(tile, block, across, lanes);
+      if (lanes_span_fast_side) {
+        chunk.store(tile, block, lanes_span_dimensions, lanes);
       } else {
-        chunk.scatter(tile, block, across, lanes);
+        chunk.scatter(tile, block, lanes_span_dimensions, lanes);
       }
     }
   });

@@ -6,14 +6,14 @@
 namespace cem_tetris::normal {
 namespace {
 
-// Returns how sample_kernel divides a result of fast_tiles by slow_tiles tiles among its
-// blocks; a tile is four samples of four dimensions. The fast side of a result is the one whose
-// numbers are neighbours in memory.
+// Chooses which rectangle of the result each thread block of sample_kernel computes. The result
+// is a matrix of tiles: it has slow_tiles rows and fast_tiles columns, and the tiles of a row
+// are neighbours in memory. A tile is four samples of four dimensions.
 //
-// A block computes a rectangle of tiles. The rectangle is 2^log_width tiles wide along the fast
-// side, as wide as the block's kThreads threads and the result allow. The block's threads form
-// `height` rows of this width. Every thread computes `steps` tiles, one below the other along
-// the slow side. A thread with more steps repeats less work. But the number of steps is doubled
+// A rectangle is 2^log_width tiles wide, as wide as the block's kThreads threads and the result
+// allow. The threads of the block form `height` rows of this width. Every thread computes
+// `steps` tiles of its column, so a rectangle has steps * height rows. More steps save work,
+// because a thread computes only once what its tiles have in common. But `steps` is doubled
 // only as long as at least 16 blocks per multiprocessor remain, which keep the device busy.
 Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
   int log_width = 0;
@@ -21,15 +21,16 @@ Shape make_shape(int64_t fast_tiles, int64_t slow_tiles, int multiprocessors) {
   int height = kThreads >> log_width;
   int64_t blocks_across = divide_up(fast_tiles, int64_t{1} << log_width);
   int64_t least_blocks = 16 * multiprocessors;
-  // How many blocks lie along the slow side if a thread has `steps` tiles.
+  // Returns how many blocks lie below one another if every thread computes `steps` tiles.
   auto blocks_down = [&](int steps) { return divide_up(slow_tiles, steps * height); };
   int steps = 1;
-  // A block has steps * height rows of tiles, and a table in shared memory with kMaxEntries
-  // entries has one entry for each row.
+  // A table in shared memory has one entry for each row of the rectangle, at most kMaxEntries.
   while (steps < kMaxSteps && 2 * steps * height <= kMaxEntries &&
          blocks_across * blocks_down(2 * steps) >= least_blocks) {
     steps *= 2;
   }
+  // In the layout (..., N, d) the device runs the blocks of `group` columns of rectangles
+  // before those of the next columns, see locate_block().
   return {log_width, steps, /*across=*/uint32_t(blocks_across),
       /*down=*/uint32_t(blocks_down(steps)),
       /*group=*/uint32_t(std::min(kGroup, blocks_across))};
@@ -72,34 +73,41 @@ int choose_dims(const Noise& noise, int64_t load) {
   return dims;
 }
 
-// Launches the kernel for small results. A thread draws `dims` dimensions of one block of four
-// samples; a larger call has more dimensions per thread. The result has the layout (..., d, N)
-// if kDimFirst is true, and otherwise (..., N, d).
+// Launches the kernel for small results. A thread draws `dims` neighbouring dimensions of four
+// samples (kTile). `dims` is 1, 2 or 4; it is larger in a larger call. The result has the
+// layout (..., d, N) if kDimFirst is true, and otherwise (..., N, d).
+//
+// If is_staged is true, a thread block collects its numbers in static shared memory before it
+// writes them, so that its warps write complete cache lines. This helps if a row of the result
+// does not consist of complete cache lines. It is possible in the layout (..., N, d), if a
+// thread has four dimensions of four existing samples, and a thread block has room for a row.
 template <typename T, bool kDimFirst>
 void launch_small(const Gpu& gpu, const Call& call, T* out) {
   const Noise& noise = call.noise;
   int64_t dimensions = noise.dimensions;
   int64_t sample_blocks = divide_up(noise.samples, kTile);
-  int64_t all_threads = noise.problems * sample_blocks * dimensions;  // of one dimension each
-  int dims = choose_dims(noise, all_threads / (gpu.multiprocessors * kThreads));
-  int64_t across = divide_up(dimensions, dims);  // threads of one block of samples
-  int64_t threads = noise.problems * sample_blocks * across;
-  // If a row of the result does not consist of complete cache lines, a warp would write parts
-  // of many lines. Such a result goes through shared memory (it is staged), if a thread block
-  // can have complete rows.
+  int64_t threads_if_one_dim = noise.problems * sample_blocks * dimensions;
+  int dims = choose_dims(noise, threads_if_one_dim / (gpu.multiprocessors * kThreads));
+  // How many threads draw the same four samples, each of them for other dimensions.
+  int64_t sample_threads = divide_up(dimensions, dims);
+  int64_t threads = noise.problems * sample_blocks * sample_threads;
   bool has_whole_lines = dimensions * int64_t{sizeof(T)} % kLine == 0;
-  bool is_staged = !kDimFirst && dims == kTile && across <= kThreads &&
+  bool is_staged = !kDimFirst && dims == kTile && sample_threads <= kThreads &&
                    noise.samples % kTile == 0 && !has_whole_lines;
-  // A thread block that goes through shared memory has the threads of complete rows.
-  int64_t block_threads = is_staged ? kThreads / across * across : kThreads;
-  SmallDraw job{/*by_problem_threads=*/make_divider(uint32_t(sample_blocks * across)),
-      /*by_row_threads=*/make_divider(uint32_t(kDimFirst ? sample_blocks : across)),
+  // If the result is staged, a thread block has as many groups of sample_threads threads as fit
+  // into kThreads, so that it draws complete rows.
+  int64_t block_threads = is_staged ? kThreads / sample_threads * sample_threads : kThreads;
+  // The kernel numbers the threads along the side of the result whose numbers are neighbours in
+  // memory: the samples if kDimFirst is true, and otherwise the dimensions.
+  int64_t row_threads = kDimFirst ? sample_blocks : sample_threads;
+  SmallDraw job{/*by_problem_threads=*/make_divider(uint32_t(sample_blocks * sample_threads)),
+      /*by_row_threads=*/make_divider(uint32_t(row_threads)),
       /*threads=*/uint32_t(threads), is_staged, call};
   auto* kernel = small_kernel<T, kTile, kDimFirst>;
   if (dims == 1) kernel = small_kernel<T, 1, kDimFirst>;
   if (dims == 2) kernel = small_kernel<T, 2, kDimFirst>;
-  gpu.launch_early(kernel, grid_of(divide_up(threads, block_threads), 1), block_threads,
-      /*bytes=*/0, job, out);
+  gpu.launch_early(kernel, grid_of(divide_up(threads, block_threads), /*problems=*/1),
+      block_threads, /*dynamic_bytes=*/0, job, out);
 }
 
 // Returns whether the faster variant of the general kernel draws a call. Its noise is

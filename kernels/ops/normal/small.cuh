@@ -87,7 +87,13 @@ CEM_TETRIS_DEVICE_FUNCTION float sample_of(
 // are not clamped yet.
 //
 // Two consecutive samples are a pair with one radius. set_pairs() draws the two pairs of one
-// dimension. If the dimensions share their noise, all of them have the pairs of dimension 0.
+// dimension. If noise.shared is true, the pairs of dimension 0 serve for all dimensions.
+//
+// The random words come from Philox, which encrypts the generation, the block of samples and
+// the dimension in ten rounds. The first three rounds have a part that depends on the samples
+// but not on the dimension, from samples_of(), and a part for which the opposite is true, from
+// dimension_part(). So the first part is computed only once. set_pairs() joins the two parts
+// and computes the other rounds, whose keys are late_round_keys.
 template <int kDims>
 CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
     int64_t dimension, uint32_t block, float (&x)[kTile][kDims]) {
@@ -97,21 +103,26 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
   load_rows(call.std, problem, dimension, stds);
   noise.load_seed(problem);
   Key key = make_key(noise.seed);
-  LateKeys keys = late_keys(key);
-  const auto samples = samples_of<float>(key, noise.generation, /*dimension=*/0, block);
+  LateKeys late_round_keys = late_keys(key);
+  // Of the dimension, only the bits from 32 on matter here, which are 0 in a small result.
+  const auto samples_part = samples_of<float>(key, noise.generation, /*dimension=*/0, block);
+  auto draw_pairs = [&](int64_t noise_dimension, Polar<float>(&pairs)[kTile / 2]) {
+    const auto its_part = dimension_part(key, noise_dimension, noise.generation);
+    set_pairs(late_round_keys, its_part, samples_part, pairs);
+  };
   auto set_samples = [&](int i, const Polar<float>(&pairs)[kTile / 2]) {
     CEM_TETRIS_UNROLL
     for (int s = 0; s < kTile; ++s) x[s][i] = sample_of(pairs, s, means[i], stds[i]);
   };
   Polar<float> pairs[kTile / 2];
   if (noise.shared) {
-    set_pairs(keys, dimension_part(key, /*dimension=*/0, noise.generation), samples, pairs);
+    draw_pairs(/*noise_dimension=*/0, pairs);
     CEM_TETRIS_UNROLL
     for (int i = 0; i < kDims; ++i) set_samples(i, pairs);
   } else {
     CEM_TETRIS_UNROLL
     for (int i = 0; i < kDims; ++i) {
-      set_pairs(keys, dimension_part(key, dimension + i, noise.generation), samples, pairs);
+      draw_pairs(dimension + i, pairs);
       set_samples(i, pairs);
     }
   }
