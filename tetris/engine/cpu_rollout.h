@@ -38,18 +38,19 @@ class LaneRollout {
       : geometry_(rules), chooser_(geometry_, weights) {}
   LaneRollout(const LaneRollout&) = delete;  // The chooser refers to the geometry.
 
-  // Plays on the board `stored`, one game after another, until the goal is reached or the stack
-  // no longer suits these lanes. Adds the removed lines and the ended games to `totals`.
+  // Plays on the board `stored`, one game after another. Adds the removed lines and the ended
+  // games to `totals`. The function stops as soon as one of these conditions is true:
   //
-  // A stack is high if one of its columns is higher than `limit`. If plays_high_stacks is true,
-  // plays as long as the stack is high. Otherwise plays as long as it is not, and as long as no
-  // column is lower than `least_height`.
+  //   - The goal is reached.
+  //   - plays_high_stacks is false and the stack is high, which means that one of its columns
+  //     is higher than `limit`; or plays_high_stacks is true and the stack is not high.
+  //   - A column is lower than `least_height`.
   TETRIS_FUNCTION void play(StoredBoard& stored, PieceReader& pieces, const Goal& goal,
       int limit, bool plays_high_stacks, Totals& totals, int least_height = 0) const {
-    // A column has ROWS bits, and its floor is the highest bit. So the rows from `limit` up are
-    // the lowest ROWS - limit bits.
+    // A column is a word of ROWS bits. Row 0, on the floor, is the highest bit, and row r is
+    // bit ROWS - 1 - r. So the rows from `limit` up are the lowest ROWS - limit bits.
     Word rows_above_limit = limit >= ROWS ? Word(0) : Word((Word(1) << (ROWS - limit)) - 1);
-    // Every column has to reach row least_height - 1, which is one bit.
+    // A column of at least this height reaches row least_height - 1, which is one bit.
     Word least_row = least_height == 0 ? Word(0) : Word(Word(1) << (ROWS - least_height));
     auto cells_above_limit = L::bits_everywhere(rows_above_limit) & geometry_.inside;
     auto cells_of_least_row = L::bits_everywhere(least_row) & geometry_.inside;
@@ -57,7 +58,9 @@ class LaneRollout {
     while (!goal.reached(pieces, totals)) {
       bool is_high = L::any(cells & cells_above_limit);
       if (is_high != plays_high_stacks) break;
-      auto filled = cells | -cells;  // each column from its topmost cell down to the floor
+      // x | -x sets all bits of x above its lowest one. The lowest bit of a column is its
+      // topmost cell, so this fills each column from there down to the floor.
+      auto filled = cells | -cells;
       bool is_too_low = L::any(L::without(cells_of_least_row, filled));
       if (is_too_low) break;
       cells = play_piece(cells, pieces, totals);

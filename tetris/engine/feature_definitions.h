@@ -484,23 +484,25 @@ struct ThinCovers : FeatureBase {
     return L::bits(typename L::Word(columns(board)));
   }
   // Returns the number of columns whose topmost cell has an empty cell directly below it, after
-  // a drop that completes no row, for every placement.
+  // a drop that completes no row. Every lane computes the number for one placement.
   //
   // `before` is the set of these columns before the drop; bit c + 1 is column c. A drop changes
   // only the columns under the piece. After it, a column under the piece counts if the piece
   // has a single cell in it and there is a gap below this cell.
   template <class L, int WIDTH>
   TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
-    // The columns under a piece over column 0 are bits 1 to WIDTH. in_columns moves these bits
-    // to the column of each placement.
-    constexpr uint32_t COLUMNS_OF_PIECE = (2u << WIDTH) - 2;
-    auto under_piece = L::template in_columns<COLUMNS_OF_PIECE>(drop.shape);
+    // Bits 1 to WIDTH are the columns under a piece whose left edge is over column 0.
+    // in_columns moves these bits to the column of each placement.
+    constexpr uint32_t LOWEST_BITS = (1u << WIDTH) - 1;
+    constexpr uint32_t UNDER_PIECE = LOWEST_BITS << 1;
+    auto under_piece = L::template in_columns<UNDER_PIECE>(drop.shape);
     auto untouched = L::without(before, under_piece);
     auto total = L::popcount(untouched);
-    // A piece that is one column wide has four cells in its column, which never counts.
+    // A piece of width 1 is an upright I. It has four cells in its column, so the topmost cell
+    // has no empty cell directly below it.
     if constexpr (WIDTH > 1) {
       TETRIS_UNROLL for (int k = 0; k < WIDTH; ++k) {
-        auto has_single_cell = L::ints(drop.shape.lone[k]);  // 1 or 0
+        auto has_single_cell = L::ints(drop.shape.has_single_cell[k]);  // 1 or 0
         total = total + L::ints_where(drop.covers_gap(k), has_single_cell);
       }
     }

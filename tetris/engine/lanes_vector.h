@@ -351,17 +351,18 @@ struct VectorLanes {
   // candidates get the score NEVER, the lowest one. choose(mask, a, b) selects a or b in every
   // lane.
   template <int WIDTH>
-  TETRIS_FUNCTION static void record_scores(
-      Best& best, Scores score, Mask is_candidate, const Group<VectorLanes, WIDTH>& group) {
+  TETRIS_FUNCTION static void record_scores(Best& best, Scores lane_scores, Mask is_candidate,
+      const Group<VectorLanes, WIDTH>& group) {
+    // scores(x) is a vector with the score x in all lanes.
     if constexpr (SHORT) {
-      // The scores have 32 bits, but the numbers of the mask have 16. Interleaving the mask
-      // with itself makes its numbers 32 bits wide, in the order of the scores.
+      // A lane of the scores has 32 bits, but a lane of the mask has only 16. Interleaving the
+      // mask with itself makes its lanes 32 bits wide, in the order of the scores.
       Scores wide_mask = interleave(is_candidate, is_candidate);
-      score = choose(wide_mask, score, scores(NEVER));
+      lane_scores = choose(wide_mask, lane_scores, scores(NEVER));
     } else {
-      score = choose(is_candidate, score, scores(NEVER));
+      lane_scores = choose(is_candidate, lane_scores, scores(NEVER));
     }
-    best.score[best.groups] = score;
+    best.score[best.groups] = lane_scores;
     best.first_placement[best.groups] = group.first_placement;
     ++best.groups;
   }

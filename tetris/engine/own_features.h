@@ -45,16 +45,17 @@ struct PlainBoard {
         lines(board.lines) {
     using Word = typename L::Word;
     TETRIS_UNROLL for (int c = 0; c < MAX_WIDTH; ++c) {
-      // The columns may be in a vector register, which cannot be indexed. So all other columns
-      // are set to 0, and the bitwise OR of all columns is then column c. `inside` also sets
-      // the side walls to 0.
+      // The columns may be in a vector register, which cannot be indexed. To get column c, set
+      // all other columns and the side walls to 0; the bitwise OR of all columns is then column
+      // c. The side walls are outside `inside`.
       Word only_column_c[MOST_SLOTS] = {};
       only_column_c[FIRST_COLUMN + c] = Word(~Word(0));
       auto mask = board.geometry.inside & L::load(only_column_c);
       uint32_t column = L::or_columns(board.cells & mask);
-      // In the engine row r is bit L::TOP - r. The shift makes it bit 31 - r.
-      uint32_t aligned_to_top = column << (31 - L::TOP);
-      columns_[c] = reversed_bits(aligned_to_top);  // row r is now bit r
+      // Row r is bit L::TOP - r in the engine. It becomes bit 31 - r by a shift, and then bit r
+      // by the reversal of all 32 bits.
+      uint32_t floor_in_bit_31 = column << (31 - L::TOP);
+      columns_[c] = reversed_bits(floor_in_bit_31);
     }
   }
 

@@ -194,8 +194,9 @@ struct alignas(16) PieceQueues {
   //
   // A batch is at most `batch_capacity` consecutive entries of one queue. All batches come from
   // the longest of the seven queues, and warps for which it is too short get empty batches.
-  // Only if the block has no other group do these warps get batches from other queues. The
-  // function waits while all queues are empty, until all streams are finished.
+  // Only if the block has no other group do these warps get batches from other queues. If all
+  // queues are empty, the function waits until streams are put back. Once all streams are
+  // finished, all batches are empty.
   __device__ void reserve(const WarpGroup& group, Batch* group_batches, int batch_capacity) {
     const int lane = threadIdx.x % WARP;
     int filled = 0;  // the number of warps that have a batch

@@ -115,11 +115,11 @@ struct ShapeLanes {
   Constant floor[WIDTH];   // pattern: the row below column k
   // pattern: the rows of column k - 1 that touch a side of the piece
   typename L::Constant contact[WIDTH + 2];
-  Constant rows[WIDTH];  // pattern: the rows with k + 1 cells
-  Constant lone[WIDTH];  // 1 if column k has one cell, else 0
-  Constant left_top;     // top of the leftmost column + STEP
-  Constant right_top;    // top of the rightmost column - STEP
-  Constant inner_flags;  // step_flag of every step between the tops of its columns
+  Constant rows[WIDTH];             // pattern: the rows with k + 1 cells
+  Constant has_single_cell[WIDTH];  // 1 if column k has one cell, else 0
+  Constant left_top;                // top of the leftmost column + STEP
+  Constant right_top;               // top of the rightmost column - STEP
+  Constant inner_flags;             // step_flag of every step between the tops of its columns
   // size of the step from column k to the next; the last is 0
   typename L::Constant inner_sizes[WIDTH];
   Constant inner_sum;             // sum of these sizes
@@ -152,7 +152,7 @@ struct ShapeLanes {
       cells[k].set(lane, high - low);
       piece[k].set(lane, int(pattern_of_rows(low, high)));
       floor[k].set(lane, 16 >> low);  // row low - 1 is bit 4 - low
-      lone[k].set(lane, high - low == 1 ? 1 : 0);
+      has_single_cell[k].set(lane, high - low == 1 ? 1 : 0);
     }
   }
 
@@ -194,8 +194,9 @@ struct ShapeLanes {
   }
 
   // Sets the fields of a lane that describe the surface of the shape. A step is the top of a
-  // column minus the top of the column to its left. Features use step + STEP as an index,
-  // because it is never negative. `left` is the board column of the shape's left edge.
+  // column minus the top of the column to its left. Within a shape it is at least -INNER_STEPS,
+  // so step + STEP is never negative; features use this sum as an index. `left` is the board
+  // column of the shape's left edge.
   constexpr void set_steps(int lane, const Shape& shape, int left) {
     int sum_of_sizes = 0;
     uint32_t flags = 0;  // the steps from -2 to 2 that occur, as bits 0 to 4
@@ -209,12 +210,17 @@ struct ShapeLanes {
     }
     inner_flags.set(lane, int(flags));
     inner_sum.set(lane, sum_of_sizes);
-    // The steps at both sides of the piece also depend on the board. Drop::left_step() and
-    // Drop::right_step() compute them: left_top is added there, and right_top is subtracted.
+    // The steps at the two sides of the piece also depend on the board, so Drop::left_step()
+    // and Drop::right_step() compute them. The left step ends at the piece, so left_top is
+    // added there; the right one begins at it, so right_top is subtracted. Either way the
+    // result is the step plus STEP.
     left_top.set(lane, shape.top(0) + STEP);
     right_top.set(lane, shape.top(WIDTH - 1) - STEP);
-    // A lane of a vector is used for one board column, so its sets of steps begin at this
-    // column. A scalar lane is used for all columns, and L::in_columns moves its sets.
+    // inner_steps[n] has two sets of steps: those that fall by more than n, and those that rise
+    // by more than n. No step of a shape is larger than INNER_STEPS. The step to column k of
+    // the shape is bit first_column + k of a set. A lane of a vector has one placement, so its
+    // sets begin at the column `left`. A scalar lane serves for the placements in all columns:
+    // its sets begin at column 0, and L::in_columns moves them.
     int first_column = L::LANES > 1 ? left : 0;
     for (int n = 0; n < INNER_STEPS; ++n) set_inner_steps(lane, n, shape, first_column);
   }

@@ -50,8 +50,12 @@ struct PoolRollout {
   // it. Sets `state` to the state after the decision, and returns whether the placement ends
   // the game.
   //
-  // `piece` is the piece that the streams of this warp wait for. state.best_two becomes the two
-  // best placements of the next piece, or 0 if they are not known.
+  // `piece` is the piece of the queue from which this warp took its streams. Only expectimax,
+  // which has two threads per stream, takes streams for which another piece falls from this
+  // queue, too. Their two best placements are known, so choose_ahead() does not use `piece`.
+  //
+  // state.best_two becomes the two best placements of the next piece, or 0 if they are not
+  // known.
   __device__ __forceinline__ bool decide(StreamState& state, uint32_t index, int piece) {
     uint32_t next_best_two = 0;
     Choice choice;
@@ -63,8 +67,7 @@ struct PoolRollout {
     Board<L> board(geometry, with_walls(geometry, state.columns));
     ++state.decisions;
     state.best_two = next_best_two;
-    // With expectimax, which has two threads per stream, a stream may wait in the queue of
-    // another piece. Its state says which piece falls.
+    // With two threads per stream, the state says which piece falls.
     int falling_piece = THREADS > 1 ? int(state.piece) : piece;
     return land(board, falling_piece, choice, state);
   }

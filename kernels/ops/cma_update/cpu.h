@@ -66,15 +66,15 @@ struct OneThread {
 // `order` receives the candidates' indices by rank, and `value` their fitness. `memory` is
 // scratch memory for adapt(). A CPU thread reuses these three buffers for all of its problems.
 //
-// A candidate fails if its fitness is NaN or the infinity on the bad side; failed candidates
-// come last. Integers cannot fail, so Type::kCanFail is false for them.
+// A candidate fails if its fitness is NaN or infinitely bad; failed candidates come last, with
+// the key Type::kFailed. Integers cannot fail, so Type::kCanFail is false for them.
 void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& order,
     std::vector<double>& value, double* memory) {
   int valid_candidates = 0;
   // Write the candidates' indices and fitness by rank, and count those that did not fail.
   // visit_fitness() calls the lambda with an object of the class that describes the type of the
   // fitness: float, double or integer. ranking() returns the candidates as pairs of key and
-  // index, the best one first. A key is an integer that orders the fitness.
+  // index, the best one first. The key is an integer that is smaller for a better fitness.
   visit_fitness(call.job.fitness_type, [&](auto kind) {
     using Type = decltype(kind);
     const auto* fitness = fitness_of<Type>(call.job, problem);
@@ -88,8 +88,9 @@ void update_problem(const Call& call, int64_t problem, std::vector<uint16_t>& or
     }
   });
   bool is_float = call.job.type == Number::Float;
-  auto* adapt_as = is_float ? adapt<float, OneThread> : adapt<double, OneThread>;
-  adapt_as(OneThread{}, call, problem, order.data(), value.data(), valid_candidates, memory);
+  auto* adapt_problem = is_float ? adapt<float, OneThread> : adapt<double, OneThread>;
+  adapt_problem(
+      OneThread{}, call, problem, order.data(), value.data(), valid_candidates, memory);
 }
 
 // Updates the distributions of all problems (batch entries). The CPU threads share the

@@ -88,20 +88,23 @@ const uint64_t* find_item(const uint64_t* item, uint64_t target) {
 
 // Draws a permutation of n items for every candidate of all problems (batch entries), one item
 // after the other. Row 0 of a problem's table has the probabilities of the first item. Row 1 +
-// i has the probabilities of the item that follows item i. An item that has been taken cannot
+// k has the probabilities of the item that follows item k. An item that has been taken cannot
 // be drawn again. The CPU threads share the candidates.
+//
+// An item is drawn as follows. Its probability is converted to an integer, its weight. The
+// weights of all free items divide the range from 0 to their sum (`total`) into one interval
+// per item. `target` is a random number in this range, and find_item() returns the item whose
+// interval it falls into.
 void draw_permutations(const Call& call) {
-  constexpr int kGrainWeights = 4096;  // weights that are worth waking another thread for
+  // Every thread is given enough permutations that it computes about kGrainWeights weights. A
+  // permutation of n items takes n * n weights.
+  constexpr int kGrainWeights = 4096;
   int n = int(call.values);
   int64_t permutations = call.problems * call.samples;
-  // A permutation of n items takes n * n weights.
   int64_t grain = std::max(1, kGrainWeights / n / n);
   // Draw the permutations `begin` to `end` - 1. Permutation i is that of candidate i % samples
-  // of problem i / samples. In a problem's table, row 0 is for the first item, and row 1 + k
-  // for the item after item k. The weights of the free items divide the range from 0 to their
-  // sum (`total`) into one interval per item. `target` is a random number in this range, and
-  // find_item() returns the item whose interval it falls into. free_mask[k] has all bits set
-  // while item k is free, and no bit set once it is taken.
+  // of problem i / samples. free_mask[k] has all bits set while item k is free, and no bit set
+  // once it is taken.
   parallel_for(0, permutations, grain, [&](int64_t begin, int64_t end) {
     std::vector<uint64_t> free_mask(n);
     std::vector<uint64_t> weights(divide_up(n, kBlock) * kBlock);
@@ -116,7 +119,7 @@ void draw_permutations(const Call& call) {
         uint64_t words[2];  // the random words of a pair of candidates
         noise.set(candidate / 2, step, words);
         uint64_t total = set_weights(row, free_mask.data(), n, weights.data());
-        // The upper half of the product of a random word and the total is below the total.
+        // A random word is below 2^64, so the upper 64 bits of this product are below `total`.
         uint64_t target = multiply_high(words[candidate % 2], total);
         int64_t item = find_item(weights.data(), target) - weights.data();
         free_mask[item] = 0;
@@ -139,7 +142,7 @@ constexpr int64_t kColumns = 64;  // variables whose sums one thread computes
 // ranks, which all of them get.
 //
 // `Type` is the type of the fitness. ranking() returns the candidates as pairs of key and
-// index, the best one first. A key is an integer that orders the fitness.
+// index, the best one first. The key is an integer that is smaller for a better fitness.
 template <typename Type>
 void rank(const Move& call, int64_t problem) {
   int64_t samples = call.settings.population;

@@ -79,9 +79,10 @@ void for_each_vector(const CellSizes& sizes, const F& f) {
 // sums. Their first `states` columns belong to the input gate, the next ones to the output
 // gate, and the last ones to the candidate.
 //
-// A Matrix is a view of a tensor from the column on that its second argument gives.
-// for_each_vector() calls the lambda for every vector of neighbouring states. `position` stands
-// for three arguments: the vector's row, its first column and its number of lanes.
+// Matrix<T>(tensor, c) is a view of the columns of a tensor from column c on, or from column 0
+// on if c is left out. for_each_vector() calls the lambda for every vector of neighbouring
+// states. `position` stands for three arguments: the vector's row, its first column and its
+// number of lanes.
 template <typename T>
 void forward_elements(const CellSizes& sizes, const Forward& pass) {
   using A = compute_t<T>;
@@ -105,9 +106,10 @@ void forward_elements(const CellSizes& sizes, const Forward& pass) {
 // states)) and of the old cell (batch x states). The first `states` columns of d_gates belong
 // to the input gate, the next ones to the output gate, and the last ones to the candidate.
 //
-// A Matrix is a view of a tensor from the column on that its second argument gives.
-// for_each_vector() calls the lambda for every vector of neighbouring states. `position` stands
-// for three arguments: the vector's row, its first column and its number of lanes.
+// Matrix<T>(tensor, c) is a view of the columns of a tensor from column c on, or from column 0
+// on if c is left out. for_each_vector() calls the lambda for every vector of neighbouring
+// states. `position` stands for three arguments: the vector's row, its first column and its
+// number of lanes.
 template <typename T>
 void backward_elements(const CellSizes& sizes, const Backward& pass) {
   using A = compute_t<T>;
@@ -161,8 +163,10 @@ void split_work(int64_t count, int64_t multiply_adds, const F& f) {
 
 // The forward pass of a small LLTM cell. It multiplies X = [old_h, input] with the weights, and
 // computes the new h and cell from the products. The CPU threads share the states, a block at a
-// time. A block is as many neighbouring states as a vector register has numbers. Small cells
-// have float32 or float64 numbers, so the function is never called for the 16-bit types.
+// time. A block is as many neighbouring states as a vector register has numbers.
+//
+// A cell of 16-bit numbers is never small, see is_small(). So nothing has to be compiled for
+// these types T, whose type of computation compute_t<T> is float instead of T.
 template <typename T>
 void forward_small(const CellSizes& sizes, const Forward& pass) {
   if constexpr (std::is_same_v<T, compute_t<T>>) {
@@ -192,8 +196,10 @@ void forward_small(const CellSizes& sizes, const Forward& pass) {
 //
 // A Product describes the matrix product result = left * right, and the CPU threads share its
 // rows. `left` is rows x depth, and `right` is depth x columns. `left` has two strides, so that
-// it can be the transpose of a matrix in memory. Small cells have float32 or float64 numbers,
-// so the function is never called for the 16-bit types.
+// it can be the transpose of a matrix in memory.
+//
+// A cell of 16-bit numbers is never small, see is_small(). So nothing has to be compiled for
+// these types T, whose type of computation compute_t<T> is float instead of T.
 template <typename T>
 void backward_small(const CellSizes& sizes, const Backward& pass) {
   backward_elements<T>(sizes, pass);
@@ -213,7 +219,7 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
       Tensor joined = join<T>(sizes, pass.input, pass.old_h);
       T* d_weights = mutable_data<T>(pass.d_weights);
       T* d_bias = mutable_data<T>(pass.d_bias);
-      multiply({/*rows=*/gates, columns, /*depth=*/batch, /*left=*/d_gates,
+      multiply({/*rows=*/gates, /*columns=*/columns, /*depth=*/batch, /*left=*/d_gates,
           /*left_row_stride=*/1, /*left_depth_stride=*/gates, /*right=*/const_data<T>(joined),
           /*right_row_stride=*/columns, /*result=*/d_weights, /*result_row_stride=*/columns});
       std::fill_n(d_bias, gates, T(0));
@@ -230,8 +236,8 @@ void backward_small(const CellSizes& sizes, const Backward& pass) {
           /*right_row_stride=*/columns, /*result=*/mutable_data<T>(result),
           /*result_row_stride=*/count});
     };
-    if (pass.wants_old_h) multiply_columns(pass.d_old_h, 0, sizes.states);
-    if (pass.wants_input) multiply_columns(pass.d_input, sizes.states, sizes.inputs);
+    if (pass.wants_old_h) multiply_columns(pass.d_old_h, /*first=*/0, sizes.states);
+    if (pass.wants_input) multiply_columns(pass.d_input, /*first=*/sizes.states, sizes.inputs);
   }
 }
 

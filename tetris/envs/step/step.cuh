@@ -145,7 +145,12 @@ struct StepBlock {
 // environment. If OBSERVES is true, it makes no step, and only writes the observations.
 //
 // A thread writes the board of its environment to shared memory, one bit per cell. Then all
-// threads of the block write the boards to the tensors together, one byte per cell.
+// threads of the block write the boards to the tensors together, one byte per cell. The last
+// block may have threads without an environment, which only take part in this writing.
+//
+// Up to two boards of an environment are written. If the step ends an episode and begins the
+// next one, the final board is the last one of the old episode, and `all.board` is the empty
+// board of the new episode. Otherwise both are the same board.
 template <bool OBSERVES>
 __global__ void __launch_bounds__(STEP_THREADS)
     step_kernel(const __grid_constant__ StepJob job) {
@@ -169,7 +174,7 @@ __global__ void __launch_bounds__(STEP_THREADS)
   block.write_masks();
   if (OBSERVES || tensors.final_board == nullptr) return;
   // After this barrier, all threads have read the boards in shared memory, and the final boards
-  // replace them. A final board is the last board of an episode that the step has ended.
+  // replace them.
   __syncthreads();
   if (has_environment) block.stage_board(final_cells);
   __syncthreads();

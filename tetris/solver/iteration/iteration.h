@@ -195,9 +195,12 @@ struct Sweep {
   // writes it to the array `to`. The value of a board is the expected number of lines that are
   // removed from now on.
   //
-  // With known = 1, the value of a board is the mean, over all falling pieces, of the value of
-  // the best placement. With known = 2, the next piece is also known when a piece is placed. A
-  // board then has one value for each falling piece: the mean over all next pieces.
+  // With known = 1, only the falling piece is known when it is placed. The value of a board is
+  // the mean, over all falling pieces, of the value of the best placement.
+  //
+  // With known = 2, the next piece is known as well, and the best placement depends on both
+  // pieces. A board then has one value for each falling piece: the mean, over all next pieces,
+  // of the value of the best placement.
   TETRIS_FUNCTION void operator()(int64_t i) const {
     uint32_t board = boards[i];
     uint64_t heights = heights_of(problem, board);
@@ -206,6 +209,8 @@ struct Sweep {
     double sum = 0.0;
     for (int piece = 0; piece < PIECES; ++piece) {
       if (!problem.draws(piece)) continue;
+      // The value of the best placement for each next piece. If only the falling piece is
+      // known, the value is best[0].
       double best[KNOWN_PIECES] = {};
       find_best(board, heights, piece, best);
       if (known == 1) sum += best[0];
