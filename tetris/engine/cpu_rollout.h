@@ -39,7 +39,7 @@ class LaneRollout {
   LaneRollout(const LaneRollout&) = delete;  // The chooser refers to the geometry.
 
   // Plays on the board `stored`, one game after another. Adds the removed lines and the ended
-  // games to `totals`. The function stops as soon as one of these conditions is true:
+  // games to `totals`. Stops before a decision if one of these conditions is true:
   //
   //   - The goal is reached.
   //   - plays_high_stacks is false and the stack is high, which means that one of its columns
