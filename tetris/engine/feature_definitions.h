@@ -493,8 +493,7 @@ struct ThinCovers : FeatureBase {
   TETRIS_FUNCTION static auto after(typename L::Bits before, const Drop<L, WIDTH>& drop) {
     // Bits 1 to WIDTH are the columns under a piece whose left edge is over column 0.
     // in_columns moves these bits to the column of each placement.
-    constexpr uint32_t LOWEST_BITS = (1u << WIDTH) - 1;
-    constexpr uint32_t UNDER_PIECE = LOWEST_BITS << 1;
+    constexpr uint32_t UNDER_PIECE = ((1u << WIDTH) - 1) << 1;
     auto under_piece = L::template in_columns<UNDER_PIECE>(drop.shape);
     auto untouched = L::without(before, under_piece);
     auto total = L::popcount(untouched);

@@ -106,23 +106,21 @@ CEM_TETRIS_DEVICE_FUNCTION void sample_rows(const Call& call, uint32_t problem,
   LateKeys late_round_keys = late_keys(key);
   // Of the dimension, only the bits from 32 on matter here, which are 0 in a small result.
   const auto samples_part = samples_of<float>(key, noise.generation, /*dimension=*/0, block);
-  auto draw_pairs = [&](int64_t noise_dimension, Polar<float>(&pairs)[kTile / 2]) {
-    const auto its_part = dimension_part(key, noise_dimension, noise.generation);
-    set_pairs(late_round_keys, its_part, samples_part, pairs);
-  };
   auto set_samples = [&](int i, const Polar<float>(&pairs)[kTile / 2]) {
     CEM_TETRIS_UNROLL
     for (int s = 0; s < kTile; ++s) x[s][i] = sample_of(pairs, s, means[i], stds[i]);
   };
   Polar<float> pairs[kTile / 2];
   if (noise.shared) {
-    draw_pairs(/*noise_dimension=*/0, pairs);
+    set_pairs(late_round_keys, dimension_part(key, /*dimension=*/0, noise.generation),
+        samples_part, pairs);
     CEM_TETRIS_UNROLL
     for (int i = 0; i < kDims; ++i) set_samples(i, pairs);
   } else {
     CEM_TETRIS_UNROLL
     for (int i = 0; i < kDims; ++i) {
-      draw_pairs(dimension + i, pairs);
+      set_pairs(late_round_keys, dimension_part(key, dimension + i, noise.generation),
+          samples_part, pairs);
       set_samples(i, pairs);
     }
   }
