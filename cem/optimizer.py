@@ -629,6 +629,8 @@ class CrossEntropyMethod:
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which a search can resume; waits for the device.
 
+        A population is incomplete if ``tell`` has got only some of its candidates so far.
+
         Returns:
             A dict with these values:
 
@@ -636,10 +638,10 @@ class CrossEntropyMethod:
             * ``generation``: the number of generations so far.
             * copies on the CPU of all tensors of ``cem.core.state.State`` that a generation
                 changes.
-            * ``told_candidates`` and ``told_fitness``, only if a population is incomplete: its
-                candidates and their fitness.
-            * ``asked``, only with these: the number of candidates after which the next
-                ``ask(count)`` continues.
+            * only if a population is incomplete, ``told_candidates`` and ``told_fitness``: the
+                candidates that ``tell`` has got, and their fitness.
+            * only if a population is incomplete, ``asked``: how many candidates of the
+                generation the next ``ask(count)`` skips.
         """
         with self._lock:
             state = self.snapshot().state_dict()
@@ -647,14 +649,23 @@ class CrossEntropyMethod:
                 candidates, fitness = self._join_parts()
                 state["told_candidates"] = candidates.cpu()
                 state["told_fitness"] = fitness.cpu()
-                # If these are the first candidates of this generation, a resumed search draws
-                # all others again. Otherwise it continues after the last one that was drawn.
-                count = len(candidates)
-                is_in_order = self._drawn is not None and torch.equal(
-                    candidates, self._drawn[:count]
-                )
-                state["asked"] = count if is_in_order else self._asked
+                state["asked"] = self._count_to_skip(candidates)
         return state
+
+    def _count_to_skip(self, evaluated: Tensor) -> int:
+        """Return how many candidates of this generation a resumed search does not draw again.
+
+        A generation always draws the same candidates in the same order, and ``ask`` returns
+        them one after another. Some of them may still be without a fitness.
+
+        Args:
+            evaluated: The candidates of this generation with a fitness, shape (count, dim).
+        """
+        count = len(evaluated)
+        are_first = self._drawn is not None and torch.equal(evaluated, self._drawn[:count])
+        # If the evaluated candidates are the first ones, all others are drawn again. Otherwise
+        # it is unknown which ones are missing, and all that ``ask`` has returned are skipped.
+        return count if are_first else self._asked
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Resume bit for bit from the state of an optimizer with the same settings.

@@ -77,25 +77,28 @@ _Unwind_RaiseException _Unwind_Resume _Unwind_Resume_or_Rethrow _Unwind_SetGR _U
 
 
 def list_libraries() -> list[Extension]:
-    """Return the CPU's libraries of all operators, environments, feature sets and the solver.
+    """Return the libraries of a wheel, which are all for the CPU.
 
-    The feature sets of the controllers that ship with the package get engines with lookahead,
-    too.
+    They are the operators, the environments, the solver, and a game engine for each feature
+    set. The feature sets of the controllers that ship with the package also get engines with
+    lookahead.
     """
     # "du" is another name of the feature set "bcts", so it has no library of its own.
-    sets = {name: feature_names(name) for name in feature_sets() if name != "du"}
-    libraries = [library.extension(name, "cpu") for name in FAMILIES]  # The operators.
+    names_by_set = {name: feature_names(name) for name in feature_sets() if name != "du"}
+    # Each family of operators has a library.
+    libraries = [library.extension(family, "cpu") for family in FAMILIES]
     libraries += [native.extension(), value_iteration.extension()]
-    libraries += [engines.extension(names) for names in sets.values()]
+    libraries += [engines.extension(names) for names in names_by_set.values()]
     # Environments whose observations are features.
     libraries += [
-        native.feature_extension(sets[name]) for name in ("dellacherie", "bcts", "dt")
+        native.feature_extension(names_by_set[name]) for name in ("dellacherie", "bcts", "dt")
     ]
-    # A controller that ships with the package names a feature set, or lists its features.
+    # The features of a shipped controller are the name of a feature set, or a list of features.
+    # Only the names are keys of `names_by_set`.
     shipped_features = {resolve(name).features for name in known_names()}
-    shipped_sets = sorted(shipped_features & sets.keys())
+    shipped_sets = sorted(shipped_features & names_by_set.keys())
     for lookahead in (Lookahead.PREVIEW, Lookahead.EXPECTIMAX):
-        libraries += [engines.extension(sets[name], lookahead) for name in shipped_sets]
+        libraries += [engines.extension(names_by_set[name], lookahead) for name in shipped_sets]
     return libraries
 
 

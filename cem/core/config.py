@@ -163,18 +163,23 @@ class CEMConfig:
         return max(MIN_ELITES, math.ceil(fraction * population_size - 1e-9))
 
     def integers_of(self, dim: int) -> list[int]:
-        """Return the indices of those of ``dim`` parameters that are integers."""
+        """Return the indices of the integer parameters in a search with ``dim`` parameters.
+
+        The setting ``integers`` either has a flag for every parameter (False or True, 0 or 1),
+        or is a list of these indices.
+        """
         numbers = list(self.integers)
-        if len(numbers) == dim and set(numbers) <= {0, 1}:
+        distinct_numbers = set(numbers)
+        if len(numbers) == dim and distinct_numbers <= {0, 1}:  # One flag per parameter.
             return [i for i, flag in enumerate(numbers) if flag]
-        # Otherwise the numbers must be different indices. Bools are not indices but flags, and
-        # their number differs from the number of parameters.
+        # Otherwise the numbers must be indices. A bool is never an index: there are too few or
+        # too many flags.
         has_bools = any(isinstance(number, bool) for number in numbers)
-        different_indices = {*range(dim)}.intersection(numbers)
-        if has_bools or sorted(numbers) != sorted(different_indices):
+        has_duplicates = len(distinct_numbers) < len(numbers)
+        if has_bools or has_duplicates or not distinct_numbers <= set(range(dim)):
             raise ValueError(
-                f"expected a flag for each of {dim} parameters, or different indices from 0 to "
-                f"{dim - 1}, for integers, got {numbers}"
+                f"expected {dim} flags, or different indices from 0 to {dim - 1}, "
+                f"for integers, got {numbers}"
             )
         return numbers
 

@@ -167,7 +167,7 @@ class Constraints:
         *,
         by_one: bool,
         vmap: bool,
-        named: Callable[..., Any] | None = None,
+        from_named: Callable[..., Any] | None = None,
         tolerance: float | None = None,
     ) -> None:
         """Read one constraint, or a list or tuple of constraints.
@@ -180,8 +180,8 @@ class Constraints:
                 NonlinearConstraint.
             by_one: Whether functions take one candidate, shape (dim,), and are called for each.
             vmap: Whether functions take one candidate, and ``torch.func.vmap`` vectorises them.
-            named: Converts a function of a dict of parameters into a function of candidates.
-                None: the functions already take candidates.
+            from_named: Converts a function of a dict of parameters into a function of
+                candidates. None: the functions already take candidates.
             tolerance: A constraint may be violated by at most this much. None: ``TOLERANCE``.
         """
         self.tolerance = TOLERANCE
@@ -190,7 +190,7 @@ class Constraints:
         if not isinstance(constraints, (list, tuple)):
             constraints = [constraints]
         self._intervals = [
-            _read_constraint(constraint, by_one, vmap, named) for constraint in constraints
+            _read_constraint(constraint, by_one, vmap, from_named) for constraint in constraints
         ]
         self.functions = [interval.function for interval in self._intervals]
         self.described = [
@@ -237,49 +237,54 @@ class Constraints:
 
 
 def _read_constraint(
-    constraint: Any, by_one: bool, vmap: bool, named: Callable[..., Any] | None
+    constraint: Any, by_one: bool, vmap: bool, from_named: Callable[..., Any] | None
 ) -> _Interval:
     """Return a constraint of any form as low <= function(population) <= high.
 
+    A candidate is an array, shape (dim,), and a population has one candidate per row.
+
     Args:
-        constraint: A function whose values should be <= 0, a dict of SciPy, or SciPy's
+        constraint: A plain function whose values should be <= 0, a SciPy dict, or SciPy's
             LinearConstraint or NonlinearConstraint.
-        by_one: Whether a function takes one candidate, and is called for each.
-        vmap: Whether a function takes one candidate, and ``torch.func.vmap`` vectorises it.
-        named: Converts a function of a dict of parameters into a function of candidates. None:
-            the function already takes candidates.
+        by_one: Whether a plain function is called once for each candidate.
+        vmap: Whether ``torch.func.vmap`` applies a plain function to all candidates at once.
+            Without ``by_one`` and ``vmap``, it takes a population.
+        from_named: If the user's functions take dicts of named parameters, it converts such a
+            function into one that takes arrays. None: the functions take arrays.
     """
     if isinstance(constraint, Mapping):
+        # The result has the same fields as a NonlinearConstraint.
         constraint = _read_scipy_dict(constraint)
 
-    # SciPy's constraints have the limits lb and ub. A plain function has none: it must be at
-    # most 0.
+    # SciPy's objects have the limits lb and ub. A plain function has no such attributes. Its
+    # limits are -inf and 0.
     low = np.asarray(getattr(constraint, "lb", -math.inf), dtype=np.float64)
     high = np.asarray(getattr(constraint, "ub", 0.0), dtype=np.float64)
 
     if hasattr(constraint, "A"):
         # SciPy's LinearConstraint: low <= A x <= high.
-        if named is not None:
+        if from_named is not None:
             raise TypeError(
-                "expected functions or NonlinearConstraint for a dict of parameters, "
-                f"of which a matrix does not know the names, got {constraint!r}"
+                "expected functions or NonlinearConstraint with a dict of parameters, got "
+                f"{constraint!r}: a matrix does not know the parameters' names"
             )
         matrix = constraint.A
         # Candidates are rows, and the matrix takes columns.
         return _Interval(lambda x: (matrix @ _numbers(x).T).T, low, high, str(matrix))
     if hasattr(constraint, "fun"):
-        # SciPy's NonlinearConstraint always takes one candidate, as an array or a dict.
-        of_row = constraint.fun
-        if named is not None:
-            of_row = named(of_row, by_column=False)
+        # The function of SciPy's NonlinearConstraint always takes one candidate.
+        of_candidate = constraint.fun
+        if from_named is not None:
+            # The dict has the values of one candidate, not the columns of a population.
+            of_candidate = from_named(of_candidate, by_column=False)
         name = describe_callable(constraint.fun)
-        return _Interval(lambda x: _map_rows(of_row, _numbers(x)), low, high, name)
+        return _Interval(lambda x: _map_rows(of_candidate, _numbers(x)), low, high, name)
     if not callable(constraint):
         raise TypeError(
             "expected constraints that are functions, dicts, LinearConstraint or "
             f"NonlinearConstraint, got {type(constraint).__name__}"
         )
-    function = constraint if named is None else named(constraint)
+    function = constraint if from_named is None else from_named(constraint)
     of_population = _make_population_function(function, by_one, vmap)
     return _Interval(of_population, low, high, describe_callable(constraint))
 

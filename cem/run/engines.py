@@ -134,7 +134,7 @@ def connect(workers: Any) -> Engine | None:
 
     Args:
         workers: The name of an engine, an object of an engine's library, such as a Dask client,
-            or an ``Executor``.
+            an engine's library as a module, such as ``ray``, or an ``Executor``.
 
     Returns:
         The engine; None if ``workers`` is none of these.
@@ -148,15 +148,17 @@ def connect(workers: Any) -> Engine | None:
         return _CONNECT[workers]()
     # An object belongs to the library whose package defines its class.
     is_module = isinstance(workers, ModuleType)
-    name: str = workers.__name__ if is_module else type(workers).__module__
-    package = name.split(".")[0]
+    module_name: str = workers.__name__ if is_module else type(workers).__module__
+    package = module_name.split(".")[0]
     is_executor = isinstance(workers, Executor)
-    # loky's executors are not reusable after a process has died, so ``connect_loky`` is used
-    # instead. The executors of other libraries are used as they are.
-    if package in _CONNECT and (package == "loky" or not is_executor):
+    # Executors are used as they are, except loky's: they are not reusable after a process has
+    # died, so ``connect_loky`` replaces them.
+    is_used_as_it_is = is_executor and package != "loky"
+    if package in _CONNECT and not is_used_as_it_is:
         return _CONNECT[package](workers)
     if not is_executor:
         return None
-    # The number of workers is a public attribute in mpi4py, and a private one in Python.
-    count = getattr(workers, "num_workers", None) or getattr(workers, "_max_workers", 0)
+    # The number of workers is a public attribute in mpi4py, and a private one in Python. An
+    # executor of another library may have neither; 0 means that the number is unknown.
+    count = getattr(workers, "num_workers", None) or getattr(workers, "_max_workers", None)
     return Engine(workers.submit, count or 0)

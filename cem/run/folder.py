@@ -46,23 +46,24 @@ def locked(folder: Path) -> Iterator[None]:
 def load_first_arguments(
     folder: Path, seed: int | None, population_size: int, *, uses_model: bool
 ) -> dict[str, Any]:
-    """Return the arguments with which the search of a folder began.
+    """Return the arguments of the first call of a search that is stored in a folder.
 
-    If the folder is new, they are the arguments of this call, and are written to it.
+    Later calls continue the search with these arguments. If the folder is new, this call is the
+    first one, and its arguments are written to the folder.
 
     Args:
         folder: The folder.
         seed: The seed of this call. None: the seed in the folder, or in a new folder a random
             one.
         population_size: The population size of this call, which is only used in a new folder.
-        uses_model: Whether a search of this call would use a surrogate model.
+        uses_model: Whether this call can use a surrogate model.
 
     Returns:
         A dict with the items "seed", "population_size" and "uses_model".
 
     Raises:
-        CheckpointError: If the search began with another seed, or with a surrogate model that
-            this call cannot use.
+        CheckpointError: If the first call had another seed, or used a surrogate model and this
+            call cannot.
     """
     path = folder / _NAME
     # Raise an error if another user has put a link or a pipe here.
@@ -77,20 +78,22 @@ def load_first_arguments(
         return first
 
     saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    # A file without a seed accepts any seed.
+    # If the seed in the file is null, the first call had no seed, so any seed is accepted.
     if saved["seed"] is None:
         saved["seed"] = seed
-    if seed not in (None, saved["seed"]):
+    has_other_seed = seed is not None and seed != saved["seed"]
+    if has_other_seed:
         raise CheckpointError(
             f"{folder}: belongs to another run: expected seed = {seed}, got {saved['seed']}"
         )
 
     # A file of an earlier version does not say whether the search uses a model.
     saved.setdefault("uses_model", uses_model)
-    # A search that began without a model continues without one, but not the reverse.
+    # A search that began without a model continues without one, even if this call can use one.
+    # But a search that began with a model cannot continue without it.
     if saved["uses_model"] and not uses_model:
         raise CheckpointError(
             f"{folder}: belongs to another run: expected a search without a model, "
-            "got one with it"
+            "got one that uses a model"
         )
     return saved

@@ -374,29 +374,32 @@ class Trainer:
     def _record(self, queued: Sequence[_Queued]) -> None:
         """Record generations in order.
 
-        On a GPU only the total time of all is measured, and every generation gets an equal
-        share of it.
+        On the CPU there is only one record, whose time is measured. On a GPU the work is
+        queued, and only the time from the last record to the end of the queue can be measured.
+        Every generation gets an equal share of it.
 
         Args:
-            queued: A pair (snapshot, start time) for each record, as of ``_advance``.
+            queued: For each record a pair, as ``_advance`` returns it: the snapshot after the
+                generation, and the time at which the host began to run it.
         """
         if not queued:
             return
         last, began_at = queued[-1]
-        if not self._defers_sync:
-            # On the CPU the batch size is 1, so ``last`` is the only snapshot.
+        is_on_cpu = not self._defers_sync
+        if is_on_cpu:
+            # The batch size is 1, so ``last`` is the only snapshot.
             self._record_one(last, time.monotonic() - began_at)
             return
         copy_to_host([snapshot for snapshot, _ in queued])
         self._wait(last)
-        seconds = last.seconds_since(self._recorded)
-        generations = last.generation - self._recorded.generation
+        previous = self._recorded
+        seconds = last.seconds_since(previous)
+        generations = last.generation - previous.generation
         self._adapt_batch_size(len(queued), seconds)
         for snapshot, _ in queued:
-            # ``_record_one`` sets ``_recorded`` to this snapshot, so the next difference begins
-            # here.
-            share = (snapshot.generation - self._recorded.generation) / generations
+            share = (snapshot.generation - previous.generation) / generations
             self._record_one(snapshot, seconds * share)
+            previous = snapshot
 
     def _adapt_batch_size(self, num_records: int, seconds: float) -> None:
         """Choose how many records are copied to the host together from now on.

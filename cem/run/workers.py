@@ -165,12 +165,15 @@ class Pool:
     def _start(self, candidate: Candidate, *, sends_objective: bool = False) -> None:
         """Submit a candidate to the engine.
 
-        The task contains the objective if the worker may not have it. This is so for the first
-        tasks, for a candidate whose worker has died, and with ``sends_objective``.
+        The task contains the objective if the worker may not have it yet: in the first tasks,
+        as many as there are workers; for a candidate whose worker has died; and with
+        ``sends_objective``, which means that a worker has asked for it.
         """
         task = self._small_task
-        if sends_objective or candidate.losses > 0 or self._full_tasks_left > 0:
+        is_first_task = self._full_tasks_left > 0
+        if is_first_task:
             self._full_tasks_left -= 1
+        if is_first_task or candidate.losses > 0 or sends_objective:
             task = self._full_task
         try:
             future = self._engine.submit(task, candidate.item)

@@ -13,7 +13,7 @@ deviation in the first trial of a step.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,24 @@ _DAMPING = 0.2
 _POINTS_PER_DIM = 2  # the least number of points that determines the shape of a covariance
 _NEGLIGIBLE = 1e-12  # the largest change of the merit that counts as 0, relative to the value
 _FLAT = 1e-11  # the largest gradient that counts as 0, relative to the value
+
+
+class _Parabola(NamedTuple):
+    """The change of the merit along a trial step: slope * t + excess * t^2.
+
+    The number t is 0 at the current point and 1 at the trial.
+    """
+
+    slope: float  # the change at the trial that the derivatives predict
+    excess: float  # by how much the measured change exceeds it
+
+    def change_at(self, t: float) -> float:
+        return t * (self.slope + t * self.excess)
+
+    def find_minimum(self) -> float:
+        """Return the t of the minimum, or 0 if there is no minimum."""
+        has_minimum = math.isfinite(self.excess) and self.excess > 0
+        return -self.slope / (2 * self.excess) if has_minimum else 0.0
 
 
 class Descent:
@@ -210,11 +228,14 @@ class Descent:
         steps = self._relative_difference * np.maximum(self._scale, np.abs(self._x))
         # A step that would leave the bounds goes backwards.
         steps = np.where(self._x + steps > self._high, -steps, steps)
-        # A point is x with a step in one of its free parameters.
+        # For each of the n free parameters there is a point, in which only this parameter
+        # differs from x: shape (n, d).
         points = self._x + np.diag(steps)[free]
-        # The difference of the rounded points, which is not exactly the step.
-        differences = points[np.arange(len(free)), free] - self._x[free]
-        slopes = (np.asarray(self._evaluate(points)) - self._outcome).T / differences
+        # Points are rounded, so the actual steps differ a little from those above: shape (n,).
+        actual_steps = np.diag(points[:, free]) - self._x[free]
+        # The changes of the outcome have the shape (n, 1 + m), and the slopes (1 + m, n).
+        changes = np.asarray(self._evaluate(points)) - self._outcome
+        slopes = changes.T / actual_steps
         derivatives = np.zeros((len(self._outcome), len(self._x)))
         derivatives[:, free] = self._scale[free] * slopes
         return derivatives
@@ -312,45 +333,46 @@ class Descent:
 
         Every trial is a point that is evaluated and added to the path. The current merit, its
         slope and the merit of a trial determine a parabola along the step. After a sufficient
-        decrease, the minimum of the parabola is tried, too, if its predicted merit is much
+        decrease, the minimum of the parabola is tried, too, if it promises a merit that is much
         lower. Otherwise the next trial is near the minimum of the parabola.
 
         Args:
             step: The first step to try, shape (d,), in scaled units.
             slope: The change of the merit that the derivatives predict for ``step``.
             derivatives: The derivatives at the current point, shape (1 + m, d).
-            max_trials: The maximum number of trials, apart from a correction.
+            max_trials: The maximum number of trials. With constraints, the first trial may be
+                followed by a corrected one, which does not count.
 
         Returns:
             Whether a trial decreased the merit enough. If so, the best trial is the last point
             of the path.
         """
-        start = self._merit(self._outcome)
+        current_merit = self._merit(self._outcome)
         share = 1.0  # the length of the trial, relative to the first step
         for number in range(1, min(_MAX_TRIALS, max_trials) + 1):
             merit = self._try(share * step)
-            # Let t be 0 at the current point and 1 at this trial. The parabola is
-            #     start + trial_slope * t + excess * t^2
-            # Its minimum is at t = ratio; without a minimum, ratio is 0.
+            # The parabola goes through both merits, and has the predicted slope at the start.
             trial_slope = share * slope
-            excess = merit - start - trial_slope
-            has_minimum = math.isfinite(excess) and excess > 0
-            ratio = -trial_slope / (2 * excess) if has_minimum else 0.0
-            limit = start + _SUFFICIENT_DECREASE * share * slope  # Armijo's condition
-            is_sufficient = merit < start and merit <= limit
+            excess = merit - current_merit - trial_slope
+            parabola = _Parabola(trial_slope, excess)
+            # Armijo's condition: the merit must decrease by a part of the slope's prediction.
+            limit = current_merit + _SUFFICIENT_DECREASE * share * slope
+            is_sufficient = merit < current_merit and merit <= limit
             if is_sufficient:
-                ratio = min(ratio, _MAX_EXTENSION)
-                predicted_decrease = -ratio * (trial_slope + ratio * excess)
-                is_worthwhile = predicted_decrease > _MIN_GAIN * (start - merit)
+                extension = min(parabola.find_minimum(), _MAX_EXTENSION)
+                predicted_decrease = -parabola.change_at(extension)
+                is_worthwhile = predicted_decrease > _MIN_GAIN * (current_merit - merit)
                 if is_worthwhile and number < max_trials:
-                    self._try(ratio * share * step)
+                    self._try(extension * share * step)
                     self._put_better_last()
                 return True
             # With constraints, a correction may turn the first trial into a sufficient one.
             may_correct = number == 1 and self._has_constraints
             if may_correct and self._try_corrected(derivatives) <= limit:
                 return True
-            share *= min(_MAX_SHRINK, max(_MIN_SHRINK, ratio))
+            # Shorten the step to the minimum of the parabola, but neither too little nor too
+            # much.
+            share *= min(_MAX_SHRINK, max(_MIN_SHRINK, parabola.find_minimum()))
         return False
 
     def _try(self, step: Any) -> float:

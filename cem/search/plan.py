@@ -406,16 +406,16 @@ def _build_constraints(options: _Options, space: Space | None) -> Constraints | 
         raise ValueError(f"expected no constraints with {names}=True, got some")
     # Constraints are called like the objective: with single candidates or whole populations.
     by_one = _is_called_by_one(options)
-    named = None
+    from_named = None
     if space is not None:
-        # ``named(function)`` is a function of candidates that calls a function of named
+        # ``from_named(function)`` is a function of candidates that calls a function of named
         # parameters.
-        named = partial(Named, space=space, by_column=not by_one)
+        from_named = partial(Named, space=space, by_column=not by_one)
     return Constraints(
         constraints,
         by_one=by_one,
         vmap=options["vectorize"] is True,
-        named=named,
+        from_named=from_named,
         tolerance=options["tolerance"],
     )
 

@@ -61,9 +61,10 @@ def solve_program(
 def _minimize_in_box(hessian: Any, slopes: Any, low: Any, high: float) -> Any:
     """Return the x with low <= x <= high that minimises x H x / 2 - slopes x, shape (m,).
 
-    A variable is either free or fixed at one of its bounds. The method is an active set, in
-    which the fixed variables become free one by one: C. Lawson and R. Hanson, Solving Least
-    Squares Problems, chapter 23.
+    This is an active-set method. Every variable is either free or fixed at one of its bounds.
+    Step by step, the fixed variable with the largest gain becomes free, and the value is
+    minimised over the free variables: C. Lawson and R. Hanson, Solving Least Squares Problems,
+    chapter 23.
 
     Args:
         hessian: H, positive definite, shape (m, m).
@@ -74,15 +75,18 @@ def _minimize_in_box(hessian: Any, slopes: Any, low: Any, high: float) -> Any:
     # All variables start at 0. Those whose lower bound is 0 are fixed there.
     x = np.zeros(len(slopes))
     is_free = low < 0
+    # This is the share ``_PRECISION`` of a typical multiplier.
     negligible_gain = _PRECISION * high / _MAX_MULTIPLIER
     # The number of iterations is limited, because rounding errors might prevent convergence.
     for _ in range(5 * len(x)):
+        # This moves the free variables in ``x``. Those that meet a bound are fixed there: their
+        # entries of ``is_free`` become False.
         _minimize_free(hessian, slopes, low, high, x, is_free)
-        # How much the value decreases if a variable leaves its bound, per unit. A variable at
-        # its upper bound can only become smaller.
-        descent = slopes - hessian @ x
-        gain = np.where(x >= high, -descent, descent)
-        gain[is_free] = -np.inf
+        # The gain of a fixed variable is the decrease of the value per unit by which the
+        # variable leaves its bound. From the upper bound it moves in the negative direction.
+        negative_gradient = slopes - hessian @ x
+        gain = np.where(x >= high, -negative_gradient, negative_gradient)
+        gain[is_free] = -np.inf  # Only a fixed variable is chosen.
         best = np.argmax(gain)
         if gain[best] <= negligible_gain:
             break

@@ -275,19 +275,25 @@ class Search:
         self._continue_journal(files, evaluator)
 
     def _replay_records(self, lines: list[dict[str, Any]], plan: Plan) -> None:
-        """Restore the monitor: give it the recorded generations of a checkpoint again."""
+        """Restore the monitor: show it again the generations that it saw before the checkpoint.
+
+        Args:
+            lines: The records of these generations, as JSON with numbers and null.
+            plan: The plan of the call.
+        """
         if self._monitor.detector is not None and lines:
             self._monitor.detector.restore(lines)
-        # Numbers that are not finite were recorded as null. Choose what null stands for. If
-        # the search has reached the best possible fitness, which is an infinity, it stands for
-        # this infinity, otherwise for NaN.
-        perfect = math.inf if plan.maximize else -math.inf
-        has_reached_perfect = self.optimizer.best_fitness == perfect
-        null_value = perfect if has_reached_perfect else math.nan
+        # JSON has neither infinity nor NaN, so both were recorded as null. The best possible
+        # fitness is an infinity. If the search has reached it, null is read as this infinity,
+        # otherwise as NaN.
+        best_possible = math.inf if plan.maximize else -math.inf
+        has_reached_best = self.optimizer.best_fitness == best_possible
+        null_value = best_possible if has_reached_best else math.nan
         null_values = dict.fromkeys(NUMBERS, null_value)
         if plan.constraints is not None:
-            # As long as no candidate is feasible, the best fitness is the worst possible one.
-            null_values["best_fitness"] = -perfect
+            # Until a candidate is feasible, the best fitness is the worst possible one, the
+            # other infinity.
+            null_values["best_fitness"] = -best_possible
         for line in lines:
             self._monitor.add(parse_record(line, null_values))
 

@@ -145,12 +145,13 @@ def lock(library: Path) -> Iterator[None]:
         lock_file = library.with_suffix(".lock")
         handle = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise unusable(folder, error) from error
+        raise unwritable_error(folder, error) from error
     try:
-        # Try without waiting first, to find out whether the line must be printed.
         try:
+            # This first attempt does not wait.
             system.lock(handle)
         except BlockingIOError:
+            # Another process holds the lock. Print a line before waiting.
             say(f"waiting for another process that builds {library.stem}")
             system.lock(handle, waits=True)
         yield
@@ -163,7 +164,7 @@ def say(line: str) -> None:
     print(f"kernels: {line}", file=sys.stderr, flush=True)
 
 
-def unusable(folder: Path, error: OSError) -> BuildError:
+def unwritable_error(folder: Path, error: OSError) -> BuildError:
     """Return the error to raise if the cache folder is not writable or its disk is full."""
     return BuildError(
         f"expected a cache folder that can be written, got {folder} ({error.strerror})",
@@ -195,7 +196,7 @@ def work_dir(library: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
-        raise unusable(library.parent, error) from error
+        raise unwritable_error(library.parent, error) from error
 
 
 def install(built: Path, manifest: dict[str, Any], library: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kernels.loader.cache import unusable
+from kernels.loader.cache import unwritable_error
 from kernels.loader.cuda import find_nvcc, find_runtime, gencode_flags
 from kernels.loader.toolchain import (
     TORCH_TARGET_VERSION,
@@ -82,9 +82,9 @@ def compile_library(
         work: the folder for the library and all intermediate files.
         name: the file name of the library.
         sources: the source files and their options.
-        libraries: linker arguments that replace those for the installed torch and libstdc++.
-            They are used for a wheel, whose libraries must not contain paths of the machine
-            that builds them.
+        libraries: arguments with which the linker finds torch and the C++ runtime. By default
+            it finds the installed ones. But a library for a wheel must not contain paths of the
+            machine that builds it.
 
     Returns:
         The project's source files and headers that the compilers read.
@@ -93,7 +93,8 @@ def compile_library(
     compiler = find_compiler()
     # Each key is the name of an object file, and its value the command that compiles it.
     commands = _make_compile_commands(work, sources)
-    # Every library contains guard.cpp, which reports operators that torch does not register.
+    # Every library contains guard.cpp. If torch does not register one of the operators, the
+    # functions of this file store its name, so that the failure can be reported.
     commands["guard.o"] = [*compiler.command, *CXX_FLAGS, "-c", str(GUARD), "-o", "guard.o"]
     # Link all object files, which are the keys of the commands.
     link = [*compiler.command, "-shared", "-pthread", *commands, "-o", name]
@@ -207,7 +208,7 @@ def _run_with_ninja(commands: Mapping[str, Sequence[str]], work: Path) -> None:
         # If the output says that the disk or the quota is full, do not blame the compiler.
         for number in (errno.ENOSPC, errno.EDQUOT):
             if os.strerror(number) in process.stdout:
-                raise unusable(work.parent, OSError(number, os.strerror(number)))
+                raise unwritable_error(work.parent, OSError(number, os.strerror(number)))
         raise BuildError(f"the compiler failed:\n{_extract_error(process.stdout)}")
 
 

@@ -258,7 +258,7 @@ class Extension:
             problem = error.problem + self._explain_unfit()
             raise CompilerMissingError(problem, error.remedy) from error
         except OSError as error:
-            raise cache.unusable(cache.cache_dir(), error) from error
+            raise cache.unwritable_error(cache.cache_dir(), error) from error
 
     def _check_registration(self, library: Path) -> None:
         """Raise BuildError if torch did not register an operator of the loaded library."""

@@ -108,29 +108,33 @@ def noise(
 
     z is a function of seed, generation, dimension and sample index alone. These numbers are
     packed into the key and the counter of Philox4x32, which returns four random words of 32
-    bits. The Box-Muller transform turns two uniform numbers into two normal numbers, those of
-    the samples 2 k and 2 k + 1.
+    bits. The words become uniform numbers. The Box-Muller transform turns two uniform numbers
+    into two normal numbers, those of the samples 2 k and 2 k + 1.
 
-    In float32, float16 and bfloat16, each of the four words becomes a uniform number: a counter
-    gives the noise of four samples, which is the same for these three types. In float64, two
-    words become a uniform number: a counter gives the noise of two samples.
+    For float64 samples, two words become one uniform number, so the four words give the noise
+    of two samples. For all other dtypes, each word becomes a uniform number, so the four words
+    give the noise of four samples.
 
     Args:
         dimensions: indices of dimensions, int64, one-dimensional.
         samples: indices of samples, int64, one-dimensional.
         seed: from 0 to 2**64 - 1.
         generation: from 0 to 2**38 - 1.
-        dtype: the dtype of the samples. The noise is float64 for every dtype.
+        dtype: the dtype of the samples, which the caller computes from the noise. The noise
+            itself is always returned as float64.
     """
     is_double = dtype is torch.float64
     counter = _counter_of(dimensions.unsqueeze(-1), samples, generation, is_double)
-    # Every function that uses Philox changes the seed differently, so their numbers differ.
-    domain = int.from_bytes(b"normal z", "big")
-    words = philox4x32(counter, split64(seed ^ domain))
-    # Box-Muller: one uniform number determines the radius, and another one the angle.
-    uniform, turn = _to_uniforms(words, samples, is_double)
-    radius = (-2.0 * uniform.log()).clamp(min=0.0).sqrt()
-    angle = 2.0 * math.pi * turn
+    # Every function that uses Philox combines the seed with a constant of its own. So two
+    # functions with the same seed get different random numbers.
+    constant = int.from_bytes(b"normal z", "big")
+    words = philox4x32(counter, split64(seed ^ constant))
+    # Box-Muller: one uniform number determines the radius, and another one the angle. For
+    # float64 they are made of all four words. Otherwise they are made of the first two words
+    # for the samples 4 k and 4 k + 1, and of the last two words for 4 k + 2 and 4 k + 3.
+    radius_uniform, angle_uniform = _to_uniforms(words, samples, is_double)
+    radius = (-2.0 * radius_uniform.log()).clamp(min=0.0).sqrt()
+    angle = 2.0 * math.pi * angle_uniform
     # Samples with an even index take the cosine, samples with an odd one the sine.
     z: Tensor = radius * torch.where(samples % 2 == 0, angle.cos(), angle.sin())
     return z

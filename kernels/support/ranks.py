@@ -131,7 +131,8 @@ def _make_group() -> None:
     num_gpus = torch.cuda.device_count()
     if num_gpus:
         torch.cuda.set_device(local_rank % num_gpus)
-    # If the user has not set this variable, torchrun sets it to 1. Use all cores instead.
+    # If the user has not set this variable, torchrun sets it to 1, and each rank would use one
+    # core only. Instead the ranks of a host share all of its cores.
     if os.environ.get("OMP_NUM_THREADS") == "1":
         torch.set_num_threads(max(1, usable_cores() // ranks_on_host))
     # NCCL needs a separate GPU for every rank.

@@ -342,9 +342,9 @@ def _pycma(objective: Objective, seed: int, **settings: Any) -> None:
     }
     std = objective.std
     if objective.integers:
-        # pycma samples real numbers and rounds integer parameters. Only half as many numbers
-        # would round to the smallest and the largest integer as to the others, so their bounds
-        # are widened by almost 0.5.
+        # pycma samples real numbers and rounds integer parameters. From 1 to 3, for example,
+        # only numbers up to 1.5 round to 1, but those from 1.5 to 2.5 round to 2. If the bounds
+        # are widened by almost 0.5, every integer has an interval of about the same length.
         is_integer = np.isin(range(objective.dim), objective.integers)
         margin = 0.4999 * is_integer
         lower_bounds, upper_bounds = objective.box

@@ -118,15 +118,15 @@ def _divide(rng: random.Random, decisions: int) -> tuple[int, ...]:
 def configurations(
     count: int, feature_sets: Sequence[str], lookahead: Lookahead
 ) -> list[Configuration]:
-    """Return random rollouts. Equal arguments give equal rollouts.
+    """Return random configurations of rollouts. Equal arguments give equal configurations.
 
     A rollout is many games of Tetris side by side: each candidate, a vector of weights, chooses
-    the placements of several streams of pieces. Rollouts come in rounds. A round has one
-    rollout for every feature set. From round to round the board of a feature set changes, and
-    so do the numbers of candidates, streams and decisions.
+    the placements of several streams of pieces. The configurations come in rounds. A round has
+    one configuration for every feature set. From round to round the board of a feature set
+    changes, and so do the numbers of candidates, streams and decisions.
 
     Args:
-        count: The number of rollouts.
+        count: The number of configurations.
         feature_sets: The names of the feature sets.
         lookahead: What the candidates know of the next piece.
     """
@@ -138,15 +138,20 @@ def configurations(
         # `WIDTHS` maps a feature set to the board widths on which it is compared.
         width, height = _choose_board(rng, round_number, WIDTHS[features])
         rules = Rules.of(width, height, rng.choice(RULES), rng.choice(PIECES))
-        # The sum makes every feature set go through all shapes, each beginning with another.
+        # `SHAPES` has triples of numbers: of candidates, of streams per candidate, and of
+        # decisions per stream. From round to round a feature set gets the next triple. In the
+        # first round, feature set i gets triple i.
         shape_number = (round_number + set_number) % len(SHAPES)
         population, stream_count, decisions = SHAPES[shape_number]
         if lookahead is not Lookahead.NONE:
             # A decision with lookahead takes about `_LOOKAHEAD_COST` times as long.
             decisions = math.ceil(decisions / _LOOKAHEAD_COST)
-        parts = _divide(rng, decisions)
+        # The tested engine makes the decisions in several calls.
+        per_call = _divide(rng, decisions)
         streams, weights = _draw_streams(rng, rules, stream_count)
-        result.append(Configuration(weights, population, parts, features, lookahead, streams))
+        result.append(
+            Configuration(weights, population, per_call, features, lookahead, streams)
+        )
     return result
 
 

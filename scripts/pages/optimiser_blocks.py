@@ -158,8 +158,12 @@ def _shares(result: Result, searches: Sequence[str], key: str) -> list[str]:
     return [f"{result.figures[name]:.0%}" for name in names]
 
 
-def shares_of_a_thousand() -> list[str]:
-    """Return what our optimiser, SciPy and pycma reach with 1,000 evaluations in README."""
+def shares_with_1000_evaluations() -> list[str]:
+    """Return the shares of targets that our optimiser, SciPy and pycma reach in README.
+
+    Each may evaluate a function of five parameters 1,000 times. A share is a text such as
+    "80%".
+    """
     return _shares(load_all("bbob-few")[0], _ONE_BY_ONE, _THOUSAND)
 
 

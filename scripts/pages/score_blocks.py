@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any
 
 from pages.literature_blocks import TETR_AI
-from pages.optimiser_blocks import shares_of_a_thousand
+from pages.optimiser_blocks import shares_with_1000_evaluations
 from pages.result_files import Result, figures, load, load_all, with_provenance
 from pages.wording import in_words, markdown, span
 from pages.wording import score as score_text
@@ -131,7 +131,7 @@ def headline() -> str:
     score of the learned Tetris player, and this score divided by that of dt20, the best
     published linear player.
     """
-    ours, scipy, pycma = shares_of_a_thousand()
+    ours, scipy, pycma = shares_with_1000_evaluations()
     # The training run with the median score.
     run = median_run(load(f"{_PROCESSOR}/training").data["runs"])
     learned = _score_on(run, LEARNED, "10x20")["lines_per_game"]

@@ -309,8 +309,8 @@ workers busy {measured["utilisation.synchronous"]:.0%} of the time, with `asynch
     def cell(dim: int, name: str) -> str:
         """Return a figure of the driver. In its name {} stands for the number of parameters."""
         value = measured[name.format(dim)]
-        # Numbers up to 1 are shares of the workers' time.
-        return f"{value:,.0f}" if value > 1 else f"{value:.0%}"
+        # A utilisation is the share of their time in which workers are busy.
+        return f"{value:.0%}" if "utilisation" in name else f"{value:,.0f}"
 
     dims = {10: "10", 1000: "1,000"}
     table = make_table("parameters", result, columns=_DRIVER, rows=dims, cell=cell)

@@ -193,7 +193,7 @@ def test_a_matrix_does_not_constrain_a_dict():
     linear = SimpleNamespace(
         A=np.ones((1, 8)), lb=0, ub=3
     )  # as scipy.optimize.LinearConstraint has them
-    with pytest.raises(TypeError, match="of which a matrix does not know the names, got"):
+    with pytest.raises(TypeError, match="a matrix does not know the parameters' names"):
         minimize(loss, SPACE, constraints=[linear], seed=1)
     with pytest.raises(TypeError, match="expected neither std, bounds, integers nor families"):
         minimize(loss, SPACE, config=CEMConfig.cma(families=[Permutation(3)]), seed=1)

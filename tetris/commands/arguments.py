@@ -111,7 +111,8 @@ def add_game(parser: argparse.ArgumentParser, **seed_options: Any) -> argparse._
         "(about 15 times as slow)"
     )
     lookahead.add_argument("--lookahead", action="store_true", help=text)
-    usual_options = {"read": seed, "text": "seed of the pieces"}  # `seed` reads a number.
+    # The function `seed` converts the text of the option to a number.
+    usual_options = {"read": seed, "text": "seed of the pieces"}
     add_setting(game, "seed", **(usual_options | seed_options))
     add_feature_header(game)
     return game

@@ -185,11 +185,13 @@ def folder_to_resume(options: argparse.Namespace) -> Path | None:
     the run that it began the first time.
     """
     resumed: Path | None = getattr(options, "resume", None)
-    # In two environment variables torchrun says how many restarts it allows, and how many there
-    # have been.
-    restarts_allowed = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
-    if resumed is not None or not restarts_allowed:
+    if resumed is not None:
         return resumed
+    # torchrun sets two environment variables: the number of restarts that it allows, and the
+    # number of restarts so far.
+    restarts_allowed = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
+    if restarts_allowed == 0:
+        return None
     out: Path | None = getattr(options, "out", None)
     if out is None:
         raise ValueError(
@@ -445,10 +447,9 @@ def announce_stop(training: Training, options: argparse.Namespace, progress: str
         options: The options of the command line.
         progress: How far the run has come, such as "after 3 of 5 generations".
     """
-    signal_number = training.stop.signum or 0
-    # If several processes train, perhaps only one of them has received the signal, and the
-    # others have the number 0. So take the greatest number of all processes, unless they are no
-    # longer connected.
+    signal_number = training.stop.signum or 0  # 0: this process has received no signal.
+    # If several processes train, perhaps only one of them has received the signal. So take the
+    # greatest number of all processes, unless they are no longer connected.
     with suppress(RanksError):
         (signal_number,) = ranks.all_reduce_max([signal_number])
     signal_number = signal_number or signal.SIGINT  # The number is unknown: assume Ctrl-C.

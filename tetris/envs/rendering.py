@@ -128,16 +128,21 @@ class Painter:
     ) -> Cells | None:
         """Return the cells of a board after a piece has come to rest.
 
+        A cell is the number of its piece + 1, or 0 if it is empty.
+
         Args:
             piece: The number of the piece.
-            cells: The cells before.
-            is_full: Which cells are full afterwards. If one piece does not explain them, the
-                result is None.
+            cells: The cells before the piece came to rest.
+            is_full: Which cells are full afterwards.
+
+        Returns:
+            The cells afterwards; None if no placement of the piece leads to these full cells.
         """
         was_full = cells > 0
-        no_cell_was_removed = (is_full >= was_full).all()
-        if no_cell_was_removed:  # All new cells belong to the piece.
-            return np.where(was_full, cells, is_full * np.uint8(piece + 1))
+        was_removed = was_full & ~is_full
+        if not was_removed.any():  # All new cells belong to the piece.
+            is_new = is_full & ~was_full
+            return np.where(is_new, np.uint8(piece + 1), cells)
         # Full rows were removed. The tracker looks for a placement of the piece that leads to
         # this board, and carries it out on its own cells.
         tracker = GameTracker(self._rules)

@@ -246,7 +246,8 @@ class Replay:
         pages = []
         for t, after in enumerate(self.after_states()):
             if t in self.boards:
-                # The pieces of this stack are not known, so its cells are gray.
+                # The board was changed before this placement. Its cells are gray, because it is
+                # not known to which pieces they belong.
                 stack = cells_of(self.boards[t], fumen.WIDTH, fumen.HEIGHT)
                 cells = stack * fumen.GRAY
             top_of_piece = after.landing_row + after.shape.height

@@ -69,7 +69,7 @@ def plot_learning_curve(
     if across not in ACROSS:
         raise ValueError(f"expected across to be one of {', '.join(ACROSS)}, got {across!r}")
     if not records:
-        raise ValueError("expected a run at least, got none")
+        raise ValueError("expected at least one run, got none")
     if axes is None:
         from matplotlib import pyplot
 

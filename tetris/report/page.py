@@ -287,8 +287,8 @@ def _score_values(runs: Sequence[RunRecord]) -> dict[str, Any]:
 
     Returns:
         score_tables: The tables of scores.
-        score_method: A text about how played scores are computed.
-        estimate_method: A text about how estimates are computed.
+        score_method: The explanation how scores are computed from games that were played.
+        estimate_method: The explanation how estimated scores are computed.
         unbounded: Whether some played score has an interval without an upper end.
         estimated: Whether there are estimates.
         shipped: When and where the scores that come with the package were measured; None if no

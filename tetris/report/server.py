@@ -67,7 +67,9 @@ class ReportServer(ThreadingHTTPServer):
         if version != last_version:
             # No lock is held here, so that requests for other pages do not have to wait.
             records = [load_run(run) for run in runs]
-            page = report_page(records, live=True, running=RunFolder(runs[0]).in_use())
+            # The page shows only the progress of the first run.
+            is_running = RunFolder(runs[0]).in_use()
+            page = report_page(records, live=True, running=is_running)
             page = page.replace("<html ", f'<html data-version="{version}" ', 1)
             self._last_report = version, page
         return page, version

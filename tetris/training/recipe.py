@@ -124,7 +124,9 @@ class Recipe(Settings):
     """
 
     def __post_init__(self) -> None:
-        """Validate the settings, and convert some of the texts to a canonical form.
+        """Validate the settings, and convert those that can be written in several ways.
+
+        Board, pieces, features, noise and curriculum get a canonical form.
 
         Raises:
             TypeError, ValueError: If a setting is wrong, or settings contradict each other.
@@ -133,9 +135,9 @@ class Recipe(Settings):
         self._set(check_settings(asdict(self)))
         noise = _canonical_noise(self.noise)
         curriculum = ",".join(map(str, parse_curriculum(self.curriculum)))
-        # A controller with these features must be able to play on the board of every stage.
-        # Otherwise `names_on` raises.
         controller = LinearController(self.features, (0.0,) * len(self.names), self.rules)
+        # A controller with these features must be able to play on the board of every stage.
+        # If it is not, `names_on` raises an error. Its result is not needed.
         for stage in self.stages:
             controller.names_on(stage.rules)
         self._set(
@@ -147,7 +149,7 @@ class Recipe(Settings):
                 "curriculum": curriculum,
             }
         )
-        check_integer("all generations", self.total_generations, 1, _MOST_GENERATIONS)
+        check_integer("generations of all stages", self.total_generations, 1, _MOST_GENERATIONS)
         check_integer("elites of the population", self.elites, 2, self.population)
         if self.splits:
             self._check_splitting()

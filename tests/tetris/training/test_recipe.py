@@ -165,7 +165,7 @@ def test_curriculum_that_is_none(text: str) -> None:
         ({"population": 1}, "population >= 2, got 1"),
         ({"population": 5, "elites": 6}, "elites of the population from 2 to 5, got 6"),
         ({"noise": "hyperbolic"}, "expected noise with all its numbers"),
-        ({"generations": 1 << 62}, "expected all generations from 1 to 1000000, got 4611"),
+        ({"generations": 1 << 62}, "generations of all stages from 1 to 1000000, got 4611"),
         (
             {
                 "curriculum": "10x10:1:9,10x12:1:212:split",
