@@ -408,9 +408,14 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         return plan, 0
     # The points of a search may be positions in an unbounded space. Those of a descent are
     # candidates, because its quadratic programs contain the bounds.
-    search = first_problem(plan, evaluator)
     clamped = replace(plan, config=replace(plan.config, bound_handling="clamp"))
     problem = first_problem(clamped, evaluator)
+    plan_for_noise = replace(plan, descends=False)
+    if plan.uses_model and plan.options["config"] is None:
+        # A function that is quadratic between the bounds would not be quadratic in an unbounded
+        # space, where the model would fit it badly.
+        plan = clamped
+    search = first_problem(plan, evaluator)
     optimizer = problem.optimizer
     if plan.options["checkpoint"] is not None:
         _open_journal(plan, optimizer, evaluator)
@@ -429,7 +434,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         if not np.isfinite(outcome).all():
             return plan, walk.evaluations
         if _differ_by_noise(outcome, second_outcome):
-            return replace(plan, descends=False), walk.evaluations
+            return plan_for_noise, walk.evaluations
         precision = torch.finfo(optimizer.dtype).eps
         width = _descent_width(optimizer)
         bounds = _ends_of(optimizer)

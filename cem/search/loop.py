@@ -122,6 +122,7 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     agreement = Agreement(plan.agreeing)
     ended: list[Ended] = []  # the first search with a success, and all later ones
     session.evaluator.best = _best_known(plan, session.evaluator)
+    config_of_restarts = plan.config
     plan, history.evaluations = begin_with_descent(plan, session.evaluator, session.stop)
     left = plan.budget - history.evaluations
     attempt = Attempt(plan.population_size, left)
@@ -139,7 +140,13 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
         if index == 0:
             # The first search has drawn the seed, or restored it from its checkpoint.
             seed = last.optimizer.seed
-            plan = replace(plan, seed=seed, start=plan.start_of_restarts, path=())
+            plan = replace(
+                plan,
+                seed=seed,
+                start=plan.start_of_restarts,
+                path=(),
+                config=config_of_restarts,
+            )
         if reason is Reason.NOISE:
             if left >= plan.population_size:
                 # Start again with a method for noisy objectives.

@@ -302,6 +302,22 @@ class TestMinimize:
             minimize(rosenbrock, np.zeros(2), 1.0, model="quadratic", **options)
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_within_bounds_a_quadratic_function_stays_quadratic(seed):
+    rng = np.random.default_rng(seed)
+    rotation = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    minimum = rng.uniform(-3, 3, 3)
+
+    def ellipsoid(x):
+        return float((10.0 ** np.array([0, 3, 6]) * (rotation @ (x - minimum)) ** 2).sum())
+
+    # In an unbounded space, in which it is not quadratic, a search ends at 1e-7 to 1e-4.
+    result = minimize(
+        ellipsoid, np.zeros(3), 2.5, bounds=(-5, 5), budget=600, seed=seed, vectorize="loop"
+    )
+    assert result.fun < 1e-20
+
+
 def test_a_folder_keeps_its_choice_between_a_model_and_none(tmp_path):
     options = {"vectorize": "loop", "budget": 60, "seed": 1}
     without = {**options, "checkpoint": tmp_path / "without"}
