@@ -25,7 +25,7 @@ CEILINGS = {
     ("kernels", PYTHON): 19_590,
     ("kernels", NATIVE): 46_560,
     ("scripts", PYTHON): 31_540,
-    ("tests", PYTHON + NATIVE): 138_790,
+    ("tests", PYTHON + NATIVE): 138_800,
 }
 WORDS = 22_000  # of README and docs
 

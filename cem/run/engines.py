@@ -142,14 +142,14 @@ def connect(workers: Any) -> Engine | None:
     Raises:
         ValueError: If there is no engine of that name.
     """
+    if isinstance(workers, ModuleType) and workers.__name__ in _CONNECT:
+        workers = workers.__name__
     if isinstance(workers, str):
         if workers not in _CONNECT:
             raise unknown_name("engine", workers, sorted(_CONNECT))
         return _CONNECT[workers]()
     # An object belongs to the library whose package defines its class.
-    is_module = isinstance(workers, ModuleType)
-    module_name: str = workers.__name__ if is_module else type(workers).__module__
-    package = module_name.split(".")[0]
+    package = type(workers).__module__.split(".")[0]
     is_executor = isinstance(workers, Executor)
     # Executors are used as they are, except loky's: they are not reusable after a process has
     # died, so ``connect_loky`` replaces them.

@@ -465,6 +465,7 @@ def program(number):
     [
         ("distributed", "client"),
         ("loky", "'loky'"),
+        ("loky", "__import__('loky')"),
         pytest.param("ray", "'ray'", marks=pytest.mark.slow),
     ],
 )
