@@ -122,6 +122,8 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     agreement = Agreement(plan.agreeing)
     ended: list[Ended] = []  # the first search with a success, and all later ones
     session.evaluator.best = _best_known(plan, session.evaluator)
+    # The first search after a descent may have other bounds handling: see
+    # ``begin_with_descent``.
     config_of_restarts = plan.config
     plan, history.evaluations = begin_with_descent(plan, session.evaluator, session.stop)
     left = plan.budget - history.evaluations
