@@ -172,8 +172,7 @@ class CEMConfig:
         distinct_numbers = set(numbers)
         if len(numbers) == dim and distinct_numbers <= {0, 1}:  # One flag per parameter.
             return [i for i, flag in enumerate(numbers) if flag]
-        # Otherwise the numbers must be indices. A bool is never an index: there are too few or
-        # too many flags.
+        # Otherwise the numbers must be indices. A bool is a flag, and not an index.
         has_bools = any(isinstance(number, bool) for number in numbers)
         has_duplicates = len(distinct_numbers) < len(numbers)
         if has_bools or has_duplicates or not distinct_numbers <= set(range(dim)):
@@ -226,7 +225,8 @@ class CEMConfig:
 
         With bounds, a smooth map transforms the candidates into the box. If they were clamped,
         they would gather on a face, where the step size would shrink. If there are integers,
-        they are clamped nevertheless, as integers always are.
+        they are clamped nevertheless, as integers always are. The first search with a surrogate
+        model clamps them, too: see ``cem.search.assisted.begin_with_descent``.
         """
         config = cls.cma("full" if dim <= _LARGEST_FULL else "diagonal", **changes)
         is_clamped = config.integers_of(dim) or not bounded

@@ -248,7 +248,7 @@ def _read_constraint(
             LinearConstraint or NonlinearConstraint.
         by_one: Whether a plain function is called once for each candidate.
         vmap: Whether ``torch.func.vmap`` applies a plain function to all candidates at once.
-            Without ``by_one`` and ``vmap``, it takes a population.
+            If neither is true, the function takes a population.
         from_named: If the user's functions take dicts of named parameters, it converts such a
             function into one that takes arrays. None: the functions take arrays.
     """

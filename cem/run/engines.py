@@ -142,8 +142,8 @@ def connect(workers: Any) -> Engine | None:
     Raises:
         ValueError: If there is no engine of that name.
     """
-    if isinstance(workers, ModuleType) and workers.__name__ in _CONNECT:
-        workers = workers.__name__
+    if isinstance(workers, ModuleType):
+        workers = workers.__name__.split(".")[0]  # The name of the library.
     if isinstance(workers, str):
         if workers not in _CONNECT:
             raise unknown_name("engine", workers, sorted(_CONNECT))
@@ -151,10 +151,10 @@ def connect(workers: Any) -> Engine | None:
     # An object belongs to the library whose package defines its class.
     package = type(workers).__module__.split(".")[0]
     is_executor = isinstance(workers, Executor)
-    # Executors are used as they are, except loky's: they are not reusable after a process has
-    # died, so ``connect_loky`` replaces them.
-    is_used_as_it_is = is_executor and package != "loky"
-    if package in _CONNECT and not is_used_as_it_is:
+    # An executor needs no connection. But an executor of loky is not reusable after a process
+    # has died, so ``connect_loky`` replaces it.
+    needs_connection = not is_executor or package == "loky"
+    if package in _CONNECT and needs_connection:
         return _CONNECT[package](workers)
     if not is_executor:
         return None

@@ -410,7 +410,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     # candidates, because its quadratic programs contain the bounds.
     clamped = replace(plan, config=replace(plan.config, bound_handling="clamp"))
     problem = first_problem(clamped, evaluator)
-    plan_for_noise = replace(plan, descends=False)
+    plan_without_descent = replace(plan, descends=False)
     if plan.uses_model and plan.options["config"] is None:
         # A function that is quadratic between the bounds would not be quadratic in an unbounded
         # space, where the model would fit it badly.
@@ -434,7 +434,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         if not np.isfinite(outcome).all():
             return plan, walk.evaluations
         if _differ_by_noise(outcome, second_outcome):
-            return plan_for_noise, walk.evaluations
+            return plan_without_descent, walk.evaluations
         precision = torch.finfo(optimizer.dtype).eps
         width = _descent_width(optimizer)
         bounds = _ends_of(optimizer)

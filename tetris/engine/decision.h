@@ -356,18 +356,19 @@ TETRIS_FUNCTION Choice choose_by_pairs(
 // The value of a placement over all pieces that may come next. A prospect with more survived
 // pieces is better. If the numbers are equal, the prospect with the greater value is better.
 //
-// The value is the sum of the scores that the survived pieces lead to, and WORST_WEIGHT times
-// the least of them. Games end through bad pieces, so the worst piece says more about how long
+// The score of a survived piece is that of the best pair of placements. The value is the sum of
+// these scores, plus WORST_WEIGHT times the least of them. Games end through bad pieces, so the worst piece says more about how long
 // a game lasts than the others do (benchmarks/notes/lookahead-tried.md).
 struct Prospect {
   static constexpr int64_t WORST_WEIGHT = 4;
   int survived = -1;  // the number of next pieces with which the game goes on
-  int worst = 0;      // the least score of these pieces; each has that of the best pair
+  int worst = 0;      // the least score of these pieces
   int64_t sum = 0;    // the sum of their scores
 
-  // Adds a next piece with which the game goes on, by the score of the best pair of placements.
+  // Adds a next piece with which the game goes on, and its score.
   TETRIS_FUNCTION void add(int score) {
-    worst = survived == 0 || score < worst ? score : worst;
+    bool is_worst = survived == 0 || score < worst;
+    worst = is_worst ? score : worst;
     sum += score;
     ++survived;
   }
@@ -403,7 +404,7 @@ TETRIS_FUNCTION Prospect prospect_of(const Board<L>& board, const int32_t* weigh
 //
 // Only the two placements with the highest scores of their own are compared, and the one with
 // the better prospect is returned. The prospect of a placement is the number of next pieces
-// with which the game goes on, and a value of their best scores.
+// with which the game goes on, and a value that their best scores determine.
 //
 //   score_alone(placement)  returns the placement with its score, ignoring the next piece
 //   make_search(board)      returns a search, which holds the data that is computed once per

@@ -149,8 +149,8 @@ def choose(
     preview.
 
     With expectimax the player compares the two placements with the greatest values by their
-    `prospect`. This is a value over all pieces that may come next. The player chooses the
-    second placement if its prospect is greater.
+    `prospect`, which considers all pieces that may come next. The player chooses the second
+    placement if its prospect is greater.
     """
     candidates = list(after_states(rows, piece, rules))
     if player.lookahead is Lookahead.PREVIEW and next_piece is not None:
