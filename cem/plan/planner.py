@@ -117,9 +117,9 @@ class Planner:
             dtype: The dtype of plans: ``torch.float32`` or ``torch.float64``.
             graph: Whether to capture and replay a CUDA graph. Default: True with backend
                 ``"cuda"``.
-            compile: Whether to compile the cost by ``torch.compile``, which makes a model of
-                many small operations several times as fast. The first ``plan()`` waits for the
-                compiler.
+            compile: Whether to compile the cost, and the update by a temperature, by
+                ``torch.compile``, which makes a model of many small operations several times as
+                fast. The first ``plan()`` waits for the compiler.
             **options: The options of the search:
 
                 num_samples: N, the number of plans evaluated in the first iteration for each
@@ -175,10 +175,10 @@ class Planner:
         self.action_block = _check_optional("action_block", action_block)
         self.num_envs = _check_optional("num_envs", num_envs)
         self.seed = check_integer("seed", draw_seed(seed), 0, 2**63 - 1)
+        # Without `shrink` every iteration has the same number of plans: all shapes are static.
+        is_dynamic = False if self.options.shrink == 1.0 else None
         if compile:
-            # Without `shrink`, every iteration has the same number of plans, and all shapes are
-            # static.
-            cost = torch.compile(cost, dynamic=False if self.options.shrink == 1.0 else None)
+            cost = torch.compile(cost, dynamic=is_dynamic)
         plan_cost = PlanCost(
             cost,
             has_envs=self.num_envs is not None,
@@ -192,6 +192,8 @@ class Planner:
         space = make_space(self.horizon, self.action_dim, block, bounds, self.options, like)
         space.set_noise(noise, self.options.beta, self.options.bound_handling)
         update = Update(self.options, space.first_std, maximize, self.backend)
+        if compile:
+            update.compile(is_dynamic)
         self.space = space
         self._search = Search(plan_cost, space, noise, update, self.options)
         self._memory = make_memory(

@@ -10,6 +10,7 @@ Information Theoretic MPC for Model-Based Reinforcement Learning, ICRA 2017. If 
 are elites, it is the planner of TD-MPC2.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -73,6 +74,17 @@ class Update:
         )
         # The operator increments a number of generations, which is not used here.
         self._generation = torch.zeros((), dtype=torch.int64, device=first_std.device)
+        self._update_by_weights: Callable[[Tensor, Tensor, Fit], Fit] = self._weighted_update
+
+    def compile(self, dynamic: bool | None) -> None:
+        """Compile the update with a temperature, which consists of many small operations.
+
+        The other update is a fused operator already.
+
+        Args:
+            dynamic: Whether the number of vectors varies, as for ``torch.compile``.
+        """
+        self._update_by_weights = torch.compile(self._weighted_update, dynamic=dynamic)
 
     def __call__(self, costs: Tensor, vectors: Tensor, old: Fit) -> Fit:
         """Return the distribution after an iteration.
@@ -122,7 +134,7 @@ class Update:
             return torch.where(gaps.isfinite(), 1.0, 0.0)
         return torch.softmax(-gaps / self._options.temperature, dim=-1)
 
-    def _update_by_weights(self, costs: Tensor, vectors: Tensor, old: Fit) -> Fit:
+    def _weighted_update(self, costs: Tensor, vectors: Tensor, old: Fit) -> Fit:
         """Return the distribution after an iteration, with the weights of ``weigh``.
 
         Args:

@@ -268,15 +268,17 @@ def test_rollout_cost_sums_what_single_steps_cost() -> None:
         pytest.param("inductor", "cuda", marks=[*ON_A_GPU, pytest.mark.slow]),
     ],
 )
-def test_a_compiled_cost_gives_the_same_plan(
-    monkeypatch: pytest.MonkeyPatch, backend: str, device: str
+@pytest.mark.parametrize("temperature", [None, 0.5])
+def test_a_compiled_planner_finds_the_same_plan(
+    monkeypatch: pytest.MonkeyPatch, backend: str, device: str, temperature: float | None
 ) -> None:
     torch.compiler.reset()
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=backend))
-    compiled, plain = (make(device=device, compile=compiles) for compiles in (True, False))
-    assert torch.allclose(
-        steps(compiled, 3), steps(plain, 3), atol=1e-5 if device == "cpu" else 1e-4
+    compiled, plain = (
+        steps(make(device=device, compile=compiles, temperature=temperature), 3)
+        for compiles in (True, False)
     )
+    assert torch.allclose(compiled, plain, atol=1e-5 if device == "cpu" else 1e-4)
 
 
 @pytest.mark.parametrize(("length", "beta"), [(1, 2.5), (7, 0.0), (30, 1.0)])
