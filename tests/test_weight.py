@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 57_770,
+    ("cem", PYTHON): 57_970,
     ("tetris", PYTHON): 48_980,
     ("tetris", NATIVE): 55_800,
     ("kernels", PYTHON): 19_590,
     ("kernels", NATIVE): 46_560,
     ("scripts", PYTHON): 31_540,
-    ("tests", PYTHON + NATIVE): 138_810,
+    ("tests", PYTHON + NATIVE): 138_940,
 }
 WORDS = 22_000  # of README and docs
 

@@ -36,7 +36,6 @@ _GROWTH = 1.5  # the factor by which the evaluations of a generation grow, if th
 _DESCENT_PER_DIM = 50  # the budget of the descent, in evaluations per parameter
 _STD_PER_STEP = 3.0  # the standard deviation after an unfinished descent, in last steps
 _INSET = 1e-3  # the least distance of a known point from a bound, relative to the width
-_NOISE = 1e-12  # two values of one point that differ by more, relative to them, are noisy
 
 
 class Problem:
@@ -396,9 +395,8 @@ class Walk:
 def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> tuple[Plan, int]:
     """Run a descent from the start of a plan, if the plan begins with one.
 
-    The start is evaluated twice before the descent. If its outcome is not finite, there is no
-    descent. If the two outcomes differ, the objective is noisy: there is no descent, and the
-    first search does not use a model.
+    If the outcome of the start is not finite, there is no descent. If the descent finds that
+    the objective is noisy, the first search begins at the start of the plan, without a model.
 
     Returns:
         The plan of the first search. After a descent, the search starts at the best point.
@@ -430,17 +428,17 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
     # ``walk`` evaluates points. It raises Interrupted to end the descent if a stop is
     # requested, or if a point reaches the target.
     with suppress(Interrupted):
-        outcome, second_outcome = walk(np.stack([mean, mean]))
+        outcome = walk(mean[None])[0]
         if not np.isfinite(outcome).all():
             return plan, walk.evaluations
-        if _differ_by_noise(outcome, second_outcome):
-            return plan_without_descent, walk.evaluations
         precision = torch.finfo(optimizer.dtype).eps
         width = _descent_width(optimizer)
         bounds = _ends_of(optimizer)
         descent = Descent(walk, mean, outcome, width, precision, walk.is_equality, bounds)
         with np.errstate(over="ignore", invalid="ignore"):
             descent.run(_budget_of_descent(plan, walk.evaluations, len(mean)))
+        if descent.has_seen_noise:
+            return plan_without_descent, walk.evaluations
     stop_reason, _ = stop.due  # 0 if no stop was requested
     if stop_reason:
         # A resumed call will continue the descent, and start its search at a better point. The
@@ -459,12 +457,6 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         start, start_of_restarts = _starts_after(descent, plan, search)
         plan = replace(plan, start=start, start_of_restarts=start_of_restarts)
     return plan, walk.evaluations
-
-
-def _differ_by_noise(outcome: Any, second_outcome: Any) -> bool:
-    """Return whether two outcomes of the same point differ by more than rounding errors."""
-    sizes = np.maximum(np.abs(outcome), np.abs(second_outcome))
-    return bool((np.abs(outcome - second_outcome) > _NOISE * sizes).any())
 
 
 def first_problem(plan: Plan, evaluator: Evaluator) -> Problem:

@@ -26,11 +26,15 @@ _SUFFICIENT_DECREASE = 1e-4  # the least share of the predicted decrease (Armijo
 _MIN_SHRINK, _MAX_SHRINK = 0.1, 0.5  # the range of the factor that shortens a rejected step
 _MAX_EXTENSION = 2.0  # the longest second trial after a good one, in units of its step
 _MIN_GAIN = 1.1  # the predicted decrease of a second trial, relative to that of the good one
+_TRIALS_BEFORE_TEST = 3  # failed trials of a line search that raise the suspicion of noise
 _MAX_TRIALS = 12  # trials of one line search, and of corrections at its end
 _DAMPING = 0.2
 _POINTS_PER_DIM = 2  # the least number of points that determines the shape of a covariance
 _NEGLIGIBLE = 1e-12  # the largest change of the merit that counts as 0, relative to the value
 _FLAT = 1e-11  # the largest gradient that counts as 0, relative to the value
+_ROUNDING = 1e-12  # the largest difference of two values of one point that is rounding
+_NOISY = 1e-3  # a larger one hides the slopes; both are relative to the range of values
+_NOISE_FACTOR = 10.0  # noise is at most about this many differences of two values of one point
 
 
 class _Parabola(NamedTuple):
@@ -93,6 +97,10 @@ class Descent:
         self.path: Visits = [(np.array(start, dtype=np.float64), np.array(outcome))]
         self.is_unfinished = True
         self.last_length = 0.0
+        # The difference of two values of one point, relative to the range of values.
+        self._noise = 0.0
+        self._is_tested_for_noise = False
+        self._remaining = 0
         self._evaluate = evaluate
         # The best relative step of a forward difference is the root of the precision.
         self._relative_difference = math.sqrt(precision)
@@ -138,17 +146,32 @@ class Descent:
         With constraints, there may be one more evaluation. ``is_unfinished`` is True before the
         descent. It becomes False if no step improves the merit, and remains True if the budget
         ends the descent.
+
+        If a step fails several times, the objective may be noisy. One evaluation tests this.
+        After a little noise the descent begins again, with longer differences.
         """
-        num_free = int(self._is_free.sum())
-        if num_free == 0:
+        self._remaining = budget
+        self._descend()
+        if self._noise > 0.0 and not self.has_seen_noise:
+            self._curvature = np.eye(len(self._x))
+            self._has_measured_curvature = False
+            self._last_derivatives = None
+            self._descend()
+
+    @property
+    def has_seen_noise(self) -> bool:
+        """Whether the objective is so noisy that differences of values show no slopes."""
+        return self._noise > _NOISY
+
+    def _descend(self) -> None:
+        """Descend until no step improves the merit, or no evaluations remain."""
+        if not self._is_free.any():
             self.is_unfinished = False  # All parameters are constant.
             return
-        remaining = budget
         # A gradient needs one evaluation per free parameter, which is at most len(self._x). The
         # line search needs at least one more.
-        while remaining > len(self._x):
+        while self._remaining > len(self._x):
             derivatives = self._derivatives()
-            remaining -= num_free
             step = self._choose_step(derivatives)
             if step is None:
                 self.is_unfinished = False  # This is a minimum, or a number is not finite.
@@ -157,20 +180,29 @@ class Descent:
             is_negligible = abs(slope) <= _NEGLIGIBLE * max(1.0, abs(self._outcome[0]))
             if self._is_limited and is_negligible:
                 self.is_unfinished = False  # This is a minimum.
-                self._correct_violations(derivatives, remaining)
+                self._correct_violations(derivatives)
                 return
-            length_before = len(self.path)
-            is_better = self._search_along(step, slope, derivatives, max_trials=remaining)
-            # The line search has added all of its trials to the path.
-            num_trials = len(self.path) - length_before
-            remaining -= num_trials
-            if not is_better:
+            if not self._search_along(step, slope, derivatives):
                 # No trial was better. If the budget is used up, a shorter step might have been.
                 # With constraints, a different step might have been.
-                self.is_unfinished = remaining <= 0 or self._has_constraints
-                self._correct_violations(derivatives, remaining)
+                self.is_unfinished = self._remaining <= 0 or self._has_constraints
+                self._correct_violations(derivatives)
                 return
             self._move_to_last_trial(derivatives)
+
+    def _outcomes_of(self, points: Any) -> Any:
+        """Evaluate points, shape (n, d), and return their outcomes, shape (n, 1 + m)."""
+        self._remaining -= len(points)
+        return np.asarray(self._evaluate(points))
+
+    def _measure_noise(self) -> None:
+        """Evaluate the current point again, and set ``_noise`` if its outcome is different."""
+        self._is_tested_for_noise = True
+        differences = np.abs(self._outcomes_of(self._x[None])[0] - self._outcome)
+        outcomes = np.stack([outcome for _, outcome in self.path])
+        ranges = np.ptp(outcomes[np.isfinite(outcomes).all(axis=1)], axis=0)
+        is_noise = (differences > _ROUNDING * np.abs(self._outcome)) & (ranges > 0)
+        self._noise = float(np.max(differences[is_noise] / ranges[is_noise], initial=0.0))
 
     def covariance_factor(self) -> Any:
         """Return a factor of the covariance of a search that continues this descent, or None.
@@ -218,6 +250,17 @@ class Descent:
         relative_step = change[self._is_free] / self._width[self._is_free]
         self.last_length = float(np.sqrt(np.mean(relative_step**2)))
 
+    def _lengths_of_differences(self) -> Any:
+        """Return the lengths of forward differences, shape (d,), in units of the parameters.
+
+        With noise they are those of J. J. More and S. M. Wild, Estimating Derivatives of Noisy
+        Simulations, ACM TOMS 38, 2012: in standard deviations the root of the relative noise.
+        """
+        exact = self._relative_difference * np.maximum(self._scale, np.abs(self._x))
+        lengths = np.maximum(exact, math.sqrt(_NOISE_FACTOR * self._noise) * self._width)
+        # One of the two points at this distance must be within the bounds.
+        return np.minimum(lengths, (self._high - self._low) / 2)
+
     def _derivatives(self) -> Any:
         """Return the derivatives by forward differences, shape (1 + m, d), in scaled units.
 
@@ -225,7 +268,7 @@ class Descent:
         parameters; 0 for constant parameters. One call evaluates all points.
         """
         free = np.flatnonzero(self._is_free)
-        steps = self._relative_difference * np.maximum(self._scale, np.abs(self._x))
+        steps = self._lengths_of_differences()
         # A step that would leave the bounds goes backwards.
         steps = np.where(self._x + steps > self._high, -steps, steps)
         # For each of the n free parameters there is a point, in which only this parameter
@@ -234,7 +277,7 @@ class Descent:
         # Points are rounded, so the actual steps differ a little from those above: shape (n,).
         actual_steps = np.diag(points[:, free]) - self._x[free]
         # The changes of the outcome have the shape (n, 1 + m), and the slopes (1 + m, n).
-        changes = np.asarray(self._evaluate(points)) - self._outcome
+        changes = self._outcomes_of(points) - self._outcome
         slopes = changes.T / actual_steps
         derivatives = np.zeros((len(self._outcome), len(self._x)))
         derivatives[:, free] = self._scale[free] * slopes
@@ -328,7 +371,7 @@ class Descent:
             self._curvature, outcome, derivatives, bounds, self._rows_of_bounds
         )
 
-    def _search_along(self, step: Any, slope: float, derivatives: Any, max_trials: int) -> bool:
+    def _search_along(self, step: Any, slope: float, derivatives: Any) -> bool:
         """Try a step and then shorter ones, until one decreases the merit enough.
 
         Every trial is a point that is evaluated and added to the path. The current merit, its
@@ -340,8 +383,6 @@ class Descent:
             step: The first step to try, shape (d,), in scaled units.
             slope: The change of the merit that the derivatives predict for ``step``.
             derivatives: The derivatives at the current point, shape (1 + m, d).
-            max_trials: The maximum number of trials. With constraints, the first trial may be
-                followed by a corrected one, which does not count.
 
         Returns:
             Whether a trial decreased the merit enough. If so, the best trial is the last point
@@ -349,7 +390,9 @@ class Descent:
         """
         current_merit = self._merit(self._outcome)
         share = 1.0  # the length of the trial, relative to the first step
-        for number in range(1, min(_MAX_TRIALS, max_trials) + 1):
+        for number in range(1, _MAX_TRIALS + 1):
+            if self._remaining <= 0:
+                return False
             merit = self._try(share * step)
             # The parabola goes through both merits, and has the predicted slope at the start.
             trial_slope = share * slope
@@ -362,7 +405,7 @@ class Descent:
                 extension = min(parabola.find_minimum(), _MAX_EXTENSION)
                 predicted_decrease = -parabola.change_at(extension)
                 is_worthwhile = predicted_decrease > _MIN_GAIN * (current_merit - merit)
-                if is_worthwhile and number < max_trials:
+                if is_worthwhile and self._remaining > 0:
                     self._try(extension * share * step)
                     self._put_better_last()
                 return True
@@ -370,6 +413,11 @@ class Descent:
             may_correct = number == 1 and self._has_constraints
             if may_correct and self._try_corrected(derivatives) <= limit:
                 return True
+            is_suspicious = number == _TRIALS_BEFORE_TEST and not self._is_tested_for_noise
+            if is_suspicious and self._remaining > 0:
+                self._measure_noise()
+                if self._noise > 0.0:
+                    return False
             # Shorten the step to the minimum of the parabola, but neither too little nor too
             # much.
             share *= min(_MAX_SHRINK, max(_MIN_SHRINK, parabola.find_minimum()))
@@ -378,7 +426,7 @@ class Descent:
     def _try(self, step: Any) -> float:
         """Evaluate the point after a step, add it to the path, and return its merit."""
         point = np.clip(self._x + self._scale * step, self._low, self._high)
-        outcome = np.asarray(self._evaluate(point[None]))[0]
+        outcome = self._outcomes_of(point[None])[0]
         self.path.append((point, outcome))
         return self._merit(outcome)
 
@@ -403,17 +451,16 @@ class Descent:
         corrected, _ = self._solve_program(intercepts, derivatives)
         return self._try(self._limit_length(corrected))
 
-    def _correct_violations(self, derivatives: Any, max_trials: int) -> None:
+    def _correct_violations(self, derivatives: Any) -> None:
         """Try points near the current one until the constraints are satisfied exactly.
 
         Args:
             derivatives: The derivatives at the current point, shape (1 + m, d).
-            max_trials: The maximum number of trials.
         """
         if not self._has_constraints:
             return
         self.path.append((self._x, self._outcome))
-        for _ in range(min(_MAX_TRIALS, max_trials)):
+        for _ in range(min(_MAX_TRIALS, self._remaining)):
             _, outcome = self.path[-1]
             if self._merit.is_feasible(outcome):
                 return

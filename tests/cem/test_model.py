@@ -227,11 +227,35 @@ class TestMinimize:
             assert plain.settings["model"] is None
             assert asked.fun < 1e-10 < plain.fun
 
+    def test_without_noise_no_point_is_evaluated_twice(self):
+        points = []
+
+        def follow(x):
+            points.append(tuple(x))
+            return rosenbrock(x)
+
+        minimize(follow, np.zeros(3), 1.0, vectorize="loop", budget=30, seed=1)
+        assert len(set(points)) == 30
+
+    @pytest.mark.parametrize(("noise", "reached"), [(1e-7, 1e-2), (1e-4, 1.0)])
+    def test_a_little_noise_makes_differences_longer(self, noise: float, reached: float):
+        """Of 200 seeds 98 and 96 % reach it; with short differences the medians are 2 and 5."""
+        generator = np.random.default_rng(1)
+
+        def ellipsoid(x):
+            return float(x @ (x * [1, 30, 1000]) + noise * 1000 * generator.normal())
+
+        result = minimize(ellipsoid, np.ones(3), 1.0, vectorize="loop", budget=90, seed=1)
+        x = np.asarray(result.x)
+        assert x @ (x * [1, 30, 1000]) < reached
+        assert result.settings["model"] is not None
+
     def test_noise_is_not_modelled(self):
         generator = np.random.default_rng(0)
         noisy = lambda x: float((x**2).sum() + generator.normal())  # noqa: E731
         result = minimize(noisy, np.ones(2), 1.0, vectorize="loop", budget=400, seed=1)
         assert result.settings["noise"]
+
         assert result.settings["model"] is None
 
     @pytest.mark.parametrize(
