@@ -153,7 +153,9 @@ class Planner:
                     searched instead of the actions. Default: None, no spline.
                 spline: ``"zero"``, ``"linear"`` or ``"cubic"``; see
                     ``cem.plan.spline.spline_matrix``. Default: ``"cubic"``.
-                bound_handling: ``"clamp"``: an action outside its bounds is clamped to them.
+                bound_handling: ``"clamp"``: an action outside its bounds is clamped to them
+                    for the cost. Where it was drawn counts for the distribution, up to a
+                    standard deviation outside, so that the mean can reach a bound.
                     ``"resample"``: it is drawn again, from the truncated normal distribution.
                     Default: ``"clamp"``.
                 execute: The plan whose first action is executed. ``"best"``: the best plan

@@ -221,7 +221,7 @@ class Search:
             length = slope.square().mean(-1, keepdim=True).sqrt()
             # A vector whose gradient is 0 or not finite does not move.
             step = (std * slope / length).nan_to_num(0.0, 0.0, 0.0)
-            vectors.add_(step, alpha=stride).clamp_(*self.space.bounds)
+            vectors.add_(step, alpha=stride).clamp_(*self.space.limits)
 
     @torch.enable_grad()
     def _find_gradient(self, state: State, vectors: Tensor) -> Tensor:

@@ -35,6 +35,7 @@ class BoxSpace:
         width: The number of numbers per step.
         first_mean: The mean at the start of an episode, shape (d,).
         first_std: The standard deviation at the start of a step, shape (d,).
+        limits: The lowest and the highest numbers of vectors, each of shape (d,).
     """
 
     def __init__(self, length: int, bounds: Box, std: Tensor | None) -> None:
@@ -63,13 +64,22 @@ class BoxSpace:
         self.width = len(mean)
         self.first_mean = mean.repeat(length)
         self.first_std = std.repeat(length)
-        self.bounds = low.repeat(length), high.repeat(length)
+        self.limits = low.repeat(length), high.repeat(length)
+        self._action_bounds = bounds
         self._coloring: Tensor | None = None
 
     def set_noise(self, noise: Noise, beta: float, bound_handling: str) -> None:
-        """Set the source of noise, its spectrum ``1 / f^beta``, and the bound handling."""
+        """Set the source of noise, its spectrum ``1 / f^beta``, and the bound handling.
+
+        With "clamp" vectors may exceed the bounds of actions by a standard deviation, and only
+        the plans are clamped. If vectors were clamped, too, the mean of the elites would rarely
+        reach a bound, which is where the best actions of many systems are.
+        """
         self._noise = noise
         self._resamples = bound_handling == "resample"
+        if not self._resamples:
+            low, high = self.limits
+            self.limits = low - self.first_std, high + self.first_std
         if beta > 0:
             self._coloring = coloring_matrix(self.length, beta).to(self.first_mean)
 
@@ -83,9 +93,9 @@ class BoxSpace:
             key: The key of the noise.
 
         Returns:
-            The vectors, shape (B, size, d), inside the bounds.
+            The vectors, shape (B, size, d), inside the limits.
         """
-        # A fused operator draws vectors with white noise, and clamps them to the bounds. It can
+        # A fused operator draws vectors with white noise, and clamps them to the limits. It can
         # neither correlate the noise over time (``_coloring``) nor resample.
         fits_operator = self._coloring is None and not self._resamples
         if fits_operator and self._noise.backend != "torch":
@@ -94,7 +104,7 @@ class BoxSpace:
                 size,
                 seed=key.seeds,
                 generation=key.generation,
-                bounds=self.bounds,
+                bounds=self.limits,
             )
         mean = distribution[:, MEAN]
         std = distribution[:, STD]
@@ -102,8 +112,8 @@ class BoxSpace:
         # Mean and standard deviation, shape (B, 1, d), broadcast over the vectors.
         vectors = torch.addcmul(mean[:, None], std[:, None], noise)
         if self._resamples:
-            return keep_inside(vectors, mean, std, *self.bounds, "resample")
-        return vectors.clamp(*self.bounds)
+            return keep_inside(vectors, mean, std, *self.limits, "resample")
+        return vectors.clamp(*self.limits)
 
     def _draw_noise(self, like: Tensor, size: int, key: NoiseKey) -> Tensor:
         """Return noise with the spectrum ``1 / f^beta``, shape (B, size, d).
@@ -115,11 +125,15 @@ class BoxSpace:
 
     def decode(self, vectors: Tensor) -> Tensor:
         """Return the plans (..., horizon, A) of vectors (..., d)."""
+        return self._split_steps(vectors).clamp(*self._action_bounds)
+
+    def _split_steps(self, vectors: Tensor) -> Tensor:
+        """Return a view (..., length, width) of vectors (..., d)."""
         return vectors.view(*vectors.shape[:-1], self.length, self.width)
 
     def encode(self, plans: Tensor) -> Tensor:
         """Return the vectors (..., d) of plans (..., horizon, A)."""
-        return plans.flatten(-2).to(self.first_mean.dtype).clamp(*self.bounds)
+        return plans.flatten(-2).to(self.first_mean.dtype).clamp(*self.limits)
 
     def check_plans(self, name: str, plans: Tensor) -> None:
         """Raise ValueError if a user's plans (..., horizon, A) cannot be encoded."""
@@ -166,7 +180,7 @@ class BoxSpace:
 
 
 class SplineSpace(BoxSpace):
-    """Plans that are splines through a few knots. The knots are inside the bounds."""
+    """Plans that are splines through a few knots."""
 
     def __init__(
         self, length: int, bounds: Box, std: Tensor | None, horizon: int, kind: str
@@ -184,7 +198,6 @@ class SplineSpace(BoxSpace):
         super().__init__(length, bounds, std)
         self._horizon = horizon
         self._kind = kind
-        self._action_bounds = bounds
         # This matrix maps knots to actions.
         self._basis = self._make_matrix(torch.arange(horizon))
         # This matrix maps actions to the knots of the nearest spline, by least squares.
@@ -194,7 +207,7 @@ class SplineSpace(BoxSpace):
 
     def decode(self, vectors: Tensor) -> Tensor:
         """Return the plans (..., horizon, A) of vectors (..., d)."""
-        actions = _multiply(self._basis, super().decode(vectors))
+        actions = _multiply(self._basis, self._split_steps(vectors))
         return actions.clamp(*self._action_bounds)
 
     def encode(self, plans: Tensor) -> Tensor:
@@ -220,7 +233,7 @@ class SplineSpace(BoxSpace):
             actions_per_knot = (self._horizon - 1) / (self.length - 1)
             times = torch.arange(self.length) * actions_per_knot + steps
             self._shifts[steps] = self._make_matrix(times)
-        return _multiply(self._shifts[steps], super().decode(vectors)).flatten(-2)
+        return _multiply(self._shifts[steps], self._split_steps(vectors)).flatten(-2)
 
     def _make_matrix(self, times: Tensor) -> Tensor:
         """Return the matrix that maps knots to the spline's values at times, in actions."""

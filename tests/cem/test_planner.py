@@ -76,6 +76,11 @@ def test_plans_lie_within_the_bounds_of_each_dimension() -> None:
     assert plans.amax((0, 1)).tolist() == high.tolist()
 
 
+def test_the_mean_reaches_a_bound() -> None:
+    planner = make(lambda state, plans: plans[..., 0].sum(-1), execute="mean", iterations=8)
+    assert (steps(planner, 3)[-1][0], planner.mean[:, 0].max()) == (-1.0, -1.0)
+
+
 def test_the_best_plans_are_candidates_of_the_next_iteration_and_shifted_of_the_next_step() -> (
     None
 ):
@@ -93,7 +98,8 @@ def test_the_best_plans_are_candidates_of_the_next_iteration_and_shifted_of_the_
 
 def test_the_mean_is_a_candidate_of_the_last_iteration() -> None:
     recorder = Recorder()
-    planner = make(recorder, num_elites=6, keep=0.5, momentum=0.25, iterations=2)
+    # With this deviation no action reaches a bound.
+    planner = make(recorder, std=0.15, num_elites=6, keep=0.5, momentum=0.25, iterations=2)
     steps(planner)
     first = 0.75 * recorder.best(0, 6).mean(0)  # the first mean is 0
     assert torch.allclose(recorder.plans[1][3], first, atol=1e-6)
