@@ -26,6 +26,8 @@ from cem.plan.spline import spline_matrix
 from kernels.ops.normal import sample_normal_rows
 from kernels.support.checks import check_integer
 
+_EXCESS = 1.0  # how far vectors may be outside the bounds, in standard deviations
+
 
 class BoxSpace:
     """Plans of real numbers between bounds.
@@ -79,7 +81,8 @@ class BoxSpace:
         self._resamples = bound_handling == "resample"
         if not self._resamples:
             low, high = self.limits
-            self.limits = low - self.first_std, high + self.first_std
+            excess = _EXCESS * self.first_std
+            self.limits = low - excess, high + excess
         if beta > 0:
             self._coloring = coloring_matrix(self.length, beta).to(self.first_mean)
 

@@ -6,7 +6,7 @@ python scripts/measure control --json control.json
 The model of a planner is the simulator itself, so returns depend on the planner alone. In each
 step a planner evaluates 120 plans of 30 actions: 40 in each of 3 iterations, or all at once. It
 has the default settings of its package; a tenth of the plans are elites. It starts from its
-last plan. A figure is the mean return of the episodes of 6 starts.
+last plan. A figure is the mean return of the episodes of 16 starts.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from measure.provenance import Measured
 STEPS = {"half_cheetah": 100, "swimmer": 100, "pendulum": 200, "reacher": 50}
 """The number of steps of an episode, by task."""
 
-_EPISODES = 6
+_EPISODES = 16
 _HORIZON = 30
 _SAMPLES = 40
 _ITERATIONS = 3
