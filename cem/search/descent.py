@@ -198,7 +198,10 @@ class Descent:
     def _measure_noise(self) -> None:
         """Evaluate the current point again, and set ``_noise`` if its outcome is different."""
         self._is_tested_for_noise = True
-        differences = np.abs(self._outcomes_of(self._x[None])[0] - self._outcome)
+        repeated = self._outcomes_of(self._x[None])[0]
+        if not np.isfinite(repeated).all():
+            return  # A failure is no noise.
+        differences = np.abs(repeated - self._outcome)
         outcomes = np.stack([outcome for _, outcome in self.path])
         ranges = np.ptp(outcomes[np.isfinite(outcomes).all(axis=1)], axis=0)
         is_noise = (differences > _ROUNDING * np.abs(self._outcome)) & (ranges > 0)

@@ -6,7 +6,7 @@ from kernels.version import REPOSITORY
 def clone() -> str:
     """Return README's words before its first commands, with the public address if any."""
     if not REPOSITORY:
-        return "In a copy of this repository:"
+        return "Clone this repository, or unpack its ZIP file. In its folder:"
     return f"`git clone {REPOSITORY}`; ask at {REPOSITORY}/issues. In its folder:"
 
 

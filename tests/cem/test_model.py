@@ -119,6 +119,13 @@ class TestDescent:
         assert descent.last_length == 0.0
         assert not descent.is_unfinished
 
+    def test_a_repeated_point_that_fails_is_no_noise(self):
+        outcomes = iter([0.0, -1e-8, 1.0, 1.0, 1.0, math.inf, *[1.0] * 9])
+        descent, evaluations = self.descent(lambda x: next(outcomes), [0.0], [1.0])
+        descent.run(100)
+        assert evaluations[4] == [0.0]
+        assert not descent.has_seen_noise
+
     def test_a_descent_tells_the_covariance_of_the_search_that_continues_it(self):
         curvatures = np.array([1.0, 100.0, 1e4])
         descent, _ = self.descent(
