@@ -6,7 +6,7 @@ from kernels.version import REPOSITORY
 def clone() -> str:
     """Return README's words before its first commands, with the public address if any."""
     if not REPOSITORY:
-        return "Clone this repository, or unpack its ZIP file. In its folder:"
+        return "`git clone` this page's address, or unpack its ZIP file; in the folder:"
     return f"`git clone {REPOSITORY}`; ask at {REPOSITORY}/issues. In its folder:"
 
 
