@@ -25,7 +25,7 @@ CEILINGS = {
     ("kernels", PYTHON): 19_590,
     ("kernels", NATIVE): 46_560,
     ("scripts", PYTHON): 31_540,
-    ("tests", PYTHON + NATIVE): 139_030,
+    ("tests", PYTHON + NATIVE): 139_070,
 }
 WORDS = 22_000  # of README and docs
 

@@ -424,6 +424,9 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         plan = replace(plan, path=search.path_of(plan.known.candidates, values))
     walk = Walk(problem, plan.constraints, stop, plan.termination_options["target"])
     mean = optimizer.state.distribution[MEAN].double().numpy()
+    budget = _budget_of_descent(plan, len(mean))
+    if budget < 0:
+        return plan, 0
     descent: Descent | None = None
     # ``walk`` evaluates points. It raises Interrupted to end the descent if a stop is
     # requested, or if a point reaches the target.
@@ -436,7 +439,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         bounds = _ends_of(optimizer)
         descent = Descent(walk, mean, outcome, width, precision, walk.is_equality, bounds)
         with np.errstate(over="ignore", invalid="ignore"):
-            descent.run(_budget_of_descent(plan, walk.evaluations, len(mean)))
+            descent.run(budget)
         if descent.has_seen_noise:
             return plan_without_descent, walk.evaluations
     stop_reason, _ = stop.due  # 0 if no stop was requested
@@ -468,15 +471,16 @@ def first_problem(plan: Plan, evaluator: Evaluator) -> Problem:
     return Problem(optimizer, evaluator)
 
 
-def _budget_of_descent(plan: Plan, evaluations: int, dim: int) -> int:
-    """Return the maximum number of evaluations of a descent.
+def _budget_of_descent(plan: Plan, dim: int) -> int:
+    """Return the maximum number of evaluations of a descent after that of its start.
+
+    It is negative if the budget of the call does not suffice for the start.
 
     Args:
         plan: The plan of the call.
-        evaluations: The number of evaluations before the descent.
         dim: The number of parameters.
     """
-    left = plan.budget - evaluations
+    left = plan.budget - 1
     if plan.constraints is not None:
         # The search after the descent evaluates at least a population, because it has no model.
         # A descent with constraints may make one evaluation more than its budget.

@@ -25,6 +25,17 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def hide_compilers(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Hides all compilers, also that of the package ziglang, which no PATH hides."""
+
+    def hide() -> None:
+        monkeypatch.delenv("CXX", raising=False)
+        monkeypatch.setattr("kernels.loader.toolchain.answer", lambda *words: "")
+
+    return hide
+
+
+@pytest.fixture
 def write_library(tmp_path: Path) -> Callable[..., Extension]:
     """Writes a library with one C function ``answer``; without torch's headers it compiles in a
     moment."""

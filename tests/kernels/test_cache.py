@@ -216,12 +216,14 @@ def test_a_disk_that_is_full_is_named_in_place_of_what_the_compiler_says(
 
 
 def test_a_library_for_another_processor_or_of_other_sources_is_refused_with_the_reason(
-    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
+    cache_folder: Path,
+    write_library: Write,
+    hide_compilers: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     extension = write_library(native=True)
     extension.build()
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setenv("PATH", "")
+    hide_compilers()
     why = (
         r"no C\+\+ compiler .*answer-.* is for other sources, another torch or processor: inst"
     )
