@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 58_030,
+    ("cem", PYTHON): 58_020,
     ("tetris", PYTHON): 48_980,
     ("tetris", NATIVE): 55_800,
     ("kernels", PYTHON): 19_590,
     ("kernels", NATIVE): 46_560,
     ("scripts", PYTHON): 31_540,
-    ("tests", PYTHON + NATIVE): 139_070,
+    ("tests", PYTHON + NATIVE): 139_080,
 }
 WORDS = 22_000  # of README and docs
 

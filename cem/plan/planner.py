@@ -177,17 +177,6 @@ class Planner:
         self.action_block = _check_optional("action_block", action_block)
         self.num_envs = _check_optional("num_envs", num_envs)
         self.seed = check_integer("seed", draw_seed(seed), 0, 2**63 - 1)
-        # Without `shrink` every iteration has the same number of plans: all shapes are static.
-        is_dynamic = False if self.options.shrink == 1.0 else None
-        if compile:
-            cost = torch.compile(cost, dynamic=is_dynamic)
-        plan_cost = PlanCost(
-            cost,
-            has_envs=self.num_envs is not None,
-            expands_state=expand_state,
-            batch_size=_check_optional("batch_size", batch_size),
-            chunk=_check_optional("chunk", chunk),
-        )
         noise = Noise(self.seed, self.num_envs or 1, self.backend, self.device)
         like = torch.empty((), dtype=dtype, device=self.device)
         block = self.action_block or 1
@@ -195,7 +184,18 @@ class Planner:
         space.set_noise(noise, self.options.beta, self.options.bound_handling)
         update = Update(self.options, space.first_std, maximize, self.backend)
         if compile:
-            update.compile(is_dynamic)
+            # Without `shrink`, every iteration has the same number of plans, and all shapes are
+            # static.
+            dynamic = False if self.options.shrink == 1.0 else None
+            cost = torch.compile(cost, dynamic=dynamic)
+            update.compile(dynamic)
+        plan_cost = PlanCost(
+            cost,
+            has_envs=self.num_envs is not None,
+            expands_state=expand_state,
+            batch_size=_check_optional("batch_size", batch_size),
+            chunk=_check_optional("chunk", chunk),
+        )
         self.space = space
         self._search = Search(plan_cost, space, noise, update, self.options)
         self._memory = make_memory(

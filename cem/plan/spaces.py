@@ -26,8 +26,6 @@ from cem.plan.spline import spline_matrix
 from kernels.ops.normal import sample_normal_rows
 from kernels.support.checks import check_integer
 
-_EXCESS = 1.0  # how far vectors may be outside the bounds, in standard deviations
-
 
 class BoxSpace:
     """Plans of real numbers between bounds.
@@ -81,8 +79,7 @@ class BoxSpace:
         self._resamples = bound_handling == "resample"
         if not self._resamples:
             low, high = self.limits
-            excess = _EXCESS * self.first_std
-            self.limits = low - excess, high + excess
+            self.limits = low - self.first_std, high + self.first_std
         if beta > 0:
             self._coloring = coloring_matrix(self.length, beta).to(self.first_mean)
 

@@ -106,15 +106,19 @@ class Descent:
         self._relative_difference = math.sqrt(precision)
         self._set_units(width)
         self._set_bounds(bounds)
-        self._curvature = np.eye(len(start))
-        self._has_measured_curvature = False
         self._merit = Merit(np.array(is_equality, dtype=bool))
         self._has_constraints = len(is_equality) > 0
         # Whether steps are the solutions of quadratic programs.
         self._is_limited = self._has_constraints or len(self._rows_of_bounds) > 0
-        # The current point, its outcome, and the derivatives at the point before.
+        # The current point and its outcome.
         self._x, self._outcome = self.path[0]
+        self._forget_derivatives()
+
+    def _forget_derivatives(self) -> None:
+        """Forget the derivatives at the previous point, and the curvature that they showed."""
         self._last_derivatives: Any = None
+        self._curvature = np.eye(len(self._x))
+        self._has_measured_curvature = False
 
     def _set_units(self, width: Any) -> None:
         """Set the scaled units, in which gradients, steps and the curvature are measured.
@@ -153,9 +157,7 @@ class Descent:
         self._remaining = budget
         self._descend()
         if self._noise > 0.0 and not self.has_seen_noise:
-            self._curvature = np.eye(len(self._x))
-            self._has_measured_curvature = False
-            self._last_derivatives = None
+            self._forget_derivatives()  # Noise has made them wrong.
             self._descend()
 
     @property

@@ -262,7 +262,6 @@ class TestMinimize:
         noisy = lambda x: float((x**2).sum() + generator.normal())  # noqa: E731
         result = minimize(noisy, np.ones(2), 1.0, vectorize="loop", budget=400, seed=1)
         assert result.settings["noise"]
-
         assert result.settings["model"] is None
 
     @pytest.mark.parametrize(

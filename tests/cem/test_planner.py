@@ -324,12 +324,12 @@ class TestGraph:
         def cost(goal: Tensor, plans: Tensor) -> Tensor:
             return (plans - weight * goal).square().sum((-2, -1))
 
-        planner = make(cost, device="cuda", iterations=8)
+        planner = make(cost, device="cuda", num_samples=100, iterations=8)
         for factor, goal in ((1.0, 0.5), (1.0, -0.5), (-1.0, -0.5)):
             weight.fill_(factor)
             actions = steps(planner, 4, torch.tensor([goal, goal], device="cuda"))
             assert torch.allclose(
-                actions[-1], torch.full_like(actions[-1], factor * goal), atol=0.1
+                actions[-1], torch.full_like(actions[-1], factor * goal), atol=0.05
             )
 
 
