@@ -20,12 +20,12 @@ PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
     ("cem", PYTHON): 58_020,
-    ("tetris", PYTHON): 48_980,
-    ("tetris", NATIVE): 55_800,
+    ("tetris", PYTHON): 49_730,
+    ("tetris", NATIVE): 56_700,
     ("kernels", PYTHON): 19_590,
     ("kernels", NATIVE): 46_560,
-    ("scripts", PYTHON): 31_540,
-    ("tests", PYTHON + NATIVE): 139_080,
+    ("scripts", PYTHON): 31_590,
+    ("tests", PYTHON + NATIVE): 139_890,
 }
 WORDS = 22_000  # of README and docs
 

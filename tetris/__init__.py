@@ -21,7 +21,7 @@ from kernels.support.lazy import lazy_names
 from kernels.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from tetris.game.feature_sets import feature_names
+    from tetris.game.feature_sets import feature_names, weight_names
     from tetris.game.piece_stream import Streams
     from tetris.game.policy import Lookahead, Policy
     from tetris.game.rules import Rules
@@ -54,6 +54,7 @@ __all__ = [
     "resolve",
     "rollout",
     "split_rollout",
+    "weight_names",
 ]
 
 __getattr__ = lazy_names(__name__)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from measure.provenance import Measured
 from measure.work import build_engines, good_weights
-from tetris import Lookahead, Policy, Rollout, Rules, Streams, feature_names
+from tetris import Lookahead, Policy, Rollout, Rules, Streams, weight_names
 from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 
 COUNTS = {Lookahead.NONE: 480, Lookahead.PREVIEW: 40, Lookahead.EXPECTIMAX: 40}
@@ -27,7 +27,7 @@ COUNTS = {Lookahead.NONE: 480, Lookahead.PREVIEW: 40, Lookahead.EXPECTIMAX: 40}
 
 # A library is compiled for every list of features. A set with the heights of the columns is
 # another list of features on each width.
-_ANY = ("dellacherie", "bcts", "dt", "dt_surface", "dt_full")
+_ANY = ("dellacherie", "bcts", "dt", "dt_surface", "dt_full", "dt+8")
 WIDTHS = {
     **dict.fromkeys(_ANY, tuple(range(MIN_WIDTH, MAX_WIDTH + 1))),
     "dt_columns": (5, MAX_WIDTH),
@@ -35,7 +35,7 @@ WIDTHS = {
     "bertsekas": (MIN_WIDTH, MAX_WIDTH),
     "bdu": (7, MAX_WIDTH),
 }
-SLOW = ("dt",)  # The feature sets that are played with lookahead, which is slow.
+SLOW = ("dt", "dt+8")  # The feature sets that are played with lookahead, which is slow.
 _LOOKAHEAD_COST = 24  # The time of a decision with lookahead divided by that without.
 
 # The CUDA engine has a kernel for few games, and one for tens of thousands of games. The second
@@ -171,10 +171,12 @@ def weights_of(game: Configuration) -> Tensor:
 
     "random" weights are normal numbers. "extreme" weights are drawn from `_EXTREMES`. "good"
     weights are those of a good controller; all candidates but the first one change them by
-    about 20 %.
+    about 20 %. The good controllers have no hidden units, whose weights are then small normal
+    numbers.
     """
     width = game.streams.rules.width
-    shape = (game.population, len(feature_names(game.features, width)))
+    names = weight_names(game.features, width)
+    shape = (game.population, len(names))
     generator = torch.Generator().manual_seed(game.streams.seed & 0xFFFF)
     noise = torch.randn(shape, generator=generator)
     if game.weights == "random":
@@ -183,7 +185,9 @@ def weights_of(game: Configuration) -> Tensor:
         indices = torch.randint(len(_EXTREMES), shape, generator=generator)
         return torch.tensor(_EXTREMES)[indices]
     noise[0] = 0.0  # The first candidate is the controller itself.
-    return torch.tensor(good_weights(game.features, width)) * (1.0 + 0.2 * noise)
+    of_units = torch.tensor([name.startswith("unit_") for name in names])
+    weights = torch.tensor(good_weights(game.features, width)) * (1.0 + 0.2 * noise)
+    return torch.where(of_units, 0.02 * noise, weights)
 
 
 def play(game: Configuration, device: str, parts: Iterable[int]) -> dict[str, Tensor]:

@@ -72,7 +72,7 @@ ASYNCHRONOUS = (
 """The arguments of the comparison of asynchronous with synchronous searches."""
 
 _PLAYERS = ("dt20", "best", "bcts", "bdu", "bertsekas")
-TRAININGS = ("training", "first_run", "record", "record_10x10")
+TRAININGS = ("training", "first_run", "record", "record_10x10", "linear", "hidden_units")
 TOOLS = ("memcheck", "racecheck", "initcheck")
 
 _TABLE = (

@@ -4,10 +4,12 @@ python scripts/measure training --json training.json
 python scripts/measure first_run --json first_run.json
 python scripts/measure record --seed 2 --json record_seed2.json
 python scripts/measure record_10x10 --json record_10x10.json
+python scripts/measure hidden_units --seed 2 --json hidden_units_seed2.json
 
 Every run is a separate process. ``first_run`` trains twice with the same cache, which is empty
 before the first run ("cold") but not before the second one ("warm"). ``record`` trains once,
 with the preset of that name. ``record_10x10`` trains longer on 10x10, and on no other board.
+``linear`` and ``hidden_units`` train with as many decisions, without and with hidden units.
 """
 
 import argparse
@@ -26,6 +28,7 @@ from typing import Any
 
 from measure import ROOT
 from measure.provenance import Measured
+from measure.work import least_lines
 from tetris.training.run_folder import RunFolder, read_records
 
 NUM_SEEDS = 5  # The seeds of "training".
@@ -36,8 +39,10 @@ RECORDS = {
         *("--preset", "record", "--board", "10x10"),
         *("--curriculum", "10x10:30:500,10x10:1000:750:split"),
     ),
+    "linear": ("--preset", "standard", "--features", "dt"),
+    "hidden_units": ("--preset", "standard", "--features", "dt+16"),
 }
-"""The flags of the training of each record."""
+"""The flags of the training of each record, and of the comparison with hidden units."""
 
 
 def train(
@@ -106,7 +111,7 @@ def record(name: str, folder: Path, device: str, seed: int) -> Measured:
     figures = {f"{name}.{key}": run[key] for key in ("training_seconds", "decisions")}
     for score in [*run["score"], *run["estimates"]]:
         key = f"{name}.{score['controller']}.{score['board']}.lines_per_game"
-        figures[key] = score["lines_per_game"]
+        figures[key] = least_lines(score)
     return Measured(figures, run)
 
 

@@ -5,12 +5,13 @@ from typing import Any
 
 from kernels import Extension
 from kernels.loader.extension import side_by_side
-from tetris import Lookahead, feature_names, resolve
+from tetris import Lookahead, resolve, weight_names
 from tetris.play import engines as native
 
 GOOD_CONTROLLERS = {
     **{name: name for name in ("dellacherie", "bcts", "bertsekas", "bdu")},
     **dict.fromkeys(("dt", "dt_surface", "dt_full", "dt_columns", "dt_step_pairs"), "dt20"),
+    "dt+8": "dt20",
 }
 """A good controller for every feature set. Features that the controller lacks get weight 0."""
 
@@ -19,7 +20,7 @@ def good_weights(features: str, width: int) -> list[float]:
     """Return the weights of a good controller of a feature set, one for each feature."""
     controller = resolve(GOOD_CONTROLLERS[features])
     weights = dict(zip(controller.names_on(controller.rules), controller.weights, strict=True))
-    return [weights.get(name, 0.0) for name in feature_names(features, width)]
+    return [weights.get(name, 0.0) for name in weight_names(features, width)]
 
 
 def build_engines(
@@ -31,7 +32,7 @@ def build_engines(
         features: The names of feature sets, each with the width of its board.
         lookaheads: The kinds of lookahead.
     """
-    lists = dict.fromkeys(feature_names(name, width) for name, width in features)
+    lists = dict.fromkeys(weight_names(name, width) for name, width in features)
     extensions = [native.resampling_extension()]
     for lookahead in lookaheads:
         for names in lists:

@@ -179,7 +179,9 @@ class StreamRollout {
 #if defined(TETRIS_FEATURE_HEADER)
     return false;  // A user's own feature may look at any row.
 #endif
-    if constexpr (LOOKAHEAD != Lookahead::none) return false;
+    // The parts of the features that are the same for all placements cancel in a weighted sum,
+    // but not inside of a hidden unit.
+    if constexpr (LOOKAHEAD != Lookahead::none || List::UNITS > 0) return false;
     int stack = 32 - lowest_bit(rows_with_cells(board));  // the height of the highest column
     int top_buried = stack - MOST_ROWS;                   // rows 0 to `top_buried` are replaced
     if (top_buried < 0) return false;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "column_scores.h"
+#include "hidden_units.h"
 #include "own_features.h"
 #include "piece_stream.h"
 #include "row_features.h"
@@ -45,8 +46,8 @@ struct WithSources<Data, F, More...>
     : WithSources<typename Data::template With<SourceOf<F>>::template With<SecondSourceOf<F>>,
           More...> {};
 
-// A placeholder for ColumnScores, ColumnWeights or a StepTable in a list that has no feature
-// for them.
+// A placeholder for ColumnScores, ColumnWeights, a StepTable or a HiddenLayer in a list that
+// has no feature for them.
 struct Nothing {
   template <class... Any>
   TETRIS_FUNCTION explicit Nothing(const Any&...) {}
@@ -74,18 +75,20 @@ struct FeatureList {
   static constexpr bool by_column = F::column_height >= 0 || F::column_step >= 0;
   static constexpr bool has_columns = computable_from_drops && (by_column<Features> || ...);
   static constexpr int NOT_BY_COLUMN = (0 + ... + (by_column<Features> ? 0 : 1));
+  static constexpr int UNITS = (0 + ... + Features::hidden_units);
   // Whether some features have lower bounds. If none of these features has a positive weight,
   // the score with the bounds in place of the features is an upper bound of the exact score.
+  // With hidden units there is no such bound.
   static constexpr bool has_bounds =
-      computable_from_drops && (Features::has_lower_bound || ...);
+      UNITS == 0 && computable_from_drops && (Features::has_lower_bound || ...);
   template <int STEPS>
   static constexpr bool has_table = ((Features::table_steps == STEPS) || ...);
 
-  // The layout of a candidate's weights: COUNT weights, then the table of single steps and the
-  // table of pairs of steps, if the list has features for them.
+  // The layout of a candidate's weights: COUNT weights, then the table of single steps, the
+  // table of pairs of steps and the hidden units, if the list has features for them.
   static constexpr int FIRST_TABLE = has_table<1> ? StepTable<ScalarLanes, 1>::SIZE : 0;
   static constexpr int SECOND_TABLE = has_table<2> ? StepTable<ScalarLanes, 2>::SIZE : 0;
-  static constexpr int WEIGHTS_PER_CANDIDATE = COUNT + FIRST_TABLE + SECOND_TABLE;
+  static constexpr int FIRST_OF_UNITS = COUNT + FIRST_TABLE + SECOND_TABLE;
 
   template <class L>
   using Prepared = typename WithSources<AllSourceData<L>, Features...>::Result;
@@ -93,9 +96,26 @@ struct FeatureList {
   // Whether `values` adds up a feature. These features are added in pairs, because a vector
   // instruction multiplies and adds two of them at a time.
   template <class F>
-  static constexpr bool summed = !F::zero_without_lines && !by_column<F> && F::table_steps == 0;
+  static constexpr bool summed = !F::zero_without_lines && !by_column<F> && !REPRESENTS<F>;
   static constexpr int SUMMED_FEATURES = (0 + ... + (summed<Features> ? 1 : 0));
   static constexpr int PAIRS = SUMMED_FEATURES / 2 + 1;
+  // Returns how many of them are before F in the list.
+  template <class F>
+  static constexpr int summed_before() {
+    int count = 0;
+    bool found = false;
+    auto visit = [&](bool is_f, bool is_summed) {
+      found = found || is_f;
+      count += !found && is_summed ? 1 : 0;
+    };
+    (visit(std::is_same_v<F, Features>, summed<Features>), ...);
+    return count;
+  }
+
+  // The hidden units. Their inputs are the features that `values` adds up.
+  template <class L>
+  using Layer = HiddenLayer<L, UNITS, SUMMED_FEATURES>;
+  static constexpr int WEIGHTS_PER_CANDIDATE = FIRST_OF_UNITS + Layer<ScalarLanes>::SIZE;
 
   // Loads the weights of the features that `values` adds up, in pairs. `weights` holds the
   // weights of all features of the list, in the order of the list. The last pair may have only
@@ -138,6 +158,11 @@ struct FeatureList {
     if constexpr (HAS_COLUMNS) sum += ColumnScores<L>::of(board, columns);
     if constexpr (has_table<1>) sum += StepTable<L, 1>::of(board, table<1>(weights));
     if constexpr (has_table<2>) sum += StepTable<L, 2>::of(board, table<2>(weights));
+    if constexpr (UNITS > 0) {
+      typename Layer<ScalarLanes>::Inputs inputs;
+      (set_input<Features>(inputs, board), ...);
+      sum = Layer<ScalarLanes>(weights + FIRST_OF_UNITS).add(sum, inputs);
+    }
     return sum;
   }
 
@@ -174,10 +199,11 @@ struct FeatureList {
   // If `bound` is true, features that have a lower bound are replaced by this bound. Their
   // weights are not positive, so the sum is then an upper bound of the exact sum. `weights` are
   // the pairs that load_weights has made. `prepared` is the data that the features have
-  // computed from the board before the drop.
-  template <class L, int WIDTH>
+  // computed from the board before the drop. `layer` are the hidden units, whose part is added.
+  template <class L, int WIDTH, class AnyLayer>
   TETRIS_FUNCTION static typename L::Scores values(const typename L::Weights* weights,
-      const Prepared<L>& prepared, const Drop<L, WIDTH>& drop, bool bound) {
+      const AnyLayer& layer, const Prepared<L>& prepared, const Drop<L, WIDTH>& drop,
+      bool bound) {
     // Features with a loop are computed first, because a loop needs all registers. Values that
     // were computed before it would have to be moved to memory.
     typename L::Ints loop_values[COUNT];
@@ -185,7 +211,8 @@ struct FeatureList {
     (compute_loop_value<Features>(loop_values[i++], prepared, drop, bound), ...);
     PairedSum<L> sum{L::scores(0), weights};
     (add<Features>(sum, loop_values[j++], prepared, drop), ...);
-    return sum.scores;
+    if constexpr (UNITS > 0) return layer.add(sum.scores, sum.inputs);
+    else return sum.scores;
   }
 
   // Returns the factor that turns the numerator of feature i into its value.
@@ -212,8 +239,12 @@ struct FeatureList {
  private:
   template <class F, bool HAS_COLUMNS, class L>
   TETRIS_FUNCTION static void add_of_board(int& sum, int32_t weight, const Board<L>& board) {
-    constexpr bool IS_SCORED_ELSEWHERE = F::table_steps > 0 || (HAS_COLUMNS && by_column<F>);
+    constexpr bool IS_SCORED_ELSEWHERE = REPRESENTS<F> || (HAS_COLUMNS && by_column<F>);
     if constexpr (!IS_SCORED_ELSEWHERE) sum += weight * F::of(board);
+  }
+  template <class F, class Inputs, class L>
+  TETRIS_FUNCTION static void set_input(Inputs& inputs, const Board<L>& board) {
+    if constexpr (summed<F>) inputs.template set<summed_before<F>()>(F::of(board));
   }
   template <class F, class L>
   TETRIS_FUNCTION static void add_of_placement(
@@ -260,20 +291,21 @@ struct FeatureList {
     typename L::Scores scores;
     const typename L::Weights* weights;  // weights[i]: both weights of pair i
     typename L::Ints first_of_pair = {};
-    int number = 0;  // the number of features so far
+    std::conditional_t<(UNITS > 0), typename Layer<L>::Inputs, Nothing> inputs{};
 
     // Adds the product of the next feature's weight and its value to `scores`.
     //
     // A vector instruction computes sum + weight_0 * value_0 + weight_1 * value_1. So the first
     // value of a pair is only stored, and the second one adds both products.
+    template <int INDEX>
     TETRIS_FUNCTION void add(typename L::Ints value) {
-      const typename L::Weights& weights_of_pair = weights[number / 2];
-      bool completes_pair = number % 2 == 1;
-      ++number;
-      bool is_last = number == SUMMED_FEATURES;
-      if (completes_pair) {
+      const typename L::Weights& weights_of_pair = weights[INDEX / 2];
+      if constexpr (UNITS > 0) inputs.template set<INDEX>(value);
+      constexpr bool COMPLETES_PAIR = INDEX % 2 == 1;
+      constexpr bool IS_LAST = INDEX + 1 == SUMMED_FEATURES;
+      if constexpr (COMPLETES_PAIR) {
         scores = L::add_products(scores, weights_of_pair, first_of_pair, value);
-      } else if (is_last) {  // it has no partner
+      } else if constexpr (IS_LAST) {  // it has no partner
         scores = L::add_products(scores, weights_of_pair, value, L::ints(0));
       } else {
         first_of_pair = value;
@@ -285,8 +317,9 @@ struct FeatureList {
   template <class F, class L, int WIDTH>
   TETRIS_FUNCTION static void add(PairedSum<L>& sum, const typename L::Ints& loop_value,
       const Prepared<L>& prepared, const Drop<L, WIDTH>& drop) {
-    if constexpr (summed<F> && F::has_loop) sum.add(loop_value);
-    else if constexpr (summed<F>) sum.add(after_drop<F>(prepared, drop));
+    constexpr int INDEX = summed_before<F>();
+    if constexpr (summed<F> && F::has_loop) sum.template add<INDEX>(loop_value);
+    else if constexpr (summed<F>) sum.template add<INDEX>(after_drop<F>(prepared, drop));
   }
 };
 
@@ -448,6 +481,7 @@ struct Chooser {
   const Geometry<L>& geometry;
   const int32_t* weights;
   typename L::Weights lane_weights[List::PAIRS];
+  std::conditional_t<(List::UNITS > 0), typename List::template Layer<L>, Nothing> layer;
   std::conditional_t<HAS_COLUMNS, ColumnWeights<L>, Nothing> column_weights;
   const bool bounds;  // whether `score_drops` computes upper bounds in place of scores
   // A piece whose top is below fitting_limit lies inside the board. A piece whose top is not
@@ -460,6 +494,7 @@ struct Chooser {
   TETRIS_FUNCTION Chooser(const Geometry<L>& board_geometry, const int32_t* list_weights)
       : geometry(board_geometry),
         weights(list_weights),
+        layer(list_weights + List::FIRST_OF_UNITS),
         column_weights(List::template column_weights<L>(list_weights)),
         bounds(MAY_BOUND && List::bounds(list_weights)),
         fitting_limit(L::ints(board_geometry.height + 1)),
@@ -586,7 +621,7 @@ struct Chooser {
   TETRIS_FUNCTION typename L::Scores compute_scores(
       const Search& search, const Drop<L, WIDTH>& drop) const {
     typename L::Scores scores =
-        List::values(lane_weights, search.prepared, drop, MAY_BOUND && bounds);
+        List::values(lane_weights, layer, search.prepared, drop, MAY_BOUND && bounds);
     // Features of single columns and of steps have tables of weights.
     if constexpr (HAS_COLUMNS) scores = search.columns.after(scores, drop);
     if constexpr (HAS_TABLE<1>) scores = search.steps.after(scores, drop);

@@ -25,6 +25,7 @@
 //                   all ones in the columns under the piece and beside it
 //   table_steps     1 or 2 if the feature represents all features of so many consecutive steps
 //                   (step_tables.h); otherwise 0
+//   hidden_units    the number of hidden units that the feature represents (hidden_units.h)
 //
 // A feature that cannot be computed from the columns that a drop touches has no `after`, and
 // sets whole_board_only = true. Then all features of a list are computed from the board after
@@ -71,10 +72,32 @@ struct FeatureBase {
   static constexpr bool has_loop = false, has_lower_bound = false;
   static constexpr int column_height = -1, column_step = -1;
   static constexpr int table_steps = 0;
+  static constexpr int hidden_units = 0;
   template <class L>
   TETRIS_FUNCTION static int prepare(const Board<L>&) {
     return 0;
   }
+};
+
+// A feature that represents others, whose part of the score is computed elsewhere.
+struct Representative : FeatureBase {
+  template <class L>
+  TETRIS_FUNCTION static int of(const Board<L>&) {
+    return 0;
+  }
+  template <class L, int WIDTH>
+  TETRIS_FUNCTION static auto after(int, const Drop<L, WIDTH>&) {
+    return L::ints(0);
+  }
+};
+
+template <class F>
+constexpr bool REPRESENTS = std::is_base_of_v<Representative, F>;
+
+// Represents COUNT hidden units in a rollout: see hidden_units.h.
+template <int COUNT>
+struct HiddenUnits : Representative {
+  static constexpr int hidden_units = COUNT;
 };
 
 // The struct that prepares a feature: its Source, or itself.

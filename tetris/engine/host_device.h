@@ -4,15 +4,18 @@
 #include <cstdint>
 
 // TETRIS_FUNCTION marks a function for both that is always inlined. TETRIS_OUTLINE marks a
-// function for both that is never inlined. TETRIS_UNROLL marks a loop that is unrolled.
+// function for both that is never inlined. TETRIS_UNROLL marks a loop that is unrolled, and
+// TETRIS_UNROLL_4 a loop of which a GPU gets four rounds at a time.
 #if defined(__CUDACC__)
 #define TETRIS_FUNCTION __host__ __device__ __forceinline__
 #define TETRIS_OUTLINE __host__ __device__ __noinline__
 #define TETRIS_UNROLL _Pragma("unroll")
+#define TETRIS_UNROLL_4 _Pragma("unroll 4")
 #else
 #define TETRIS_FUNCTION inline __attribute__((always_inline))
 #define TETRIS_OUTLINE __attribute__((noinline))
 #define TETRIS_UNROLL _Pragma("GCC unroll 16")
+#define TETRIS_UNROLL_4
 #endif
 
 namespace tetris {

@@ -213,6 +213,11 @@ struct ScalarLanes {
       Scores sum, Weights weights, Ints first, Ints second) {
     return sum + weights.first * first + weights.second * second;
   }
+  // Returns sum + weight * value, where the value is first limited to 0 .. MOST.
+  template <int MOST>
+  TETRIS_FUNCTION static Scores add_limited(Scores sum, int32_t weight, Scores value) {
+    return sum + weight * minimum(maximum(value, 0), MOST);
+  }
   TETRIS_FUNCTION static int first_lane(Scores scores) { return scores; }
   // Returns the sum, over all columns, of weights * values + more_weights * more_values, in
   // every lane.

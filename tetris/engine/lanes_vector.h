@@ -154,6 +154,15 @@ struct VectorLanes {
   // leaves only the product of the lower halves.
   static constexpr int WEIGHT_MASK = 0xFFFF;
   TETRIS_FUNCTION static Word weight_word(int32_t weight) { return Word(weight & WEIGHT_MASK); }
+  template <int MOST>
+  TETRIS_FUNCTION static Scores add_limited(Scores sum, int32_t weight, Scores value) {
+    Scores most = scores(MOST);
+    Scores not_negative = greater_of(value, scores(0));
+    Scores limited = choose(not_negative < most, not_negative, most);
+    auto add = [](auto partial_sum, auto values, auto factors)
+                   TETRIS_INLINE { return partial_sum + multiply_add(values, factors); };
+    return map(add, sum, limited, scores(weight & WEIGHT_MASK));
+  }
   TETRIS_FUNCTION static int first_lane(Scores scores) { return scores[0]; }
   TETRIS_FUNCTION static Scores sum_of_products(
       ColumnInts weights, ColumnInts values, ColumnInts more_weights, ColumnInts more_values) {

@@ -440,16 +440,8 @@ struct StepPair : FeatureBase {
 // Represents all features of single steps, or of pairs of steps, in a rollout: see
 // step_tables.h.
 template <int STEPS>
-struct StepFeatures : FeatureBase {
+struct StepFeatures : Representative {
   static constexpr int table_steps = STEPS;
-  template <class L>
-  TETRIS_FUNCTION static int of(const Board<L>&) {
-    return 0;
-  }
-  template <class L, int WIDTH>
-  TETRIS_FUNCTION static auto after(int, const Drop<L, WIDTH>&) {
-    return L::ints(0);
-  }
 };
 
 struct MaxHeight : FeatureBase {

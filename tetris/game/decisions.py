@@ -17,7 +17,6 @@ from tetris.game.features import (
     PLACEMENT_FEATURES,
     AfterState,
     column_heights,
-    feature_values,
 )
 from tetris.game.piece_stream import PieceStream
 from tetris.game.pieces import PIECES, Shape
@@ -208,7 +207,7 @@ def pair_features(after: AfterState, next_piece: int, player: Player) -> list[fl
     best = _index_of_greatest(_values(candidates, player))
     if best is None:
         return None
-    features = feature_values(candidates[best], player.names)
+    features = player.features_of(candidates[best])
     for index, name in enumerate(player.names):
         if name in PLACEMENT_FEATURES:
             features[index] += FEATURES[name](after)
@@ -220,7 +219,7 @@ def _values(candidates: list[AfterState], player: Player) -> list[float]:
     surviving = [index for index, after in enumerate(candidates) if not after.game_over]
     values = [_LOST] * len(candidates)
     if surviving:
-        features = [feature_values(candidates[index], player.names) for index in surviving]
+        features = [player.features_of(candidates[index]) for index in surviving]
         sums = weighted_sums(np.array(features, dtype=np.float64), player.weights)
         for index, value in zip(surviving, sums.tolist(), strict=True):
             values[index] = value

@@ -10,6 +10,7 @@ from functools import cache
 from kernels.support.checks import check_integer
 from kernels.support.names import unknown_name
 from tetris.game.features import FEATURES
+from tetris.game.hidden_units import MOST_UNITS, add_units
 from tetris.game.rules import MAX_WIDTH, MIN_WIDTH
 
 _LABEL_WIDTH = 40
@@ -107,6 +108,35 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
         if names.count(name) > 1:
             raise ValueError(f"expected every feature once, got {name!r} twice")
     return names
+
+
+def weight_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
+    """Return the names of a policy's weights.
+
+    They are the names of its features and, if the text ends with a number of hidden units,
+    those of the units' weights.
+
+    Examples:
+        >>> weight_names("max_height, holes + 1")
+        ('max_height', 'holes', 'unit_0_max_height', 'unit_0_holes', 'unit_0_bias', 'unit_0')
+
+    Args:
+        features: What `feature_names` takes, or this with hidden units, such as ``dt+8``.
+        width: The number of columns of the board.
+
+    Raises:
+        ValueError: As `feature_names`, or if the number of units is not from 1 to 32.
+    """
+    text, plus, number = features.partition("+")
+    names = feature_names(text, width)
+    if not plus:
+        return names
+    units = int(number) if number.strip().isdecimal() else 0
+    if not 1 <= units <= MOST_UNITS:
+        raise ValueError(
+            f"expected 1 to {MOST_UNITS} hidden units, such as dt+8, got {features!r}"
+        )
+    return add_units(names, units).names
 
 
 def _unknown_feature(name: str, suggestions: list[str]) -> ValueError:

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kernels.support.checks import check_integer
+from tetris.game.features import AfterState, feature_values
+from tetris.game.hidden_units import activations, layout_of
 
 if TYPE_CHECKING:
     import torch
@@ -64,16 +66,18 @@ class Lookahead(str, Enum):
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """Linear policies with the same features and lookahead: a population, or one.
+    """Policies with the same features and lookahead: a population, or one.
 
     Examples:
         >>> Policy([-1.0, -4.0], "max_height, holes", "preview").lookahead
         <Lookahead.PREVIEW: 'preview'>
 
     Attributes:
-        weights: Shape (population, features) or (features,), finite; used as float32, and
-            rounded as `tetris.play.quantized_weights` says.
-        features: Name of a feature set, or feature names separated by commas.
+        weights: Shape (population, weights) or (weights,), finite; used as float32, and rounded
+            as `tetris.play.quantized_weights` says. The weights are `weight_names` of the
+            features.
+        features: Name of a feature set, or feature names separated by commas; with hidden
+            units, such as ``dt+8``, see `tetris.game.hidden_units`.
         lookahead: A `Lookahead`, or its value.
 
     Raises:
@@ -93,6 +97,23 @@ class Policy:
 class Player:
     """One policy in the form that the reference implementation plays."""
 
-    names: tuple[str, ...]  # The features.
-    weights: npt.NDArray[np.float64]  # A quantized weight for each feature.
+    names: tuple[str, ...]  # The names of the weights.
+    weights: npt.NDArray[np.float64]  # A quantized weight for each name.
     lookahead: Lookahead = Lookahead.NONE
+
+    def features_of(self, after: AfterState) -> list[float]:
+        """Return what each weight of the player is multiplied by, for an after-state.
+
+        This is the value of a feature; for an output weight the activation of the unit, and for
+        a weight inside of a unit 0.
+        """
+        layout = layout_of(self.names)
+        values = feature_values(after, layout.features)
+        if layout.units:
+            value_of = dict(zip(layout.features, values, strict=True))
+            inputs = np.array([value_of[name] for name in layout.inputs])
+            by_unit = self.weights[len(values) :].reshape(layout.units, -1)
+            of_units = np.zeros_like(by_unit)
+            of_units[:, -1] = activations(inputs, by_unit[:, :-1])
+            values += of_units.flatten().tolist()
+        return values

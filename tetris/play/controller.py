@@ -1,4 +1,4 @@
-"""Linear controllers: a feature set and its weights; JSON files, published and learned ones.
+"""Controllers: a feature set and its weights; JSON files, published and learned ones.
 
 Published weights, as far as they are known: Fahey (2003) for Pierre Dellacherie's; Thiery and
 Scherrer, "Building Controllers for Tetris" (ICGA Journal 32, 2009) for BCTS, also called DU,
@@ -24,7 +24,7 @@ import torch
 
 from kernels.support.files import check_own, read_bytes, write_text
 from kernels.support.names import did_you_mean, meant_path, unknown_name
-from tetris.game.feature_sets import feature_names, feature_sets
+from tetris.game.feature_sets import feature_names, feature_sets, weight_names
 from tetris.game.policy import Lookahead, Player, Policy
 from tetris.game.rules import Rules
 from tetris.play.quantized_weights import played_weights
@@ -99,7 +99,7 @@ class LinearController:
         Raises:
             ValueError: If the weights do not fit the features on a board of ``rules``.
         """
-        names = feature_names(self.features, rules.width)
+        names = weight_names(self.features, rules.width)
         if len(names) == len(self.weights):
             return names
         if rules.width != self.rules.width:
@@ -184,12 +184,18 @@ class LinearController:
 
 
 def _canonical_features(features: str, width: int) -> str:
-    """Return the name of a feature set, or feature names with commas and without blanks."""
-    names = feature_names(features, width)
-    text = features.strip().lower()
+    """Return the name of a feature set, or feature names with commas and without blanks.
+
+    Hidden units follow, such as ``+8``.
+    """
+    weight_names(features, width)  # It raises if the features or units are wrong.
+    text, plus, units = features.strip().lower().partition("+")
+    text = text.strip()
     if text == "du":
-        return "bcts"
-    return text if text in feature_sets(width) else ",".join(names)
+        text = "bcts"
+    if text not in feature_sets(width):
+        text = ",".join(feature_names(text, width))
+    return text + plus + units.strip()
 
 
 def _checked_weights(weights: Any) -> tuple[float, ...]:

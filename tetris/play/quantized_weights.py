@@ -6,6 +6,8 @@ not depend on the length of its weight vector, so its weights may be multiples o
 step is a power of two, chosen so that the greatest weight has `BITS` bits and a sign. A vector
 that is twice as long has the same quantized weights.
 
+The weights inside of each hidden unit are rounded in the same way, with a step of their own.
+
 The engines look up the weights of step features in tables: see `engine_weights`.
 """
 
@@ -17,9 +19,13 @@ import torch
 from torch import Tensor
 
 from tetris.game.features import DENOMINATORS
+from tetris.game.hidden_units import ACTIVATION_STEPS, WeightLayout, layout_of
 
 BITS = 15
 """The bits of the greatest weight, without the sign. A score has 32 bits."""
+
+UNIT_BITS = 7
+"""The bits of the greatest weight inside of a hidden unit, without the sign."""
 
 _SMALLEST = 2.0**-200  # Below any weight but 0: float32 has none below 2^-149.
 _MANTISSA_BITS = 52  # In a float64 the exponent is above them.
@@ -29,6 +35,7 @@ _MANTISSA_BITS = 52  # In a float64 the exponent is above them.
 _SLOTS = 16
 _FIRST_COLUMN = 2
 _CLASSES = 8
+_BYTES = 4  # A word of the engine has four weights of a unit.
 _TABLES = (
     (re.compile(r"step_(\d+)_(\d+)"), "step_features_1"),
     (re.compile(r"step_pair_(\d+)_(\d+)_(\d+)"), "step_features_2"),
@@ -44,21 +51,53 @@ def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Te
     otherwise 1. A tie goes to the even integer, and NaN counts as 0. The integer has `BITS`
     bits. Only IEEE operations are used, so every processor has the same result.
 
+    The weights inside of a hidden unit have integers of `UNIT_BITS`, and the step with which
+    the greatest of them is between 1/2 and 1, whatever their length.
+
     Args:
-        weights: Shape (..., features).
-        names: The names of the features.
+        weights: Shape (..., weights).
+        names: The names of the weights.
 
     Returns:
-        The integers, int32, shape (..., features).
-        The steps, float64, shape (..., 1).
+        The integers, int32, shape (..., weights).
+        The steps, float64, shape (..., 1), or (..., weights) with hidden units.
     """
     weights = torch.nan_to_num(weights.double() / _denominators(names, weights.device))
+    layout = layout_of(tuple(names))
+    if layout.units == 0:
+        return _rounded(weights, BITS)
+    features, by_unit = _split(weights, layout)
+    outside = torch.cat([features, by_unit[..., -1]], -1)
+    outside, step = _rounded(outside, BITS)
+    inside, _ = _rounded(by_unit[..., :-1], UNIT_BITS)
+    count = len(layout.features)
+    by_unit = torch.cat([inside, outside[..., count:].unsqueeze(-1)], -1)
+    steps = step.expand_as(weights).clone()
+    _split(steps, layout)[1][..., :-1] = 2.0**-UNIT_BITS
+    return torch.cat([outside[..., :count], by_unit.flatten(-2)], -1), steps
+
+
+def _split(values: Tensor, layout: WeightLayout) -> tuple[Tensor, Tensor]:
+    """Split values, one for each weight, into those of features and those of hidden units.
+
+    The shapes of both views are (..., features) and (..., units, inputs + 2).
+    """
+    count = len(layout.features)
+    return values[..., :count], values[..., count:].unflatten(-1, (layout.units, -1))
+
+
+def _rounded(weights: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """Round weights to multiples of a step, so that the greatest one has so many bits.
+
+    Return the integers, int32, in the shape of the weights, and the step of each vector,
+    float64, shape (..., 1).
+    """
     greatest = weights.abs().amax(-1, keepdim=True).clamp(min=_SMALLEST)
-    # The step is 2^(1 - BITS) times the greatest power of two that is not above the greatest
+    # The step is 2^(1 - bits) times the greatest power of two that is not above the greatest
     # weight. The upper bits of a float64 are its exponent, so the step is computed from them.
     exponent = greatest.view(torch.int64) >> _MANTISSA_BITS
-    step = ((exponent - (BITS - 1)) << _MANTISSA_BITS).view(torch.float64)
-    limit = (1 << BITS) - 1
+    step = ((exponent - (bits - 1)) << _MANTISSA_BITS).view(torch.float64)
+    limit = (1 << bits) - 1
     return (weights / step).round().clamp(-limit, limit).int(), step
 
 
@@ -71,38 +110,61 @@ def played_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
 def _denominators(names: Sequence[str], device: torch.device) -> Tensor:
     """Return for each feature the factor that makes its values integers: shape (features,)."""
     denominators = torch.ones(len(names), dtype=torch.float64, device=device)
-    for index, name in enumerate(names):
-        if name in DENOMINATORS:
-            # An assignment would copy the number to a GPU, and wait for it.
-            denominators[index].fill_(DENOMINATORS[name])
+    for index, factor in _factors(tuple(names)):
+        # An assignment would copy the number to a GPU, and wait for it.
+        denominators[index].fill_(factor)
     return denominators
+
+
+@lru_cache(maxsize=64)
+def _factors(names: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Return the index and the denominator of each weight whose denominator is not 1."""
+    layout = layout_of(names)
+    of_features = [DENOMINATORS.get(name, 1) for name in layout.features]
+    of_inputs = [DENOMINATORS.get(name, 1) for name in layout.inputs]
+    of_bias = 1
+    of_unit = [*of_inputs, of_bias, ACTIVATION_STEPS]
+    of_weights = of_features + of_unit * layout.units
+    return [(index, factor) for index, factor in enumerate(of_weights) if factor != 1]
 
 
 def engine_features(names: Sequence[str]) -> tuple[str, ...]:
     """Return the features that are compiled into the engine for a list of features.
 
     Step features share tables of weights. All features of a table are replaced by one feature
-    of the engine, which looks up weights in the table. All other features are kept.
+    of the engine, which looks up weights in the table, and all hidden units by one feature. All
+    other features are kept.
     """
-    others = (name for name in names if not any(form.fullmatch(name) for form, _ in _TABLES))
-    tables = (table for form, table in _TABLES if any(map(form.fullmatch, names)))
-    return (*others, *tables)
+    features, _, units = layout_of(tuple(names))
+    others = (name for name in features if not any(form.fullmatch(name) for form, _ in _TABLES))
+    tables = (table for form, table in _TABLES if any(map(form.fullmatch, features)))
+    hidden = (f"hidden_units_{units}",) if units else ()
+    return (*others, *tables, *hidden)
 
 
 def engine_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
     """Return the quantized weights of a list of features in the layout of its engine.
 
     The result has the shape (candidates, numbers), int32. First there is a number for each of
-    `engine_features`; for a feature that reads a table it is 0. The tables follow. A table has
-    an entry for every column and every class of its step, or every pair of classes of its two
-    steps. An entry is 0 if the list has no such feature.
+    `engine_features`; for a feature that stands for others it is 0. The tables follow. A table
+    has an entry for every column and every class of its step, or every pair of classes of its
+    two steps. An entry is 0 if the list has no such feature. The hidden units are last, as
+    tetris/engine/hidden_units.h says.
     """
     integers, _ = quantized_weights(weights, names)
     indices = _weight_indices(tuple(names), integers.device)
     if indices is None:
         return integers
     zero = torch.zeros_like(integers[:, :1])
-    return torch.cat([integers, zero], 1)[:, indices]
+    parts = [torch.cat([integers, zero], 1)[:, indices]]
+    layout = layout_of(tuple(names))
+    if layout.units:
+        _, by_unit = _split(integers, layout)
+        padding = -(len(layout.inputs) + 1) % _BYTES
+        inside = torch.nn.functional.pad(by_unit[..., :-1], (0, padding)).to(torch.int8)
+        words = inside.view(torch.int32)  # Each word has four bytes.
+        parts.append(torch.cat([words, by_unit[..., -1:]], -1).flatten(1))
+    return torch.cat(parts, 1)
 
 
 @lru_cache(maxsize=64)
@@ -111,8 +173,8 @@ def _weight_indices(names: tuple[str, ...], device: torch.device) -> Tensor | No
 
     The engine takes a weight for each of its own features, and then tables of weights. For each
     of these numbers, the result has the index of the feature with this weight. If there is no
-    such feature, the index is ``len(names)``, where the caller adds a zero. The result is None
-    if the engine takes the weights as they are.
+    such feature, the index is ``len(names)``, where the caller adds a zero. Hidden units are
+    not included. The result is None if the engine takes the weights as they are.
     """
     engine_names = engine_features(names)
     if engine_names == names:

@@ -19,7 +19,7 @@ import torch
 from kernels.ops.philox import signed64
 from kernels.support.checks import check_integer
 from tetris.game.decisions import Rows, play
-from tetris.game.feature_sets import feature_names
+from tetris.game.feature_sets import weight_names
 from tetris.game.piece_stream import Streams, packed_source
 from tetris.game.policy import Lookahead, Player, Policy
 from tetris.game.positions import Boards, read_boards
@@ -111,7 +111,7 @@ class Rollout:
         self.streams = streams
         self.device = device
         self.lookahead = Lookahead(policy.lookahead)
-        self.names = feature_names(policy.features, streams.rules.width)
+        self.names = weight_names(policy.features, streams.rules.width)
         on_gpu = device == "cuda"
         self.weights = _checked_weights(policy.weights, len(self.names), on_gpu)
         self.decisions = 0  # The decisions made so far on each stream.

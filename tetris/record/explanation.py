@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tetris.game.decisions import Rows, weighted_sums
-from tetris.game.features import AfterState, feature_values
+from tetris.game.features import AfterState
 from tetris.game.policy import Player
 from tetris.record.placements import placement_table
 
@@ -59,7 +59,7 @@ def explain(
         return explain(rows, after, player, next_piece=None)
     if ends_game:
         # The table has no features for a placement that ends the game.
-        features = np.array(feature_values(after, player.names), dtype=np.float64)
+        features = np.array(player.features_of(after), dtype=np.float64)
         leads = features * player.weights
         value = weighted_sums(features, player.weights).item()
         margin = None

@@ -15,7 +15,7 @@ from tetris.game.decisions import (
     pair_features,
     weighted_sums,
 )
-from tetris.game.features import AfterState, feature_values
+from tetris.game.features import AfterState
 from tetris.game.policy import Lookahead, Player
 from tetris.game.positions import Board, cells_of, read_board, read_cells, read_piece
 from tetris.game.rules import PIECE_LETTERS, Rules
@@ -279,7 +279,7 @@ def _final_features(
     ends the game.
     """
     if next_piece is None:
-        return feature_values(after, player.names)
+        return player.features_of(after)
     return pair_features(after, next_piece, player)
 
 

@@ -26,7 +26,7 @@ from tetris import (
     Rules,
     SplitResult,
     Streams,
-    feature_names,
+    weight_names,
 )
 from tetris.play.devices import choose_device, fall_back
 from tetris.play.splitting import BURN_IN, SplitRollout
@@ -152,7 +152,7 @@ class LinesPerGame:
         seed = check_uint64("seed", seed)
         training_seed = piece_seed(seed)
         self.streams = Streams(rules or Rules(), streams, training_seed)
-        self.names = feature_names(features, self.streams.rules.width)
+        self.names = weight_names(features, self.streams.rules.width)
         self._features = features
         self._lookahead = Lookahead(lookahead)
         self._split = split

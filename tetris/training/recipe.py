@@ -19,7 +19,7 @@ from cem.core.backend import AUTO, BACKENDS
 from kernels.support.checks import check_integer
 from kernels.support.files import read_bytes
 from kernels.support.names import unknown_name
-from tetris import LinearController, Lookahead, Rules, feature_names
+from tetris import LinearController, Lookahead, Rules, weight_names
 from tetris.game.feature_sets import feature_label
 from tetris.play.splitting import MOST_STREAMS, least_decisions
 from tetris.training.settings import (
@@ -187,7 +187,7 @@ class Recipe(Settings):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the features, in the order of the weights."""
-        return feature_names(self.features, self.rules.width)
+        return weight_names(self.features, self.rules.width)
 
     @property
     def lookahead(self) -> Lookahead:

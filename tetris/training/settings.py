@@ -187,7 +187,9 @@ class Settings:
     rule: str = _setting("game", "NAME", ", ".join(RULES))
     pieces: str = _setting("game", "SOURCE", "uniform, bag, or letters of IOTZSJL such as SZ")
     features: str = _setting(
-        "game", "SET", f"{', '.join(feature_sets())}, or names with commas (docs/features.md)"
+        "game",
+        "SET",
+        f"{', '.join(feature_sets())}, or names with commas; +8 adds 8 hidden units",
     )
     curriculum: str = _setting(
         "search",

@@ -31,15 +31,14 @@ def play_page(
         lookahead: Which later pieces the controller considers.
 
     Raises:
-        ValueError: If the controller cannot play on the board, or if a user defined one of its
-            features.
+        ValueError: If the controller cannot play on the board, or if it has hidden units or a
+            feature that a user defined.
     """
     # The page has only the features of the package.
-    user_features = set(controller.names_on(rules)).difference(BUILT_IN)
-    if user_features:
-        names = ", ".join(user_features)
+    if not set(controller.names_on(rules)).issubset(BUILT_IN):
         raise ValueError(
-            f"expected features of the package, which the page plays with, got {names}"
+            "expected features of the package without hidden units, which the page plays with, "
+            f"got {controller.features}"
         )
     controllers = [controller]
     controllers += [published(name) for name in known_names() if name != controller.name]
