@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 58_020,
+    ("cem", PYTHON): 58_010,
     ("tetris", PYTHON): 49_730,
     ("tetris", NATIVE): 56_700,
     ("kernels", PYTHON): 19_590,
     ("kernels", NATIVE): 46_560,
     ("scripts", PYTHON): 31_590,
-    ("tests", PYTHON + NATIVE): 139_890,
+    ("tests", PYTHON + NATIVE): 139_980,
 }
 WORDS = 22_000  # of README and docs
 

@@ -49,7 +49,7 @@ class Problem:
     def __init__(self, optimizer: CrossEntropyMethod, evaluator: Evaluator) -> None:
         """Use the bounds, dtype and array type of an optimizer, and an evaluator."""
         self.optimizer = optimizer
-        self.workers = evaluator.workers
+        self.has_workers = evaluator.has_workers
         self._evaluator = evaluator
         self._sign = -1.0 if optimizer.maximize else 1.0
         self._is_numpy = isinstance(optimizer.mean, np.ndarray)
@@ -268,8 +268,9 @@ class ModelAssisted:
         The evaluations also end if the budget or the population is used up.
         """
         size = population.size
-        # First, evaluate one candidate per worker.
-        target = max(1, self._problem.workers)
+        # Workers get half of the population at once, however many they are, so that their
+        # number does not affect the result.
+        target = math.ceil(size / 2) if self._problem.has_workers else 1
         while True:
             self._evaluate_up_to(population, target)
             if self.evaluations >= self._budget or target >= size:

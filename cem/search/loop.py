@@ -86,13 +86,9 @@ def run(plan: Plan) -> Result[Any]:
 
 
 def _warn_of_idle_workers(plan: Plan, workers: int) -> None:
-    """Warn if there are more workers than candidates in a population, and they wait for it.
-
-    With a surrogate model the population does not limit how many candidates run in parallel.
-    """
+    """Warn if there are more workers than candidates in a population, and they wait for it."""
     size = plan.population_size
-    needs_whole_population = not (plan.options["asynchronous"] or plan.uses_model)
-    if needs_whole_population and workers > size:
+    if workers > size and not plan.options["asynchronous"]:
         warnings.warn(_IDLE.format(workers, size), RuntimeWarning, stacklevel=outside())
 
 

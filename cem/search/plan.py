@@ -304,7 +304,7 @@ def _descends(
 
     * "quadratic": True.
     * "auto": True if the call meets all requirements of a model, has at most 40 parameters, and
-      evaluates candidates one by one without workers.
+      evaluates candidates one by one, by workers or not.
     * None: False.
 
     Args:
@@ -327,10 +327,7 @@ def _descends(
     if model == "quadratic" and unmet:
         raise ValueError(f"expected {', '.join(unmet)} for model='quadratic'")
     if model == "auto":
-        # The model needs the value of a candidate before it chooses the next one. Workers
-        # would therefore be idle.
-        is_serial = options["vectorize"] == "loop" and options["workers"] is None
-        return is_serial and dim <= _MOST_FOR_A_MODEL and not unmet
+        return _is_called_by_one(options) and dim <= _MOST_FOR_A_MODEL and not unmet
     return True
 
 

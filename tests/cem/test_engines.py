@@ -168,6 +168,7 @@ def test_candidates_that_run_at_a_stop_are_recorded_within_drain_s(tmp_path, asy
         return sphere(x)
 
     options = {"budget": 40, "population_size": 4, "seed": 1, "checkpoint": tmp_path}
+    options["model"] = None
     with ThreadPoolExecutor(4) as threads:
         result = minimize(
             stop_at_third, np.ones(2), 1.0, workers=threads, drain_s=20.0,

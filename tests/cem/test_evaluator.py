@@ -143,8 +143,8 @@ def test_the_fitness_of_a_candidate_is_a_number(value):
 
 
 def test_workers_of_any_kind_give_what_one_process_gives():
-    options = {"population_size": 6, "budget": 18, "restarts": 0, "seed": 1}
-    expected = minimize(sphere, torch.ones(3), 1.0, vectorize="loop", model=None, **options)
+    options = {"population_size": 6, "budget": 18, "restarts": 0, "model": None, "seed": 1}
+    expected = minimize(sphere, torch.ones(3), 1.0, vectorize="loop", **options)
     with ThreadPoolExecutor(3) as threads:
         for workers in (-1, 1, map, threads, threads.map):
             found = minimize(sphere, torch.ones(3), 1.0, workers=workers, **options)
@@ -246,7 +246,7 @@ class TestAsynchronous:
                 options = (
                     {"workers": Shuffled(8, 1000), "asynchronous": True}
                     if asynchronous
-                    else {"workers": map}
+                    else {"workers": map, "model": None}
                 )
                 found.append(
                     minimize(

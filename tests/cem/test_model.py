@@ -1,6 +1,8 @@
 """A search by a model of the function: fewer evaluations, the same rules."""
 
 import math
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -223,16 +225,25 @@ class TestMinimize:
         assert (points <= [2, np.inf, 1]).all()
         np.testing.assert_allclose(result.x, [2.0, 2.5, 1.0], atol=0.05)
 
-    def test_functions_of_populations_and_workers_get_a_model_if_they_ask(self):
+    def test_functions_of_populations_get_a_model_if_they_ask(self):
         def sphere(x):
             return (x**2).sum(-1)
 
         options = {"budget": 120, "seed": 1}
-        for call in ({}, {"workers": map}):
-            plain = minimize(sphere, np.ones(4), 1.0, **call, **options)
-            asked = minimize(sphere, np.ones(4), 1.0, model="quadratic", **call, **options)
-            assert plain.settings["model"] is None
-            assert asked.fun < 1e-10 < plain.fun
+        plain = minimize(sphere, np.ones(4), 1.0, **options)
+        asked = minimize(sphere, np.ones(4), 1.0, model="quadratic", **options)
+        assert plain.settings["model"] is None
+        assert asked.fun < 1e-10 < plain.fun
+
+    def test_the_number_of_workers_does_not_matter_to_a_model(self):
+        options = {"budget": 150, "seed": 1}
+        results = []
+        for workers in (1, 3, 16):
+            with ThreadPoolExecutor(workers) as pool, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Most of sixteen workers are idle.
+                results.append(minimize(rosenbrock, np.zeros(3), 1.0, workers=pool, **options))
+        assert results[0].settings["model"] == "quadratic"
+        assert len({(tuple(result.x), result.evaluations) for result in results}) == 1
 
     def test_without_noise_no_point_is_evaluated_twice(self):
         points = []
