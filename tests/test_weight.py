@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 58_010,
-    ("tetris", PYTHON): 49_730,
+    ("cem", PYTHON): 58_060,
+    ("tetris", PYTHON): 49_820,
     ("tetris", NATIVE): 56_700,
     ("kernels", PYTHON): 19_590,
     ("kernels", NATIVE): 46_560,
     ("scripts", PYTHON): 31_590,
-    ("tests", PYTHON + NATIVE): 139_980,
+    ("tests", PYTHON + NATIVE): 140_190,
 }
 WORDS = 22_000  # of README and docs
 

@@ -72,7 +72,6 @@ class Evaluator:
         best: The fittest candidate and its fitness. None before the first candidate, and if the
             function takes populations.
         workers: The number of candidates evaluated in parallel; 0 if it is unknown.
-        has_workers: Whether the option ``workers`` is set.
         remembered: The candidates evaluated one by one, arrays of shape (dim,), and their
             fitness, NaN if a candidate failed, in the order in which their evaluations ended.
             None: they would have more than ten million numbers.
@@ -146,7 +145,6 @@ class Evaluator:
         self._map: Callable[..., Any] = map
         self._pool: Pool | None = None
         self.workers = 0
-        self.has_workers = workers is not None
         if workers is not None:
             self._set_workers(workers, timeout_s, retries)
         if running is not None:

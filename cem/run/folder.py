@@ -44,7 +44,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def load_first_arguments(
-    folder: Path, seed: int | None, population_size: int, *, uses_model: bool
+    folder: Path, seed: int | None, population_size: int, *, uses_model: bool, in_batches: bool
 ) -> dict[str, Any]:
     """Return the arguments of the first call of a search that is stored in a folder.
 
@@ -57,9 +57,11 @@ def load_first_arguments(
             one.
         population_size: The population size of this call, which is only used in a new folder.
         uses_model: Whether this call can use a surrogate model.
+        in_batches: Whether a surrogate model would get several values at a time; only used in a
+            new folder.
 
     Returns:
-        A dict with the items "seed", "population_size" and "uses_model".
+        A dict with the items "seed", "population_size", "uses_model" and "in_batches".
 
     Raises:
         CheckpointError: If the first call had another seed, or used a surrogate model and this
@@ -73,6 +75,7 @@ def load_first_arguments(
             "seed": draw_seed(None) if seed is None else seed,
             "population_size": population_size,
             "uses_model": uses_model,
+            "in_batches": in_batches,
         }
         write_text(path, json.dumps(first) + "\n")
         return first
@@ -88,7 +91,7 @@ def load_first_arguments(
         )
 
     # A file of an earlier version does not say whether the search uses a model.
-    saved.setdefault("uses_model", uses_model)
+    saved = {"uses_model": uses_model, "in_batches": in_batches, **saved}
     # A search that began without a model continues without one, even if this call can use one.
     # But a search that began with a model cannot continue without it.
     if saved["uses_model"] and not uses_model:

@@ -49,7 +49,6 @@ class Problem:
     def __init__(self, optimizer: CrossEntropyMethod, evaluator: Evaluator) -> None:
         """Use the bounds, dtype and array type of an optimizer, and an evaluator."""
         self.optimizer = optimizer
-        self.has_workers = evaluator.has_workers
         self._evaluator = evaluator
         self._sign = -1.0 if optimizer.maximize else 1.0
         self._is_numpy = isinstance(optimizer.mean, np.ndarray)
@@ -173,6 +172,8 @@ class ModelAssisted:
         evaluator: Evaluator,
         budget: int,
         path: Sequence[Known],
+        *,
+        in_batches: bool,
     ) -> None:
         """Add the known points to a new model.
 
@@ -181,8 +182,10 @@ class ModelAssisted:
             evaluator: The evaluator of the promising candidates.
             budget: The maximum number of evaluations.
             path: The points that are known before the search, which starts at the best one.
+            in_batches: Whether half of a population is evaluated at once, not one candidate.
         """
         self.evaluations = 0
+        self._in_batches = in_batches
         self._problem = Problem(optimizer, evaluator)
         self._budget = budget
         self._model = QuadraticModel(optimizer.dim)
@@ -270,7 +273,7 @@ class ModelAssisted:
         size = population.size
         # Workers get half of the population at once, however many they are, so that their
         # number does not affect the result.
-        target = math.ceil(size / 2) if self._problem.has_workers else 1
+        target = math.ceil(size / 2) if self._in_batches else 1
         while True:
             self._evaluate_up_to(population, target)
             if self.evaluations >= self._budget or target >= size:

@@ -39,6 +39,10 @@ _IDLE = (
     "{0} workers evaluate populations of {1}: the others are idle, unless "
     "asynchronous=True or population_size={0}"
 )
+_IDLE_WITH_MODEL = (
+    "{0} workers evaluate half of populations of {1} at a time, because a model chooses the "
+    "candidates: the others are idle, unless model=None or population_size={2}"
+)
 _FINISHED = "the search in {} had ended: this is its result, without a new evaluation"
 
 
@@ -89,7 +93,9 @@ def _warn_of_idle_workers(plan: Plan, workers: int) -> None:
     """Warn if there are more workers than candidates in a population, and they wait for it."""
     size = plan.population_size
     if workers > size and not plan.options["asynchronous"]:
-        warnings.warn(_IDLE.format(workers, size), RuntimeWarning, stacklevel=outside())
+        message = _IDLE_WITH_MODEL if plan.uses_model else _IDLE
+        text = message.format(workers, size, 2 * workers)
+        warnings.warn(text, RuntimeWarning, stacklevel=outside())
 
 
 def _adapt_to_folder(plan: Plan, path: Path) -> Plan:
@@ -100,11 +106,19 @@ def _adapt_to_folder(plan: Plan, path: Path) -> Plan:
     """
     size = plan.population_size
     saved = ranks.broadcast(
-        lambda: folder.load_first_arguments(path, plan.seed, size, uses_model=plan.descends)
+        lambda: folder.load_first_arguments(
+            path, plan.seed, size, uses_model=plan.descends, in_batches=plan.in_batches
+        )
     )
     if plan.options["population_size"] is None:
         size = min(saved["population_size"], plan.budget)
-    return replace(plan, seed=saved["seed"], population_size=size, descends=saved["uses_model"])
+    return replace(
+        plan,
+        seed=saved["seed"],
+        population_size=size,
+        descends=saved["uses_model"],
+        in_batches=saved["in_batches"],
+    )
 
 
 def _run_searches(plan: Plan, session: Session) -> Result[Any]:

@@ -146,9 +146,11 @@ def minimize(
             * ``workers``: evaluates candidates in parallel, one per call: a number of
               processes, -1 for one per core; "dask", "ray", "mpi", "parsl", "loky" or "joblib",
               or an object of that library; a ``concurrent.futures.Executor``; or a function
-              like ``map``. Their number does not affect the result.
+              like ``map``. Any number gives the same result;
+              without workers, a ``model`` gets one value at a time.
             * ``asynchronous``: the distribution moves as soon as enough candidates are
               finished, in any order, so that no worker waits; the result depends on the order.
+              There is no ``model``.
             * ``running``: the number of candidates evaluated in parallel. None: the number of
               workers.
             * ``drain_s``: how many seconds to wait for running candidates at the end, also

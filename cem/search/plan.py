@@ -101,6 +101,8 @@ class Plan:
         adapts_to_noise: Whether the method may change when noise is detected. It may not if the
             caller chose it.
         descends: Whether a descent precedes the first search.
+        in_batches: Whether candidates are evaluated in batches, for workers, if there is a
+            model.
         path: The candidates that are known before the first search.
         misses: The number of searches so far without a success; 0 after the first success.
         code: A digest of the code of the objective and constraints; None: nothing is saved.
@@ -133,6 +135,7 @@ class Plan:
     steepness: float = 1.0
     misses: int = 0
     descends: bool = False
+    in_batches: bool = False
     path: Sequence[Known] = ()
 
     @property
@@ -287,6 +290,7 @@ def choose_plan(
         termination_options=termination_options,
         options=options,
         descends=_descends(config, len(first), constraints, declares_noise, options),
+        in_batches=options["workers"] is not None,
     )
 
 

@@ -172,7 +172,13 @@ class Search:
         objective = self._build_objective(plan, start, session, is_first)
         generations: int | None = max(1, attempt.budget // attempt.population_size)
         if plan.uses_model:
-            objective = ModelAssisted(optimizer, session.evaluator, attempt.budget, plan.path)
+            objective = ModelAssisted(
+                optimizer,
+                session.evaluator,
+                attempt.budget,
+                plan.path,
+                in_batches=plan.in_batches,
+            )
             self._assisted = objective
             generations = None
         callbacks = [*as_callbacks(options["callbacks"]), self._monitor]

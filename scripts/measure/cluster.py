@@ -131,6 +131,7 @@ def measure_utilisation(*, is_asynchronous: bool) -> float:
             budget=CANDIDATES,
             population_size=WORKERS,
             workers=threads,
+            model=None,
             asynchronous=is_asynchronous,
             drain_s=60.0,  # At the end, wait for all evaluations that are still running.
             restarts=0,

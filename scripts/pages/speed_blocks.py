@@ -300,7 +300,7 @@ def cluster() -> str:
     """Return sentences on workers and on the journal, and a table on the driver of a search."""
     result = load("xeon-16core/cluster")
     measured = figures(result, "cluster.")
-    words = f"""Random durations, exponentially distributed, keep {result.data["workers"]} \
+    words = f"""Without a model exponential durations keep {result.data["workers"]} \
 workers busy {measured["utilisation.synchronous"]:.0%} of the time, with `asynchronous=True` \
 {measured["utilisation.asynchronous"]:.0%}. A checkpoint of 1,000 parameters grows by \
 {measured["journal.bytes"] / 1e3:.1f} KB per candidate, written in \

@@ -279,9 +279,10 @@ class TestAsynchronous:
 
 def test_idle_workers_are_mentioned_once():
     options = {"budget": 40, "population_size": 4, "seed": 1}
-    with pytest.warns(RuntimeWarning, match="8 workers evaluate populations of 4") as caught:
-        minimize(sphere, np.ones(2), 1.0, workers=FakeEngine(8), **options)
-    assert len(caught) == 1
+    for model, what in ((None, "populations of 4"), ("auto", "half of populations of 4")):
+        with pytest.warns(RuntimeWarning, match=f"8 workers evaluate {what}") as caught:
+            minimize(sphere, np.ones(2), 1.0, workers=FakeEngine(8), model=model, **options)
+        assert len(caught) == 1
 
 
 class TestFolder:

@@ -245,6 +245,28 @@ class TestMinimize:
         assert results[0].settings["model"] == "quadratic"
         assert len({(tuple(result.x), result.evaluations) for result in results}) == 1
 
+    @pytest.mark.parametrize("changes", [(2, None), (None, 2)])
+    def test_a_folder_keeps_how_many_values_a_model_gets_at_a_time(self, tmp_path, changes):
+        def fail_late(x):
+            calls.append(x)
+            if len(calls) == 90:
+                raise ArithmeticError
+            return float((x**2 - 10 * np.cos(6.28 * x) + 10).sum())
+
+        calls = []
+        options = {"budget": 120, "seed": 1, "vectorize": "loop"}
+        start = np.full(3, 2.3)
+        with ThreadPoolExecutor(2) as pool:
+            first, later = (workers and pool for workers in changes)
+            with pytest.raises(ArithmeticError):
+                minimize(fail_late, start, 1.0, workers=first, checkpoint=tmp_path, **options)
+            found = minimize(
+                fail_late, start, 1.0, workers=later, checkpoint=tmp_path, **options
+            )
+            expected = minimize(fail_late, start, 1.0, workers=first, **options)
+        assert found.evaluations == expected.evaluations == 120
+        assert found.fun == expected.fun
+
     def test_without_noise_no_point_is_evaluated_twice(self):
         points = []
 

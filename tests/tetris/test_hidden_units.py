@@ -9,10 +9,18 @@ import pytest
 import torch
 from engine_games import played_by, same, stacks, totals
 
-from tetris import LinearController, Lookahead, Policy, Streams, feature_names, weight_names
+from tetris import (
+    LinearController,
+    Lookahead,
+    Policy,
+    Streams,
+    feature,
+    feature_names,
+    weight_names,
+)
 from tetris.envs import TetrisVectorEnv
 from tetris.game.decisions import after_states, weighted_sums
-from tetris.game.features import DENOMINATORS, feature_values
+from tetris.game.features import DENOMINATORS, AfterState, feature_values
 from tetris.game.hidden_units import layout_of
 from tetris.game.policy import Player
 from tetris.game.rules import Rules
@@ -51,6 +59,23 @@ def test_features_of_columns_and_removed_rows_are_no_inputs() -> None:
         "unit_0_bias",
         "unit_0",
     )
+
+
+def test_a_feature_of_ones_own_may_be_named_unit(own_features_forgotten: None) -> None:
+    def unit_area(after: AfterState) -> int:
+        return len(after.rows)
+
+    feature(unit_area)
+    layout = layout_of(weight_names("holes, unit_area + 1"))
+    assert layout.features == layout.inputs == ("holes", "unit_area")
+    policy = Policy(weights_for("holes, unit_area"), "holes, unit_area")
+    with pytest.raises(ValueError, match="unit_area"):
+        played_by("cpu", policy, Streams(Rules()))
+
+
+def test_units_need_an_input() -> None:
+    with pytest.raises(ValueError, match="expected a feature of the whole board"):
+        weight_names("column_height_0, lines + 2")
 
 
 def test_activations_are_those_of_whole_numbers() -> None:
@@ -132,7 +157,7 @@ def test_all_engines_agree(engine: str, lookahead: Lookahead) -> None:
 
 def test_a_controller_with_units_is_saved_and_explained() -> None:
     weights = tuple(weights_for("du+1")[0].tolist())
-    controller = LinearController(" DU + 1", weights)
+    controller = LinearController(" DU + 01", weights)
     assert controller.features == "bcts+1"
     assert LinearController.from_dict(controller.to_dict()) == controller
     player = controller.player(Rules())

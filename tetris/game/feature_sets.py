@@ -88,6 +88,8 @@ def feature_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
             does not have.
     """
     width = check_integer("the board's width", width, MIN_WIDTH, MAX_WIDTH)
+    if "+" in features:
+        raise ValueError(f"expected features without hidden units, got {features!r}")
     text = features.strip().lower()
     sets = feature_sets(width)
     if text in sets:
@@ -136,7 +138,13 @@ def weight_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
         raise ValueError(
             f"expected 1 to {MOST_UNITS} hidden units, such as dt+8, got {features!r}"
         )
-    return add_units(names, units).names
+    layout = add_units(names, units)
+    if not layout.inputs:
+        raise ValueError(
+            "expected a feature of the whole board, or landing_height, as an input of hidden "
+            f"units, got {features!r}"
+        )
+    return layout.names
 
 
 def _unknown_feature(name: str, suggestions: list[str]) -> ValueError:
@@ -172,4 +180,5 @@ def feature_label(features: str) -> str:
     """Return a short label of a feature set, for tables and titles."""
     if len(features) <= _LABEL_WIDTH:
         return features
-    return f"{features.count(',') + 1} features"
+    _, plus, units = features.partition("+")
+    return f"{features.count(',') + 1} features{plus}{units}"

@@ -33,7 +33,8 @@ MAX_ACTIVATION = 1023 / ACTIVATION_STEPS
 _NO_INPUT = re.compile(
     r"eroded_cells|lines|(column_height|height_difference|step|step_pair)_\d.*"
 )
-_OUTPUT = re.compile(r"unit_\d+")
+# No feature's own name has a number after "unit".
+_UNIT = re.compile(r"unit_\d+(_.*)?")
 
 
 class WeightLayout(NamedTuple):
@@ -61,12 +62,18 @@ def add_units(features: tuple[str, ...], units: int) -> WeightLayout:
     return WeightLayout(features, inputs, units)
 
 
+def is_inside_unit(name: str) -> bool:
+    """Return whether a weight belongs to an input or the bias of a hidden unit."""
+    match = _UNIT.fullmatch(name)
+    return match is not None and match[1] is not None
+
+
 @cache
 def layout_of(names: tuple[str, ...]) -> WeightLayout:
     """Return the layout that has these names."""
-    units = sum(_OUTPUT.fullmatch(name) is not None for name in names)
-    features = tuple(name for name in names if not name.startswith("unit_"))
-    return add_units(features, units)
+    features = tuple(name for name in names if not _UNIT.fullmatch(name))
+    numbers = {name.split("_")[1] for name in names[len(features) :]}
+    return add_units(features, len(numbers))
 
 
 def activations(

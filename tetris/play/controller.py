@@ -46,15 +46,18 @@ _KEYS = ("format", "version", *_FIELDS)
 class LinearController:
     """A controller that values an after-state by a weighted sum of features.
 
+    The features may include hidden units, which are a small network.
+
     Examples:
         >>> controller = LinearController("holes, max_height", (-4.0, -1.0))
         >>> controller.names_on(Rules(8, 12))
         ('holes', 'max_height')
 
     Attributes:
-        features: Name of a feature set, or feature names separated by commas.
-        weights: A finite number for each feature, in the order of the features, as float64. The
-            controller plays with `played_weights`.
+        features: Name of a feature set, or feature names separated by commas; with hidden
+            units, such as ``dt+8``.
+        weights: A finite number for each name of `weight_names`, as float64. The controller
+            plays with `played_weights`.
         rules: The rules that the controller was made for. It can also play by other rules for
             which its features exist.
         name: Its name in tables; may be empty.
@@ -86,12 +89,12 @@ class LinearController:
 
     @property
     def played_weights(self) -> npt.NDArray[np.float64]:
-        """The weights that it plays with, after `quantized_weights`: (features,), float64."""
+        """The weights that it plays with, after `quantized_weights`: (weights,), float64."""
         weights = torch.tensor(self.weights, dtype=torch.float32, device="cpu")
         return played_weights(weights, self.names_on(self.rules)).numpy()
 
     def names_on(self, rules: Rules) -> tuple[str, ...]:
-        """Return the names of the controller's features on a board, one for each weight.
+        """Return the names of the controller's weights on a board.
 
         A feature set that describes single columns, such as ``dt_columns``, has more features
         on a wider board. So its weights fit boards of one width only.
@@ -189,13 +192,13 @@ def _canonical_features(features: str, width: int) -> str:
     Hidden units follow, such as ``+8``.
     """
     weight_names(features, width)  # It raises if the features or units are wrong.
-    text, plus, units = features.strip().lower().partition("+")
+    text, plus, units = features.lower().partition("+")
     text = text.strip()
     if text == "du":
         text = "bcts"
     if text not in feature_sets(width):
         text = ",".join(feature_names(text, width))
-    return text + plus + units.strip()
+    return f"{text}+{int(units)}" if plus else text
 
 
 def _checked_weights(weights: Any) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ import torch
 
 import kernels.ops
 from kernels.loader import Extension
+from tetris.game.hidden_units import layout_of
 from tetris.game.policy import Lookahead
 from tetris.play.own_features import MOST_OWN, header_features, header_of
 from tetris.play.quantized_weights import engine_features
@@ -131,9 +132,11 @@ def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> 
     library's name has a digest of the features.
     """
     user_features = header_features(names)  # The features that a user's C++ header defines.
-    if len(user_features) > MOST_OWN:
+    # Hidden units and features of a header together must not exceed the 32 bits of a score.
+    most_own = MOST_OWN // 2 if layout_of(names).units else MOST_OWN
+    if len(user_features) > most_own:
         raise ValueError(
-            f"expected at most {MOST_OWN} features of a header, got {len(user_features)}"
+            f"expected at most {most_own} features of a header, got {len(user_features)}"
         )
     # `engine_features` replaces the many step features by one with a table of weights.
     digest, includes, defines = feature_definitions(engine_features(names))
@@ -143,7 +146,7 @@ def extension(names: tuple[str, ...], lookahead: Lookahead = Lookahead.NONE) -> 
     listed_names = ", ".join(names[:3])
     if len(names) > 3:
         listed_names += ", ..."
-    reason = f"Tetris engine for {len(names)} features: {listed_names}"
+    reason = f"Tetris engine for {len(names)} weights: {listed_names}"
     macros = [("TETRIS_LOOKAHEAD", lookahead.value), *defines]
     source = _ENGINE / "rollout.cpp"
     return describe_library(name, source, reason, includes, macros, cflags=ENGINE_FLAGS)

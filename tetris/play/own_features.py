@@ -15,7 +15,10 @@ from tetris.game.feature_sets import feature_sets
 from tetris.game.features import AfterState, Feature
 
 MOST_OWN = 8
-"""The greatest number of features from a header that a controller may have."""
+"""The greatest number of features from a header that a controller may have.
+
+With hidden units it is half of this number.
+"""
 
 BUILT_IN = tuple(features.FEATURES)
 """The features of the package."""

@@ -20,6 +20,7 @@ from tetris.evaluation.comparison import (
     published_score,
 )
 from tetris.game.decisions import play
+from tetris.game.hidden_units import is_inside_unit
 from tetris.game.piece_stream import PieceStream
 from tetris.record.numbers import format_lines
 from tetris.record.replay import Replay
@@ -155,14 +156,19 @@ def weight_bars(run: RunRecord) -> list[tuple[str, str, list[float]]]:
     the search in the last generation.
 
     Returns:
-        A tuple for each feature: its name, its weight as text, and four numbers in percent of
+        A tuple for each weight: its name, its weight as text, and four numbers in percent of
         the chart's width: the left end and the width of the bar, then the left end and the
         width of the whisker.
     """
     stds = run.metrics[-1]["std"]
-    features = zip(run.feature_names, run.controller.weights, stds, strict=True)
-    # Each item is a tuple of name, weight and standard deviation.
-    largest_first = sorted(features, key=lambda feature: -abs(feature[1]))
+    # Each item is a tuple of name, weight and standard deviation. The length of the weights
+    # inside of a hidden unit means nothing beside that of others.
+    weights = [
+        item
+        for item in zip(run.weight_names, run.controller.weights, stds, strict=True)
+        if not is_inside_unit(item[0])
+    ]
+    largest_first = sorted(weights, key=lambda item: -abs(item[1]))
     _, largest, _ = largest_first[0]
     unit = 50 / (abs(largest) or 1.0)  # The width of a weight of 1. All weights may be 0.
     bars = []
@@ -257,10 +263,8 @@ def weight_table(runs: Sequence[RunRecord]) -> Table:
 
     The weight vector of a run has length 1.
     """
-    features = dict.fromkeys(feature for run in runs for feature in run.feature_names)
-    columns = [
-        dict(zip(run.feature_names, run.controller.weights, strict=True)) for run in runs
-    ]
+    features = dict.fromkeys(feature for run in runs for feature in run.weight_names)
+    columns = [dict(zip(run.weight_names, run.controller.weights, strict=True)) for run in runs]
     rows = []
     for feature in features:
         weights = (f"{column[feature]:.4f}" if feature in column else "–" for column in columns)

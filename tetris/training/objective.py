@@ -108,7 +108,7 @@ class LinesPerGame:
     best partly by chance.
 
     Attributes:
-        names: The names of the features; a candidate has a weight for each.
+        names: The names of the weights of a candidate.
         with_generation: True, so that `cem.maximize` passes the number of the generation, which
             determines the pieces.
     """
@@ -131,7 +131,8 @@ class LinesPerGame:
         """Check the arguments, and set up the objective; nothing is played yet.
 
         Args:
-            features: The name of a feature set, or feature names separated by commas.
+            features: The name of a feature set, or feature names separated by commas; with
+                hidden units, such as ``dt+8``.
             rules: The rules of the games; None: the default rules.
             streams: The number of streams that a candidate plays. A stream is a random sequence
                 of pieces, on which a new game begins when the last one has ended.

@@ -186,7 +186,7 @@ class Recipe(Settings):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the features, in the order of the weights."""
+        """The names of the weights."""
         return weight_names(self.features, self.rules.width)
 
     @property

@@ -284,8 +284,8 @@ class RunRecord:
         return float(self.metrics[-1]["elapsed_s"])
 
     @property
-    def feature_names(self) -> tuple[str, ...]:
-        """The names of the features, in the order of the weights."""
+    def weight_names(self) -> tuple[str, ...]:
+        """The names of the weights."""
         return self.controller.names_on(self.controller.rules)
 
     def __repr__(self) -> str:

@@ -97,7 +97,7 @@ def test_the_title_is_the_verdict_and_the_weights_stand_by_size(run: RunRecord) 
     assert "running: generation" not in page
     bars = re.findall(r"<div><span>(\w+)</span>.*?<span>([+-][.\d]+)</span></div>", page)
     by_size = sorted(
-        zip(run.feature_names, run.controller.weights, strict=True),
+        zip(run.weight_names, run.controller.weights, strict=True),
         key=lambda each: -abs(each[1]),
     )
     assert bars == [(name, f"{weight:+.3f}") for name, weight in by_size]
