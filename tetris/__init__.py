@@ -1,4 +1,4 @@
-"""Tetris for linear controllers: rules, features, rollouts, scores.
+"""Tetris and its controllers: rules, features, rollouts, scores.
 
 The names below are imported when they are first used, because an import of torch takes seconds,
 and the help of a command does not need torch. Only `tetris.training` uses `cem`. To read the

@@ -35,7 +35,7 @@ class Explanation:
 def explain(
     rows: Rows, after: AfterState, player: Player, next_piece: int | None = None
 ) -> Explanation:
-    """Explain how a linear controller values a placement, compared with the best other one.
+    """Explain how a controller values a placement, compared with the best other one.
 
     The value of a placement is the weighted sum of its features. The margin is this value minus
     the value of the best other placement. The lead of a feature is what it adds to the margin.

@@ -88,7 +88,7 @@ def lines_per_game(result: RolloutResult | SplitResult) -> Tensor:
 
 
 class LinesPerGame:
-    """Lines per game of linear controllers, as an objective for `cem.maximize`.
+    """Lines per game of controllers, as an objective for `cem.maximize`.
 
     Weights are scaled to length 1 before they play. All candidates of a generation play the
     same streams of pieces (common random numbers). Every generation has new streams, which
