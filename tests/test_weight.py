@@ -24,7 +24,7 @@ CEILINGS = {
     ("tetris", NATIVE): 56_700,
     ("kernels", PYTHON): 19_590,
     ("kernels", NATIVE): 46_560,
-    ("scripts", PYTHON): 31_590,
+    ("scripts", PYTHON): 31_600,
     ("tests", PYTHON + NATIVE): 140_190,
 }
 WORDS = 22_000  # of README and docs

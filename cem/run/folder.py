@@ -90,7 +90,7 @@ def load_first_arguments(
             f"{folder}: belongs to another run: expected seed = {seed}, got {saved['seed']}"
         )
 
-    # A file of an earlier version does not say whether the search uses a model.
+    # A file of an earlier version does not have all items.
     saved = {"uses_model": uses_model, "in_batches": in_batches, **saved}
     # A search that began without a model continues without one, even if this call can use one.
     # But a search that began with a model cannot continue without it.

@@ -120,8 +120,7 @@ def minimize(
             * ``model``: "quadratic", for slow functions: the search begins with a descent, and
               a surrogate model then chooses the candidates to evaluate. "auto": such a model,
               if the objective evaluates one candidate per call, and has at most 40 parameters,
-              all numbers, and no noise; with constraints, the descent alone.
-              None: neither.
+              all numbers, and no noise; with constraints, the descent alone. None: neither.
             * ``restarts``: the maximum number of restarts, or a policy such as
               ``cem.search.Ipop()``. None: the budget alone limits them, or 0 without evolution
               paths.
@@ -146,8 +145,8 @@ def minimize(
             * ``workers``: evaluates candidates in parallel, one per call: a number of
               processes, -1 for one per core; "dask", "ray", "mpi", "parsl", "loky" or "joblib",
               or an object of that library; a ``concurrent.futures.Executor``; or a function
-              like ``map``. Any number gives the same result;
-              without workers, a ``model`` gets one value at a time.
+              like ``map``. Any number gives the same result; without workers, a ``model`` gets
+              one value at a time.
             * ``asynchronous``: the distribution moves as soon as enough candidates are
               finished, in any order, so that no worker waits; the result depends on the order.
               There is no ``model``.

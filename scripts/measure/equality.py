@@ -20,6 +20,7 @@ from torch import Tensor
 from measure.provenance import Measured
 from measure.work import build_engines, good_weights
 from tetris import Lookahead, Policy, Rollout, Rules, Streams, weight_names
+from tetris.game.hidden_units import layout_of
 from tetris.game.rules import MAX_HEIGHT, MAX_WIDTH, MIN_HEIGHT, MIN_WIDTH, RULES
 
 COUNTS = {Lookahead.NONE: 480, Lookahead.PREVIEW: 40, Lookahead.EXPECTIMAX: 40}
@@ -185,7 +186,7 @@ def weights_of(game: Configuration) -> Tensor:
         indices = torch.randint(len(_EXTREMES), shape, generator=generator)
         return torch.tensor(_EXTREMES)[indices]
     noise[0] = 0.0  # The first candidate is the controller itself.
-    of_units = torch.tensor([name.startswith("unit_") for name in names])
+    of_units = torch.arange(len(names)) >= len(layout_of(names).features)
     weights = torch.tensor(good_weights(game.features, width)) * (1.0 + 0.2 * noise)
     return torch.where(of_units, 0.02 * noise, weights)
 

@@ -129,22 +129,30 @@ def weight_names(features: str, width: int = MAX_WIDTH) -> tuple[str, ...]:
     Raises:
         ValueError: As `feature_names`, or if the number of units is not from 1 to 32.
     """
-    text, plus, number = features.partition("+")
-    names = feature_names(text, width)
-    if not plus:
-        return names
-    units = int(number) if number.strip().isdecimal() else 0
-    if not 1 <= units <= MOST_UNITS:
-        raise ValueError(
-            f"expected 1 to {MOST_UNITS} hidden units, such as dt+8, got {features!r}"
-        )
-    layout = add_units(names, units)
-    if not layout.inputs:
+    text, units = split_units(features)
+    layout = add_units(feature_names(text, width), units)
+    if units and not layout.inputs:
         raise ValueError(
             "expected a feature of the whole board, or landing_height, as an input of hidden "
             f"units, got {features!r}"
         )
     return layout.names
+
+
+def split_units(features: str) -> tuple[str, int]:
+    """Split a text such as ``dt+8`` into its features and its number of hidden units.
+
+    The number is 0 if the text has none. Raise ValueError if it is not from 1 to 32.
+    """
+    text, plus, number = features.partition("+")
+    if not plus:
+        return text, 0
+    units = int(number) if number.strip().isdecimal() else 0
+    if not 1 <= units <= MOST_UNITS:
+        raise ValueError(
+            f"expected 1 to {MOST_UNITS} hidden units, such as dt+8, got {features!r}"
+        )
+    return text, units
 
 
 def _unknown_feature(name: str, suggestions: list[str]) -> ValueError:

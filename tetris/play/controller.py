@@ -24,7 +24,7 @@ import torch
 
 from kernels.support.files import check_own, read_bytes, write_text
 from kernels.support.names import did_you_mean, meant_path, unknown_name
-from tetris.game.feature_sets import feature_names, feature_sets, weight_names
+from tetris.game.feature_sets import feature_names, feature_sets, split_units, weight_names
 from tetris.game.policy import Lookahead, Player, Policy
 from tetris.game.rules import Rules
 from tetris.play.quantized_weights import played_weights
@@ -191,14 +191,14 @@ def _canonical_features(features: str, width: int) -> str:
 
     Hidden units follow, such as ``+8``.
     """
-    weight_names(features, width)  # It raises if the features or units are wrong.
-    text, plus, units = features.lower().partition("+")
-    text = text.strip()
+    text, units = split_units(features)
+    names = feature_names(text, width)
+    text = text.strip().lower()
     if text == "du":
         text = "bcts"
-    if text not in feature_sets(width):
-        text = ",".join(feature_names(text, width))
-    return f"{text}+{int(units)}" if plus else text
+    elif text not in feature_sets(width):
+        text = ",".join(names)
+    return f"{text}+{units}" if units else text
 
 
 def _checked_weights(weights: Any) -> tuple[float, ...]:

@@ -62,28 +62,27 @@ def quantized_weights(weights: Tensor, names: Sequence[str]) -> tuple[Tensor, Te
         The integers, int32, shape (..., weights).
         The steps, float64, shape (..., 1), or (..., weights) with hidden units.
     """
+    names = tuple(names)
     weights = torch.nan_to_num(weights.double() / _denominators(names, weights.device))
-    layout = layout_of(tuple(names))
+    layout = layout_of(names)
     if layout.units == 0:
         return _rounded(weights, BITS)
-    features, by_unit = _split(weights, layout)
-    outside = torch.cat([features, by_unit[..., -1]], -1)
-    outside, step = _rounded(outside, BITS)
-    inside, _ = _rounded(by_unit[..., :-1], UNIT_BITS)
-    count = len(layout.features)
-    by_unit = torch.cat([inside, outside[..., count:].unsqueeze(-1)], -1)
+    # Round the weights inside of the units first. Then set them to 0, so that the step of the
+    # other weights does not depend on them.
+    inside = _by_unit(weights, layout)[..., :-1]
+    integers_inside, _ = _rounded(inside, UNIT_BITS)
+    inside.zero_()
+    integers, step = _rounded(weights, BITS)
     steps = step.expand_as(weights).clone()
-    _split(steps, layout)[1][..., :-1] = 2.0**-UNIT_BITS
-    return torch.cat([outside[..., :count], by_unit.flatten(-2)], -1), steps
+    _by_unit(integers, layout)[..., :-1].copy_(integers_inside)
+    _by_unit(steps, layout)[..., :-1].fill_(2.0**-UNIT_BITS)
+    return integers, steps
 
 
-def _split(values: Tensor, layout: WeightLayout) -> tuple[Tensor, Tensor]:
-    """Split values, one for each weight, into those of features and those of hidden units.
-
-    The shapes of both views are (..., features) and (..., units, inputs + 2).
-    """
-    count = len(layout.features)
-    return values[..., :count], values[..., count:].unflatten(-1, (layout.units, -1))
+def _by_unit(values: Tensor, layout: WeightLayout) -> Tensor:
+    """Return the values of the weights of hidden units, a view: (..., units, inputs + 2)."""
+    by_unit: Tensor = values[..., len(layout.features) :].unflatten(-1, (layout.units, -1))
+    return by_unit
 
 
 def _rounded(weights: Tensor, bits: int) -> tuple[Tensor, Tensor]:
@@ -104,28 +103,20 @@ def _rounded(weights: Tensor, bits: int) -> tuple[Tensor, Tensor]:
 def played_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
     """Return weights rounded by `quantized_weights`, float64. Weighted sums are then exact."""
     integers, step = quantized_weights(weights, names)
-    return integers * step * _denominators(names, weights.device)
+    return integers * step * _denominators(tuple(names), weights.device)
 
 
-def _denominators(names: Sequence[str], device: torch.device) -> Tensor:
-    """Return for each feature the factor that makes its values integers: shape (features,)."""
-    denominators = torch.ones(len(names), dtype=torch.float64, device=device)
-    for index, factor in _factors(tuple(names)):
-        # An assignment would copy the number to a GPU, and wait for it.
-        denominators[index].fill_(factor)
-    return denominators
-
-
+# It is cached, because the copy of a list to a GPU waits for the GPU.
 @lru_cache(maxsize=64)
-def _factors(names: tuple[str, ...]) -> list[tuple[int, int]]:
-    """Return the index and the denominator of each weight whose denominator is not 1."""
+def _denominators(names: tuple[str, ...], device: torch.device) -> Tensor:
+    """Return for each weight the factor that makes the values of its feature integers."""
     layout = layout_of(names)
     of_features = [DENOMINATORS.get(name, 1) for name in layout.features]
     of_inputs = [DENOMINATORS.get(name, 1) for name in layout.inputs]
     of_bias = 1
     of_unit = [*of_inputs, of_bias, ACTIVATION_STEPS]
-    of_weights = of_features + of_unit * layout.units
-    return [(index, factor) for index, factor in enumerate(of_weights) if factor != 1]
+    factors = of_features + of_unit * layout.units
+    return torch.tensor(factors, dtype=torch.float64, device=device)
 
 
 def engine_features(names: Sequence[str]) -> tuple[str, ...]:
@@ -159,7 +150,7 @@ def engine_weights(weights: Tensor, names: Sequence[str]) -> Tensor:
     parts = [torch.cat([integers, zero], 1)[:, indices]]
     layout = layout_of(tuple(names))
     if layout.units:
-        _, by_unit = _split(integers, layout)
+        by_unit = _by_unit(integers, layout)
         padding = -(len(layout.inputs) + 1) % _BYTES
         inside = torch.nn.functional.pad(by_unit[..., :-1], (0, padding)).to(torch.int8)
         words = inside.view(torch.int32)  # Each word has four bytes.
