@@ -14,7 +14,7 @@ import torch
 
 from kernels.loader import CompilerMissingError, Extension
 from tetris import Lookahead, Policy, Streams
-from tetris.game.feature_sets import _last_column, feature_names
+from tetris.game.feature_sets import _last_column, feature_names, weight_names
 from tetris.game.features import FEATURES
 from tetris.game.rules import MIN_WIDTH, Rules
 from tetris.play import engines as native
@@ -73,7 +73,7 @@ def few_features(width: int) -> str:
 def weights_for(features: str, width: int, population: int = 3) -> torch.Tensor:
     """Random weights, of which the last ones give many placements the same score, after a good
     controller."""
-    names = feature_names(features, width)
+    names = weight_names(features, width)
     weights = torch.randn(
         population, len(names), generator=torch.Generator().manual_seed(len(names) + width)
     )

@@ -25,7 +25,7 @@ CEILINGS = {
     ("kernels", PYTHON): 19_590,
     ("kernels", NATIVE): 46_560,
     ("scripts", PYTHON): 31_600,
-    ("tests", PYTHON + NATIVE): 140_190,
+    ("tests", PYTHON + NATIVE): 140_310,
 }
 WORDS = 22_000  # of README and docs
 

@@ -11,13 +11,21 @@ from kernels.support.names import did_you_mean, unknown_name
 
 METHODS: dict[str, dict[str, Any]] = {
     "cem": {"num_elites": 0.1, "keep": 0.0, "execute": "mean"},
-    "icem": {"num_elites": 0.1, "beta": 2.0, "shrink": 1.25, "keep": 0.3, "momentum": 0.1},
+    "icem": {
+        "num_elites": 0.1,
+        "beta": 2.0,
+        "shrink": 1.25,
+        "keep": 0.3,
+        "momentum": 0.1,
+        "bound_handling": "clamp",
+    },
     "mppi": {
         "iterations": 1,
         "num_elites": 1.0,
         "temperature": 1.0,
         "adapt_std": False,
         "keep": 0.0,
+        "bound_handling": "clamp",
         "execute": "mean",
     },
     "tdmpc2": {
@@ -30,6 +38,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "min_std": 0.05,
         "max_std": 2.0,
         "keep": 0.0,
+        "bound_handling": "clamp",
         "execute": "sample",
     },
 }
@@ -47,7 +56,7 @@ METHODS: dict[str, dict[str, Any]] = {
 
 EXECUTE = ("best", "mean", "sample")
 SPLINES = ("zero", "linear", "cubic")
-BOUND_HANDLINGS = ("clamp", "resample")
+BOUND_HANDLINGS = ("clamp_plans", "clamp", "resample")
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ class Options:
     beta: float = 0.0
     knots: int | None = None
     spline: str = "cubic"
-    bound_handling: str = "clamp"
+    bound_handling: str = "clamp_plans"
     execute: str = "best"
     gradient_steps: int = 0
 

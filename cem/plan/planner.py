@@ -153,11 +153,12 @@ class Planner:
                     searched instead of the actions. Default: None, no spline.
                 spline: ``"zero"``, ``"linear"`` or ``"cubic"``; see
                     ``cem.plan.spline.spline_matrix``. Default: ``"cubic"``.
-                bound_handling: ``"clamp"``: an action outside its bounds is clamped to them
-                    for the cost. Where it was drawn counts for the distribution, up to a
+                bound_handling: ``"clamp_plans"``: an action outside its bounds is clamped to
+                    them for the cost. Where it was drawn counts for the distribution, up to a
                     standard deviation outside, so that the mean can reach a bound.
-                    ``"resample"``: it is drawn again, from the truncated normal distribution.
-                    Default: ``"clamp"``.
+                    ``"clamp"``: it is clamped for the distribution, too, as iCEM, MPPI and
+                    TD-MPC2 do. ``"resample"``: it is drawn again, from the truncated normal
+                    distribution. Default: ``"clamp_plans"``.
                 execute: The plan whose first action is executed. ``"best"``: the best plan
                     evaluated in this step. ``"mean"``: the last mean, which is better if the
                     cost is noisy. ``"sample"``: an elite of the last iteration, drawn with

@@ -71,13 +71,13 @@ class BoxSpace:
     def set_noise(self, noise: Noise, beta: float, bound_handling: str) -> None:
         """Set the source of noise, its spectrum ``1 / f^beta``, and the bound handling.
 
-        With "clamp" vectors may exceed the bounds of actions by a standard deviation, and only
-        the plans are clamped. If vectors were clamped, too, the mean of the elites would rarely
-        reach a bound, which is where the best actions of many systems are.
+        With "clamp_plans" vectors may exceed the bounds of actions by a standard deviation, and
+        only the plans are clamped. If vectors are clamped, too, the mean of the elites rarely
+        reaches a bound, which is where the best actions of many systems are.
         """
         self._noise = noise
         self._resamples = bound_handling == "resample"
-        if not self._resamples:
+        if bound_handling == "clamp_plans":
             low, high = self.limits
             self.limits = low - self.first_std, high + self.first_std
         if beta > 0:

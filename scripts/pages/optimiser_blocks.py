@@ -194,13 +194,13 @@ def optimiser_claim() -> str:
     }
     rows = [[label, *texts] for label, texts in shares.items()]
     header = ["evaluations", "`cem`", "SciPy", "pycma"]
-    words = f"""Share of the targets reached on the test functions of BBOB, 51 for each \
-function, from 100 down to 1e-8 above its optimum:
+    words = f"""BBOB has test functions with 51 targets each, from 100 down to 1e-8 \
+above the optimum. Share of the targets that a search reaches:
 
 {markdown(header, rows)}
 
-A row has the best method of SciPy, and that of pycma, which is ahead with 20 parameters: \
-[which ones](docs/optimiser.md#beside-its-peers)."""
+A row has SciPy's best method there, pycma's best, and the default of `cem`; pycma is ahead \
+with 20 parameters: [which ones](docs/optimiser.md#beside-its-peers)."""
     return with_provenance(words, few, constrained, bbob)
 
 

@@ -54,13 +54,14 @@ def results() -> str:
     best, dt20 = load(f"{_GPU}/record_score").data["score"]
     best_training = load(f"{_GPU}/record_training")
     rows = [
-        _score_row("dt20", dt20, dt20),
+        _score_row("dt20 (9 weights)", dt20, dt20),
         _first_command_row(),
-        _score_row(f"`best` (included): {_training_time(best_training)}", best, dt20),
     ]
+    label = f"`best` (included, 52 weights): {_training_time(best_training)}"
+    rows.append(_score_row(label, best, dt20))
     pairs_training = load(f"{_GPU}/record")
     (pairs,) = pairs_training.data["estimates"]  # There is only one estimate.
-    label = f"`pairs` (included): {_training_time(pairs_training)}"
+    label = f"`pairs` (included, 490 weights): {_training_time(pairs_training)}"
     rows.append(_score_row(label, pairs, dt20))
     tetr_ai = "[tetr-ai](https://github.com/misakamm/tetr-ai), not linear, score by its author"
     rows.append([tetr_ai, in_words(TETR_AI), f"{TETR_AI / dt20['lines_per_game']:.2g}"])
@@ -79,7 +80,7 @@ def _first_command_row() -> list[str]:
     runs = load(f"{_PROCESSOR}/training").data["runs"]
     learned = _score_on(median_run(runs), LEARNED, "10x20")
     dt20 = _score_on(runs[0], "dt20", "10x20")  # It is the same in every run.
-    return _score_row("learned by the first command", learned, dt20)
+    return _score_row("learned by `train_tetris.py`", learned, dt20)
 
 
 def _score_row(
@@ -90,7 +91,7 @@ def _score_row(
     lines = f"{in_words(score['lines_per_game'])} ({in_words(low)} to {in_words(high)})"
     if "estimates" in score:  # The number of estimates. Scores of played games do not have it.
         lines += ", estimated"
-    ratio = "-"
+    ratio = "no peer"
     if dt20 is not None:
         ratio = f"{score['lines_per_game'] / dt20['lines_per_game']:.2g}"
     return [controller, lines, ratio]

@@ -224,6 +224,19 @@ def test_resampled_plans_have_the_moments_of_the_truncated_normal() -> None:
     assert float(plans.std()) == pytest.approx(truncated.std(), abs=0.004)
 
 
+def test_the_mean_reaches_a_bound_unless_vectors_are_clamped_as_in_published_methods() -> None:
+    def cost(state: Tensor, plans: Tensor) -> Tensor:
+        return -plans.sum((-1, -2))
+
+    means = {}
+    for method in (None, "icem", "mppi", "tdmpc2"):
+        planner = Planner(cost, 5, 2, (-1.0, 1.0), method=method, std=2.0, seed=1)
+        planner.plan(torch.zeros(()))
+        means[method] = float(planner.mean.amax())
+    assert means.pop(None) == 1
+    assert max(means.values()) < 1
+
+
 @pytest.mark.parametrize("as_space", [True, False])
 def test_discrete_actions_are_searched_by_their_probabilities(as_space: bool) -> None:
     space: Any = Categorical((3, 6))

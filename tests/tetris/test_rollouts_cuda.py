@@ -90,6 +90,14 @@ def test_many_games_look_ahead_as_on_the_cpu(lookahead: Lookahead) -> None:
     assert_equal(*both(policy_for(lookahead, 10, 2), Rules(10, 20), MANY // 2), 4, 1)
 
 
+@pytest.mark.parametrize(
+    ("lookahead", "games"), [(NONE, FEW), (NONE, MANY), (EXPECTIMAX, FEW)], ids=str
+)
+def test_hidden_units_play_as_on_the_cpu(lookahead: Lookahead, games: int) -> None:
+    policy = Policy(weights_for("dt+5", 10, 4), "dt+5", lookahead)
+    assert_equal(*both(policy, Rules(10, 12), games // 4, 3), 4, 1)
+
+
 @pytest.mark.parametrize("games", [FEW, MANY])
 def test_streams_stop_as_on_the_cpu(games: int) -> None:
     one, other = both(Policy(weights_for("dt", 10, 5)), Rules(10, 6), games // 5, 8, 0, True, 3)
