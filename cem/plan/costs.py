@@ -47,7 +47,8 @@ class PlanCost:
         costs = []
         for first in range(0, num_envs, batch_size):
             envs = slice(first, first + batch_size)
-            costs.append(self._evaluate_chunks(state.select(envs), plans[envs]))
+            # A cost may return the same tensor in every call, so its numbers are copied.
+            costs.append(self._evaluate_chunks(state.select(envs), plans[envs]).clone())
         return torch.cat(costs)
 
     def _evaluate_chunks(self, state: State, plans: Tensor) -> Tensor:
@@ -57,7 +58,7 @@ class PlanCost:
         if chunk >= size:
             return self._call(state, plans)
         parts = [part.contiguous() for part in plans.split(chunk, dim=1)]
-        return torch.cat([self._call(state, part) for part in parts], dim=1)
+        return torch.cat([self._call(state, part).clone() for part in parts], dim=1)
 
     def _call(self, state: State, plans: Tensor) -> Tensor:
         """Return the costs of plans (B, N, horizon, A) by one call of the user's function."""
@@ -104,14 +105,14 @@ def rollout_cost(model: Model, final: Callable[[Any], Tensor] | None = None) -> 
     Args:
         model: ``model(state, action) -> (next state, cost)`` for states of shape ([B,] N, ...),
             actions ([B,] N, A) and costs ([B,] N). It is called once per action of the plans.
-            States may be any nesting of tensors.
+            States may be any nesting of tensors, and the model may change them in place.
         final: A function that returns the cost of the last state, shape ([B,] N), which is
             added at the end. None: nothing is added.
     """
 
     def cost(state: Any, plans: Tensor) -> Tensor:
         """Return the sum of the model's costs along each plan, shape ([B,] N)."""
-        state = expand_state(state, plans)
+        state = pytree.tree_map(torch.clone, expand_state(state, plans))
         total = torch.zeros(1, dtype=plans.dtype, device=plans.device)
         for action in plans.unbind(dim=-2):
             state, step_cost = model(state, action)

@@ -98,7 +98,7 @@ def color(noise: Tensor, coloring: Tensor) -> Tensor:
         noise: White noise, shape (B, N, d).
         coloring: The matrix that correlates the T steps, shape (T, T); see ``coloring_matrix``.
     """
-    series = noise.view(*noise.shape[:2], -1, len(coloring))
+    series: Tensor = noise.unflatten(-1, (-1, len(coloring)))
     with torch.autocast(noise.device.type, enabled=False):
         colored = series @ coloring
     return colored.transpose(2, 3).reshape(noise.shape)

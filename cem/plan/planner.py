@@ -81,8 +81,8 @@ class Planner:
             cost: ``cost(state, plans)`` returns the cost of every plan, shape (N,), any real
                 dtype. ``state`` is the argument of ``plan()``, and plans have shape (N,
                 horizon, action_dim). With ``num_envs`` states are (B, ...), plans (B, N,
-                horizon, action_dim) and costs (B, N). A plan whose cost is NaN is never chosen.
-                ``rollout_cost`` makes a cost from a model of single steps.
+                horizon, action_dim) and costs (B, N). A plan whose cost is NaN is never an
+                elite. ``rollout_cost`` makes a cost from a model of single steps.
             horizon: The number of actions per plan, ``>= 1``.
             action_dim: A, the number of numbers per action, ``>= 1``. None: that of ``bounds``,
                 if they are a space or two vectors.
@@ -103,7 +103,7 @@ class Planner:
                 action of a plan. Plans then have shape (..., horizon, k A), and ``plan()``
                 returns k actions, shape (..., k, A).
             expand_state: Whether the cost gets a state for every plan, shape (N, ...) or (B, N,
-                ...). These states share memory.
+                ...). These states share memory, so the cost must not change them in place.
             batch_size: The maximum number of environments per call of the cost. None: all.
             chunk: The maximum number of plans of an environment per call of the cost. None:
                 all. It does not change the result if the cost of a plan does not depend on the
@@ -286,7 +286,8 @@ class Planner:
                 call, ``>= 0``. 0 plans again for the same step.
             init: Plans that replace the last mean as the start, shape ([B,] horizon, A).
             proposals: Plans that are candidates in every iteration, such as the plans of a
-                policy, shape ([B,] P, horizon, A).
+                policy, shape ([B,] P, horizon, A). With ``knots`` the spline nearest to a
+                proposal takes its place, as for ``init``.
 
         Returns:
             The action, a new tensor of shape ([B,] A) on the planner's device, or a NumPy array

@@ -162,7 +162,7 @@ class Search:
         # The four rows of a distribution are its mean, standard deviation, averaged mean and
         # best vector, shape (B, 4, d). A planner averages no means.
         rows = [*mean_parts, std, *mean_parts, *mean_parts]
-        distribution = torch.cat(rows, dim=1).view(len(std), 4, -1)
+        distribution = torch.cat(rows, dim=1).view(len(std), 4, std.shape[-1])
         # A record has a column for the best cost. NaN means that there is no best cost yet. The
         # other columns, up to ``FAILED``, are not used here.
         record_shape = (len(std), FAILED + 1)

@@ -408,11 +408,21 @@ def _find_ends(bounds: Any) -> Any:
             "expected (low, high), a Box, Bounds, a discrete space or None for bounds, "
             f"got {bounds!r}"
         )
+    are_pairs = [
+        isinstance(end, (list, tuple)) and len(end) == 2 and end[0] < end[1] for end in bounds
+    ]
+    if all(are_pairs):
+        raise ValueError(
+            f"expected Bounds(low, high), got {bounds!r}, which may be (low, high) or, as in "
+            "minimize, a pair for each action"
+        )
     return bounds
 
 
 def _check_bounds(bounds: Any, shape: torch.Size, like: Tensor) -> Box:
     """Return the lower and upper bounds of an action as two tensors.
+
+    In the dtype of plans they are rounded inwards, so that actions keep to the bounds.
 
     Args:
         bounds: A pair (low, high) of numbers or vectors; a Box of Gymnasium, which has ``low``
@@ -420,10 +430,14 @@ def _check_bounds(bounds: Any, shape: torch.Size, like: Tensor) -> Box:
         shape: The shape of each tensor, (A,).
         like: A tensor with the dtype and device of plans.
     """
-    low, high = (
-        check_vector("bounds", end, shape, like.dtype, like.device)
+    exact_low, exact_high = (
+        check_vector("bounds", end, shape, torch.float64, like.device)
         for end in _find_ends(bounds)
     )
+    low = exact_low.to(like.dtype)
+    high = exact_high.to(like.dtype)
+    low = torch.where(low < exact_low, low.nextafter(high), low)
+    high = torch.where(high > exact_high, high.nextafter(low), high)
     if not (low < high).all():
         raise ValueError(f"expected bounds with low < high, got {bounds!r}")
     return low, high

@@ -1,5 +1,6 @@
 """States of environments: tensors, or any nesting of tensors that is a pytree of PyTorch."""
 
+from numbers import Number
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,7 +71,8 @@ def is_of_numpy(state: Any) -> bool:
 def _is_leaf(node: Any) -> bool:
     """Return whether a part of a state becomes one tensor, such as a list of numbers."""
     if isinstance(node, list):
-        return True
+        # Lists of tensors or arrays are nestings. Lists of lists of numbers are arrays.
+        return all(isinstance(x, Number) for x in pytree.tree_leaves(node))
     has_numbers = type(node) is tuple and all(isinstance(x, (int, float)) for x in node)
     return has_numbers and len(node) > 0
 

@@ -43,6 +43,10 @@ class CemPlanner(MPCPlannerBase):
                 ``iterations``.
         """
         super().__init__(env=env, action_key=action_key)
+        if not hasattr(self.action_spec.space, "low"):
+            raise TypeError(
+                f"expected continuous actions, got {type(self.action_spec).__name__}"
+            )
         self._horizon = planning_horizon
         self._reward_key = reward_key
         self._action_key = action_key
@@ -74,18 +78,18 @@ class CemPlanner(MPCPlannerBase):
         space = self.action_spec.space
         # A model may copy tensors to the host, which a CUDA graph cannot capture.
         options: dict[str, Any] = {"graph": False, "device": self.action_spec.device}
-        bounds = None
-        if space is not None and space.low.isfinite().all() and space.high.isfinite().all():
-            bounds = (space.low.flatten(), space.high.flatten())
-        else:
-            # The planner cannot derive a standard deviation from infinite bounds.
-            options["std"] = 1.0
+        low = space.low.flatten()
+        high = space.high.flatten()
+        # The planner cannot derive a standard deviation from infinite bounds. Actions without
+        # bounds have the smallest and the largest number, whose difference is infinite.
+        third = (high - low) / 3
+        options["std"] = third.where(third.isfinite(), 1.0)
         self._batch_size = tensordict.batch_size
         self._planner = Planner(
             self._cost,
             horizon=self._horizon,
             action_dim=math.prod(self.action_spec.shape),
-            bounds=bounds,
+            bounds=(low, high),
             num_envs=tensordict.numel(),
             expand_state=True,
             maximize=True,

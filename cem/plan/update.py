@@ -121,15 +121,18 @@ class Update:
     def weigh(self, costs: Tensor) -> Tensor:
         """Return the weights of elites, shape (B, K).
 
-        With a temperature they sum to 1; otherwise each is 1. An elite whose cost is not finite
-        has the weight 0. If no cost of an environment is finite, its weights are NaN or 0.
+        With a temperature they sum to 1; otherwise each is 1. An elite whose cost is NaN or
+        infinitely bad has the weight 0. If all are, the weights are NaN or 0.
 
         Args:
             costs: The costs of the elites, the best first, shape (B, K).
         """
         costs = costs.double()
+        losses = -costs if self.maximize else costs
+        # An infinitely good cost becomes the best finite number, a NaN becomes infinitely bad.
+        losses = losses.nan_to_num(torch.inf, posinf=torch.inf)
         # How much worse each elite is than the best one, which is the first.
-        gaps = (costs - costs[:, :1]).abs().nan_to_num(torch.inf, posinf=torch.inf)
+        gaps = (losses - losses[:, :1]).nan_to_num(torch.inf, posinf=torch.inf)
         if self._options.temperature is None:
             return torch.where(gaps.isfinite(), 1.0, 0.0)
         return torch.softmax(-gaps / self._options.temperature, dim=-1)
@@ -174,8 +177,9 @@ class Update:
         """
         old_cost = old.record[:, BEST_FITNESS]
         better_of = torch.fmax if self.maximize else torch.fmin
+        worst = -torch.inf if self.maximize else torch.inf
         # If one of the two costs is NaN, ``better_of`` returns the other.
-        new_cost = better_of(old_cost, torch.where(cost.isinf(), torch.nan, cost))
+        new_cost = better_of(old_cost, torch.where(cost == worst, torch.nan, cost))
         has_improved = (new_cost == cost) & (new_cost != old_cost)
         best = torch.where(has_improved.unsqueeze(1), vector, old.distribution[:, BEST])
         record = old.record.clone()

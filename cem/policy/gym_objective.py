@@ -114,7 +114,11 @@ class EnvironmentPolicy(nn.Module):
     def forward(self, observations: Any) -> Tensor:
         """Return the actions for observations, an array or tensor of shape (..., *shape)."""
         x = (torch.as_tensor(observations).to(self.mean) - self.mean) / self.std
-        outputs: Tensor = self.module(x.clamp(-self.limit, self.limit))
+        x = x.clamp(-self.limit, self.limit)
+        # The module gets a single leading dimension, also for a single observation.
+        leading = x.shape[: x.dim() - self.mean.dim()]
+        outputs: Tensor = self.module(x.reshape(-1, *self.mean.shape))
+        outputs = outputs.reshape(*leading, *outputs.shape[1:])
         if self.first_action is not None:
             # The outputs are the values of the discrete actions.
             return outputs.argmax(-1) + self.first_action

@@ -106,7 +106,8 @@ def run_file(tool: str, log: Path, test: str) -> dict[str, Any]:
 
 def _run_tests(tool: str, log: Path, test: str) -> subprocess.CompletedProcess[str]:
     """Run the GPU tests of a file under a tool; the arguments are those of `run_file`."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    search_path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": search_path}
     if tool != "racecheck":
         # Without torch's caching allocator every tensor is a separate allocation, so the tool
         # knows its bounds.

@@ -254,7 +254,7 @@ def test_wrong_states_and_costs_are_named() -> None:
 
 def test_rollout_cost_sums_what_single_steps_cost() -> None:
     def model(state: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        state = state + action
+        state += action  # in place: the states of two plans must not share memory
         return state, state.square().sum(-1)
 
     for batch in ((), (3,)):
@@ -368,6 +368,25 @@ def test_without_bounds_a_std_is_needed_and_the_search_begins_at_zero() -> None:
         Planner(distance, 3, 2, None)
     with pytest.raises(TypeError, match=r"expected \(low, high\), a Box, Bounds, a discrete"):
         Planner(distance, 3, 2, 1.0)
+    # `minimize` reads a pair for each parameter here.
+    with pytest.raises(ValueError, match=r"expected Bounds\(low, high\), got"):
+        Planner(distance, 3, 2, [(0.0, 1.0), (2.0, 3.0)])
+
+
+def test_actions_keep_to_bounds_that_their_dtype_does_not_have() -> None:
+    planner = Planner(lambda state, plans: -plans.sum((-2, -1)), 3, 1, (-0.4, 0.4), seed=1)
+    assert 0.3999 < float(planner.plan(0.0)) <= 0.4  # float32(0.4) is greater
+
+
+def test_states_may_be_lists_and_no_environment_is_nothing_to_plan() -> None:
+    def cost(state: Any, plans: Tensor) -> Tensor:
+        return distance(state[0][:, None, None], plans) + state[1]["t"][:, None]
+
+    planner = Planner(cost, 3, 2, (-1.0, 1.0), num_envs=2, beta=1.0, seed=1)
+    goals = np.float32([[0.5, -0.5], [0.2, 0.3]])
+    assert planner.plan([goals, {"t": np.zeros(2)}]).shape == (2, 2)
+    nothing = [torch.zeros(0, 2), {"t": torch.zeros(0)}]
+    assert planner.plan(nothing, envs=[False, False]).shape == (0, 2)
 
 
 def distance(state: Tensor, plans: Tensor) -> Tensor:

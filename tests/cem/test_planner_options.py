@@ -83,10 +83,13 @@ def test_an_environment_has_the_plan_that_it_has_among_all(backend: str) -> None
     "parts", [{"batch_size": 2}, {"chunk": 7}, {"batch_size": 1, "chunk": 39}]
 )
 def test_the_cost_of_parts_gives_the_same_plan(parts: dict[str, int]) -> None:
+    buffer = torch.empty(0)
+
     def cost(state: Any, plans: Tensor) -> Tensor:
         assert len(plans) <= parts.get("batch_size", 3)
         assert plans.shape[1] <= parts.get("chunk", 40)
-        return distance(state, plans)
+        # As simulators do, it returns the same memory in every call.
+        return buffer.resize_(plans.shape[:2]).copy_(distance(state, plans))
 
     assert torch.equal(make(cost, **parts).plan(STATE), make().plan(STATE))
 
@@ -128,6 +131,7 @@ def test_weights_of_a_temperature_move_the_mean_and_the_deviation() -> None:
     costs = torch.tensor([[3.0, math.log(4), 0.0, math.nan]])
     rows = torch.tensor([[[0.0], [2.0], [0.0], [0.0]]])
     old = Fit(rows, torch.full((1, 5), math.nan, dtype=torch.float64), torch.empty(1, 0))
+    best = torch.tensor([[-math.inf, 0.0, -math.inf, math.nan]])  # of vectors 9 and 1
     for momentum, highest, mean, std in [
         (0.0, 2.0, 1.2, 0.4),
         (0.5, 2.0, 0.6, 1.2),
@@ -140,6 +144,8 @@ def test_weights_of_a_temperature_move_the_mean_and_the_deviation() -> None:
             new = update(-costs if maximize else costs, vectors, old)
             assert new.distribution[0, :2, 0].tolist() == pytest.approx([mean, std])
             assert (new.distribution[0, 3], new.record[0, 0]) == (1, 0)
+            best_mean = update(-best if maximize else best, vectors, old).distribution[0, 0, 0]
+            assert best_mean == pytest.approx(5.0 * (1 - momentum))
             failed = update(costs * math.nan, vectors, old)
             assert failed.distribution[0, [0, 3], 0].tolist() == [0, 0]
 

@@ -192,3 +192,11 @@ def test_the_actions_of_a_discrete_space_begin_where_it_does() -> None:
     spaces = gymnasium.spaces.Box(-1.0, 1.0, (3,)), gymnasium.spaces.Discrete(3, start=5)
     policy = EnvironmentPolicy(nn.Identity(), *spaces, like=torch.zeros(1))
     assert policy(torch.tensor([[0.1, 0.2, 0.9], [0.3, 0.2, 0.1]])).tolist() == [7, 5]
+
+
+def test_a_module_gets_a_batch_also_of_one_observation_in_play() -> None:
+    spaces = gymnasium.spaces.Box(-1.0, 1.0, (3, 1)), gymnasium.spaces.Discrete(3)
+    policy = EnvironmentPolicy(nn.Flatten(), *spaces, like=torch.zeros(1))
+    observations = torch.tensor([[[0.1], [0.2], [0.9]], [[0.3], [0.2], [0.1]]])
+    assert torch.vmap(policy)(observations).tolist() == [2, 0]
+    assert policy(observations[:, None]).tolist() == [[2], [0]]
