@@ -72,12 +72,11 @@ class CEMConfig:
         mean_averaging: ``gamma`` in [0, 1] of the averaged mean. For 0, ``averaged_mean`` is
             ``mean``.
         integers: The parameters of the normal distribution that are integers: either one flag
-            for each parameter (bools, or 0 and 1 as in SciPy's ``integrality``), or indices. If
-            there are as many numbers as parameters, and all are 0 or 1, they are flags: for two
-            parameters, [0, 1] selects the second one alone. Candidates have the nearest
-            integers within the bounds. The standard deviation has a lower limit that lets the
-            search leave an integer: the margin of R. Hamano et al., CMA-ES with Margin, GECCO
-            2022.
+            for each parameter (bools, or 0 and 1 as in SciPy's ``integrality``), or indices.
+            Numbers that could be both, such as [0, 1] for two parameters, are an error.
+            Candidates have the nearest integers within the bounds. The standard deviation has a
+            lower limit that lets the search leave an integer: the margin of R. Hamano et al.,
+            CMA-ES with Margin, GECCO 2022.
         families: The families of discrete parameters of ``cem.families``. Their columns follow
             those of the mean, which may have none: shape (..., 0).
     """
@@ -170,15 +169,17 @@ class CEMConfig:
         """
         numbers = list(self.integers)
         distinct_numbers = set(numbers)
-        if len(numbers) == dim and distinct_numbers <= {0, 1}:  # One flag per parameter.
-            return [i for i, flag in enumerate(numbers) if flag]
-        # Otherwise the numbers must be indices. A bool is a flag, and not an index.
         has_bools = any(isinstance(number, bool) for number in numbers)
         has_duplicates = len(distinct_numbers) < len(numbers)
-        if has_bools or has_duplicates or not distinct_numbers <= set(range(dim)):
+        is_in_range = distinct_numbers <= set(range(dim))
+        are_indices = is_in_range and not has_bools and not has_duplicates
+        are_flags = 0 < len(numbers) == dim and distinct_numbers <= {0, 1}
+        if are_flags and not are_indices:
+            return [i for i, flag in enumerate(numbers) if flag]
+        if are_flags or not are_indices:  # both, as 0, 1 for two parameters, or neither
             raise ValueError(
-                f"expected {dim} flags, or different indices from 0 to {dim - 1}, "
-                f"for integers, got {numbers}"
+                f"expected {dim} flags True or False, or different indices from 0 to "
+                f"{dim - 1}, for integers, got {numbers}"
             )
         return numbers
 

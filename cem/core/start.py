@@ -189,6 +189,8 @@ def _integer_bounds(indices: list[int], mean: Tensor, bounds: Box | None) -> Ten
     low, high = (-infinite, infinite) if bounds is None else bounds
     low = torch.where(is_integer, low.ceil(), math.nan)
     high = torch.where(is_integer, high.floor(), math.nan)
+    if (low > high).any():
+        raise ValueError(f"expected an integer within the bounds of each, got {bounds}")
     return torch.stack([low, high])
 
 

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -63,8 +63,13 @@ class Callback:
         """Called once at the end, also after an error, if the callback was started."""
 
 
-def as_callbacks(callbacks: Iterable[Any]) -> tuple[Callback, ...]:
-    """Return callbacks, or functions of a ``GenerationRecord``, as a tuple of callbacks."""
+def as_callbacks(callbacks: Any) -> tuple[Callback, ...]:
+    """Return callbacks, or functions of a ``GenerationRecord``, as a tuple of callbacks.
+
+    ``callbacks`` is one of them, or several.
+    """
+    if isinstance(callbacks, Callback) or callable(callbacks):
+        callbacks = [callbacks]
     return tuple(map(_as_callback, callbacks))
 
 

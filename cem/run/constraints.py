@@ -67,14 +67,18 @@ class _Interval(NamedTuple):
 
     def evaluate(self, candidates: Any) -> Any:
         """Return the function's values of candidates, shape (N, m), float64."""
-        values = _numbers(call_with_copies(self.function, candidates))
-        if values.ndim not in (1, 2) or len(values) != len(candidates):
+        size, dim = candidates.shape
+        # A function of one candidate could take a population for one, and return a value for
+        # each of its columns. If they are as many as its rows, one more row shows that.
+        rows = [*range(size), 0] if size == dim else [*range(size)]
+        values = _numbers(call_with_copies(self.function, candidates[rows]))
+        if values.ndim not in (1, 2) or len(values) != len(rows):
             raise ValueError(
-                f"expected constraints of shape ({len(candidates)}, m) or "
-                f"({len(candidates)},), got {values.shape}: functions of one candidate "
-                "need vectorize=True or vectorize='loop'"
+                f"expected constraints of shape ({len(rows)}, m) or ({len(rows)},), "
+                f"got {values.shape}: functions of one candidate need vectorize=True or "
+                "vectorize='loop'"
             )
-        return values.reshape(len(values), -1)
+        return values[:size].reshape(size, -1)
 
     def split(self, values: Any) -> tuple[Any, Any]:
         """Return the columns g, and which are equalities; see ``Constraints.__call__``."""
@@ -294,9 +298,14 @@ def _read_scipy_dict(constraint: Mapping[str, Any]) -> Any:
 
     The constraint is 0 <= fun(x, *args), or with type "eq" 0 == fun(x, *args).
     """
+    kind = str(constraint.get("type")).lower()
+    if kind not in ("eq", "ineq") or "fun" not in constraint:
+        raise ValueError(
+            f"expected a constraint with fun and a type of 'eq' or 'ineq', got {constraint!r}"
+        )
     fun = constraint["fun"]
     args = constraint.get("args", ())
-    upper = 0.0 if constraint["type"] == "eq" else math.inf
+    upper = 0.0 if kind == "eq" else math.inf
     return SimpleNamespace(fun=lambda x: fun(x, *args), lb=0.0, ub=upper)
 
 
@@ -470,10 +479,13 @@ class Constrained(CrossEntropyMethod):
         self._correct_state(best)
 
     def start_from(self, candidate: Any, value: float) -> None:
-        """Make a candidate, shape (dim,), the best one so far, with its value to minimise."""
+        """Make a candidate, shape (dim,), the best one so far if it is better.
+
+        ``value`` is its value to minimise.
+        """
         population = self._constraints.judge(candidate[None], [value])
-        self._improves_rank(population.rank(0))
-        self._correct_state(torch.as_tensor(candidate))
+        if self._improves_rank(population.rank(0)):
+            self._correct_state(torch.as_tensor(candidate))
 
     def _improves_rank(self, rank: tuple[float, bool, float]) -> bool:
         """Return whether a rank is better than that of the best candidate; if so, store it."""

@@ -263,9 +263,16 @@ class Evaluator:
         """
         if isinstance(candidates, self._looped_types):
             return self._evaluate_one_by_one(candidates, int(generation), first_index)
+        size, dim = candidates.shape  # this is faster than len(candidates)
+        if self._may_take_one and size == dim > 1:
+            # A function of one candidate could take the population for one, and return a number
+            # for each of its columns. With one candidate less that is seen.
+            parts = [
+                self(part, generation).fitness for part in (candidates[:-1], candidates[-1:])
+            ]
+            return as_evaluation(np.concatenate([np.asarray(part) for part in parts]))
         evaluation = self._call_function(candidates, generation)
         fitness = evaluation.fitness
-        size = candidates.shape[0]  # this is faster than len(candidates)
         self._check_shape(fitness, size)
         self._may_take_one = False
         self.evaluations += size
@@ -286,13 +293,15 @@ class Evaluator:
         except Interrupted:
             # A stop of the run is not a failure, even if ``catch`` includes Interrupted.
             raise
-        except self._catch:
-            # Multiplying a column by NaN returns N numbers NaN of its dtype, on its device.
-            return Evaluation(candidates[:, 0] * math.nan)
         except Exception as error:
-            self._add_hint(error, candidates)
             if self._may_take_one:
+                # Perhaps the function takes one candidate, even if ``catch`` has the error.
+                self._add_hint(error, candidates)
                 raise PopulationError(*error.args) from error
+            if isinstance(error, self._catch):
+                # Multiplying a column by NaN returns N numbers NaN of its dtype and device.
+                return Evaluation(candidates[:, 0] * math.nan)
+            self._add_hint(error, candidates)
             raise
 
     def _check_shape(self, fitness: Any, size: int) -> None:

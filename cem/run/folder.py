@@ -5,7 +5,7 @@ Only one process may search in it. It stores the seed and population size of the
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def load_first_arguments(
-    folder: Path, seed: int | None, population_size: int, *, uses_model: bool, in_batches: bool
+    folder: Path, seed: int | None, choices: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the arguments of the first call of a search that is stored in a folder.
 
@@ -55,13 +55,12 @@ def load_first_arguments(
         folder: The folder.
         seed: The seed of this call. None: the seed in the folder, or in a new folder a random
             one.
-        population_size: The population size of this call, which is only used in a new folder.
-        uses_model: Whether this call can use a surrogate model.
-        in_batches: Whether a surrogate model would get several values at a time; only used in a
-            new folder.
+        choices: What this call would choose by itself, such as "population_size". It is only
+            used in a new folder, except for "uses_model", whether this call can use a surrogate
+            model.
 
     Returns:
-        A dict with the items "seed", "population_size", "uses_model" and "in_batches".
+        The seed, as the item "seed", and the choices of the first call.
 
     Raises:
         CheckpointError: If the first call had another seed, or used a surrogate model and this
@@ -71,12 +70,7 @@ def load_first_arguments(
     # Raise an error if another user has put a link or a pipe here.
     check_own(path)
     if not path.exists():
-        first = {
-            "seed": draw_seed(None) if seed is None else seed,
-            "population_size": population_size,
-            "uses_model": uses_model,
-            "in_batches": in_batches,
-        }
+        first = {"seed": draw_seed(None) if seed is None else seed, **choices}
         write_text(path, json.dumps(first) + "\n")
         return first
 
@@ -91,10 +85,10 @@ def load_first_arguments(
         )
 
     # A file of an earlier version does not have all items.
-    saved = {"uses_model": uses_model, "in_batches": in_batches, **saved}
+    saved = {**choices, **saved}
     # A search that began without a model continues without one, even if this call can use one.
     # But a search that began with a model cannot continue without it.
-    if saved["uses_model"] and not uses_model:
+    if saved["uses_model"] and not choices["uses_model"]:
         raise CheckpointError(
             f"{folder}: belongs to another run: expected a search without a model, "
             "got one that uses a model"

@@ -33,7 +33,6 @@ from cem.search.quadratic import QuadraticModel
 _TRUSTED_CORRELATION = 0.85  # the least rank correlation (Kendall's) of a trusted model
 _MIN_COMPARED = 15  # at least so many of the newest points are ranked to measure it
 _GROWTH = 1.5  # the factor by which the evaluations of a generation grow, if they were too few
-_DESCENT_PER_DIM = 50  # the budget of the descent, in evaluations per parameter
 _STD_PER_STEP = 3.0  # the standard deviation after an unfinished descent, in last steps
 _INSET = 1e-3  # the least distance of a known point from a bound, relative to the width
 
@@ -428,8 +427,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         plan = replace(plan, path=search.path_of(plan.known.candidates, values))
     walk = Walk(problem, plan.constraints, stop, plan.termination_options["target"])
     mean = optimizer.state.distribution[MEAN].double().numpy()
-    budget = _budget_of_descent(plan, len(mean))
-    if budget < 0:
+    if plan.descent_budget < 0:
         return plan, 0
     descent: Descent | None = None
     # ``walk`` evaluates points. It raises Interrupted to end the descent if a stop is
@@ -443,7 +441,7 @@ def begin_with_descent(plan: Plan, evaluator: Evaluator, stop: StopRequest) -> t
         bounds = _ends_of(optimizer)
         descent = Descent(walk, mean, outcome, width, precision, walk.is_equality, bounds)
         with np.errstate(over="ignore", invalid="ignore"):
-            descent.run(budget)
+            descent.run(plan.descent_budget)
         if descent.has_seen_noise:
             return plan_without_descent, walk.evaluations
     stop_reason, _ = stop.due  # 0 if no stop was requested
@@ -473,23 +471,6 @@ def first_problem(plan: Plan, evaluator: Evaluator) -> Problem:
     """
     optimizer = plan.build_optimizer(plan.start, plan.population_size, seed=0)
     return Problem(optimizer, evaluator)
-
-
-def _budget_of_descent(plan: Plan, dim: int) -> int:
-    """Return the maximum number of evaluations of a descent after that of its start.
-
-    It is negative if the budget of the call does not suffice for the start.
-
-    Args:
-        plan: The plan of the call.
-        dim: The number of parameters.
-    """
-    left = plan.budget - 1
-    if plan.constraints is not None:
-        # The search after the descent evaluates at least a population, because it has no model.
-        # A descent with constraints may make one evaluation more than its budget.
-        left -= plan.population_size + 1
-    return min(left, _DESCENT_PER_DIM * dim)
 
 
 def _find_fittest(path: Visits, walk: Walk, constraints: Constraints) -> Any:

@@ -5,10 +5,10 @@ Optimization, chapters 6 and 18 (procedure 18.2). With bounds or constraints, a 
 solution of a quadratic program. With constraints, it decreases a merit function: see
 ``cem.search.merit``. Bounds are never violated.
 
-Gradients, steps and the curvature are in scaled units: one unit of a parameter is proportional
-to its standard deviation, and the geometric mean of all units is 1. In these units the first
-curvature is a multiple of the identity matrix. No parameter changes by more than its standard
-deviation in the first trial of a step.
+Gradients, steps and the curvature are in scaled units: the unit of a parameter is its standard
+deviation. In these units the first curvature is a multiple of the identity matrix, and no
+parameter changes by more than 1 in the first trial of a step. So the path does not depend on
+the units of parameters and values.
 """
 
 import math
@@ -32,6 +32,12 @@ _DAMPING = 0.2
 _POINTS_PER_DIM = 2  # the least number of points that determines the shape of a covariance
 _NEGLIGIBLE = 1e-12  # the largest change of the merit that counts as 0, relative to the value
 _FLAT = 1e-11  # the largest gradient that counts as 0, relative to the value
+# A gradient also counts as 0 below this share of the first one, and a change of the merit below
+# this share of the decrease so far.
+_EPSILON = 2.0**-52
+# Without constraints the first curvature is this share of the gradient's norm. It is low: steps
+# have the length of a standard deviation until they have measured the curvature.
+_FIRST_CURVATURE = 1e-5
 _ROUNDING = 1e-12  # the largest difference of two values of one point that is rounding
 _NOISY = 1e-3  # a larger one hides the slopes; both are relative to the range of values
 _NOISE_FACTOR = 10.0  # noise is at most about this many differences of two values of one point
@@ -118,20 +124,16 @@ class Descent:
         """Forget the derivatives at the previous point, and the curvature that they showed."""
         self._last_derivatives: Any = None
         self._curvature = np.eye(len(self._x))
-        self._has_measured_curvature = False
+        self._first_steepness = 0.0
 
     def _set_units(self, width: Any) -> None:
         """Set the scaled units, in which gradients, steps and the curvature are measured.
 
-        A point is x + scale * step. In scaled units, the standard deviation of every parameter
-        equals ``_mean_width``, the geometric mean of all that are not 0.
+        A point is x + scale * step.
         """
         self._width = width
         self._is_free = width > 0
-        self._mean_width = 1.0
-        if self._is_free.any():
-            self._mean_width = math.exp(np.log(width[self._is_free]).mean())
-        self._scale = np.where(self._is_free, width / self._mean_width, 1.0)
+        self._scale = np.where(self._is_free, width, 1.0)
 
     def _set_bounds(self, bounds: Any) -> None:
         """Set the bounds, and their derivatives for the quadratic programs of the steps."""
@@ -179,8 +181,11 @@ class Descent:
                 self.is_unfinished = False  # This is a minimum, or a number is not finite.
                 return
             slope = self._merit.slope(self._outcome, derivatives, step)
-            is_negligible = abs(slope) <= _NEGLIGIBLE * max(1.0, abs(self._outcome[0]))
-            if self._is_limited and is_negligible:
+            value = self._outcome[0]
+            _, first_outcome = self.path[0]
+            decrease = abs(first_outcome[0] - value)
+            negligible = max(_NEGLIGIBLE * abs(value), _EPSILON * decrease)
+            if self._is_limited and abs(slope) <= negligible:
                 self.is_unfinished = False  # This is a minimum.
                 self._correct_violations(derivatives)
                 return
@@ -231,8 +236,7 @@ class Descent:
             inverse_factor = np.linalg.inv(np.linalg.cholesky(self._curvature))
             covariance = scale * inverse_factor.T @ inverse_factor
             variances = np.diag(covariance)
-            # In scaled units, every width equals the mean width.
-            covariance /= max(1.0, variances.max() / self._mean_width**2)
+            covariance /= max(1.0, variances.max())
             return self._scale[:, None] * np.linalg.cholesky(covariance)
         except np.linalg.LinAlgError:
             return None
@@ -299,7 +303,11 @@ class Descent:
             return None
         # Row 0 has the derivatives of the objective, and the other rows those of constraints.
         gradient = derivatives[0]
-        is_flat = np.abs(gradient).max() <= _FLAT * max(1.0, abs(self._outcome[0]))
+        steepness = float(np.linalg.norm(gradient))
+        if self._last_derivatives is None:
+            self._first_steepness = steepness
+        flat = max(_FLAT * abs(self._outcome[0]), _EPSILON * self._first_steepness)
+        is_flat = steepness <= flat
         if is_flat and not self._has_constraints:
             return None
         if self._last_derivatives is not None:
@@ -307,16 +315,14 @@ class Descent:
             # curvature is the Hessian of the Lagrangian.
             changes = derivatives - self._last_derivatives
             lagrangian_change = changes[0] + self._merit.multipliers @ changes[1:]
-            has_bounds_alone = self._is_limited and not self._has_constraints
-            if has_bounds_alone and not self._has_measured_curvature:
-                self._limit_curvature(lagrangian_change)
             self._curvature = _update_curvature(
                 self._curvature, self._last_step, lagrangian_change
             )
-        elif self._has_constraints and not is_flat:
-            # With this curvature, the first step would have the length of a standard deviation
-            # if there were no constraints.
-            self._curvature *= np.linalg.norm(gradient) / self._mean_width
+        elif not is_flat:
+            # With constraints, the first step would have the length of a standard deviation if
+            # there were no constraints.
+            share = 1.0 if self._has_constraints else _FIRST_CURVATURE
+            self._curvature *= share * steepness
         try:
             step = self._solve_for_step(derivatives)
         except np.linalg.LinAlgError:
@@ -326,25 +332,10 @@ class Descent:
             return None
         return self._limit_length(step)
 
-    def _limit_curvature(self, change: Any) -> None:
-        """Lower the first curvature to that along the first step, if this is positive.
-
-        The first curvature is the same in all directions. If it were too large, the steps in
-        the other directions would be short for many iterations.
-
-        Args:
-            change: The change of the gradient over the step, shape (d,).
-        """
-        self._has_measured_curvature = True
-        measured = self._last_step @ change / (self._last_step @ self._last_step)
-        if 0 < measured < self._curvature[0, 0]:
-            self._curvature = measured * np.eye(len(change))
-
     def _limit_length(self, step: Any) -> Any:
         """Return the step, or a shorter one of its direction, shape (d,), in scaled units."""
-        # No parameter moves by more than its standard deviation. In scaled units, every
-        # standard deviation equals the mean width.
-        return step / max(1.0, np.abs(step).max() / self._mean_width)
+        # No parameter moves by more than its standard deviation.
+        return step / max(1.0, np.abs(step).max())
 
     def _solve_for_step(self, derivatives: Any) -> Any:
         """Return the minimum of the quadratic approximation, shape (d,), in scaled units.

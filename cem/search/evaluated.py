@@ -116,7 +116,7 @@ def read_evaluated(
     """Return the evaluations that the caller passed as the option ``evaluated``.
 
     Points that the search cannot reach are left out, with a warning. These are points outside
-    the bounds, and points between two integers or steps.
+    the bounds, between two integers or steps, or with other values of fixed parameters.
 
     Args:
         source: A pair of points and their values, a ``Result``, a study of Optuna, the path of
@@ -150,6 +150,8 @@ def read_evaluated(
 def _join(parts: Sequence[Evaluations]) -> Evaluations:
     """Return the evaluations of several sources together; empty sources are ignored."""
     parts = [part for part in parts if len(part.fitness)]
+    if not parts:
+        raise ValueError("expected evaluated points, got none")
     sizes = {part.candidates.shape[1] for part in parts}
     if len(sizes) != 1:
         raise ValueError(f"expected evaluated points of one size, got sizes {sorted(sizes)}")
@@ -167,8 +169,8 @@ def _warn_of_unreachable(is_reachable: Any) -> None:
         )
     if not is_reachable.all():
         warnings.warn(
-            f"{(~is_reachable).sum()} of {count} evaluated points are outside the bounds, or "
-            "between integers or steps",
+            f"{(~is_reachable).sum()} of {count} evaluated points are outside the bounds, "
+            "between integers or steps, or have other values of fixed parameters",
             RuntimeWarning,
             stacklevel=outside(),  # The warning names the caller's line, outside of cem.
         )
@@ -232,8 +234,8 @@ def encode_points(points: Any, space: Space | None) -> Any:
     Args:
         points: Without a space, anything that converts to an array of shape (n, dim). With a
             space, a list of dicts, or a table: a dict of columns, or a DataFrame.
-        space: The named parameters. A point with a number that is out of range, or between two
-            integers or steps, becomes a row of NaN. None: points are vectors.
+        space: The named parameters. A point that the space does not contain becomes a row of
+            NaN. None: points are vectors.
     """
     if space is None:
         if hasattr(points, "to_numpy"):
@@ -258,24 +260,26 @@ def encode_points(points: Any, space: Space | None) -> Any:
 def _encode_point(point: Any, space: Space) -> Any:
     """Return the candidate of one point, shape (dim,).
 
-    If some number of the point is out of range, or between two integers or steps, the whole
-    candidate is NaN.
+    If some value of the point is out of range, between two integers or steps, or differs from
+    that of a fixed parameter, the whole candidate is NaN.
     """
     if not isinstance(point, Mapping) or not point.keys() >= space.columns.keys():
         names = ", ".join(space.columns)
         raise ValueError(f"expected evaluated points with a value for {names}, got {point!r}")
-    # Fixed parameters have no column. They are not searched.
-    parameters = {name: space.parameters[name] for name in space.columns}
-    numbers = {name: p for name, p in parameters.items() if isinstance(p, (Float, Int))}
-    for name, number in numbers.items():
-        if not number.low <= point[name] <= number.high:
-            return np.full(space.dim, math.nan)
-    candidate = space.encode({name: point[name] for name in parameters})
+    # Fixed parameters have no column, and a point may lack them.
+    values = {name: point[name] for name in space.parameters if name in point}
+    try:
+        candidate = space.encode(values)
+    except ValueError:  # The space does not contain a value.
+        return np.full(space.dim, math.nan)
     # ``encode`` rounds a number between two integers or steps. Decode the candidate to detect
     # this.
     rounded = space.decode(candidate)
-    for name in numbers:
-        if not math.isclose(point[name], rounded[name], rel_tol=1e-6, abs_tol=1e-12):
+    for name in space.columns:
+        is_number = isinstance(space.parameters[name], (Float, Int))
+        if is_number and not math.isclose(
+            point[name], rounded[name], rel_tol=1e-6, abs_tol=1e-12
+        ):
             return np.full(space.dim, math.nan)
     return candidate
 
@@ -294,7 +298,8 @@ def _read_study(study: Any, space: Space | None) -> tuple[list[dict[str, Any]], 
         has_all_parameters = trial.params.keys() >= space.columns.keys()
         if not (trial.state.is_finished() and has_all_parameters):
             continue
-        points.append({name: trial.params[name] for name in space.columns})
+        known = trial.params.keys() & space.parameters.keys()
+        points.append({name: trial.params[name] for name in known})
         # A trial has one value per objective of the study. A pruned trial has intermediate
         # values, which are not used.
         values_of_trial: Sequence[float] = [math.nan]

@@ -105,11 +105,13 @@ def _adapt_to_folder(plan: Plan, path: Path) -> Plan:
     new folder, this function writes these values of the plan to it.
     """
     size = plan.population_size
-    saved = ranks.broadcast(
-        lambda: folder.load_first_arguments(
-            path, plan.seed, size, uses_model=plan.descends, in_batches=plan.in_batches
-        )
-    )
+    choices = {
+        "population_size": size,
+        "uses_model": plan.descends,
+        "in_batches": plan.in_batches,
+        "descent_budget": plan.descent_budget,
+    }
+    saved = ranks.broadcast(lambda: folder.load_first_arguments(path, plan.seed, choices))
     if plan.options["population_size"] is None:
         size = min(saved["population_size"], plan.budget)
     return replace(
@@ -118,6 +120,7 @@ def _adapt_to_folder(plan: Plan, path: Path) -> Plan:
         population_size=size,
         descends=saved["uses_model"],
         in_batches=saved["in_batches"],
+        descent_budget=saved["descent_budget"],
     )
 
 

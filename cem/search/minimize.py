@@ -135,7 +135,7 @@ def minimize(
               vectorises it; ``.item()`` and branches on values do not work (arrays use a loop).
               "loop": one call per candidate; the default with named parameters. None: "loop" if
               the first call, with a population, raises an error or returns no row for each
-              candidate; populations otherwise, and always with ``asynchronous``, ``catch``,
+              candidate; populations otherwise, and always with ``asynchronous``,
               ``checkpoint``, ``distributed`` or ``graph``. False with named parameters: the
               objective gets a dict of columns, shape (N,), or (N, n) for permutations; choices
               are indices.

@@ -34,9 +34,10 @@ GENERATIONS = 150
 _FLAGS = ("progress", "graph", "distributed", "asynchronous")
 _WITHOUT_CONSTRAINTS = _FLAGS[1:]
 # With any of these options, an objective takes populations unless ``vectorize`` is set.
-_DECIDED = ("asynchronous", "catch", "checkpoint", "distributed", "graph")
+_DECIDED = ("asynchronous", "checkpoint", "distributed", "graph")
 _Options = Mapping[str, Any]
 _EVALUATIONS_PER_DIMENSION = 10_000
+_DESCENT_PER_DIM = 50  # the budget of the descent, in evaluations per parameter
 _MOST_FOR_A_MODEL = 40  # parameters; the time of a fit grows with the sixth power
 _TIMES_ON_A_GPU = 16  # A GPU evaluates 16 times as many candidates in about the same time.
 _AGREEING = 3  # large searches that have to agree to end a call that has a budget
@@ -101,6 +102,8 @@ class Plan:
         adapts_to_noise: Whether the method may change when noise is detected. It may not if the
             caller chose it.
         descends: Whether a descent precedes the first search.
+        descent_budget: The maximum number of its evaluations after that of the start. It is
+            negative if the budget of the call does not suffice for the start.
         in_batches: Whether candidates are evaluated in batches, for workers, if there is a
             model.
         path: The candidates that are known before the first search.
@@ -135,6 +138,7 @@ class Plan:
     steepness: float = 1.0
     misses: int = 0
     descends: bool = False
+    descent_budget: int = 0
     in_batches: bool = False
     path: Sequence[Known] = ()
 
@@ -155,7 +159,8 @@ class Plan:
         """Return a new optimizer with the settings of the call.
 
         With constraints, the optimizer ranks candidates by their fitness and their violation.
-        If a descent has evaluated the start, this is the best candidate of the optimizer.
+        The better of the start, if a descent has evaluated it, and of the best known candidate
+        is then the best candidate of the optimizer.
 
         Args:
             start: The first mean and standard deviation.
@@ -183,6 +188,13 @@ class Plan:
         # first search starts there.
         for known in self.path:
             constrained.start_from(start.mean, known.value)
+        if self.known is not None:
+            index = self.known.best(self.maximize)
+            candidate = self.known.candidates[index]
+            if isinstance(start.mean, Tensor):
+                candidate = torch.from_numpy(candidate).to(start.mean)
+            value = self.known.fitness[index]
+            constrained.start_from(candidate, -value if self.maximize else value)
         return constrained
 
     def adapted_to_noise(self, remaining: int) -> "Plan":
@@ -267,6 +279,7 @@ def choose_plan(
     if budget is None:
         budget = max(population_size, _EVALUATIONS_PER_DIMENSION * len(first))
         agreeing = 1.0
+    budget = check_integer("budget", budget, population_size)
     return Plan(
         objective=function,
         name=name,
@@ -279,7 +292,7 @@ def choose_plan(
         constraints=constraints,
         config=config,
         population_size=population_size,
-        budget=check_integer("budget", budget, population_size),
+        budget=budget,
         seed=None if options["seed"] is None else draw_seed(options["seed"]),
         policy=policy,
         most_restarts=most_restarts,
@@ -290,6 +303,12 @@ def choose_plan(
         termination_options=termination_options,
         options=options,
         descends=_descends(config, len(first), constraints, declares_noise, options),
+        descent_budget=min(
+            _DESCENT_PER_DIM * len(first),
+            # The search after a descent with constraints evaluates at least a population,
+            # because it has no model. Such a descent may exceed its budget by one evaluation.
+            budget - 1 if constraints is None else budget - population_size - 2,
+        ),
         in_batches=options["workers"] is not None,
     )
 
@@ -500,6 +519,8 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
             "and a quarter of their width is the default std"
         )
     low, high = (np.asarray(end, dtype=np.float64) for end in ends_of(bounds))
+    if not (low <= high).all():
+        raise ValueError(f"expected bounds with low <= high, got {bounds!r}")
     if mean is None:
         if low.ndim != 1 or not np.isfinite(low + high).all():
             raise ValueError(
@@ -578,4 +599,5 @@ def _choose_population(dim: int, config: CEMConfig, options: _Options) -> int:
         if torch.device(options["device"] or "cpu").type == "cuda":
             evaluations = _EVALUATIONS_PER_DIMENSION * dim if budget is None else int(budget)
             size = max(size, min(_TIMES_ON_A_GPU * size, evaluations // GENERATIONS))
+        size += size == dim and size != budget  # See ``population_of``.
     return check_integer("population_size", size, 2)

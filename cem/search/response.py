@@ -117,7 +117,8 @@ class ResponseSurface:
             sum of (f(A) - f(A_i))^2 / (2 n Var f(A))
 
         Returns:
-            An array of shape (dim,), or with named parameters a dict.
+            An array of shape (dim,), or with named parameters a dict. The number of a
+            permutation, which the model ignores, is NaN.
         """
         evaluated = self.evaluations.candidates
         dim = evaluated.shape[1]
@@ -134,7 +135,9 @@ class ResponseSurface:
             changed = sample_a.copy()  # becomes A_i
             changed[:, column] = sample_b[:, column]
             differences = values - self.predict(changed)
-            shares.append(float(np.square(differences).mean() / (2 * variance)))
+            share = float(np.square(differences).mean() / (2 * variance))
+            is_permutation = isinstance(column, slice)
+            shares.append(math.nan if is_permutation else share)
         if self._space is None:
             return np.array(shares)
         return dict(zip(self._space.columns, shares, strict=True))

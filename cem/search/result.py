@@ -172,7 +172,7 @@ class Result(Generic[_Vector]):
     def __repr__(self) -> str:
         """Return a summary of five lines.
 
-        If a quadratic model could be fitted to the evaluations, a sixth line names the
+        If a quadratic model explains a part of the evaluations, a sixth line names the
         parameters that are the most important in this model.
         """
         config = self.settings["config"]
@@ -194,7 +194,8 @@ class Result(Generic[_Vector]):
             f"settings: {config.covariance} covariance{paths}{model}, "
             f"{self.settings['population_size']} candidates per generation{noise}",
         ]
-        if self.model is not None:
+        explains_nothing = self.model is None or self.model.r2 <= 0
+        if not explains_nothing:
             lines.append(f"importance: {self._list_most_important()}")
         return "\n".join(lines)
 
@@ -206,11 +207,15 @@ class Result(Generic[_Vector]):
         return f"{', '.join(largest)}{more}"
 
     def _ranked_importance(self) -> dict[str, float]:
-        """Return the importance of all parameters by name, the most important one first."""
+        """Return the importance of parameters by name, the most important one first.
+
+        Those whose importance is unknown are left out.
+        """
         shares = self.importance
         if self._space is None:
             shares = {f"x[{index}]": float(share) for index, share in enumerate(shares)}
-        return dict(sorted(shares.items(), key=lambda item: -item[1]))
+        known = [item for item in shares.items() if not math.isnan(item[1])]
+        return dict(sorted(known, key=lambda item: -item[1]))
 
 
 def best_search(ended: Sequence[Ended], maximize: bool) -> Ended | None:

@@ -231,6 +231,7 @@ class TestForms:
             SimpleNamespace(fun=lambda x: -x[:2], lb=-np.inf, ub=-1),
             {"type": "ineq", "fun": lambda x, low: x[:2] - low, "args": (1.0,)},
         ]
+        forms.append({**forms[-1], "type": "INEQ"})  # as in SciPy
         options = {"budget": 300, "seed": 1}
         first, *others = (
             minimize(sphere, START, 1.0, constraints=form, **options) for form in forms
@@ -238,6 +239,19 @@ class TestForms:
         for other in others:
             assert (first.x == other.x).all()
             assert first.history == other.history
+
+    def test_of_one_candidate_are_not_taken_for_those_of_a_population(self):
+        for population_size in (3, 6):
+            with pytest.raises(ValueError, match="functions of one candidate need"):
+                minimize(
+                    sphere,
+                    START,
+                    1.0,
+                    constraints=lambda x: 1 - x[0],
+                    population_size=population_size,
+                )
+        with pytest.raises(ValueError, match="a type of 'eq' or 'ineq'"):
+            minimize(sphere, START, 1.0, constraints={"fun": sphere, "type": "equality"})
 
     @pytest.mark.parametrize("start", [START, torch.from_numpy(START)])
     @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from cem import Choice, Float, Int, maximize, minimize
+from cem.families import Permutation
 from cem.run.evaluator import Evaluator
 
 SPACE = {"rate": Float(1e-4, 1.0, log=True), "layers": Int(1, 8), "kind": Choice("a", "b")}
@@ -54,6 +55,25 @@ class TestEvaluated:
         with pytest.warns(RuntimeWarning, match="1 of 3 evaluated points are outside"):
             point = first_point(bowl, bounds=[(0, 1)] * 2, evaluated=(points, values))
         np.testing.assert_allclose(point, [0.2, 0.2])
+
+    def test_points_that_the_space_does_not_contain_do_not_count(self):
+        space = {"rate": SPACE["rate"], "layers": 3, "kind": Choice("b", "c")}
+        point = {"rate": 0.01, "layers": 3, "kind": "b"}
+        others = [{**point, "layers": 2}, {**point, "kind": "a"}, {**point, "rate": 2.0}]
+        values = [0.0, -1.0, -1.0, -1.0]
+        with pytest.warns(RuntimeWarning, match="3 of 4 evaluated points are outside"):
+            result = minimize(loss, space, evaluated=([point, *others], values), budget=20)
+        assert result.x == pytest.approx(point)
+        assert result.fun == 0.0
+
+    @pytest.mark.parametrize("sign", [1.0, -1.0])
+    def test_the_best_point_within_the_constraints_counts(self, sign):
+        search = minimize if sign > 0 else maximize
+        options = {"constraints": lambda x: x[0] - 0.71, "vectorize": "loop", "budget": 20}
+        points = np.array([[0.7, 0.7], [0.72, 0.7]])
+        known = points, sign * np.array([bowl(x) for x in points])
+        result = search(lambda x: sign * bowl(x), [3.0, -9.0], 0.1, evaluated=known, **options)
+        assert result.x.tolist() == [0.7, 0.7]
 
     def test_points_that_violate_a_constraint_do_not_count(self):
         def outside(x):
@@ -116,7 +136,7 @@ class TestEvaluated:
             (([1.0, 2.0], [1.0, 2.0]), r"shape \(n, dim\)"),
             (([[1.0]], [1.0]), "points of 2 parameters, got points of 1"),
             (([[1.0, 2.0]], [math.nan]), "with a value, got 1 that failed"),
-            ((np.zeros((0, 2)), []), "of one size"),
+            ((np.zeros((0, 2)), []), "expected evaluated points, got none"),
         ],
     )
     def test_wrong_points_are_refused(self, source, message):
@@ -165,6 +185,10 @@ class TestWhatAResultSays:
         assert set(result.importance) == set(SPACE)
         assert result.importance["kind"] > 0.02
         assert result.model({"rate": 0.01, "layers": 3, "kind": "b"}) < 0.5
+        order = {"a": Float(-1, 1), "order": Permutation(6)}
+        rest = minimize(lambda p: p["order"][0] - p["a"], order, budget=200, seed=1)
+        assert math.isnan(rest.importance["order"])  # The model ignores it.
+        assert "importance: a" in repr(rest) or rest.model.r2 <= 0
         few = minimize(loss, SPACE, budget=4, population_size=4, seed=1)
         assert few.model is few.importance is None
         assert "importance" not in repr(few)

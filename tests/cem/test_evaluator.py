@@ -487,10 +487,17 @@ def sum_of_one(x):
     return sum(abs(number) for number in x)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"population_size": 3}, {"catch": ValueError}],
+    ids=["default", "as many candidates as parameters", "catch"],
+)
 @pytest.mark.parametrize("function", [distance_of_one, sum_of_one])
-def test_a_function_that_does_not_take_a_population_gets_one_candidate(function):
+def test_a_function_that_does_not_take_a_population_gets_one_candidate(function, options):
     detected, chosen = (
-        minimize(function, np.full(3, 0.5), 1.0, vectorize=vectorize, budget=60, seed=1)
+        minimize(
+            function, np.full(3, 0.5), 1.0, vectorize=vectorize, budget=60, seed=1, **options
+        )
         for vectorize in (None, "loop")
     )
     assert detected.evaluations == chosen.evaluations == 60
@@ -513,7 +520,6 @@ def test_a_function_of_both_gets_populations():
     [
         (lambda x: x.sum(-1, keepdims=True), {}, r"shape \(8,\), got \(8, 1\)"),
         (sum_of_one, {"vectorize": False}, r"shape \(8,\), got \(3,\)"),
-        (sum_of_one, {"catch": ValueError}, r"shape \(8,\), got \(3,\)"),
         (lambda x: x.nothing, {}, "has no attribute 'nothing'"),
     ],
 )

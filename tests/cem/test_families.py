@@ -270,8 +270,8 @@ class TestIntegers:
     @pytest.mark.parametrize(
         ("integers", "expected"),
         [
-            (np.array([1, 0]), [0]),
-            ([0, 1], [1]),
+            (np.array([True, False]), [0]),
+            ([1, 1], [0, 1]),
             (torch.tensor([False, True]), [1]),
             ([1], [1]),
             ((), []),

@@ -348,7 +348,7 @@ class TestDefaults:
         [
             (5, {}, (CEMConfig.cma(), 8, None)),
             (201, {"budget": 3000}, (CEMConfig.cma("diagonal"), 19, None)),
-            (5, {"budget": 1e2}, (CEMConfig.cma(), 5, None)),
+            (5, {"budget": 1e2}, (CEMConfig.cma(), 6, None)),
             (
                 5,
                 {"config": CEMConfig.cma("diagonal"), "budget": 1000},

@@ -114,6 +114,22 @@ class TestDescent:
         assert descent.is_unfinished
         assert math.isclose(descent.last_length, 1.5, rel_tol=1e-6)
 
+    @pytest.mark.parametrize("bounds", [(-math.inf, math.inf), (-0.5, 0.8)])
+    def test_the_path_does_not_depend_on_the_units(self, bounds):
+        paths = []
+        # With powers of 2 as units, every number of the path is the same.
+        for unit, value in ((1.0, 1.0), (2.0**20, 1.0), (2.0**-30, 1.0), (1.0, 2.0**-40)):
+            descent = Descent(
+                lambda points: [[value * rosenbrock(x / unit)] for x in points],  # noqa: B023
+                np.zeros(3),
+                [value * rosenbrock(np.zeros(3))],
+                np.full(3, unit),
+                bounds=tuple(unit * end for end in bounds),
+            )
+            descent.run(60)
+            paths.append([(x / unit).tolist() for x, _ in descent.path])
+        assert paths == [paths[0]] * 4
+
     def test_a_function_without_slope_takes_no_step(self):
         descent, evaluations = self.descent(lambda x: 1.0, [0.0, 0.0], [1.0, 1.0])
         descent.run(100)
@@ -379,6 +395,14 @@ def test_within_bounds_a_quadratic_function_stays_quadratic(seed):
         ellipsoid, np.zeros(3), 2.5, bounds=(-5, 5), budget=600, seed=seed, vectorize="loop"
     )
     assert result.fun < 1e-20
+
+
+def test_a_descent_that_a_budget_ended_goes_on_as_a_search(tmp_path):
+    function = Counted(rosenbrock)
+    options = {"vectorize": "loop", "checkpoint": tmp_path / "run", "seed": 1}
+    for budget in (100, 200):
+        result = minimize(function, np.zeros(5), 1.0, budget=budget, **options)
+    assert result.evaluations == len(function.points) == 200
 
 
 def test_a_folder_keeps_its_choice_between_a_model_and_none(tmp_path):

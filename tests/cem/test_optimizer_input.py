@@ -174,6 +174,9 @@ def test_no_population_is_as_large_as_a_candidate(config):
 def test_integers_are_indices_or_flags():
     for integers in ([0, 2], [True, False, True], torch.tensor([True, False, True])):
         assert CEMConfig(integers=integers).integers_of(3) == [0, 2]
+    assert CEMConfig(integers=[1, 0, 1]).integers_of(3) == [0, 2]
+    with pytest.raises(ValueError, match="flags True or False"):  # or index 0
+        CEMConfig(integers=[0]).integers_of(1)
 
 
 def test_within_bounds_a_search_without_integers_is_by_transform():
