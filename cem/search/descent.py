@@ -35,9 +35,10 @@ _FLAT = 1e-11  # the largest gradient that counts as 0, relative to the value
 # A gradient also counts as 0 below this share of the first one, and a change of the merit below
 # this share of the decrease so far.
 _EPSILON = 2.0**-52
-# Without constraints the first curvature is this share of the gradient's norm. It is low: steps
-# have the length of a standard deviation until they have measured the curvature.
+# The first curvature is this share of the gradient's norm, without and with constraints. It is
+# low: steps have the length of a standard deviation until they have measured the curvature.
 _FIRST_CURVATURE = 1e-5
+_FIRST_CURVATURE_WITH_CONSTRAINTS = 0.1
 _ROUNDING = 1e-12  # the largest difference of two values of one point that is rounding
 _NOISY = 1e-3  # a larger one hides the slopes; both are relative to the range of values
 _NOISE_FACTOR = 10.0  # noise is at most about this many differences of two values of one point
@@ -181,11 +182,7 @@ class Descent:
                 self.is_unfinished = False  # This is a minimum, or a number is not finite.
                 return
             slope = self._merit.slope(self._outcome, derivatives, step)
-            value = self._outcome[0]
-            _, first_outcome = self.path[0]
-            decrease = abs(first_outcome[0] - value)
-            negligible = max(_NEGLIGIBLE * abs(value), _EPSILON * decrease)
-            if self._is_limited and abs(slope) <= negligible:
+            if self._is_limited and self._is_negligible(slope):
                 self.is_unfinished = False  # This is a minimum.
                 self._correct_violations(derivatives)
                 return
@@ -196,6 +193,16 @@ class Descent:
                 self._correct_violations(derivatives)
                 return
             self._move_to_last_trial(derivatives)
+
+    def _is_negligible(self, slope: float) -> bool:
+        """Return whether a predicted change of the merit is as small as rounding errors."""
+        value = self._outcome[0]
+        _, first_outcome = self.path[0]
+        decrease = abs(first_outcome[0] - value)
+        negligible = max(_NEGLIGIBLE * abs(value), _EPSILON * decrease)
+        # Near a minimum, the error of the derivatives can make the change positive.
+        error = max(negligible, self._relative_difference * abs(value))
+        return bool(-negligible <= slope <= error)
 
     def _outcomes_of(self, points: Any) -> Any:
         """Evaluate points, shape (n, d), and return their outcomes, shape (n, 1 + m)."""
@@ -319,9 +326,9 @@ class Descent:
                 self._curvature, self._last_step, lagrangian_change
             )
         elif not is_flat:
-            # With constraints, the first step would have the length of a standard deviation if
-            # there were no constraints.
-            share = 1.0 if self._has_constraints else _FIRST_CURVATURE
+            share = _FIRST_CURVATURE
+            if self._has_constraints:
+                share = _FIRST_CURVATURE_WITH_CONSTRAINTS
             self._curvature *= share * steepness
         try:
             step = self._solve_for_step(derivatives)
