@@ -1,6 +1,7 @@
 """The mean return of policies in environments of Gymnasium, as an objective."""
 
 import copy
+import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -152,12 +153,11 @@ class GymObjective:
     one call. The metrics are ``episodes`` and ``steps``. The attribute ``is_noisy`` makes a
     search treat the objective as noisy from the start.
 
-    Observations are normalised by the mean and standard deviation of the observations of all
+    Observations are normalised by the mean and standard deviation of all finite observations of
     earlier generations, as in T. Salimans et al., Evolution Strategies as a Scalable
     Alternative to Reinforcement Learning, arXiv:1703.03864. Variances are at least 0.01, and
     normalised observations are clipped to [-5, 5]. In generation 0 there are no statistics, and
-    observations are not normalised. To resume a search, load the ``state_dict()`` of its last
-    generation.
+    observations are not normalised. Checkpoints of a search contain the statistics.
 
     Attributes:
         parameters: The ``ParameterVector`` of the module.
@@ -166,6 +166,7 @@ class GymObjective:
 
     with_generation = True
     is_noisy = True
+    has_state = True
 
     def __init__(
         self,
@@ -205,6 +206,10 @@ class GymObjective:
         self.seed = check_integer("seed", draw_seed(seed), 0, 2**63 - 1)
         self._episodes = check_integer("episodes", episodes, 1)
         self._num_envs = check_integer("num_envs", num_envs, 1)
+        if vectorization_mode not in ("sync", "async"):
+            raise ValueError(
+                f"expected 'sync' or 'async' for vectorization_mode, got {vectorization_mode!r}"
+            )
         self._mode = vectorization_mode
         self._normalizes = normalize_observations
         self._make = partial(_make_env, env, max_steps)
@@ -323,14 +328,18 @@ class GymObjective:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the next generation depends on, for a checkpoint."""
-        statistics = torch.from_numpy(self._statistics.copy())
-        return {"generation": self._generation, "seen": statistics}
+        return {
+            "generation": self._generation,
+            "seen": torch.from_numpy(self._statistics.copy()),
+            # The last generation may be evaluated again.
+            "seen_before": torch.from_numpy(self._statistics_before.copy()),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state, to continue with the generation after it."""
         self._generation = int(state["generation"])
         self._statistics = state["seen"].numpy().copy()
-        self._statistics_before = self._statistics
+        self._statistics_before = state["seen_before"].numpy().copy()
         self._normalize_by(self._statistics)
 
     def _normalize_by(self, statistics: Any) -> None:
@@ -345,9 +354,11 @@ class GymObjective:
         mean = np.zeros_like(count)
         variance = np.ones_like(count)
         limit = np.inf
-        if self._normalizes and count.all():
-            mean = total / count
-            variance = np.maximum(squares / count - mean**2, _LEAST_VARIANCE)
+        if self._normalizes and count.any():
+            # An element without a finite observation has the count 0.
+            mean = total / np.maximum(count, 1)
+            variance = squares / np.maximum(count, 1) - mean**2
+            variance = np.maximum(variance, _LEAST_VARIANCE)
             limit = _LIMIT
         for name, value in {"mean": mean, "std": np.sqrt(variance), "limit": limit}.items():
             self._policy.get_buffer(name).copy_(torch.as_tensor(value))
@@ -417,13 +428,20 @@ class GymObjective:
             vector_env: Any = SyncVectorEnv if self._mode == "sync" else AsyncVectorEnv
             self._envs = vector_env([partial(_make_waiting_env, self._make)] * count)
             self._envs.reset()
+            # Processes of environments must end before the interpreter does.
+            weakref.finalize(self, self._envs.close)
 
 
 def _measure(observations: Any) -> Any:
-    """Return the count (1), sum and square of each of n observations, shape (n, 3, *shape)."""
+    """Return the count (1), sum and square of each of n observations, shape (n, 3, *shape).
+
+    All three are 0 where an observation is not finite.
+    """
     # Long sums of squares need double precision.
     x = observations.astype(np.float64)
-    return np.stack([np.ones_like(x), x, x**2], axis=1)
+    is_finite = np.isfinite(x)
+    x = np.where(is_finite, x, 0.0)
+    return np.stack([is_finite, x, x**2], axis=1)
 
 
 def _make_env(env: Any, max_steps: int | None, **options: Any) -> Any:

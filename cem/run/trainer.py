@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -120,6 +120,7 @@ class Trainer:
         costs: Sequence[float] = (),
         record_every: int = 1,
         graph: bool = False,
+        stateful: Any = None,
     ) -> None:
         """Prepare a run; ``run()`` starts it.
 
@@ -142,8 +143,11 @@ class Trainer:
                 a run is always recorded.
             graph: Whether to run the generations of a record as one CUDA graph; see
                 ``CrossEntropyMethod.capture``.
+            stateful: An objective with ``state_dict()`` and ``load_state_dict(state)``, whose
+                state belongs to checkpoints. None: there is none.
         """
         self.optimizer = optimizer
+        self._stateful = stateful
         self.stop = StopRequest() if stop is None else stop
         self.elapsed_s = 0.0
         self._objective = objective
@@ -185,6 +189,8 @@ class Trainer:
         try:
             elapsed_s = check_real("elapsed_s", loaded.state["elapsed_s"], 0.0)
             self.optimizer.load_state_dict(loaded.state["optimizer"])
+            if self._stateful is not None:
+                self._stateful.load_state_dict(loaded.state["objective"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{loaded.path.name}: {error}") from error
         self._saved = loaded.step
@@ -494,7 +500,10 @@ class Trainer:
         state = self._recorded.state_dict()
         for callback in self._callbacks:
             callback.on_checkpoint(generation, state)
-        self._checkpointer.save(generation, {"optimizer": state, "elapsed_s": self.elapsed_s})
+        content = {"optimizer": state, "elapsed_s": self.elapsed_s}
+        if self._stateful is not None:
+            content["objective"] = self._stateful.state_dict()
+        self._checkpointer.save(generation, content)
         self._saved = generation
 
     def _copy_state_of_rank_0(self) -> None:

@@ -188,6 +188,7 @@ class Search:
         if options["checkpoint"] is not None:
             files = _Files(plan, attempt, index, optimizer)
             callbacks.insert(0, files.metrics)
+        has_state = getattr(plan.objective, "has_state", False)
         self._trainer = Trainer(
             optimizer,
             objective,
@@ -197,6 +198,7 @@ class Search:
             stop=session.stop,
             record_every=options["record_every"],
             graph=options["graph"],
+            stateful=plan.objective if has_state else None,
         )
         if files is not None:
             self._resume(files, session.evaluator, plan)

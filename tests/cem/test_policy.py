@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from cem import GymObjective, ParameterVector, maximize
 from cem.core.backend import mix_seed
-from cem.policy.gym_objective import EnvironmentPolicy
+from cem.policy.gym_objective import EnvironmentPolicy, _measure
 
 
 def network() -> nn.Module:
@@ -126,7 +126,25 @@ def test_statistics_are_those_of_the_generations_before() -> None:
         resumed(candidates, 1)
     resumed.load_state_dict(state)
     assert torch.equal(resumed(candidates, 1).fitness, second)
+    resumed.load_state_dict(found.state_dict())
+    assert torch.equal(resumed(candidates, 1).fitness, second)
     assert torch.equal(found(candidates, 0).fitness, first.fitness)  # another search begins
+
+
+def test_observations_that_are_not_finite_do_not_count() -> None:
+    observations = np.array([[1.0, np.inf], [3.0, 5.0], [np.nan, -np.inf]])
+    measured = _measure(observations).sum(0)
+    assert measured.tolist() == [[2.0, 1.0], [4.0, 5.0], [10.0, 25.0]]
+
+
+def test_a_checkpoint_has_the_statistics(tmp_path: Path) -> None:
+    def search(budget: int, **options: Any) -> Any:
+        options = {"population_size": 12, "seed": 1, **options}
+        return maximize(objective(), np.zeros(6), 1.0, budget=budget, **options)
+
+    search(36, checkpoint=tmp_path / "run")
+    resumed = search(72, checkpoint=tmp_path / "run")  # by an objective that has seen nothing
+    assert resumed.x.tolist() == search(72).x.tolist()
 
 
 @pytest.mark.parametrize(
