@@ -74,9 +74,16 @@ def load_first_arguments(
         write_text(path, json.dumps(first) + "\n")
         return first
 
-    saved: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        saved: dict[str, Any] = {**choices, **json.loads(path.read_text(encoding="utf-8"))}
+        has_seed = saved["seed"] is not None
+    except (ValueError, TypeError, KeyError):
+        raise CheckpointError(
+            f"{path}: torn or damaged: choose another folder; evaluated={str(folder)!r} reads "
+            "its evaluations"
+        ) from None
     # If the seed in the file is null, the first call had no seed, so any seed is accepted.
-    if saved["seed"] is None:
+    if not has_seed:
         saved["seed"] = seed
     has_other_seed = seed is not None and seed != saved["seed"]
     if has_other_seed:
@@ -84,8 +91,6 @@ def load_first_arguments(
             f"{folder}: belongs to another run: expected seed = {seed}, got {saved['seed']}"
         )
 
-    # A file of an earlier version does not have all items.
-    saved = {**choices, **saved}
     # A search that began without a model continues without one, even if this call can use one.
     # But a search that began with a model cannot continue without it.
     if saved["uses_model"] and not choices["uses_model"]:

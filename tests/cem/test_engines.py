@@ -303,6 +303,9 @@ class TestFolder:
             minimize(square, space, seed=2, **options)
         with pytest.raises(CheckpointError, match="another run"):
             minimize(square, {"x": Float(-2, 1)}, **options)
+        (tmp_path / "search.json").write_text('{"se')
+        with pytest.raises(CheckpointError, match=r"search.json: torn or damaged"):
+            minimize(square, space, seed=1, **options)
 
     def test_a_larger_budget_or_other_workers_go_on_with_the_population_of_the_folder(
         self, tmp_path

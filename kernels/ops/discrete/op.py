@@ -15,6 +15,8 @@ from torch import Tensor
 
 from kernels.ops.library import Library
 
+_ROUNDING = 1e-6  # the largest excess of a probability over 1 that is no error
+
 
 def sample_categorical(
     table: Tensor,
@@ -45,6 +47,7 @@ def sample_categorical(
         ValueError: a tensor has a wrong shape or device, or a number is out of range.
         kernels.BuildError: the operator is not built yet, and cannot be built.
     """
+    _check_probabilities(table)
     result: Tensor = _LIBRARY.call(
         "sample_discrete", table, num_samples, seed, generation, dtype, False
     )
@@ -79,10 +82,25 @@ def sample_permutation(
     Returns:
         Indices of items, shape (..., N, n).
     """
+    _check_probabilities(table)
     result: Tensor = _LIBRARY.call(
         "sample_discrete", table, num_samples, seed, generation, dtype, True
     )
     return result
+
+
+def _check_probabilities(table: Tensor) -> None:
+    """Raise ValueError if a number on the CPU is no probability, except for rounding.
+
+    Numbers on a GPU are not checked, because that would wait for it. A fake tensor, which is of
+    a class of its own, has none.
+    """
+    is_readable = type(table) is Tensor and not torch.compiler.is_compiling()
+    if not is_readable or table.is_cuda or table.is_meta or table.numel() == 0:
+        return
+    low, high = torch.aminmax(table)
+    if not (low >= 0.0 and high <= 1.0 + _ROUNDING):
+        raise ValueError(f"expected probabilities in [0, 1], got {low:g} to {high:g}")
 
 
 def _fake_samples(
