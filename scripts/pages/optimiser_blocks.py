@@ -200,7 +200,7 @@ above the optimum. Share of the targets that a search reaches:
 {markdown(header, rows)}
 
 A row has SciPy's best method there, pycma's best, and the default of `cem`; pycma is ahead \
-with 20 parameters: [which ones](docs/optimiser.md#beside-its-peers)."""
+with 20 parameters: [which methods](docs/optimiser.md#beside-its-peers)."""
     return with_provenance(words, few, constrained, bbob)
 
 
