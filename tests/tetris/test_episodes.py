@@ -78,6 +78,29 @@ def test_a_piece_that_slides_under_the_stack_keeps_its_row() -> None:
     assert after.rows == (0b111111, 0b1111)
 
 
+@pytest.mark.parametrize("name", ["Hold", "KeyPress", "Garbage"])
+def test_later_resets_are_replayed(name: str) -> None:
+    env: Any = gymnasium.make(f"CemTetris/Tetris-{name}-v0", max_episode_steps=150)
+    board = np.array([[1, 1, 1, 1, 0, 1, 1, 1, 1, 1]])
+    _, info = env.reset(seed=1)
+    env.reset(options={"board": board, "pieces": "TI"})
+    board[:] = 0  # The replay has the board that the environment got.
+    actions: list[int] = []
+    landings = [None]
+    for time in range(400):
+        actions.append(env.action_space.sample(mask=info["action_mask"]))
+        _, _, terminated, truncated, info = env.step(actions[-1])
+        if env.unwrapped.landing is not landings[-1]:
+            landings.append(env.unwrapped.landing)
+        if terminated or truncated or time == 7:
+            info = env.reset()[1]
+        if time == 30:
+            info = env.reset(options={"pieces": "SZ"})[1]
+            info = env.reset(options={"board": BOARD})[1]
+    replay = replay_of(env, actions, seed=1)
+    assert list(replay.after_states()) == landings[1:]
+
+
 @pytest.mark.usefixtures("step_engine")
 @pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
 def test_a_game_of_many_becomes_a_replay(mode: str) -> None:
@@ -98,5 +121,12 @@ def test_a_game_of_many_becomes_a_replay(mode: str) -> None:
         games = ended[game] > 0 if mode == "Disabled" else ended[game]
         assert (replay.lines, replay.games) == (lines[game], games)
         assert (replay.seed, replay.stream) == (4, game)
+    envs.reset(options={"reset_mask": np.array([False, True, False])})
+    assert replay_of(envs, [*actions, actions[0]], seed=4, game=2)
+    with pytest.raises(ValueError, match=r"at most 100 actions for game 1, .*, got 101"):
+        replay_of(envs, [*actions, actions[0]], seed=4, game=1)
+    envs.reset(seed=[4, None, 4])
+    with pytest.raises(ValueError, match="at most 0 actions for game 1"):
+        replay_of(envs, actions, seed=[4, 4, 4], game=1)
     with pytest.raises(ValueError, match="pieces with vectorization_mode"):
         envs.reset(options={"pieces": "T"})

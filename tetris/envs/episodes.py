@@ -14,6 +14,8 @@ from tetris.game.features import AfterState
 from tetris.play.controller import LinearController
 from tetris.record.replay import Recorder, Replay
 
+Resets = dict[int, list[dict[str, Any] | None]]
+
 
 def replay_of(
     env: gymnasium.Env[Any, Any] | TetrisVectorEnv,
@@ -27,7 +29,8 @@ def replay_of(
     """Return a replay of the games that a list of actions plays in an environment.
 
     This function resets a copy of the environment, and plays the actions in the copy. When a
-    game ends, the next game begins on the same stream of pieces.
+    game ends, the next game begins on the same stream of pieces. A single environment's later
+    resets are repeated, too: those with options, and those during a game.
 
     Args:
         env: An environment of this package, with or without wrappers.
@@ -47,6 +50,8 @@ def replay_of(
 
     Raises:
         TypeError: If the environment is not from this package.
+        ValueError: If the game of a vector environment was reset after the last seed, and
+            there are actions after that reset.
     """
     if isinstance(env, TetrisVectorEnv):
         # Play this game alone, in a single environment with the same pieces and board.
@@ -54,8 +59,14 @@ def replay_of(
             options = env.seed_options
         single = env.single(game, seed, options.get("board"))
         actions_of_game = [int(step[game]) for step in actions]
+        most = env.replayable_steps(game)
+        if len(actions_of_game) > most:
+            raise ValueError(
+                f"expected at most {most} actions for game {game}, whose next reset was "
+                f"without a seed, got {len(actions_of_game)}"
+            )
         mode = env.autoreset_mode
-        return _record(single, actions_of_game, env.max_placements, mode, controller)
+        return _record(single, actions_of_game, env.max_placements, mode, controller, {})
     if not isinstance(env.unwrapped, TetrisEnv):
         raise TypeError(f"expected an environment of tetris.envs, got {env!r}")
     single = copy.deepcopy(env.unwrapped)
@@ -63,9 +74,11 @@ def replay_of(
         options = single.seed_options
     single.reset(seed=seed, options=options)
     limit = env.spec.max_episode_steps if env.spec else None
+    resets = env.unwrapped.later_resets
+    mode = AutoresetMode.SAME_STEP
     # At the end of a game the user has called `reset` without an action. So every action places
     # a piece, as in the autoreset mode SAME_STEP.
-    return _record(single, map(int, actions), limit, AutoresetMode.SAME_STEP, controller)
+    return _record(single, map(int, actions), limit, mode, controller, resets)
 
 
 def _record(
@@ -74,6 +87,7 @@ def _record(
     limit: int | None,
     mode: AutoresetMode,
     controller: LinearController | None,
+    resets: Resets,
 ) -> Replay:
     """Play actions in an environment that was just reset, and return their replay.
 
@@ -83,9 +97,10 @@ def _record(
         limit: The number of steps after which a game is truncated; None: never.
         mode: What happens after the end of a game.
         controller: The controller that the replay names.
+        resets: The options of further resets, by the number of actions before them.
     """
     recorder = Recorder()
-    for rows, landing in _play(env, actions, limit, mode):
+    for rows, landing in _play(env, actions, limit, mode, resets):
         recorder.add(rows, landing)
     placements = recorder.played
     # The replay can name the stream of its pieces only if they were placed in its order.
@@ -99,14 +114,21 @@ def _record(
 
 
 def _play(
-    env: TetrisEnv, actions: Iterable[int], limit: int | None, mode: AutoresetMode
+    env: TetrisEnv,
+    actions: Iterable[int],
+    limit: int | None,
+    mode: AutoresetMode,
+    resets: Resets,
 ) -> Iterator[tuple[Rows, AfterState]]:
     """Play actions; yield every placement, as the stack before it and the board after it.
 
     The arguments are those of `_record`.
     """
     steps = 0  # The steps of the current game.
-    for action in actions:
+    for time, action in enumerate(actions):
+        for options in resets.get(time, ()):
+            env.reset(options=options)
+            steps = 0
         if env.is_over or steps == limit:  # The last game has ended: begin the next one.
             if mode is AutoresetMode.DISABLED:
                 return

@@ -108,7 +108,7 @@ class KeyPressTetrisEnv(TetrisEnv):
         Returns:
             Observation, reward, terminated, truncated and info, as Gymnasium defines them.
         """
-        key = self._checked_number(action)
+        key = self._begin_step(action)
         placed_before = self._placed
         reward = 0.0
         dropped_rows = 0

@@ -1,5 +1,6 @@
 """Tetris as a Gymnasium environment in Python: one action places one piece."""
 
+import copy
 from operator import index
 from typing import Any, SupportsIndex
 
@@ -197,8 +198,11 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         self.action_space: spaces.Discrete = spaces.Discrete(actions)
         self._masks = [action_mask(piece, width) for piece in range(len(PIECES))]
         self.observation_space: spaces.Dict = spaces.Dict(self._spaces())
-        # The options of the last reset with a seed, with which a replay begins.
+        # The options of the last reset with a seed, with which a replay begins; and, by the
+        # number of steps since then, those of later resets that a replay would not make itself.
         self.seed_options: dict[str, Any] = {}
+        self.later_resets: dict[int, list[dict[str, Any] | None]] = {}
+        self._steps = 0
         self.rows: Rows = ()
         """Rows of the board, from the bottom; bit c is column c."""
         self.held: int | None = None
@@ -251,9 +255,14 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         if seed is None and is_first_reset:
             seed = int(self.np_random.integers(1 << 63))
         if seed is None:
+            if options or not self.is_over:
+                resets = self.later_resets.setdefault(self._steps, [])
+                resets.append(copy.deepcopy(options))
             self._continue_stream()
         else:
-            self.seed_options = dict(options or {})
+            self.seed_options = copy.deepcopy(options or {})
+            self.later_resets = {}
+            self._steps = 0
             self._begin_stream(PieceStream(self.rules, seed, stream))
         if chosen_pieces:
             self._replace_pieces(chosen_pieces)
@@ -303,7 +312,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             ValueError: If the action is not in the action space.
         """
         width = self.rules.width
-        number = self._checked_number(action)
+        number = self._begin_step(action)
         swaps_first, placement_number = divmod(number, MAX_ORIENTATIONS * width)
         if swaps_first:
             self._swap()
@@ -321,8 +330,11 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         pictures = self._painter.draw(self.render_mode, [self._observation()])
         return pictures and pictures[0]  # None if no render mode was chosen.
 
-    def _checked_number(self, action: SupportsIndex) -> int:
-        """Return an action as an int; raise if it is not valid or no game is in progress."""
+    def _begin_step(self, action: SupportsIndex) -> int:
+        """Count a step, and return its action as an int.
+
+        Raise an error if the action is not valid or no game is in progress.
+        """
         if self.is_over:
             raise gymnasium.error.ResetNeeded(
                 "expected a game in progress, got step() before reset()"
@@ -330,6 +342,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         number = index(action)
         if number not in self.action_space:
             raise ValueError(f"expected an action of {self.action_space}, got {action!r}")
+        self._steps += 1
         return number
 
     def _begin(self) -> None:

@@ -1,5 +1,6 @@
 """Many games of Tetris at once, on the C++ engine or a GPU: a Gymnasium vector environment."""
 
+import copy
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -40,6 +41,8 @@ class Views(NamedTuple):
 
 # Their indices are the numbers of enum Autoreset in step.h.
 _MODES = (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP, AutoresetMode.DISABLED)
+
+_UNLIMITED = 1 << 62  # Steps of a game that was not reset again.
 
 
 class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
@@ -152,8 +155,11 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self._ended = zeros(dtype=torch.uint8)
         self._columns = self._seed.new_zeros(self.rules.width, num_envs, dtype=torch.int32)
         self._is_reset = False
-        # The options of the last reset with a seed, with which a replay begins.
+        # The options of the last reset with a seed, with which a replay begins; the steps since
+        # then; and how many of them each game played until it was reset without a seed.
         self.seed_options: dict[str, Any] = {}
+        self._steps = 0
+        self._replayable = zeros().fill_(_UNLIMITED)
 
     # These are looked up in every step, because an attribute could be neither copied nor
     # pickled.
@@ -206,8 +212,12 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             # seed. The next block replaces the streams of games with a seed of their own.
             random_seed = int(self.np_random.integers(1 << 63))
             self._choose_pieces(random_seed, chosen)
-        if seed is not None:
-            self.seed_options = dict(options or {})
+        if seed is None:
+            steps = self._replayable.clamp(max=self._steps)
+            self._replayable = torch.where(chosen, steps, self._replayable)
+        else:
+            self.seed_options = copy.deepcopy(options or {})
+            self._steps = 0
             self._choose_pieces(seed, chosen)
         # The chosen games begin on their new boards, no piece is placed, and none has ended.
         self._columns = torch.where(chosen, columns, self._columns)
@@ -240,6 +250,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
                 "expected games in progress, got step() before reset()"
             )
         numbers = self._checked_numbers(actions)
+        self._steps += 1
         # The engine writes the results into new tensors.
         views = self._empty_views()
         reward = self._empty(torch.float32)
@@ -300,6 +311,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if boards is not None:
             env.rows = read_boards(boards, rules, self.num_envs)[game]
         return env
+
+    def replayable_steps(self, game: int) -> int:
+        """Return how many steps a game played between its seed and a reset without one."""
+        return int(self._replayable[game])
 
     @property
     def max_placements(self) -> int | None:
@@ -537,6 +552,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self._seed = torch.where(chosen, seeds, self._seed)
         self._stream = torch.where(chosen, streams, self._stream)
         self._time.masked_fill_(chosen, 0)
+        self._replayable = chosen * _UNLIMITED  # 0 for games whose pieces go on.
 
     def _tensor_of_seeds(self, seeds: Sequence[int]) -> torch.Tensor:
         """Return unsigned seeds as a tensor on the device: the int64 with the same bits."""
