@@ -22,7 +22,7 @@ from kernels.support.files import write_text
 from kernels.support.printable import printable
 from kernels.support.ranks import RanksError
 from tetris import LinearController
-from tetris.commands.arguments import add_feature_header, add_option, add_setting
+from tetris.commands.arguments import GAME, add_feature_header, add_option, add_setting
 from tetris.commands.command_line import Parser, joined_ranks, one_line_errors, positive_seconds
 from tetris.evaluation.comparison import LEARNED, Score, boards, compare, score_table, verdict
 from tetris.evaluation.measurement import Trial
@@ -329,8 +329,10 @@ def train(training: Training, options: argparse.Namespace) -> int:
         note(f"time is up {progress}; to resume: {resume}")
     if conclusion is not None:
         flags = []
-        if recipe.pieces_known != 1:  # 1 is the default of the command `watch`.
-            flags = ["--pieces-known", str(recipe.pieces_known)]
+        for name in ("board", "rule", "pieces", "pieces_known"):
+            value = getattr(recipe, name)
+            if value != GAME[name]:  # This is the default of the command `watch`.
+                flags += [f"--{name.replace('_', '-')}", str(value)]
         watch = command_for(folder, options, "watch", *flags)
         print(f"\n{conclusion}\nto watch it play: {printable(watch)}", flush=True)
     return 0

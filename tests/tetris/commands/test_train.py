@@ -200,7 +200,7 @@ def test_ends_with_its_score_beside_published_ones(script: Script, tmp_path: Pat
     ] * 4
     *_, verdict, command = ended.out.splitlines()
     assert " lines per game on 5x6" in verdict
-    assert command == f"to watch it play: python -m tetris watch {tmp_path / 'a'}"
+    assert command == f"to watch it play: python -m tetris watch --board 5x6 {tmp_path / 'a'}"
 
 
 def test_score_is_that_of_evaluate_tetris(script: Script, tmp_path: Path) -> None:
@@ -267,8 +267,10 @@ def test_a_run_that_knows_the_next_piece_is_scored_and_resumed_knowing_it(
 ) -> None:
     monkeypatch.setattr("tetris.evaluation.measurement.BURN_IN", 1)
     known = ("--pieces-known", 2, "--score-decisions", 8, "--streams", 1, "--decisions", 8)
-    ended = _train(script, tmp_path / "a", *known, "--seed", 2)
-    assert f"tetris watch --pieces-known 2 {tmp_path / 'a'}" in ended.out
+    game = ("--rule", "clear-on-overflow", "--pieces", "ZS")
+    ended = _train(script, tmp_path / "a", *known, *game, "--seed", 2)
+    options = " ".join(("--board 5x6", *game, "--pieces-known 2"))
+    assert f"tetris watch {options} {tmp_path / 'a'}" in ended.out
     controller = LinearController.load(tmp_path / "a" / "controller.json")
     assert {score["pieces_known"] for score in controller.provenance["score"]} == {2}
     assert controller.provenance["config"]["pieces_known"] == 2
