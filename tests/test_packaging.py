@@ -317,7 +317,9 @@ def test_a_wheel_holds_the_packages_and_does_all_that_the_checkout_does(
         "--out",
         "run",
     )
-    assert trained.splitlines()[-1] == "to watch it play: python -m tetris watch --board 10x6 run"
+    assert (
+        trained.splitlines()[-1] == "to watch it play: python -m tetris watch --board 10x6 run"
+    )
     assert (tmp_path / "run" / "report.html").is_file()
     # The command takes no module from the current folder.
     planted = tmp_path / "planted"

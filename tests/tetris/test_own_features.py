@@ -194,5 +194,7 @@ def test_the_commands_that_follow_a_run_name_its_header(
     )
     assert ended.status == 0, ended.err
     hint = ended.out.splitlines()[-1]
-    watch = f"python -m tetris watch --board 5x6 {out} --feature-header {os.path.relpath(header)}"
+    watch = (
+        f"python -m tetris watch --board 5x6 {out} --feature-header {os.path.relpath(header)}"
+    )
     assert hint == f"to watch it play: {watch}"

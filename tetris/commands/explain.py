@@ -25,7 +25,7 @@ from tetris.commands.arguments import (
 from tetris.commands.command_line import Parser, one_line_errors, positive_int, up_to
 from tetris.game.fumen import is_fumen
 from tetris.game.positions import read_cells
-from tetris.game.rules import MAX_HEIGHT, MIN_HEIGHT
+from tetris.game.rules import MAX_HEIGHT, MIN_HEIGHT, RULES
 from tetris.record.placements import PlacementTable, best_placement
 
 
@@ -48,9 +48,10 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     text = "compare the two best placements over every piece that may come next"
     lookahead.add_argument("--lookahead", action="store_true", help=text)
     height = up_to(MAX_HEIGHT, low=MIN_HEIGHT)  # Reads a number in this range.
-    text = "rows of the board"
-    add_option(position, "--height", "ROWS", text, read=height, default=20)
-    add_setting(position, "rule")
+    text = "rows of the board (default: the controller's)"
+    add_option(position, "--height", "ROWS", text, read=height, default=argparse.SUPPRESS)
+    text = f"{', '.join(RULES)} (default: the controller's)"
+    add_setting(position, "rule", text=text, default=argparse.SUPPRESS)
     add_feature_header(position)
     text = "a placement of your own, as in the first two columns of the table"
     names = ("ORIENTATION", "COLUMN")
@@ -78,8 +79,12 @@ def read_table(arguments: argparse.Namespace) -> PlacementTable:
         # "utf-8-sig" skips the mark with which some editors begin a file.
         board = read_bytes(Path(arguments.board)).decode("utf-8-sig", errors="replace")
     _, width = read_cells(board).shape
-    rules = Rules.of(width, arguments.height, arguments.rule)
-    _, controller = controller_for(arguments.source, rules)
+    _, controller = controller_for(arguments.source, Rules(width))
+    # As in `best_placement`, what the user does not choose is as the controller was made for.
+    own = controller.rules
+    height = getattr(arguments, "height", own.height)
+    rule = getattr(arguments, "rule", own.rule)
+    rules = Rules.of(width, height, rule, own.pieces)
     # With None, the controller considers the next piece if it is known.
     lookahead = Lookahead.EXPECTIMAX if arguments.lookahead else None
     return best_placement(
