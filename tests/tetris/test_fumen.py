@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,6 +50,29 @@ def test_a_game_that_ends_above_the_field_has_a_last_page_without_the_piece() ->
     assert (game.over, page.shape, len(drawing(page))) == (True, None, 20)
     with pytest.raises(ValueError, match="a board ten columns wide, got 6x20"):
         play_game("lee", pieces="I", rules=Rules(6, 20)).replay().to_fumen()
+
+
+@pytest.mark.parametrize(
+    ("rows", "row", "top"),
+    [
+        (23, "X.........", None),
+        (24, "X.........", 24),
+        (21, "XXXXXXXXX.", None),
+        (22, "XXXXXXXXX.", 24),
+        (23, "XXXXXXXXX.", 25),  # The game ends.
+    ],
+)
+def test_a_high_game_comes_back_from_its_fumen_or_does_not_fit(
+    rows: int, row: str, top: int | None
+) -> None:
+    board = f"{row}\n" * rows
+    replay = play_game("lee", rules=Rules(10, 24), pieces="O", board=board).replay()
+    if top is None:
+        again = Replay.from_fumen(replay.to_fumen(), replay.rules)
+        assert replace(again, controller=replay.controller) == replay
+        return
+    with pytest.raises(ValueError, match=f"23 rows of a fumen, got a cell in row {top} at"):
+        replay.to_fumen()
 
 
 @pytest.mark.parametrize("text", ["v110@vhAAgH", "v115@vhA!", "v115@vh", "v115@vhAxDJ", ""])

@@ -142,12 +142,15 @@ def read_show(arguments: argparse.Namespace) -> Show:
         ValueError: If a file or an argument is not valid.
     """
     source = arguments.source
-    replay = None if source is None else read_replay(source)
+    rules = game_rules(arguments)
+    replay = None if source is None else read_replay(source, rules)
     if replay is not None:
         # A replay has its own rules and pieces. So the options of the game must keep their
-        # defaults, which are in GAME.
+        # defaults, which are in GAME, or agree with the replay; a fumen was read by them.
         for name, default in GAME.items():
-            if getattr(arguments, name) != default:
+            value = getattr(arguments, name)
+            agrees = hasattr(rules, name) and replay.rules == rules
+            if value != default and not agrees:
                 flag = name.replace("_", "-")
                 raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
         if not replay.placements:
@@ -156,23 +159,23 @@ def read_show(arguments: argparse.Namespace) -> Show:
         if replay.controller:
             label = replay.controller.name or Path(source).stem
         return Show(replay.rules, replay.controller, replay.seed, label, replay=replay)
-    rules = game_rules(arguments)
     label, controller = controller_for(source, rules)
     lookahead = Lookahead.of(arguments.pieces_known, arguments.lookahead)
     return Show(rules, controller, arguments.seed, label, lookahead=lookahead)
 
 
-def read_replay(source: str) -> Replay | None:
+def read_replay(source: str, rules: Rules) -> Replay | None:
     """Return the replay of a file or of a fumen; None if the text names a controller.
 
-    The text is the path of a replay, the path of a text file with a fumen, or a fumen.
+    The text is the path of a replay, the path of a text file with a fumen, or a fumen. A fumen
+    does not say the rules, which are given; the rules of another replay are its own.
     """
     path = Path(source)
     text = source
     if path.suffix == ".txt" and path.is_file():
         text = read_bytes(path).decode(errors="replace")
     if is_fumen(text):
-        return Replay.from_fumen(text)
+        return Replay.from_fumen(text, rules)
     is_json_file = path.suffix == ".json" and path.is_file()
     if is_json_file and f'"{FORMAT}"'.encode() in read_bytes(path):
         return Replay.load(path)

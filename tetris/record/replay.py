@@ -233,11 +233,12 @@ class Replay:
         """Return the games as a fumen with colors, one page per placement.
 
         A fumen is a text in which Tetris editors store a sequence of boards. The board of a
-        page, called its field, has 23 rows. A page shows no piece if the piece came to rest
-        above the field and so ended the game.
+        page, called its field, has 23 rows. On a board of at most 20 rows an upright I may come
+        to rest above the field and so end the game; then the page shows no piece.
 
         Raises:
-            ValueError: If the board is not ten columns wide.
+            ValueError: If the board is not ten columns wide, or a stack or a piece does not fit
+                into the field.
         """
         if self.rules.width != fumen.WIDTH:
             raise ValueError(f"expected a board ten columns wide, got {self.rules.board}")
@@ -250,10 +251,16 @@ class Replay:
                 # not known to which pieces they belong.
                 stack = cells_of(self.boards[t], fumen.WIDTH, fumen.HEIGHT)
                 cells = stack * fumen.GRAY
+            page = fumen.FumenPage(cells, after.shape, after.column, after.landing_row)
             top_of_piece = after.landing_row + after.shape.height
-            if top_of_piece <= fumen.HEIGHT:
-                page = fumen.FumenPage(cells, after.shape, after.column, after.landing_row)
-            else:
+            top = max(top_of_piece, len(self.boards.get(t, ())))
+            if top > fumen.HEIGHT:
+                # The page of a game that ends on a standard board still shows its last stack.
+                if not after.game_over or self.rules.height > Rules.height:
+                    raise ValueError(
+                        f"expected a game in the {fumen.HEIGHT} rows of a fumen, got a cell in "
+                        f"row {top} at piece {t + 1}"
+                    )
                 page = fumen.FumenPage(cells)
             pages.append(page)
             cells = empty if after.game_over else fumen.after_page(page)

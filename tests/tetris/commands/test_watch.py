@@ -167,12 +167,17 @@ def test_a_page_is_written_beside_a_replay(script: Script, tmp_path: Path) -> No
 
 def test_a_fumen_is_written_and_watched(script: Script, tmp_path: Path) -> None:
     file = tmp_path / "game.txt"
-    assert script("watch_tetris", "dt20", "--decisions", 9, "--fumen", file).status == 0
+    board = ("--board", "10x4", "--pieces", "sz")
+    played = Replay.load(recorded(script, tmp_path, "dt20", *board, "--decisions", 19))
+    ended = script("watch_tetris", "dt20", *board, "--decisions", 19, "--fumen", file)
+    assert ended.status == 0
     fumen = file.read_text().strip()
     for source in (file, f"https://fumen.zui.jp/?{fumen}"):
-        placements = Replay.load(recorded(script, tmp_path, source)).placements
-        assert Replay.from_fumen(fumen).placements == placements
-    assert len(placements) == 9
+        shown = Replay.load(recorded(script, tmp_path, source, *board))
+        assert (shown.placements, shown.rules) == (played.placements, Rules(10, 4, pieces="ZS"))
+        assert shown.games == played.games > 0
+    ended = script("watch_tetris", file, "--seed", 2)
+    assert "a replay has its own rules and pieces: expected no --seed" in ended.err
 
 
 def test_a_replay_keeps_its_own_rules(script: Script, tmp_path: Path) -> None:
