@@ -14,8 +14,6 @@ from tetris.game.features import AfterState
 from tetris.play.controller import LinearController
 from tetris.record.replay import Recorder, Replay
 
-Resets = dict[int, list[dict[str, Any] | None]]
-
 
 def replay_of(
     env: gymnasium.Env[Any, Any] | TetrisVectorEnv,
@@ -59,14 +57,15 @@ def replay_of(
             options = env.seed_options
         single = env.single(game, seed, options.get("board"))
         actions_of_game = [int(step[game]) for step in actions]
-        most = env.replayable_steps(game)
+        most = int(env.replayable_steps[game])
         if len(actions_of_game) > most:
             raise ValueError(
                 f"expected at most {most} actions for game {game}, whose next reset was "
                 f"without a seed, got {len(actions_of_game)}"
             )
         mode = env.autoreset_mode
-        return _record(single, actions_of_game, env.max_placements, mode, controller, {})
+        played = _play(single, actions_of_game, env.max_placements, mode, {})
+        return _record(single, played, controller)
     if not isinstance(env.unwrapped, TetrisEnv):
         raise TypeError(f"expected an environment of tetris.envs, got {env!r}")
     single = copy.deepcopy(env.unwrapped)
@@ -78,29 +77,24 @@ def replay_of(
     mode = AutoresetMode.SAME_STEP
     # At the end of a game the user has called `reset` without an action. So every action places
     # a piece, as in the autoreset mode SAME_STEP.
-    return _record(single, map(int, actions), limit, mode, controller, resets)
+    played = _play(single, map(int, actions), limit, mode, resets)
+    return _record(single, played, controller)
 
 
 def _record(
     env: TetrisEnv,
-    actions: Iterable[int],
-    limit: int | None,
-    mode: AutoresetMode,
+    played: Iterable[tuple[Rows, AfterState]],
     controller: LinearController | None,
-    resets: Resets,
 ) -> Replay:
-    """Play actions in an environment that was just reset, and return their replay.
+    """Return the replay of placements in an environment.
 
     Args:
-        env: The environment, which is changed.
-        actions: The actions.
-        limit: The number of steps after which a game is truncated; None: never.
-        mode: What happens after the end of a game.
+        env: The environment.
+        played: What `_play` yields.
         controller: The controller that the replay names.
-        resets: The options of further resets, by the number of actions before them.
     """
     recorder = Recorder()
-    for rows, landing in _play(env, actions, limit, mode, resets):
+    for rows, landing in played:
         recorder.add(rows, landing)
     placements = recorder.played
     # The replay can name the stream of its pieces only if they were placed in its order.
@@ -118,11 +112,16 @@ def _play(
     actions: Iterable[int],
     limit: int | None,
     mode: AutoresetMode,
-    resets: Resets,
+    resets: dict[int, list[Any]],
 ) -> Iterator[tuple[Rows, AfterState]]:
     """Play actions; yield every placement, as the stack before it and the board after it.
 
-    The arguments are those of `_record`.
+    Args:
+        env: An environment that was just reset, which is changed.
+        actions: The actions.
+        limit: The number of steps after which a game is truncated; None: never.
+        mode: What happens after the end of a game.
+        resets: The options of further resets, by the number of actions before them.
     """
     steps = 0  # The steps of the current game.
     for time, action in enumerate(actions):

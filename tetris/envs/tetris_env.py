@@ -201,7 +201,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
         # The options of the last reset with a seed, with which a replay begins; and, by the
         # number of steps since then, those of later resets that a replay would not make itself.
         self.seed_options: dict[str, Any] = {}
-        self.later_resets: dict[int, list[dict[str, Any] | None]] = {}
+        self.later_resets: dict[int, list[Any]] = {}
         self._steps = 0
         self.rows: Rows = ()
         """Rows of the board, from the bottom; bit c is column c."""
@@ -256,8 +256,7 @@ class TetrisEnv(gymnasium.Env[Observation, np.int64]):
             seed = int(self.np_random.integers(1 << 63))
         if seed is None:
             if options or not self.is_over:
-                resets = self.later_resets.setdefault(self._steps, [])
-                resets.append(copy.deepcopy(options))
+                self.later_resets.setdefault(self._steps, []).append(copy.deepcopy(options))
             self._continue_stream()
         else:
             self.seed_options = copy.deepcopy(options or {})

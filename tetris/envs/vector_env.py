@@ -156,10 +156,10 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self._columns = self._seed.new_zeros(self.rules.width, num_envs, dtype=torch.int32)
         self._is_reset = False
         # The options of the last reset with a seed, with which a replay begins; the steps since
-        # then; and how many of them each game played until it was reset without a seed.
+        # then; and how many of them each game can play until it is reset without a seed.
         self.seed_options: dict[str, Any] = {}
         self._steps = 0
-        self._replayable = zeros().fill_(_UNLIMITED)
+        self.replayable_steps = zeros() + _UNLIMITED
 
     # These are looked up in every step, because an attribute could be neither copied nor
     # pickled.
@@ -213,8 +213,8 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
             random_seed = int(self.np_random.integers(1 << 63))
             self._choose_pieces(random_seed, chosen)
         if seed is None:
-            steps = self._replayable.clamp(max=self._steps)
-            self._replayable = torch.where(chosen, steps, self._replayable)
+            steps = self.replayable_steps
+            self.replayable_steps = torch.where(chosen, steps.clamp(max=self._steps), steps)
         else:
             self.seed_options = copy.deepcopy(options or {})
             self._steps = 0
@@ -311,10 +311,6 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         if boards is not None:
             env.rows = read_boards(boards, rules, self.num_envs)[game]
         return env
-
-    def replayable_steps(self, game: int) -> int:
-        """Return how many steps a game played between its seed and a reset without one."""
-        return int(self._replayable[game])
 
     @property
     def max_placements(self) -> int | None:
@@ -552,7 +548,7 @@ class TetrisVectorEnv(VectorEnv[dict[str, Array], Array, Array]):
         self._seed = torch.where(chosen, seeds, self._seed)
         self._stream = torch.where(chosen, streams, self._stream)
         self._time.masked_fill_(chosen, 0)
-        self._replayable = chosen * _UNLIMITED  # 0 for games whose pieces go on.
+        self.replayable_steps = chosen * _UNLIMITED  # 0 for games whose pieces go on.
 
     def _tensor_of_seeds(self, seeds: Sequence[int]) -> torch.Tensor:
         """Return unsigned seeds as a tensor on the device: the int64 with the same bits."""
