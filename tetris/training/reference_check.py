@@ -4,9 +4,10 @@ import hashlib
 
 import torch
 
-from tetris import Policy, Rollout, Rules, Streams
+from tetris import Policy, Rollout, Rules, Streams, weight_names
 from tetris.game.decisions import after_states
 from tetris.game.features import feature_values
+from tetris.game.hidden_units import layout_of
 from tetris.game.pieces import PIECES
 from tetris.play.engines import feature_definitions
 from tetris.play.own_features import header_features, header_of
@@ -51,7 +52,7 @@ def fingerprint(names: tuple[str, ...], rules: Rules) -> dict[str, str]:
     return {"own_features": hashlib.sha256(text.encode()).hexdigest()[:16]}
 
 
-def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
+def check_references(features: str, rules: Rules, device: str) -> None:
     """Check that an engine plays with a user's features as the reference implementation does.
 
     The engine computes the features with the user's C++ header, and the reference computes them
@@ -60,7 +61,8 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
     is not noticed.
 
     Args:
-        names: The features of a controller. Those from a user's header are checked.
+        features: The features of a controller, as `tetris.Policy` takes them. Those from a
+            user's header are checked. The weights of hidden units are 0.
         rules: The rules of the games.
         device: The engine, ``"cpu"`` or ``"cuda"``.
 
@@ -68,6 +70,7 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
         ValueError: If the boards differ; the message names the feature.
     """
     generator = torch.Generator().manual_seed(SEED)
+    names = weight_names(features, rules.width)
     user_features = header_features(names)
     for index, name in enumerate(user_features):
         # Each candidate is a row of weights, one per feature.
@@ -79,7 +82,9 @@ def check_references(names: tuple[str, ...], rules: Rules, device: str) -> None:
         # This feature decides most placements: its weight is 1 for one candidate, -1 for the
         # next, and so on.
         weights[:, names.index(name)] = 1 - 2 * (torch.arange(CANDIDATES) % 2)
-        policy = Policy(weights, ",".join(names))
+        # Without hidden units the features after this one do not matter at all.
+        weights[:, len(layout_of(names).features) :] = 0.0
+        policy = Policy(weights, features)
         decisions = _find_difference(policy, rules, device)
         if decisions is not None:
             header = header_of([name])

@@ -126,7 +126,7 @@ def prepare_engine(recipe: Recipe) -> None:
     policy = Policy([0.0] * len(names), recipe.features, recipe.lookahead)
     Rollout(policy, Streams(recipe.rules), recipe.device)
     if recipe.device in NATIVE:
-        reference_check.check_references(names, recipe.rules, recipe.device)
+        reference_check.check_references(recipe.features, recipe.rules, recipe.device)
 
 
 def _required_libraries(recipe: Recipe) -> list[Extension]:

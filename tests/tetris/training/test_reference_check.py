@@ -17,23 +17,27 @@ from tetris.training.reference_check import check_references, fingerprint
 pytestmark = pytest.mark.usefixtures("own_features_forgotten")
 
 
+def features_of(header: Path) -> str:
+    return ",".join(("holes", *run_header(header)))
+
+
 def check(header: Path, rules: Rules) -> None:
     try:
-        check_references(("holes", *run_header(header)), rules, "cpu")
+        check_references(features_of(header), rules, "cpu")
     except CompilerMissingError as error:
         pytest.skip(str(error))
 
 
 def test_a_header_plays_as_its_references(header: Path) -> None:
-    check(header, Rules(6, 8, clear_on_overflow=True))
+    rules = Rules(6, 8, clear_on_overflow=True)
+    check(header, rules)
+    check_references("holes, right_edge + 2", rules, "cpu")
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_header_plays_as_its_references_on_a_gpu(header: Path) -> None:
-    check_references(
-        ("holes", *run_header(header)), Rules(6, 8, clear_on_overflow=True), "cuda"
-    )
+    check_references(features_of(header), Rules(6, 8, clear_on_overflow=True), "cuda")
 
 
 @pytest.mark.parametrize(
