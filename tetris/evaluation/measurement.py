@@ -17,7 +17,7 @@ from tetris.play.splitting import BURN_IN
 from tetris.record.score import ESTIMATOR, dispersion
 
 FEW_STREAMS = 8
-"""Parallel streams for a few thousand decisions."""
+"""Parallel streams in Python if the limit is a time."""
 
 STREAMS = 64
 """Parallel streams that keep every core busy."""
@@ -30,6 +30,9 @@ GPU_STREAMS = 132 * 1024
 
 # With so many decisions or games on each stream, the burn-in is a small part of the work.
 DECISIONS_PER_STREAM = 1 << 14
+# With fewer decisions on each stream, games whose stack only rises, such as those with the
+# pieces S and Z, would begin and rarely end: the score would be several times too high.
+LEAST_DECISIONS = 16 * BURN_IN
 GAMES_PER_STREAM = 8
 
 # All streams begin a game at the same time. If games differ little in length, all streams also
@@ -131,16 +134,16 @@ class Measurement:
 def streams_for(limit: Limit, device: str) -> int:
     """Return how many parallel streams to play: more for a higher limit, up to `MOST_STREAMS`.
 
-    If the decisions are few, so are the streams: the burn-in should not take more decisions
-    than the measurement. The number depends on the device only if the limit is in seconds.
+    If the decisions are few, so are the streams: each makes `LEAST_DECISIONS` if it can. The
+    number depends on the device only if the limit is in seconds.
     """
     if limit.seconds is not None:
         return {"cuda": GPU_STREAMS, "python": FEW_STREAMS}.get(device, STREAMS)
     if limit.games is not None:
         return max(STREAMS, min(limit.games // GAMES_PER_STREAM, MOST_STREAMS))
     assert limit.decisions is not None
-    fewest = max(FEW_STREAMS, min(limit.decisions // BURN_IN, STREAMS))
-    return max(fewest, min(limit.decisions // DECISIONS_PER_STREAM, MOST_STREAMS))
+    fewest = min(limit.decisions // LEAST_DECISIONS, STREAMS)
+    return max(1, fewest, min(limit.decisions // DECISIONS_PER_STREAM, MOST_STREAMS))
 
 
 def measure(trial: Trial, limit: Limit, check: Callable[[], None] | None = None) -> Measurement:

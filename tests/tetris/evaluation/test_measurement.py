@@ -29,8 +29,8 @@ DEVICES = ("python", "cpu", "cuda")
 @pytest.mark.parametrize(
     ("limit", "streams"),
     [
-        (Limit(decisions=1), [FEW_STREAMS] * 3),
-        (Limit(decisions=5000), [24] * 3),
+        (Limit(decisions=1), [1] * 3),
+        (Limit(decisions=32_480), [10] * 3),
         (Limit(decisions=1 << 26), [4096] * 3),
         (Limit(decisions=1 << 40), [MOST_STREAMS] * 3),
         (Limit(games=512), [STREAMS] * 3),
@@ -148,7 +148,10 @@ def test_decisions_and_games_are_counted_without_the_clock(
 
 
 @pytest.mark.parametrize("device", ["python", "cpu"])
-def test_measure_counts_what_the_rollout_counts_after_the_burn_in(device: str) -> None:
+def test_measure_counts_what_the_rollout_counts_after_the_burn_in(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measurement, "LEAST_DECISIONS", 100)  # On each of eight streams.
     score = measure(Trial("dt20", DT20, Rules(6, 6), device, 3), Limit(decisions=800)).score
     games = Rollout(DT20.policy(), Streams(Rules(6, 6), FEW_STREAMS, 3))
     games.play_on(BURN_IN)
@@ -156,6 +159,13 @@ def test_measure_counts_what_the_rollout_counts_after_the_burn_in(device: str) -
     games.play_on(100)
     counts += torch.stack([games.stream_lines[0], games.stream_games[0]], dim=1)
     assert score == Score(*counts.sum(0).tolist(), 800, dispersion(counts))
+
+
+def test_the_interval_covers_long_play_when_a_game_takes_a_thousand_decisions() -> None:
+    # Long play has 392 lines a game. The seed is fixed; 20 of 20 intervals cover it.
+    trial = Trial("sz", published("sz"), Rules.of(10, 20, "published", "SZ"), "cpu", 1)
+    low, high = measure(trial, Limit(decisions=16_000)).score.ci95
+    assert low < 392 < (high or 0)
 
 
 def test_the_interval_covers_the_mean_of_whole_games_on_a_small_board() -> None:
