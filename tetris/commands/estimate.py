@@ -22,13 +22,15 @@ from tetris.commands.command_line import fail, joined_ranks, one_line_errors, up
 from tetris.evaluation import estimates
 from tetris.play.devices import NATIVE, choose_device
 from tetris.play.splitting import MOST_STREAMS
+from tetris.training.settings import LEAST_SPLIT_STREAMS
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the arguments of the command line; on an error, print one line and exit."""
     parser, _ = score_parser(__doc__, ("auto", *NATIVE))
-    text = f"streams of pieces per estimate, 2 to {MOST_STREAMS}"
-    read = up_to(MOST_STREAMS, low=2)
+    range_text = f"{LEAST_SPLIT_STREAMS} to {MOST_STREAMS}"
+    text = f"streams of pieces per estimate, {range_text}: with fewer it is too low"
+    read = up_to(MOST_STREAMS, low=LEAST_SPLIT_STREAMS)
     add_option(parser, "--streams", "N", text, read, default=estimates.STREAMS)
     return parser.parse_args(argv)
 

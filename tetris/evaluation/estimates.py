@@ -13,15 +13,22 @@ import torch
 
 from kernels.support import ranks
 from kernels.support.progress import progress
-from tetris import rollout, split_rollout
+from tetris import rollout
 from tetris.evaluation.measurement import Trial
-from tetris.play.splitting import BURN_IN, SplitResult, least_rate, lines_per_game
+from tetris.play.splitting import (
+    BURN_IN,
+    MOST_RATE,
+    SplitResult,
+    SplitRollout,
+    least_rate,
+    lines_per_game,
+)
 
 ESTIMATES = 16
 """The independent estimates of a batch, made in parallel; an `Estimate` has whole batches."""
 
 STREAMS = 1024
-"""The streams of an independent estimate, enough for 10x20; see `split_rollout`."""
+"""The streams of an independent estimate, enough for 10x20; see `tetris.split_rollout`."""
 
 DECISIONS = BURN_IN + 1000
 """The decisions on each stream of an independent estimate."""
@@ -29,7 +36,7 @@ DECISIONS = BURN_IN + 1000
 PLAYED = 2 * STREAMS * DECISIONS
 """The decisions that `games_ended` plays without splitting."""
 
-MOST_ENDS = 2
+MOST_ENDS = int(MOST_RATE * PLAYED)
 """If more games than this end in `PLAYED` decisions, the controller is scored by playing."""
 
 METHOD = (
@@ -179,7 +186,7 @@ def _play_batch(
     # controller, one for each estimate of a batch.
     policy = replace(trial.policy, weights=[trial.controller.weights] * ESTIMATES)
     batch_streams = trial.streams(streams, number * streams, shared=False)
-    return split_rollout(policy, batch_streams, DECISIONS, trial.device, check=check)
+    return SplitRollout(policy, batch_streams, trial.device).advance(DECISIONS, check)
 
 
 def games_ended(trial: Trial) -> int:

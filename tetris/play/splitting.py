@@ -30,6 +30,7 @@ long as all its weights are at least 1, and 2^-40 from then on.
 
 import math
 import random
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -51,6 +52,9 @@ BAG_STEP = 7
 
 BURN_IN = 203
 """Decisions on each stream that do not count, while stacks reach their stationary height."""
+
+MOST_RATE = 2.0**-20
+"""Above this termination rate a plain rollout is as fast, and it is right for short games."""
 
 MOST_STREAMS = 1 << 13
 """The greatest number of streams for which 64-bit integers are sufficient."""
@@ -119,8 +123,10 @@ def split_rollout(
     decisions on each stream. From 128 streams on, the mean of many estimates agrees with long
     play to a few percent. The standard deviation of an estimate is a quarter of the mean with
     128 streams, a sixth with 264 and a sixteenth with 2048. With 32 streams it is two thirds,
-    and the mean is a sixth too high. For controllers that lose often, a plain rollout is as
-    fast.
+    and the mean is a sixth too high.
+
+    Where games are short, the lines per game are too high: the cells that are left at the ends
+    of games are neglected, and the burn-in may be too short. There a plain rollout is as fast.
 
     Args:
         policy: The candidates.
@@ -130,8 +136,21 @@ def split_rollout(
             count from the end of the burn-in to the last resampling.
         device: The engine, as for `Rollout`; the errors are also the same.
         check: Called a few times a second. If it raises an exception, the rollout ends.
+
+    Warns:
+        RuntimeWarning: If a candidate's rate is above `MOST_RATE`, one game in a million
+            decisions.
     """
-    return SplitRollout(policy, streams, device).advance(decisions, check)
+    result = SplitRollout(policy, streams, device).advance(decisions, check)
+    greatest = float(result.rate.max())
+    if greatest > MOST_RATE:
+        warnings.warn(
+            f"expected at most {MOST_RATE:.1e} games ended per decision, got {greatest:.1e}: "
+            "score such candidates with tetris.rollout instead",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return result
 
 
 class SplitRollout:

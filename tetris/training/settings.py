@@ -156,7 +156,7 @@ On other GPUs the streams and the score decisions are scaled by the number of mu
 """
 
 LEAST_SPLIT_STREAMS = 128
-"""The least number of streams of a preset with splitting; see `tetris.split_rollout`."""
+"""The fewest streams of a preset with splitting, and of an estimate; see `split_rollout`."""
 
 
 def _setting(group: str, metavar: str, text: str, low: int = 0, high: int | None = None) -> Any:

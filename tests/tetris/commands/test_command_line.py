@@ -280,7 +280,7 @@ def test_help_is_short_fits_80_columns_and_names_every_option(
             "/no/such: expected a folder to write to, found none",
         ),
         ("evaluate dt20 --lookahead --pieces-known 2", "not allowed with argument"),
-        ("estimate dt20 --streams 1", "expected a whole number from 2 to 8,192, got '1'"),
+        ("estimate dt20 --streams 127", "a whole number from 128 to 8,192, got '127'"),
         (
             "estimate bdu --board 8x8",
             "expected a board of width 10 for the features bdu, got 8x8",

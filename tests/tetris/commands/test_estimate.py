@@ -19,7 +19,7 @@ from tetris.evaluation.measurement import Trial
 
 Script = Callable[..., Any]
 HIGH = ("--board", "10x16", "--device", "cpu")
-FEW = ("--streams", 16, "--decisions", 1)
+FEW = ("--streams", 128, "--decisions", 1)
 
 
 def estimate(*rates: float) -> Estimate:
@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_estimate_and_another_batch_goes_on(
             script("estimate_tetris", "dt20", *HIGH, *FEW[:2], *arguments, "--json").out
         )[0]
 
-    batch = 16 * 16 * 1203
+    batch = 16 * 128 * 1203
     once, again, twice = (
         run("--decisions", 1),
         run("--decisions", batch),
@@ -111,13 +111,12 @@ def test_batches_and_ranks_estimate_on_streams_of_their_own(
 ) -> None:
     firsts: list[int] = []
 
-    def split(
-        policy: object, streams: Streams, *_: object, **options: object
-    ) -> SimpleNamespace:
+    def split(policy: object, streams: Streams, *_: object) -> SimpleNamespace:
         firsts.append(streams.first)
-        return SimpleNamespace(rate=torch.full((16,), 1e-8), decisions=torch.ones(16))
+        made = SimpleNamespace(rate=torch.full((16,), 1e-8), decisions=torch.ones(16))
+        return SimpleNamespace(advance=lambda *_: made)
 
-    monkeypatch.setattr(estimates, "split_rollout", split)
+    monkeypatch.setattr(estimates, "SplitRollout", split)
     for rank in (0, 1):
         monkeypatch.setattr(estimates.ranks, "rank", lambda number=rank: number)
         estimates.estimate(estimate().trial, lambda made: len(made.rates) == 32, 64)

@@ -80,6 +80,7 @@ def test_piece_seeds_differ_from_run_to_run_and_from_those_people_type() -> None
     assert min(seeds) > 1 << 32
 
 
+@pytest.mark.filterwarnings("ignore:expected at most:RuntimeWarning")
 def test_candidates_are_evaluated_at_length_1_on_streams_of_their_generation(
     tmp_path: Path,
 ) -> None:
@@ -276,6 +277,7 @@ def test_backend_cuda_without_a_gpu_is_refused_with_the_remedy(
         prepare_engine(_recipe(backend="cuda"))
 
 
+@pytest.mark.filterwarnings("ignore:expected at most:RuntimeWarning")
 @pytest.mark.parametrize(("split", "decisions"), [(False, 20), (True, 213)])
 def test_lines_per_game_may_know_the_next_piece(split: bool, decisions: int) -> None:
     rules, features = Rules(5, 6), few_features(5)
