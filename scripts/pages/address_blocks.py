@@ -6,7 +6,7 @@ from kernels.version import REPOSITORY
 def clone() -> str:
     """Return README's words before its first commands, with the public address if any."""
     if not REPOSITORY:
-        return "Not on PyPI: `git clone` this page's address, or unpack its ZIP file. In it:"
+        return "Not on PyPI: `git clone` this page's address, or unpack its ZIP; in the folder:"
     return f"`git clone {REPOSITORY}`; ask at {REPOSITORY}/issues. In its folder:"
 
 
