@@ -174,13 +174,13 @@ class CEMConfig:
         is_in_range = distinct_numbers <= set(range(dim))
         are_indices = is_in_range and not has_bools and not has_duplicates
         are_flags = 0 < len(numbers) == dim and distinct_numbers <= {0, 1}
-        if are_flags and not are_indices:
-            return [i for i, flag in enumerate(numbers) if flag]
-        if are_flags or not are_indices:  # both, as 0, 1 for two parameters, or neither
+        if are_flags == are_indices:  # They are neither, or both, as [0, 1] for two parameters.
             raise ValueError(
                 f"expected {dim} flags True or False, or different indices from 0 to "
                 f"{dim - 1}, for integers, got {numbers}"
             )
+        if are_flags:
+            return [i for i, flag in enumerate(numbers) if flag]
         return numbers
 
     def population_of(self, dim: int) -> int:

@@ -47,8 +47,7 @@ class PlanCost:
         costs = []
         for first in range(0, num_envs, batch_size):
             envs = slice(first, first + batch_size)
-            # A cost may return the same tensor in every call, so its numbers are copied.
-            costs.append(self._evaluate_chunks(state.select(envs), plans[envs]).clone())
+            costs.append(self._evaluate_chunks(state.select(envs), plans[envs]))
         return torch.cat(costs)
 
     def _evaluate_chunks(self, state: State, plans: Tensor) -> Tensor:
@@ -58,7 +57,7 @@ class PlanCost:
         if chunk >= size:
             return self._call(state, plans)
         parts = [part.contiguous() for part in plans.split(chunk, dim=1)]
-        return torch.cat([self._call(state, part).clone() for part in parts], dim=1)
+        return torch.cat([self._call(state, part) for part in parts], dim=1)
 
     def _call(self, state: State, plans: Tensor) -> Tensor:
         """Return the costs of plans (B, N, horizon, A) by one call of the user's function."""
@@ -69,6 +68,9 @@ class PlanCost:
         costs = check_shape("costs", result, tuple(plans.shape[:-2])).to(plans.device)
         if plans.requires_grad and isinstance(result, Tensor):
             costs = result  # ``check_shape`` has removed the gradient.
+        if self.batch_size or self.chunk:
+            # A cost may return the same tensor in every call, so its numbers are copied.
+            costs = costs.clone()
         return costs if self.has_envs else costs.unsqueeze(0)
 
     def _call_with_leaves(self, structure: Any, plans: Tensor, *leaves: Tensor) -> Any:

@@ -166,7 +166,7 @@ class GymObjective:
 
     with_generation = True
     is_noisy = True
-    has_state = True
+    has_state = True  # ``state_dict()`` belongs to the checkpoints of a search.
 
     def __init__(
         self,
@@ -356,9 +356,9 @@ class GymObjective:
         limit = np.inf
         if self._normalizes and count.any():
             # An element without a finite observation has the count 0.
-            mean = total / np.maximum(count, 1)
-            variance = squares / np.maximum(count, 1) - mean**2
-            variance = np.maximum(variance, _LEAST_VARIANCE)
+            divisor = np.maximum(count, 1)
+            mean = total / divisor
+            variance = np.maximum(squares / divisor - mean**2, _LEAST_VARIANCE)
             limit = _LIMIT
         for name, value in {"mean": mean, "std": np.sqrt(variance), "limit": limit}.items():
             self._policy.get_buffer(name).copy_(torch.as_tensor(value))

@@ -68,15 +68,16 @@ class _Interval(NamedTuple):
     def evaluate(self, candidates: Any) -> Any:
         """Return the function's values of candidates, shape (N, m), float64."""
         size, dim = candidates.shape
-        # A function of one candidate could take a population for one, and return a value for
-        # each of its columns. If they are as many as its rows, one more row shows that.
-        rows = [*range(size), 0] if size == dim else [*range(size)]
-        values = _numbers(call_with_copies(self.function, candidates[rows]))
-        if values.ndim not in (1, 2) or len(values) != len(rows):
+        if size == dim:
+            # A function of one candidate could take the population for one, and return a value
+            # for each of its columns. One more row shows that.
+            candidates = candidates[[*range(size), 0]]
+        values = _numbers(call_with_copies(self.function, candidates))
+        if values.ndim not in (1, 2) or len(values) != len(candidates):
             raise ValueError(
-                f"expected constraints of shape ({len(rows)}, m) or ({len(rows)},), "
-                f"got {values.shape}: functions of one candidate need vectorize=True or "
-                "vectorize='loop'"
+                f"expected constraints of shape ({len(candidates)}, m) or "
+                f"({len(candidates)},), got {values.shape}: functions of one candidate "
+                "need vectorize=True or vectorize='loop'"
             )
         return values[:size].reshape(size, -1)
 
@@ -481,11 +482,13 @@ class Constrained(CrossEntropyMethod):
     def start_from(self, candidate: Any, value: float) -> None:
         """Make a candidate, shape (dim,), the best one so far if it is better.
 
-        ``value`` is its value to minimise.
+        It is an array or tensor of any dtype. ``value`` is its value to minimise.
         """
-        population = self._constraints.judge(candidate[None], [value])
-        if self._improves_rank(population.rank(0)):
-            self._correct_state(torch.as_tensor(candidate))
+        x = torch.as_tensor(candidate).to(self._state.distribution)
+        # The constraints get a population in the type of the first mean.
+        judged = self._constraints.judge(self._copy(x[None]), [value])
+        if self._improves_rank(judged.rank(0)):
+            self._correct_state(x)
 
     def _improves_rank(self, rank: tuple[float, bool, float]) -> bool:
         """Return whether a rank is better than that of the best candidate; if so, store it."""

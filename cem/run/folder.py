@@ -76,14 +76,14 @@ def load_first_arguments(
 
     try:
         saved: dict[str, Any] = {**choices, **json.loads(path.read_text(encoding="utf-8"))}
-        has_seed = saved["seed"] is not None
+        seed_of_first = saved["seed"]
     except (ValueError, TypeError, KeyError):
         raise CheckpointError(
             f"{path}: torn or damaged: choose another folder; evaluated={str(folder)!r} reads "
             "its evaluations"
         ) from None
     # If the seed in the file is null, the first call had no seed, so any seed is accepted.
-    if not has_seed:
+    if seed_of_first is None:
         saved["seed"] = seed
     has_other_seed = seed is not None and seed != saved["seed"]
     if has_other_seed:

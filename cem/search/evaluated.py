@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from cem.core.bounds import ends_of
 from cem.core.checks import as_real, outside
@@ -52,13 +54,18 @@ class Evaluations(NamedTuple):
             )
         return Evaluations(self.candidates[:, :count], self.fitness)
 
-    def if_feasible(self, constraints: Constraints) -> "Evaluations":
+    def if_feasible(self, constraints: Constraints, mean: Any) -> "Evaluations":
         """Return the evaluations with NaN as the fitness of infeasible candidates.
+
+        The constraints get arrays or tensors, whichever the first mean of the call is.
 
         Raises:
             ValueError: If every candidate violates a constraint.
         """
-        violations, _ = constraints.measure_violations(*constraints(self.candidates))
+        population = self.candidates
+        if isinstance(mean, Tensor):
+            population = torch.from_numpy(population).to(mean)
+        violations, _ = constraints.measure_violations(*constraints(population))
         is_feasible = violations == 0
         if not is_feasible.any():
             raise ValueError("expected evaluated points that satisfy the constraints, got none")

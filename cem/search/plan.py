@@ -190,11 +190,9 @@ class Plan:
             constrained.start_from(start.mean, known.value)
         if self.known is not None:
             index = self.known.best(self.maximize)
-            candidate = self.known.candidates[index]
-            if isinstance(start.mean, Tensor):
-                candidate = torch.from_numpy(candidate).to(start.mean)
-            value = self.known.fitness[index]
-            constrained.start_from(candidate, -value if self.maximize else value)
+            fitness = self.known.fitness[index]
+            value = -fitness if self.maximize else fitness
+            constrained.start_from(self.known.candidates[index], value)
         return constrained
 
     def adapted_to_noise(self, remaining: int) -> "Plan":
@@ -261,7 +259,7 @@ def choose_plan(
             options["evaluated"], space, options["bounds"], options["integers"], maximize
         )
         if constraints is not None:
-            known = known.if_feasible(constraints)
+            known = known.if_feasible(constraints, mean)
     start, start_of_restarts = _choose_starts(mean, std, space, known, maximize, options)
     first = _first_candidate(start.mean, space, options)
     if known is not None:
@@ -599,5 +597,6 @@ def _choose_population(dim: int, config: CEMConfig, options: _Options) -> int:
         if torch.device(options["device"] or "cpu").type == "cuda":
             evaluations = _EVALUATIONS_PER_DIMENSION * dim if budget is None else int(budget)
             size = max(size, min(_TIMES_ON_A_GPU * size, evaluations // GENERATIONS))
-        size += size == dim and size != budget  # See ``population_of``.
+        if size == dim and size != budget:
+            size += 1  # ``population_of`` says why.
     return check_integer("population_size", size, 2)

@@ -194,8 +194,8 @@ class Result(Generic[_Vector]):
             f"settings: {config.covariance} covariance{paths}{model}, "
             f"{self.settings['population_size']} candidates per generation{noise}",
         ]
-        explains_nothing = self.model is None or self.model.r2 <= 0
-        if not explains_nothing:
+        # R2 is NaN if the points are too few to tell what the model explains.
+        if self.model is not None and not self.model.r2 <= 0:
             lines.append(f"importance: {self._list_most_important()}")
         return "\n".join(lines)
 

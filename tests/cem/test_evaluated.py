@@ -67,13 +67,21 @@ class TestEvaluated:
         assert result.fun == 0.0
 
     @pytest.mark.parametrize("sign", [1.0, -1.0])
-    def test_the_best_point_within_the_constraints_counts(self, sign):
+    @pytest.mark.parametrize(
+        "mean", [np.float32([3.0, -9.0]), torch.tensor([3.0, -9.0])], ids=["array", "tensor"]
+    )
+    def test_the_best_point_within_the_constraints_counts(self, mean, sign):
         search = minimize if sign > 0 else maximize
-        options = {"constraints": lambda x: x[0] - 0.71, "vectorize": "loop", "budget": 20}
+
+        def outside(x):
+            assert type(x) is type(mean)
+            return x[0] - 0.71
+
+        options = {"constraints": outside, "vectorize": "loop", "budget": 20}
         points = np.array([[0.7, 0.7], [0.72, 0.7]])
         known = points, sign * np.array([bowl(x) for x in points])
-        result = search(lambda x: sign * bowl(x), [3.0, -9.0], 0.1, evaluated=known, **options)
-        assert result.x.tolist() == [0.7, 0.7]
+        result = search(lambda x: sign * bowl(x), mean, 0.1, evaluated=known, **options)
+        assert result.x.tolist() == pytest.approx([0.7, 0.7])
 
     def test_points_that_violate_a_constraint_do_not_count(self):
         def outside(x):

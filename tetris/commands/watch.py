@@ -146,11 +146,12 @@ def read_show(arguments: argparse.Namespace) -> Show:
     replay = None if source is None else read_replay(source, rules)
     if replay is not None:
         # A replay has its own rules and pieces. So the options of the game must keep their
-        # defaults, which are in GAME, or agree with the replay; a fumen was read by them.
+        # defaults, which are in GAME. Those of the rules may also agree with the replay. With a
+        # fumen they do, because it was read by them.
         for name, default in GAME.items():
-            value = getattr(arguments, name)
-            agrees = hasattr(rules, name) and replay.rules == rules
-            if value != default and not agrees:
+            if hasattr(rules, name) and replay.rules == rules:
+                continue
+            if getattr(arguments, name) != default:
                 flag = name.replace("_", "-")
                 raise ValueError(f"a replay has its own rules and pieces: expected no --{flag}")
         if not replay.placements:
