@@ -217,14 +217,26 @@ def _best_candidate(problem: Any) -> Any:
         return np.loadtxt(os.path.join(folder, "._bbob_problem_best_parameter.txt"))
 
 
-def _cem(objective: Objective, seed: int, **settings: Any) -> None:
-    """Minimise an objective by `cem.minimize`, until the objective raises `Spent`."""
+def _cem(
+    objective: Objective, seed: int, *, one_at_a_time: bool = False, **settings: Any
+) -> None:
+    """Minimise an objective by `cem.minimize`, until the objective raises `Spent`.
+
+    Args:
+        objective: The objective.
+        seed: The seed of the search.
+        one_at_a_time: Whether the search calls the objective with one candidate at a time, so
+            that by default it has a model. It always does if there are constraints.
+        settings: Other arguments of `minimize`.
+    """
     function: Any = objective
     # The objective ends the search, so the search itself never reaches its budget.
     options: dict[str, Any] = {"budget": objective.budget + 1, "seed": seed, **settings}
     if objective.has_constraints:
+        options["constraints"] = objective.constraints
+    if one_at_a_time or objective.has_constraints:
         function = objective.evaluate_one
-        options |= {"constraints": objective.constraints, "vectorize": "loop"}
+        options["vectorize"] = "loop"
     if objective.integers:
         options |= {"bounds": objective.box.T, "integers": [*objective.integers]}
     minimize(function, objective.start, objective.std, **options)
@@ -390,19 +402,6 @@ def scipy_search(objective: Any, seed: int, *, algorithm: str, **settings: Any) 
     getattr(scipy.optimize, algorithm)(objective.evaluate_one, objective.box.T, **settings)
 
 
-def _cem_with_model(objective: Objective, seed: int) -> None:
-    """Minimise with `cem.minimize`, which calls the objective with one candidate at a time."""
-    # The objective ends the search, so the search itself never reaches its budget.
-    minimize(
-        objective.evaluate_one,
-        objective.start,
-        objective.std,
-        budget=objective.budget + 1,
-        seed=seed,
-        vectorize="loop",
-    )
-
-
 def scipy_constraints(objective: Any) -> Any:
     """Return the constraints of an objective in the form of `scipy.optimize`."""
     import scipy.optimize
@@ -507,12 +506,15 @@ class Search(NamedTuple):
 
 
 _CEM = Search("cem, the default", _cem)
+_CEM_WITH_MODEL = Search(
+    "cem, called candidate by candidate", partial(_cem, one_at_a_time=True)
+)
 _BIPOP = Search("pycma, BIPOP restarts", partial(_pycma, restarts=RESTARTS, bipop=True), "cma")
 
 SEARCHES = {
     "bbob": {
         "cem": _CEM,
-        "cem_model": Search("cem, called candidate by candidate", _cem_with_model),
+        "cem_model": _CEM_WITH_MODEL,
         "cem_population_16": Search(
             "cem, populations of 16", partial(_cem, population_size=16)
         ),
@@ -561,6 +563,7 @@ SEARCHES = {
     },
     "bbob-mixint": {
         "cem": _CEM,
+        "cem_model": _CEM_WITH_MODEL,
         "pycma_bipop": _BIPOP._replace(label="pycma, integer variables, BIPOP restarts"),
         "cmaes_cmawm": Search("cmaes CMAwM", _cmawm, "cmaes"),
     },
