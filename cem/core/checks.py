@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Callable
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from torch import Tensor
 from kernels.loader.cuda import CUDA_TORCH_REMEDY
 
 _PACKAGE = f"{Path(__file__).parents[1]}/"
+
+_SAME = 1e-5  # the largest difference of equal values, relative to the largest one
 
 Seed = int | np.random.Generator | np.random.RandomState | torch.Generator | None
 """A number, or a generator that draws one; None is torch's global generator."""
@@ -118,6 +121,28 @@ def as_real(name: str, value: Any) -> Tensor:
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"expected real numbers for {name}, got {tensor.dtype}")
     return tensor
+
+
+def mixes_rows(together: Tensor, evaluate_first: Callable[[], Tensor]) -> bool:
+    """Return whether the values of a row depend on the other rows of the argument.
+
+    Args:
+        together: A function's values of n rows, shape (n,) or (n, m).
+        evaluate_first: Returns its values of the first row alone, shape (1,) or (1, m). It is
+            called again if the values differ: with noise, they change again.
+    """
+    scale = together.double().abs().nan_to_num(0.0, posinf=0.0).amax(0)
+    precision = torch.finfo(together.dtype).eps if together.is_floating_point() else 0.0
+    tolerance = max(_SAME, 10 * precision) * scale
+
+    def are_equal(one: Tensor, other: Tensor) -> bool:
+        is_near = (one.double() - other.double()).abs() <= tolerance
+        is_equal = (one == other) | (one.isnan() & other.isnan())
+        return bool((is_near | is_equal).all())
+
+    # The function may return the same memory in every call.
+    alone = evaluate_first().clone()
+    return not are_equal(alone, together[:1]) and are_equal(alone, evaluate_first())
 
 
 def as_int64(values: Any) -> Any:

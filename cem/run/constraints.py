@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from cem.core.bounds import ends_of
-from cem.core.checks import as_real, check_real
+from cem.core.checks import as_real, check_real, mixes_rows
 from cem.core.evaluation import Evaluation, call_with_copies
 from cem.core.snapshot import Snapshot
 from cem.core.state import BEST, BEST_FITNESS, STD, with_integers
@@ -42,6 +42,7 @@ from cem.core.variance_schedule import describe_callable
 from cem.optimizer import CrossEntropyMethod
 
 TOLERANCE = 1e-6  # the default tolerance: a constraint may be violated by at most this much
+_HINT = "functions of one candidate need vectorize=True or vectorize='loop'"
 _SQUARE_FACTOR = 3.0  # the 3 of equation (2)
 _DAMPING = 5.0  # the 5 of equation (3)
 _TINY = 1e-200  # the smallest divisor; avoids a division by 0
@@ -67,19 +68,27 @@ class _Interval(NamedTuple):
 
     def evaluate(self, candidates: Any) -> Any:
         """Return the function's values of candidates, shape (N, m), float64."""
-        size, dim = candidates.shape
-        if size == dim:
-            # A function of one candidate could take the population for one, and return a value
-            # for each of its columns. One more row shows that.
-            candidates = candidates[[*range(size), 0]]
         values = _numbers(call_with_copies(self.function, candidates))
         if values.ndim not in (1, 2) or len(values) != len(candidates):
             raise ValueError(
                 f"expected constraints of shape ({len(candidates)}, m) or "
-                f"({len(candidates)},), got {values.shape}: functions of one candidate "
-                "need vectorize=True or vectorize='loop'"
+                f"({len(candidates)},), got {values.shape}: {_HINT}"
             )
-        return values[:size].reshape(size, -1)
+        return values.reshape(len(candidates), -1)
+
+    def check_rows(self, candidates: Any, values: Any) -> None:
+        """Raise an error if the function mixes candidates, shape (N, dim): see ``mixes_rows``.
+
+        Args:
+            candidates: The candidates.
+            values: The function's values of them, shape (N, m).
+        """
+
+        def evaluate_first() -> Tensor:
+            return torch.from_numpy(self.evaluate(candidates[:1]))
+
+        if mixes_rows(torch.from_numpy(values), evaluate_first):
+            raise ValueError(f"the constraints of a candidate depend on the others: {_HINT}")
 
     def split(self, values: Any) -> tuple[Any, Any]:
         """Return the columns g, and which are equalities; see ``Constraints.__call__``."""
@@ -197,6 +206,8 @@ class Constraints:
         self._intervals = [
             _read_constraint(constraint, by_one, vmap, from_named) for constraint in constraints
         ]
+        # Functions of one candidate cannot mix candidates.
+        self._are_checked = by_one or vmap
         self.functions = [interval.function for interval in self._intervals]
         self.described = [
             f"{interval.low.tolist()} <= {interval.name} <= {interval.high.tolist()}"
@@ -217,9 +228,13 @@ class Constraints:
         columns = []
         equalities = []
         for interval in self._intervals:
-            g, is_equality = interval.split(interval.evaluate(candidates))
+            values = interval.evaluate(candidates)
+            if not self._are_checked:
+                interval.check_rows(candidates, values)
+            g, is_equality = interval.split(values)
             columns.append(g)
             equalities.append(is_equality)
+        self._are_checked = True
         return np.concatenate(columns, axis=1), np.concatenate(equalities)
 
     def judge(self, candidates: Any, values: Any) -> _Population:

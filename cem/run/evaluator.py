@@ -4,7 +4,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cem.core.evaluation import Evaluation, Objective, as_evaluation
+from cem.core.checks import as_real, mixes_rows
+from cem.core.evaluation import Evaluation, Objective, as_evaluation, copy_of
 from cem.core.state import MEAN
 from cem.optimizer import CrossEntropyMethod
 from cem.run import remote
@@ -92,6 +93,7 @@ class Evaluator:
         timeout_s: float | None = None,
         catch: type[BaseException] | tuple[type[BaseException], ...] = (),
         stop: StopRequest | None = None,
+        checks_first: bool = False,
     ) -> None:
         """Choose how ``function`` is called. Processes start with their first candidate.
 
@@ -113,6 +115,7 @@ class Evaluator:
             timeout_s: A candidate fails after this time, in seconds; only with processes.
             catch: The exceptions that mean that a candidate failed.
             stop: A stop request. None: nothing will stop the evaluation.
+            checks_first: Whether the first call does what ``check_rows`` does.
         """
         if vectorize not in (None, False, True, "loop"):
             raise ValueError(f"expected False, True or 'loop' for vectorize, got {vectorize!r}")
@@ -131,7 +134,9 @@ class Evaluator:
         self._stop = StopRequest() if stop is None else stop
         self._arity = 2 if with_generation else 1
         # If ``vectorize`` is None, the first call decides whether populations are taken.
-        self._may_take_one = vectorize is None
+        self._is_undecided = vectorize is None
+        self._checks_first = checks_first
+        self._may_take_one = self._is_undecided
         self._uses_vmap = vectorize is True
         self._population_function = function
         if self._uses_vmap:
@@ -267,19 +272,60 @@ class Evaluator:
         if self._may_take_one and size == dim > 1:
             # A function of one candidate could take the population for one, and return a number
             # for each of its columns. With one candidate less that is seen.
-            parts = [
-                self(part, generation).fitness for part in (candidates[:-1], candidates[-1:])
-            ]
-            return as_evaluation(np.concatenate([np.asarray(part) for part in parts]))
+            return self._evaluate_in_parts([candidates[:-1], candidates[-1:]], generation)
+        # The function may change its argument.
+        first_row = copy_of(candidates[:1]) if self._checks_first else None
         evaluation = self._call_function(candidates, generation)
         fitness = evaluation.fitness
         self._check_shape(fitness, size)
+        if first_row is not None:
+            self._checks_first = False
+            self.check_rows(first_row, generation, fitness)
         self._may_take_one = False
         self.evaluations += size
         # Failures on a GPU are not counted: reading the values would wait for the GPU.
         if not getattr(fitness, "is_cuda", False):
             self.failures += self._count_failures(fitness, size)
         return evaluation
+
+    def _evaluate_in_parts(self, parts: Sequence[Any], generation: Any) -> Evaluation:
+        """Evaluate a population in several calls, one for each part."""
+        evaluations = []
+        for part in parts:
+            evaluation = self(part, generation)
+            # The function may return the same memory in every call.
+            fitness = as_real("fitness", evaluation.fitness).clone()
+            evaluations.append(replace(evaluation, fitness=fitness))
+        joined = replace(evaluations[-1], fitness=torch.cat([e.fitness for e in evaluations]))
+        if joined.candidates is not None:
+            candidates = [as_real("candidates", e.candidates) for e in evaluations]
+            joined = replace(joined, candidates=torch.cat(candidates))
+        return joined
+
+    def check_rows(self, candidates: Any, generation: Any, fitness: Any) -> None:
+        """Raise PopulationError if the function mixes candidates, and may take one.
+
+        A function of one candidate may return N numbers for a population, but they are wrong:
+        ``x @ w + x.sum()`` adds the sum of all candidates to each. So the first candidate is
+        evaluated alone. If its fitness differs, it is evaluated alone once more: with noise, it
+        changes again. These evaluations are not counted.
+
+        Args:
+            candidates: The population, shape (N, dim).
+            generation: The number of the generation.
+            fitness: Its fitness, shape (N,).
+        """
+        if not self._is_undecided or getattr(fitness, "is_cuda", False):
+            return  # On a GPU, comparing numbers would wait for it.
+        together = as_real("fitness", fitness).clone()
+
+        def evaluate_first() -> Tensor:
+            evaluation = self._call_function(copy_of(candidates[:1]), generation)
+            self._check_shape(evaluation.fitness, 1)
+            return as_real("fitness", evaluation.fitness)
+
+        if mixes_rows(together, evaluate_first):
+            raise PopulationError(f"the fitness of a candidate depends on the others: {_HINT}")
 
     def _call_function(self, candidates: Any, generation: Any) -> Evaluation:
         """Call the function of populations, and return its evaluation.

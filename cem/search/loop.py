@@ -77,6 +77,8 @@ def run(plan: Plan) -> Result[Any]:
                 timeout_s=options["timeout_s"],
                 catch=options["catch"],
                 stop=stop,
+                # Without constraints, the detector of noise checks the objective.
+                checks_first=plan.constraints is not None,
             )
         )
         _warn_of_idle_workers(plan, evaluator.workers)

@@ -1,7 +1,7 @@
 """A detector of noisy objectives, which evaluates the first mean twice."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,10 +26,13 @@ class NoiseDetector:
     Attributes:
         evaluate: The objective.
         mean: The first mean as a candidate, shape (dim,).
+        check_rows: Raises an error if the objective mixes candidates, which seems to be noise:
+            ``Evaluator.check_rows``.
     """
 
     evaluate: Objective
     mean: Tensor
+    check_rows: Callable[[Any, Any, Any], None]
     _first_fitness: float | None = None  # of the mean in generation 0
     _scale: float = 0.0  # the range of fitness in generation 0
     _difference: float = 0.0  # between the two values of the mean; 0 without noise
@@ -67,6 +70,8 @@ class NoiseDetector:
             metrics = self._store_first(fitness)
             return replace(evaluation, metrics={**evaluation.metrics, **metrics})
         self._compare_with_first(fitness[0].item())
+        if self._difference:
+            self.check_rows(candidates, generation, fitness)
         return self._add_difference(evaluation)
 
     def _store_first(self, fitness: Tensor) -> dict[str, float]:

@@ -235,7 +235,9 @@ class Search:
         )
         if is_in_order and can_replace_candidate and is_first:
             candidate = _as_candidate(self.optimizer, start.mean, plan.first_candidate)
-            self._monitor.detector = NoiseDetector(objective, candidate)
+            self._monitor.detector = NoiseDetector(
+                objective, candidate, session.evaluator.check_rows
+            )
             return self._monitor.detector
         return objective
 

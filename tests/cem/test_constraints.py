@@ -267,6 +267,10 @@ class TestForms:
         result = minimize(sphere, start, 1.0, constraints=one, **shared, **options)
         assert (result.x == known.x).all()
 
+    def test_that_mix_candidates_are_an_error(self):
+        with pytest.raises(ValueError, match="depend on the others: functions of one"):
+            minimize(sphere, START, 1.0, constraints=lambda x: x @ START - x.sum(), seed=1)
+
     def test_of_one_candidate_for_a_population_is_an_error(self):
         with pytest.raises(
             ValueError, match=r"shape \(7, m\) or \(7,\), got \(2,\): .*vectorize='loop'"

@@ -504,6 +504,42 @@ def test_a_function_that_does_not_take_a_population_gets_one_candidate(function,
     assert detected.fun == chosen.fun
 
 
+WEIGHTS = np.array([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("options", [{}, {"constraints": lambda x: x[..., 0] - 0.9}])
+@pytest.mark.parametrize(
+    "mixing",
+    [
+        lambda x: x @ WEIGHTS + np.sum(x**2),
+        lambda x: -(np.exp(x) / np.exp(x).sum()) @ WEIGHTS,
+        lambda x: ((x - np.roll(x, 1)) ** 2 + x**2).sum(-1),
+    ],
+)
+def test_a_function_of_one_candidate_that_mixes_those_of_a_population_gets_one(mixing, options):
+    shared = {"bounds": [(-1, 2)] * 3, "budget": 300, "seed": 2, **options}
+    detected, chosen = (
+        minimize(mixing, np.full(3, 0.5), 0.5, vectorize=vectorize, **shared)
+        for vectorize in (None, "loop")
+    )
+    assert detected.fun == chosen.fun == mixing(detected.x)
+    assert not detected.settings["noise"]
+
+
+def test_noise_is_no_mixture_of_candidates():
+    generator = np.random.default_rng(1)
+    for noise in (lambda x: generator.normal(size=len(x)), lambda x: np.arange(len(x))):
+        result = minimize(
+            lambda x, n, noise=noise: (x * x).sum(-1) + np.cos(1e3 * (noise(x) + n)),
+            np.ones(3),
+            1.0,
+            with_generation=True,
+            budget=100,
+            seed=1,
+        )
+        assert result.settings["noise"]
+
+
 def test_a_function_of_both_gets_populations():
     shapes = set()
 
