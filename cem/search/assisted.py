@@ -34,6 +34,7 @@ _TRUSTED_CORRELATION = 0.85  # the least rank correlation (Kendall's) of a trust
 _MIN_COMPARED = 15  # at least so many of the newest points are ranked to measure it
 _GROWTH = 1.5  # the factor by which the evaluations of a generation grow, if they were too few
 _STD_PER_STEP = 3.0  # the standard deviation after an unfinished descent, in last steps
+_LEAST_SHARE = 0.1  # the least standard deviation after it, relative to the first one
 _INSET = 1e-3  # the least distance of a known point from a bound, relative to the width
 
 
@@ -260,6 +261,12 @@ class ModelAssisted:
         worst = int(np.argmax(np.where(population.is_missing, predictions, -math.inf)))
         radius = math.sqrt(population.points.shape[1])
         minimum = self._problem.candidates_at(self._model.minimum(radius)[None])
+        is_integer = _integers_of(self._problem.optimizer)
+        if is_integer.any():
+            # Rounding the minimum alone may miss the best integers by far.
+            ends = _ends_of(self._problem.optimizer)
+            minimum = self._model.descend_integers(minimum[0], is_integer, *ends)[None]
+            minimum = self._problem.candidates_at(minimum)
         population.candidates[worst] = minimum[0]
         population.points[worst] = self._problem.points_of(minimum)[0]
 
@@ -486,11 +493,15 @@ def _descent_width(optimizer: CrossEntropyMethod) -> Any:
 
     A descent follows slopes, which do not exist between integers. It keeps these constant.
     """
-    width = optimizer.state.std.double().numpy()
-    if optimizer.state.integers is not None:
-        is_real = optimizer.state.integers[0].isnan()
-        width = np.where(is_real, width, 0.0)
-    return width
+    return np.where(_integers_of(optimizer), 0.0, optimizer.state.std.double().numpy())
+
+
+def _integers_of(optimizer: CrossEntropyMethod) -> Any:
+    """Return which parameters are integers, shape (d,)."""
+    integers = optimizer.state.integers
+    if integers is None:
+        return np.zeros(optimizer.state.std.shape, dtype=bool)
+    return ~integers[0].isnan().numpy()
 
 
 def _ends_of(optimizer: CrossEntropyMethod) -> tuple[Any, Any]:
@@ -531,7 +542,7 @@ def _starts_after(descent: Descent | None, plan: Plan, problem: Problem) -> tupl
     if factor is not None:
         # The lengths of the rows are the standard deviations.
         return Start(mean, np.linalg.norm(factor, axis=1), factor), around_minimum
-    share = min(1.0, _STD_PER_STEP * descent.last_length)
+    share = min(1.0, max(_LEAST_SHARE, _STD_PER_STEP * descent.last_length))
     return Start(mean, std * share), around_minimum
 
 

@@ -27,6 +27,7 @@ _MIN_SHRINK, _MAX_SHRINK = 0.1, 0.5  # the range of the factor that shortens a r
 _MAX_EXTENSION = 2.0  # the longest second trial after a good one, in units of its step
 _MIN_GAIN = 1.1  # the predicted decrease of a second trial, relative to that of the good one
 _TRIALS_BEFORE_TEST = 3  # failed trials of a line search that raise the suspicion of noise
+_MOST_BLOCKED = 2  # consecutive steps that were shortened because a trial failed
 _MAX_TRIALS = 12  # trials of one line search, and of corrections at its end
 _DAMPING = 0.2
 _POINTS_PER_DIM = 2  # the least number of points that determines the shape of a covariance
@@ -72,7 +73,8 @@ class Descent:
         path: The start and every trial, with their outcomes. Points that were evaluated for the
             gradient are not included.
         is_unfinished: Whether the descent could continue with a larger budget. It is True until
-            no step improves the merit, which is the value if there are no constraints.
+            no step improves the merit, which is the value if there are no constraints, or until
+            trials fail in consecutive steps.
         last_length: The length of the last accepted step: the root mean square of its changes,
             each divided by the width of the parameter. It is 0 before the first step.
     """
@@ -107,6 +109,7 @@ class Descent:
         # The difference of two values of one point, relative to the range of values.
         self._noise = 0.0
         self._is_tested_for_noise = False
+        self._num_blocked = 0  # the number of last steps that a failed trial has shortened
         self._remaining = 0
         self._evaluate = evaluate
         # The best relative step of a forward difference is the root of the precision.
@@ -193,6 +196,9 @@ class Descent:
                 self._correct_violations(derivatives)
                 return
             self._move_to_last_trial(derivatives)
+            if self._num_blocked >= _MOST_BLOCKED:
+                self.is_unfinished = False  # The search finds a way along the failures.
+                return
 
     def _is_negligible(self, slope: float) -> bool:
         """Return whether a predicted change of the merit is as small as rounding errors."""
@@ -393,10 +399,12 @@ class Descent:
         """
         current_merit = self._merit(self._outcome)
         share = 1.0  # the length of the trial, relative to the first step
+        has_failed = False
         for number in range(1, _MAX_TRIALS + 1):
             if self._remaining <= 0:
                 return False
             merit = self._try(share * step)
+            has_failed = has_failed or not math.isfinite(merit)
             # The parabola goes through both merits, and has the predicted slope at the start.
             trial_slope = share * slope
             excess = merit - current_merit - trial_slope
@@ -405,6 +413,7 @@ class Descent:
             limit = current_merit + _SUFFICIENT_DECREASE * share * slope
             is_sufficient = merit < current_merit and merit <= limit
             if is_sufficient:
+                self._num_blocked = self._num_blocked + 1 if has_failed else 0
                 extension = min(parabola.find_minimum(), _MAX_EXTENSION)
                 predicted_decrease = -parabola.change_at(extension)
                 is_worthwhile = predicted_decrease > _MIN_GAIN * (current_merit - merit)

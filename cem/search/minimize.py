@@ -119,8 +119,9 @@ def minimize(
             * ``population_size``: the number of candidates per generation.
             * ``model``: "quadratic", for slow functions: the search begins with a descent, and
               a surrogate model then chooses the candidates to evaluate. "auto": such a model,
-              if the objective evaluates one candidate per call, and has at most 40 parameters,
-              all numbers, and no noise; with constraints, the descent alone. None: neither.
+              if the objective evaluates one candidate per call, and has numbers as parameters
+              and no noise; with constraints or more than 40 parameters, the descent alone.
+              None: neither.
             * ``restarts``: the maximum number of restarts, or a policy such as
               ``cem.search.Ipop()``. None: the budget alone limits them, or 0 without evolution
               paths.

@@ -145,7 +145,9 @@ class Plan:
     @property
     def uses_model(self) -> bool:
         """Whether a surrogate model chooses the candidates that are evaluated."""
-        return self.descends and self.constraints is None
+        is_small = len(self.first_candidate) <= _MOST_FOR_A_MODEL
+        may_use_model = is_small or self.options["model"] == "quadratic"
+        return self.descends and self.constraints is None and may_use_model
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -300,7 +302,7 @@ def choose_plan(
         code=code,
         termination_options=termination_options,
         options=options,
-        descends=_descends(config, len(first), constraints, declares_noise, options),
+        descends=_descends(config, constraints, declares_noise, options),
         descent_budget=min(
             _DESCENT_PER_DIM * len(first),
             # The search after a descent with constraints evaluates at least a population,
@@ -313,7 +315,6 @@ def choose_plan(
 
 def _descends(
     config: CEMConfig,
-    dim: int,
     constraints: Constraints | None,
     declares_noise: bool,
     options: _Options,
@@ -324,13 +325,12 @@ def _descends(
     option ``model``:
 
     * "quadratic": True.
-    * "auto": True if the call meets all requirements of a model, has at most 40 parameters, and
-      evaluates candidates one by one, by workers or not.
+    * "auto": True if the call meets all requirements of a model, and evaluates candidates one
+      by one, by workers or not. With more than 40 parameters there is no model.
     * None: False.
 
     Args:
         config: The method of the search.
-        dim: The number of parameters.
         constraints: The constraints of the call, or None.
         declares_noise: Whether the objective declares itself noisy.
         options: All options of the call.
@@ -348,7 +348,7 @@ def _descends(
     if model == "quadratic" and unmet:
         raise ValueError(f"expected {', '.join(unmet)} for model='quadratic'")
     if model == "auto":
-        return _is_called_by_one(options) and dim <= _MOST_FOR_A_MODEL and not unmet
+        return _is_called_by_one(options) and not unmet
     return True
 
 

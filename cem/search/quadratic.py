@@ -13,6 +13,8 @@ import numpy as np
 _POINTS_PER_COEFFICIENT = 1.1  # the least number that determines a model
 _NEWEST = 1.5  # the points that are used, per coefficient of the full model
 _SINGULAR = 1e-12  # a pivot that is smaller, relative to the largest one, counts as 0
+_REACH = 3.0  # the standard deviations from the center within which integers are changed
+_MOST_CHANGES = 200  # changes of single integers from one point
 _WEIGHT_OF_BEST = 20.0  # the weight of the best point; that of the worst is 1.0
 
 
@@ -145,6 +147,56 @@ class QuadraticModel:
         z = axes @ minimum_with(best_shift)
         # In the coordinates of points, z is factor @ z away from the center.
         return self._center + np.linalg.solve(self._inverse, z)
+
+    def descend_integers(self, point: Any, is_integer: Any, low: Any, high: Any) -> Any:
+        """Return the point after changes of single integers by 1 that lower its prediction.
+
+        After each change, the other parameters move to where the model is lowest for these
+        integers. All remain near the center, as the model was fitted there.
+
+        Args:
+            point: The first point, shape (d,), with integers and within the bounds.
+            is_integer: Which parameters are integers, shape (d,).
+            low, high: The bounds of each parameter, numbers or of shape (d,).
+        """
+        reach = _REACH * np.linalg.norm(np.linalg.inv(self._inverse), axis=1)
+        reach = np.where(is_integer, np.maximum(reach, 1.0), reach)
+        low = np.maximum(low, np.minimum(self._center - reach, point))
+        high = np.minimum(high, np.maximum(self._center + reach, point))
+        units = np.eye(self._dim)[is_integer]
+        changes = np.vstack([units, -units])
+        prediction = self.predict(point[None])[0]
+        for _ in range(_MOST_CHANGES):
+            trials = point + changes
+            trials = trials[((low <= trials) & (trials <= high)).all(axis=1)]
+            # The point itself may improve by the other parameters alone.
+            trials = np.vstack([point, trials])
+            self._move_others(trials, is_integer, low, high)
+            predictions = self.predict(trials)
+            best = int(np.argmin(predictions))
+            if not predictions[best] < prediction:
+                break
+            point = trials[best]
+            prediction = predictions[best]
+        return point
+
+    def _move_others(self, points: Any, is_integer: Any, low: Any, high: Any) -> None:
+        """Move the parameters that are no integers to where the model is lowest within bounds.
+
+        They remain where they are if the model has no minimum. ``points`` (n, d) is changed.
+        """
+        gradient, hessian = self._derivatives()
+        # From the coordinates z to those of points.
+        gradient = self._inverse.T @ gradient
+        hessian = self._inverse.T @ hessian @ self._inverse
+        others = ~is_integer
+        curvature = hessian[np.ix_(others, others)]
+        if not others.any() or np.linalg.eigvalsh(curvature)[0] <= 0:
+            return
+        distances = np.where(is_integer, points - self._center, 0.0)
+        slopes = (gradient + distances @ hessian)[:, others]
+        minima = self._center[others] - np.linalg.solve(curvature, slopes.T).T
+        points[:, others] = np.clip(minima, low[others], high[others])
 
     def agreement(self, count: int) -> float:
         """Return Kendall's rank correlation between the model and the values.
