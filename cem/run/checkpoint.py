@@ -187,7 +187,8 @@ def check_same_run(path: Path, own: Mapping[str, Any], saved: Mapping[str, Any])
     names = own.keys() | saved.keys()
     for name in sorted(names - {"code"}):
         if own.get(name) != saved.get(name):
-            difference = f"expected {name} = {own.get(name)!r}, got {saved.get(name)!r}"
+            got = repr(saved[name]) if name in saved else "none: it may be of an older version"
+            difference = f"expected {name} = {own.get(name)!r}, got {got}"
             raise CheckpointError(f"{path.name}: belongs to another run: {difference}")
     if "code" not in own or "code" not in saved:
         return

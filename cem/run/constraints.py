@@ -210,7 +210,8 @@ class Constraints:
         self._are_checked = by_one or vmap
         self.functions = [interval.function for interval in self._intervals]
         self.described = [
-            f"{interval.low.tolist()} <= {interval.name} <= {interval.high.tolist()}"
+            f"{interval.low.tolist()} <= {interval.name} <= {interval.high.tolist()}, "
+            f"within {self.tolerance}"
             for interval in self._intervals
         ]
 

@@ -550,10 +550,4 @@ def _open_journal(plan: Plan, optimizer: CrossEntropyMethod, evaluator: Evaluato
     """Open the journal of the descent, from which a resumed call reads its evaluations."""
     folder = Path(plan.options["checkpoint"])
     folder.mkdir(parents=True, exist_ok=True)
-    search = {
-        "objective": plan.name,
-        "code": plan.code,
-        "mean": plan.first_candidate.tolist(),
-        "std": optimizer.std.tolist(),
-    }
-    evaluator.open_journal(folder / "descent.journal", search)
+    evaluator.open_journal(folder / "descent.journal", plan.describe(optimizer))

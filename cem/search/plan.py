@@ -197,6 +197,29 @@ class Plan:
             constrained.start_from(self.known.candidates[index], value)
         return constrained
 
+    def describe(self, optimizer: CrossEntropyMethod) -> dict[str, Any]:
+        """Return what identifies a search in its folder, a dict for JSON.
+
+        Every file of a folder has this description, so that none of them can be used for
+        another search. The seed is that of the whole folder.
+
+        Args:
+            optimizer: The optimizer of the search before its first generation.
+        """
+        state = optimizer.state
+        ends = [state.low, state.high, state.integers]
+        settings = {**optimizer.state_dict()["settings"], "seed": None, "backend": None}
+        return {
+            **settings,
+            "bounds": str([None if end is None else end.tolist() for end in ends]),
+            "objective": self.name,
+            "code": self.code,
+            # The first candidate of the call contains its first mean.
+            "mean": self.first_candidate.to(optimizer.dtype).tolist(),
+            "std": optimizer.std.tolist(),
+            "constraints": None if self.constraints is None else self.constraints.described,
+        }
+
     def adapted_to_noise(self, remaining: int) -> "Plan":
         """Return the plan of a search for a noisy objective.
 

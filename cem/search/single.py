@@ -341,16 +341,10 @@ class _Files:
         """
         self.folder = Path(plan.options["checkpoint"]) / f"restart-{index:03d}"
         self.fingerprint: dict[str, Any] = {
-            "objective": plan.name,
-            "code": plan.code,
+            **plan.describe(optimizer),
             "restart": index,
             "population_size": attempt.population_size,
-            # The first candidate of the call contains its first mean.
-            "mean": plan.first_candidate.to(optimizer.dtype).tolist(),
-            "std": optimizer.std.tolist(),
         }
-        if plan.constraints is not None:
-            self.fingerprint["constraints"] = plan.constraints.described
         self.checkpointer = Checkpointer(
             self.folder, fingerprint=self.fingerprint, interval_s=_CHECKPOINT_SECONDS
         )

@@ -17,7 +17,15 @@ import numpy as np
 import pytest
 import torch
 
-from cem import CheckpointError, CrossEntropyMethod, Float, Interrupted, StopRequest, minimize
+from cem import (
+    CheckpointError,
+    CrossEntropyMethod,
+    Float,
+    Interrupted,
+    StopRequest,
+    maximize,
+    minimize,
+)
 from cem.run import remote
 from cem.run.engines import connect
 from cem.run.evaluator import Evaluator
@@ -306,6 +314,17 @@ class TestFolder:
         (tmp_path / "search.json").write_text('{"se')
         with pytest.raises(CheckpointError, match=r"search.json: torn or damaged"):
             minimize(square, space, seed=1, **options)
+
+    @pytest.mark.parametrize("model", ["auto", None])  # with the journal of a descent, and none
+    def test_another_direction_range_or_tolerance_is_another_search(self, tmp_path, model):
+        options = {"bounds": (-2, 2), "constraints": np.sum, "tolerance": 0.5, "model": model}
+        options.update(vectorize="loop", budget=20, seed=1, checkpoint=tmp_path)
+        minimize(sphere, np.ones(2), 1.0, **options)
+        for change in ({"bounds": (-1, 1)}, {"integers": [0]}, {"tolerance": 1e-9}):
+            with pytest.raises(CheckpointError, match="to another run"):
+                minimize(sphere, np.ones(2), 1.0, **options | change)
+        with pytest.raises(CheckpointError, match="another run: expected maximize = True"):
+            maximize(sphere, np.ones(2), 1.0, **options)
 
     def test_a_larger_budget_or_other_workers_go_on_with_the_population_of_the_folder(
         self, tmp_path

@@ -598,7 +598,7 @@ class TestResume:
             CheckpointError, match="another run: expected population_size = 20, got 10"
         ):
             self.minimized(tmp_path, seed=3, population_size=20)
-        with pytest.raises(CheckpointError, match="belongs to another run: expected std ="):
+        with pytest.raises(CheckpointError, match="belongs to another run: expected bound_h"):
             self.minimized(tmp_path, seed=3, bounds=(-9, 9))
         for objective, std, name in ((sphere, 2.0, "std"), (rosenbrock, 1.0, "objective")):
             with pytest.raises(
