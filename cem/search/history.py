@@ -27,6 +27,7 @@ class History:
         maximize: Whether a greater fitness is better.
         columns: Lists by name, with one entry per recorded generation.
         evaluations, generations: The total numbers of the searches that have ended.
+        best: The best fitness so far; NaN if there is none.
         new_records: The number of records that this run made itself, rather than read from the
             files of an earlier run.
         has_seen_noise: Whether the objective is noisy.
@@ -38,6 +39,7 @@ class History:
         self.columns: dict[str, list[float]] = {name: [] for name in _COLUMNS}
         self.evaluations = 0
         self.generations = 0
+        self.best = math.nan
         self.new_records = 0
         self.has_seen_noise = False
 
@@ -67,12 +69,10 @@ class History:
         """
         columns = self.columns
         # The record has the best fitness of its search, the history that of all searches.
-        best = record.best_fitness
-        if columns["best_fitness"]:
-            best = self.better(columns["best_fitness"][-1], best)
+        self.best = self.better(self.best, record.best_fitness)
         # ``self.evaluations`` is the number of the earlier searches.
         columns["evaluations"].append(self.evaluations + evaluations)
-        columns["best_fitness"].append(best)
+        columns["best_fitness"].append(self.best)
         columns["population_size"].append(population_size)
         for name in ("generation_best", "elite_mean", "std_mean"):
             columns[name].append(getattr(record, name))

@@ -136,11 +136,10 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
     history = session.history
     agreement = Agreement(plan.agreeing)
     ended: list[Ended] = []  # the first search with a success, and all later ones
-    session.evaluator.best = _best_known(plan, session.evaluator)
     # The first search after a descent may have other bounds handling: see
     # ``begin_with_descent``.
     config_of_restarts = plan.config
-    plan, history.evaluations = begin_with_descent(plan, session.evaluator, session.stop)
+    plan = _begin(plan, session)
     left = plan.budget - history.evaluations
     attempt = Attempt(plan.population_size, left)
     for index in count():
@@ -190,6 +189,20 @@ def _run_searches(plan: Plan, session: Session) -> Result[Any]:
                 reason = Reason.BUDGET
             break
     return _build_last_result(plan, session, ended, last, reason)
+
+
+def _begin(plan: Plan, session: Session) -> Plan:
+    """Run the descent before the searches, if there is one, and return the plan of the first.
+
+    The history gets the number of its evaluations, and without constraints the best of them.
+    """
+    evaluator = session.evaluator
+    history = session.history
+    evaluator.best = _best_known(plan, evaluator)
+    plan, history.evaluations = begin_with_descent(plan, evaluator, session.stop)
+    if history.evaluations > 0 and plan.constraints is None and evaluator.best is not None:
+        history.best = evaluator.best[1]
+    return plan
 
 
 def _best_known(plan: Plan, evaluator: Evaluator) -> tuple[Any, float] | None:

@@ -66,8 +66,9 @@ def minimize(
         objective: Maps candidates, shape (N, dim), to their fitness, shape (N,), or to an
             ``Evaluation``. Candidates are tensors if ``mean`` is one, and otherwise arrays.
             With ``vectorize`` it maps one candidate, shape (dim,), to a number.
-        mean: The first mean, shape (dim,): a tensor, an array or a list. A list is an array of
-            float64, but a tensor if ``vectorize`` is True, or ``device`` or ``dtype`` is set.
+        mean: The first mean, shape (dim,): a tensor, an array or a sequence such as a list,
+            which is an array, but a tensor if ``vectorize`` is True, or ``device`` or ``dtype``
+            is set.
             None: the middle of the bounds, as an array. Or a dict of named parameters:
             ``Float``, ``Int``, ``Choice``, ``Bool``, ``Permutation``, or fixed values. The
             objective then gets a dict with the values of one candidate, and ``Result.x`` is
@@ -194,10 +195,13 @@ def _search(
     """
     completed = complete_options(name, options)
     is_maximum = name == "maximize"
+    plan = choose_plan(objective, mean, std, is_maximum, completed)
     try:
-        return run(choose_plan(objective, mean, std, is_maximum, completed))
+        return run(plan)
     except PopulationError:
         completed["vectorize"] = "loop"
+        # If the seed is a generator, it must not draw another one.
+        completed["seed"] = plan.seed
         # An error of this call shows both calls, because it is raised in this block.
         return run(choose_plan(objective, mean, std, is_maximum, completed))
 

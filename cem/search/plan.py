@@ -256,7 +256,7 @@ def choose_plan(
         if mean is not None:
             raise TypeError("expected mean or x0, which are the same of a vector, got both")
         mean = options["x0"]
-    mean = _as_array_if_list(mean, options)
+    mean = _as_array_unless_tensor(mean, options)
     with_generation = options["with_generation"]
     if with_generation is None:
         with_generation = getattr(objective, "with_generation", False) is True
@@ -555,14 +555,14 @@ def _start_within(bounds: Any, mean: Any, std: Any) -> Start:
     return Start(mean, std)
 
 
-def _as_array_if_list(mean: Any, options: _Options) -> Any:
-    """Return a list or tuple as an array of float64, as SciPy does, and anything else as it is.
+def _as_array_unless_tensor(mean: Any, options: _Options) -> Any:
+    """Return a list or another sequence as an array, as SciPy does; a tensor as it is.
 
-    The candidates of a search have the type of its mean. A list remains a list, which means
-    tensors, if an option asks for tensors: ``vectorize=True``, ``device`` or ``dtype``.
+    The candidates of a search have the type of its mean. A sequence is not converted, which
+    means tensors, if an option asks for tensors: ``vectorize=True``, ``device`` or ``dtype``.
     """
     wants_tensors = options["vectorize"] is True or options["device"] or options["dtype"]
-    if not isinstance(mean, (list, tuple)) or wants_tensors:
+    if mean is None or isinstance(mean, (Tensor, np.ndarray)) or wants_tensors:
         return mean
     return as_real("mean", mean).numpy()
 
@@ -616,7 +616,7 @@ def _choose_population(dim: int, config: CEMConfig, options: _Options) -> int:
     if size is None:
         size = config.population_of(dim)
         if config.paths and budget is not None:
-            size = max(4, min(size, budget // LEAST_GENERATIONS))
+            size = max(4, min(size, check_integer("budget", budget, 1) // LEAST_GENERATIONS))
         if torch.device(options["device"] or "cpu").type == "cuda":
             evaluations = _EVALUATIONS_PER_DIMENSION * dim if budget is None else int(budget)
             size = max(size, min(_TIMES_ON_A_GPU * size, evaluations // GENERATIONS))

@@ -433,14 +433,14 @@ class TestDefaults:
             ({"device": "cpu"}, torch.Tensor, torch.float32),
         ],
     )
-    def test_a_list_is_an_array_unless_an_option_asks_for_tensors(self, options, kind, dtype):
+    def test_a_sequence_is_an_array_unless_tensors_are_wanted(self, options, kind, dtype):
         seen = []
 
         def objective(x):
             seen.append(x)
             return (x * x).sum(-1)
 
-        result = minimize(objective, [1.0, 2.0], 1.0, budget=20, seed=1, **options)
+        result = minimize(objective, range(1, 3), 1.0, budget=20, seed=1, **options)
         assert all(isinstance(x, kind) for x in [*seen, result.x])
         assert (seen[-1].dtype, result.x.dtype) == (dtype, dtype)
 

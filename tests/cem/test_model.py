@@ -328,6 +328,16 @@ class TestMinimize:
         assert result.evaluations <= 300
         assert result.fun <= function(np.full(2, 0.5))
 
+    def test_the_history_knows_what_the_descent_found(self):
+        c = np.linspace(-1, 1, 5)
+
+        def waves(x):
+            return float(-3 * np.cos(3 * (x - c)).sum() + ((x - c) ** 2).sum())
+
+        start = np.zeros(5, np.float32)
+        result = minimize(waves, start, 1.0, budget=206, seed=10, vectorize="loop")
+        assert result.history["best_fitness"][-1] == result.fun
+
     def test_a_metric_of_the_same_name_is_the_objectives_own(self):
         def objective(x):
             return Evaluation((x**2).sum(-1), {"evaluations": 7})
