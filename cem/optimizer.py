@@ -739,9 +739,9 @@ class CrossEntropyMethod:
             _, num_values = family.rows  # The shape of its table of probabilities.
             low, high = columns.aminmax()
             is_in_range = low >= 0 and high < num_values  # False for NaN, too.
-            if not is_in_range:
+            if not is_in_range or (columns != columns.round()).any():
                 raise ValueError(
-                    f"expected numbers from 0 to {num_values - 1} in the columns of {family}, "
+                    f"expected integers from 0 to {num_values - 1} in the columns of {family}, "
                     f"got {low:g} to {high:g}"
                 )
         # A finite sum implies that every number is finite. The sum is faster to check.

@@ -49,6 +49,9 @@ class _Number:
 
     def value_of(self, number: float) -> float:
         """Return the value of the parameter for a number of its column."""
+        if self.step is not None:
+            # The mean of a search is between two steps.
+            number = round(number)
         value: float = self._rescale(number, math.exp)
         return min(max(value, self.low), self.high)
 
@@ -60,9 +63,15 @@ class _Number:
     def number_of(self, name: str, value: Any) -> float:
         """Return the number of the column for a value; ``name`` is for the error message."""
         check_real(name, value, self.low, self.high)
+        number = float(value)
         if self.step is not None:
-            return float(round((value - self.low) / self.step))
-        return math.log(value) if self.log else float(value)
+            number = float(round((value - self.low) / self.step))
+        elif self.log:
+            number = math.log(value)
+        nearest = self.value_of(number)
+        if not math.isclose(value, nearest, rel_tol=1e-6, abs_tol=1e-12):
+            raise ValueError(f"expected {name} of {self!r}, such as {nearest}, got {value!r}")
+        return number
 
     def _rescale(self, number: Any, exp: Any) -> Any:
         """Return the value for a number or a column; rounding may put it beyond an end."""
@@ -335,6 +344,9 @@ class Space:
         # With ``by_column``, the objective gets the columns of a whole population. Otherwise it
         # gets a single candidate.
         by_column = vectorize is False and options["workers"] is None
+        x0 = options["x0"]
+        if not isinstance(x0, (Mapping, type(None))):
+            raise TypeError(f"expected a dict for x0 with a dict of parameters, got {x0!r}")
 
         settings = self.settings(config)
         num_numbers = len(self.mean)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from kernels.loader.cuda import CUDA_TORCH_REMEDY
 
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 _PACKAGE = f"{Path(__file__).parents[1]}/"
 
 _SAME = 1e-5  # the largest difference of equal values, relative to the largest one
@@ -54,7 +55,12 @@ def check_real(
 
 
 def draw_seed(seed: Any) -> Any:
-    """Return a seed; if it is a generator, draw a number from it."""
+    """Return a seed; if it is a generator, draw a number from it.
+
+    A number of NumPy or torch becomes one of Python, whose arithmetic does not overflow.
+    """
+    if getattr(seed, "shape", None) == ():
+        return seed.item()
     if isinstance(seed, np.random.Generator):
         return int(seed.integers(2**63 - 1))
     if isinstance(seed, np.random.RandomState):
@@ -109,7 +115,8 @@ def check_shape(name: str, value: Any, shape: tuple[int, ...]) -> Tensor:
 def as_real(name: str, value: Any) -> Tensor:
     """Return a tensor, array or sequence as a detached real tensor.
 
-    Tensors and arrays keep their device and dtype; a sequence becomes float64.
+    Tensors and arrays keep their device and dtype, but masked arrays and unsigned integers of
+    16 bits and more become float64, as a sequence does.
     """
     try:
         # Without a dtype, torch would round the doubles of a list to its default dtype.
@@ -120,7 +127,8 @@ def as_real(name: str, value: Any) -> Tensor:
         raise TypeError(f"expected numbers for {name}, got {got}: {error}") from error
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"expected real numbers for {name}, got {tensor.dtype}")
-    return tensor
+    # torch has hardly a function of these dtypes.
+    return tensor.double() if tensor.dtype in _UNSIGNED else tensor
 
 
 def mixes_rows(together: Tensor, evaluate_first: Callable[[], Tensor]) -> bool:
@@ -151,9 +159,20 @@ def as_int64(values: Any) -> Any:
 
 
 def as_torch_takes_it(value: Any) -> Any:
-    """Give an array the form that torch accepts: native byte order, C order, writable."""
+    """Give an array the form that torch accepts: native byte order, C order, writable.
+
+    A masked number becomes NaN. A column of a table, such as a pandas Series, becomes an array,
+    because torch would read it by its labels, which are arbitrary. Other values are returned
+    unchanged.
+    """
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()
+    if isinstance(value, np.ma.MaskedArray):
+        value = np.ma.filled(value.astype(np.result_type(value, np.float64)), math.nan)
     if not isinstance(value, np.ndarray):
         return value
+    if value.dtype == object:
+        raise TypeError("expected an array of numbers, got one of Python objects")
     return np.require(value, value.dtype.newbyteorder("="), ["C", "W"])
 
 

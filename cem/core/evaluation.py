@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cem.core.checks import as_torch_takes_it
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -25,7 +27,7 @@ class Evaluation:
 
     Attributes:
         fitness: The fitness of each candidate, shape (..., population), any real dtype and
-            device.
+            device. A masked number of NumPy becomes NaN.
         metrics: Other values by name: numbers, or real tensors with one element on any device.
             The current value of a tensor is recorded, as an int if its dtype is integral.
         candidates: The candidates that were evaluated, shape (..., population, dim), if they
@@ -47,6 +49,8 @@ class Evaluation:
     lag: Tensor | None = None
 
     def __post_init__(self) -> None:
+        # The dataclass is frozen, which forbids a plain assignment.
+        object.__setattr__(self, "fitness", as_torch_takes_it(self.fitness))
         for name in self.rates:
             if f"{name}/s" in self.metrics:
                 raise ValueError(f"expected no metric {name}/s beside the rate of {name}")

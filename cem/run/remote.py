@@ -5,6 +5,7 @@ sent there together with the source of this file. Therefore this file only impor
 library, and PyTorch if candidates are tensors.
 """
 
+import math
 import pickle
 import sys
 import traceback
@@ -100,9 +101,10 @@ def evaluate(objective: Any, item: Any) -> tuple[str, Any]:
         return "FAILED", error
     except Exception as error:
         return "RAISED", error
-    # A tensor or array without dimensions becomes a number.
+    # A tensor or array without dimensions becomes a number, and a masked one NaN.
     if getattr(value, "shape", None) == ():
-        value = value.item()
+        is_masked = getattr(value, "mask", False)
+        value = math.nan if is_masked else value.item()
     if not isinstance(value, Real):
         message = f"expected a number as the fitness of a candidate, got {value!r}"
         return "RAISED", TypeError(message)

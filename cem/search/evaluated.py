@@ -26,7 +26,7 @@ from cem.core.checks import as_real, outside
 from cem.core.config import CEMConfig
 from cem.run.constraints import Constraints
 from cem.run.journal import read_evaluations
-from cem.space import Float, Int, Space
+from cem.space import Space
 
 _FORMS = "a pair (X, y), a Result, a study of Optuna, the path of a journal, or a list of these"
 _BETTER = 0.5  # the share of the points that determine the start
@@ -223,9 +223,6 @@ def _read_source(source: Any, space: Space | None, maximize: bool) -> Evaluation
     else:
         raise TypeError(f"expected {_FORMS} for evaluated, got {source!r}")
     candidates = encode_points(points, space)
-    if hasattr(values, "to_numpy"):
-        # ``as_real`` would access a pandas Series by its index labels, which are arbitrary.
-        values = values.to_numpy()
     fitness = as_real("evaluated values", values).double().cpu().numpy()
     if fitness.shape != candidates.shape[:1]:
         raise ValueError(
@@ -245,9 +242,7 @@ def encode_points(points: Any, space: Space | None) -> Any:
             NaN. None: points are vectors.
     """
     if space is None:
-        if hasattr(points, "to_numpy"):
-            points = points.to_numpy()
-        elif isinstance(points, (list, tuple)):
+        if isinstance(points, (list, tuple)):
             points = np.array(points)
         candidates = as_real("evaluated points", points).double().cpu().numpy()
         if candidates.ndim != 2:
@@ -276,19 +271,9 @@ def _encode_point(point: Any, space: Space) -> Any:
     # Fixed parameters have no column, and a point may lack them.
     values = {name: point[name] for name in space.parameters if name in point}
     try:
-        candidate = space.encode(values)
+        return space.encode(values)
     except ValueError:  # The space does not contain a value.
         return np.full(space.dim, math.nan)
-    # ``encode`` rounds a number between two integers or steps. Decode the candidate to detect
-    # this.
-    rounded = space.decode(candidate)
-    for name in space.columns:
-        is_number = isinstance(space.parameters[name], (Float, Int))
-        if is_number and not math.isclose(
-            point[name], rounded[name], rel_tol=1e-6, abs_tol=1e-12
-        ):
-            return np.full(space.dim, math.nan)
-    return candidate
 
 
 def _read_study(study: Any, space: Space | None) -> tuple[list[dict[str, Any]], list[float]]:

@@ -144,6 +144,7 @@ class TestEvaluated:
             (([1.0, 2.0], [1.0, 2.0]), r"shape \(n, dim\)"),
             (([[1.0]], [1.0]), "points of 2 parameters, got points of 1"),
             (([[1.0, 2.0]], [math.nan]), "with a value, got 1 that failed"),
+            (([[1.0, 2.0]], np.ma.masked_equal([1.0], 1)), "with a value, got 1 that failed"),
             ((np.zeros((0, 2)), []), "expected evaluated points, got none"),
         ],
     )

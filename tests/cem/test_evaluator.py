@@ -142,6 +142,20 @@ def test_the_fitness_of_a_candidate_is_a_number(value):
         evaluator(lambda x: value, vectorize="loop")(POPULATION, 0)
 
 
+@pytest.mark.parametrize("value", [np.ma.masked, np.ma.masked_array(-9.0, mask=True)])
+def test_a_masked_fitness_means_that_the_candidate_failed(value):
+    for vectorize, function in (
+        ("loop", lambda x: value if x[0] == 0 else x[1]),
+        (False, lambda x: np.ma.masked_array(x[:, 1], mask=x[:, 0] == 0)),
+    ):
+        evaluate = evaluator(function, vectorize=vectorize)
+        fitness = evaluate(np.array([[0.0, -9.0], [1.0, 2.0]]), 0).fitness
+        assert np.isnan(fitness).tolist() == [True, False]
+        assert evaluate.failures == 1
+    with pytest.raises(TypeError, match="expected an array of numbers, got one of Python obj"):
+        evaluator(lambda x: np.full(len(x), None), vectorize=False)(POPULATION, 0)
+
+
 def test_workers_of_any_kind_give_what_one_process_gives():
     options = {"population_size": 6, "budget": 18, "restarts": 0, "model": None, "seed": 1}
     expected = minimize(sphere, torch.ones(3), 1.0, vectorize="loop", **options)
@@ -428,6 +442,10 @@ def test_one_argument_needs_no_tuple_and_populations_and_dicts_get_it_too():
     assert named.x["x"] == pytest.approx(2.0, abs=1e-3)
     with pytest.raises(TypeError, match="expected mean or x0"):
         minimize(sphere, [0.0], 1.0, x0=[0.0])
+    with pytest.raises(TypeError, match="expected a dict for x0"):
+        minimize(sphere, {"x": Float(0, 3)}, x0=[0.0])
+    with pytest.raises(TypeError, match="expected budget to be an int, got '60'"):
+        minimize(sphere, [0.0], 1.0, budget="60")
 
 
 @pytest.mark.parametrize("workers", [None, map])

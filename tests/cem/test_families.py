@@ -233,7 +233,7 @@ def test_what_a_family_lacks_or_returns_wrong_is_named():
     with pytest.raises(TypeError, match=r"expected the members of cem\.families\.Family"):
         search([Table()])
     both = search([Categorical([2]), Categorical([9])])
-    with pytest.raises(ValueError, match=r"expected numbers from 0 to 8 .* got 9 to 9"):
+    with pytest.raises(ValueError, match=r"expected integers from 0 to 8 .* got 9 to 9"):
         both.tell(torch.tensor([[0.0, 9.0]] * 40), torch.zeros(40))
 
 

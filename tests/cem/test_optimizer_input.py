@@ -134,6 +134,14 @@ def test_a_seed_may_be_drawn_from_a_generator(make):
         for n in (1, 1, 2)
     ]
     assert results[0].x == results[1].x != results[2].x
+    # A call with populations that fails and is repeated draws one seed.
+    first, again = (
+        minimize(
+            lambda x: float(x[0] ** 2), [1.0], 1.0, budget=60, seed=make(1), vectorize=vectorize
+        )
+        for vectorize in (None, "loop")
+    )
+    assert first.x == again.x
 
 
 @pytest.mark.parametrize("backend", ["cpu", "torch"])
@@ -153,14 +161,25 @@ def test_a_candidate_that_is_not_finite_has_failed(backend, value):
     assert searches[0].best.isfinite().all()
 
 
-@pytest.mark.parametrize("value", [-1.0, 3.0, math.nan])
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_fitness_may_be_unsigned_masked_or_a_column_of_a_table(dtype):
+    fitness = np.array([9, 0, 3, 5, 4, 6], dtype)
+    column = SimpleNamespace(dtype=fitness.dtype, to_numpy=lambda: fitness)
+    masked = np.ma.masked_equal(fitness, 0)
+    for told, best in ((fitness, 0.0), (column, 0.0), (masked, 3.0)):
+        search = CrossEntropyMethod(np.zeros(2), 1.0, 6, maximize=False, seed=1)
+        search.tell(search.ask(), told)
+        assert search.best_fitness == best
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.5, 3.0, math.nan])
 def test_a_value_that_a_family_does_not_have_is_refused(value):
     config = CEMConfig.cma(families=[Categorical((3, 3))])
     search = CrossEntropyMethod([0.0], 1.0, 10, maximize=False, config=config, seed=1)
     x = search.ask()
     x[4, 2] = value
     with pytest.raises(
-        ValueError, match="expected numbers from 0 to 2 in the columns of Categorical"
+        ValueError, match="expected integers from 0 to 2 in the columns of Categorical"
     ):
         search.tell(x, x[:, 0])
     assert search.generation == 0

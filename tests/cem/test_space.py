@@ -257,6 +257,8 @@ def test_values_become_columns_and_back():
             "expected order as an order of 0",
         ),
         (lambda: minimize(loss, SPACE, vectorize=True), "'loop' or False"),
+        (lambda: Space({"k": Int(0, 5)}).encode({"k": 2.5}), "expected k of Int"),
+        (lambda: Space({"k": Float(0, 1, step=0.5)}).encode({"k": 0.3}), "expected k of Float"),
     ],
 )
 def test_a_wrong_space_is_told_in_a_sentence(make, message):
@@ -320,6 +322,7 @@ def test_a_float_with_steps_lies_on_a_grid(vectorize):
         f, space, x0={"thickness": 6.1875}, vectorize=vectorize, budget=600, seed=1
     )
     assert result.x["thickness"] == 0.6875
+    assert (result.mean["thickness"] / 0.0625).is_integer()
     assert max(seen) == 6.1875
     assert all((value / 0.0625).is_integer() for value in seen)
     assert Space(space).spread(np.array([2.0, 1.0])) == {"thickness": 0.125, "x": 1.0}
