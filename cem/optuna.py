@@ -17,8 +17,10 @@ from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
 from cem.core.backend import mix_seed
+from cem.core.checks import draw_seed
 from cem.optimizer import CrossEntropyMethod
 from cem.space import Choice, Float, Int, Space
+from kernels.support.checks import check_integer
 
 _PART = 2_000  # the length of an attribute; some storages accept at most 2,045 characters
 
@@ -49,12 +51,15 @@ class CemSampler(BaseSampler):
 
         Args:
             n_startup_trials: The number of completed trials before the search starts.
-            independent_sampler: The sampler for these trials, and for parameters that some
-                trials do not have. None: a ``RandomSampler``.
+            independent_sampler: The sampler for these trials, for parameters that some trials
+                do not have, and for integers with more than 2**52 values. None: a
+                ``RandomSampler``.
             population_size: The number of trials per generation of the search, ``>= 2``. None:
                 the default of ``cem.minimize``.
             seed: The seed, ``0 <= seed < 2**32``. None: a random seed.
         """
+        if seed is not None:
+            seed = check_integer("seed", draw_seed(seed), 0, 2**32 - 1)
         self._n_startup_trials = n_startup_trials
         self._population_size = population_size
         self._independent_sampler = independent_sampler or RandomSampler(seed=seed)
@@ -84,9 +89,9 @@ class CemSampler(BaseSampler):
         study: Study,
         trial: FrozenTrial,
     ) -> dict[str, BaseDistribution]:
-        """Return the parameters that all completed trials share and that can vary."""
+        """Return the parameters that all completed trials share and that can be searched."""
         shared = self._shared.calculate(study)
-        return {name: kind for name, kind in shared.items() if not kind.single()}
+        return {name: kind for name, kind in shared.items() if _can_search(kind)}
 
     def sample_independent(
         self,
@@ -267,6 +272,15 @@ def _load_latest(
     # When the state was saved, there were `num_known` trials. Those with the numbers `pending`
     # had not moved the search yet. The later trials have not moved it, either.
     return [trials[number] for number in pending] + trials[num_known:]
+
+
+def _can_search(kind: BaseDistribution) -> bool:
+    """Return whether a distribution has several values, and a parameter can represent it."""
+    try:
+        _parameter(kind)
+    except ValueError:  # It has integers that a double does not have.
+        return False
+    return not kind.single()
 
 
 def _parameter(kind: Any) -> Float | Int | Choice:

@@ -3,6 +3,7 @@
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 
 optuna = pytest.importorskip("optuna", reason='needs optuna: pip install -e ".[optuna]"')
@@ -67,6 +68,15 @@ def test_trials_depend_on_the_seed_and_the_direction_turns_the_search():
     first, other = trials_of(study_of(), loss, 40), trials_of(study_of(seed=2), loss, 40)
     assert first == trials_of(study_of(direction="maximize"), lambda trial: -loss(trial), 40)
     assert all(one != two for one, two in zip(first, other, strict=True))
+    assert first[:9] == trials_of(study_of(seed=np.int64(1)), loss, 9)
+    with pytest.raises(ValueError, match="expected seed from 0"):
+        CemSampler(seed=-1)
+
+
+def test_integers_that_a_double_does_not_have_are_sampled_independently():
+    study = study_of()
+    study.optimize(lambda trial: loss(trial) + trial.suggest_int("many", 0, 2**60), 3)
+    assert "many" not in study.ask().relative_params
 
 
 def test_a_mixed_function_takes_fewer_trials_than_at_random():
