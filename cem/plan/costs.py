@@ -121,4 +121,5 @@ def rollout_cost(model: Model, final: Callable[[Any], Tensor] | None = None) -> 
             total = total + step_cost
         return total if final is None else total + final(state)
 
+    cost.expands_state = True  # type: ignore[attr-defined]
     return cost

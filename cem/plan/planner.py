@@ -184,6 +184,10 @@ class Planner:
         space = make_space(self.horizon, self.action_dim, block, bounds, self.options, like)
         space.set_noise(noise, self.options.beta, self.options.bound_handling)
         update = Update(self.options, space.first_std, maximize, self.backend)
+        if expand_state and getattr(cost, "expands_state", False):
+            raise ValueError(
+                "expected expand_state=False with rollout_cost, which expands the state itself"
+            )
         if compile:
             # Without `shrink`, every iteration has the same number of plans, and all shapes are
             # static.

@@ -322,6 +322,9 @@ def test_the_objects_of_scipy_have_the_names_that_are_read():
     assert {"A", "lb", "ub"} <= vars(linear).keys()
     assert {"fun", "lb", "ub"} <= vars(nonlinear).keys()
     assert {"lb", "ub"} <= vars(optimize.Bounds(0, 1)).keys()
+    linear.keep_feasible = np.array([True])
+    with pytest.warns(RuntimeWarning, match="keep_feasible of constraints is ignored"):
+        Constraints(linear, by_one=True, vmap=False)
 
 
 def test_after_a_search_that_diverged_constraints_are_steeper():

@@ -103,6 +103,8 @@ def test_a_cost_gets_a_state_for_every_plan_and_a_model_gets_nested_ones() -> No
     assert torch.equal(make(cost, expand_state=True).plan(STATE), make().plan(STATE))
     model = rollout_cost(lambda state, a: (state, (a - state["goal"]).square().sum(-1)))
     assert torch.allclose(make(model).plan(STATE), make().plan(STATE), atol=1e-4)
+    with pytest.raises(ValueError, match="expected expand_state=False with rollout_cost"):
+        make(model, expand_state=True)
 
 
 def test_plans_move_by_the_shift_and_begin_with_others_from_outside() -> None:
