@@ -286,7 +286,8 @@ class CrossEntropyMethod:
                 the device.
             fitness: The fitness of each candidate, shape (..., population_size) or (n,): a
                 tensor, array or sequence of any real dtype on any device. The fitness is ranked
-                in its own dtype, and a sequence as float64.
+                in its own dtype, but a sequence, a masked array or unsigned integers of 16 bits
+                and more as float64. NaN and masked numbers mean that a candidate failed.
 
         Raises:
             ValueError: If a shape is wrong, if the schedule of the extra variance returns a

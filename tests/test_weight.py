@@ -19,13 +19,13 @@ PROJECT = Path(__file__).parents[1]
 PYTHON = (".py",)
 NATIVE = (".cpp", ".cu", ".cuh", ".h", ".js")
 CEILINGS = {
-    ("cem", PYTHON): 58_575,
+    ("cem", PYTHON): 58_870,
     ("tetris", PYTHON): 50_090,
     ("tetris", NATIVE): 56_700,
     ("kernels", PYTHON): 19_640,
     ("kernels", NATIVE): 46_560,
     ("scripts", PYTHON): 31_615,
-    ("tests", PYTHON + NATIVE): 141_870,
+    ("tests", PYTHON + NATIVE): 142_460,
 }
 WORDS = 22_000  # of README and docs
 
