@@ -190,8 +190,12 @@ class ModelAssisted:
         self._budget = budget
         self._model = QuadraticModel(optimizer.dim)
         self._path = path
+        # The values of candidates by their bytes. A candidate with integers may be drawn again.
+        self._values: dict[bytes, float] = {}
         for known in path:
             self._model.add(known.point, known.value)
+            if known.is_exact:
+                self._values[known.candidate.tobytes()] = known.value
 
     def restore(self, evaluated: Sequence[tuple[Any, float | None]]) -> None:
         """Add the candidates that a resumed search had evaluated, with their fitness.
@@ -202,7 +206,7 @@ class ModelAssisted:
         for candidate, fitness in evaluated:
             point = self._problem.points_of(np.array([candidate]))[0]
             value = math.nan if fitness is None else self._problem.negate_if_maximizing(fitness)
-            self._model.add(point, value)
+            self._add(candidate, point, value)
 
     def __call__(self, candidates: Any, generation: Any) -> Evaluation:
         """Return the fitness of a population, partly evaluated and partly predicted.
@@ -215,6 +219,8 @@ class ModelAssisted:
             population = self._start_generation(candidates, int(generation))
             if self._model.is_fitted:
                 self._insert_minimum(population)
+            self._use_known_values(population)
+            if self._model.is_fitted:
                 self._evaluate_until_trusted(population)
                 self._predict_others(population)
             else:
@@ -250,6 +256,17 @@ class ModelAssisted:
         self._model.fit(center, factor=state.factor.double().numpy())
         return Generation(number, candidates, points, values)
 
+    def _use_known_values(self, population: Generation) -> None:
+        """Set the values of the candidates that were evaluated in earlier generations."""
+        for index in np.flatnonzero(population.is_missing):
+            key = population.candidates[index].tobytes()
+            population.values[index] = self._values.get(key, math.nan)
+
+    def _add(self, candidate: Any, point: Any, value: float) -> None:
+        """Remember an evaluated candidate; a value of NaN means that it failed."""
+        self._model.add(point, value)
+        self._values[candidate.tobytes()] = math.inf if math.isnan(value) else value
+
     def _insert_minimum(self, population: Generation) -> None:
         """Replace the candidate with the worst prediction by the minimum of the model.
 
@@ -279,7 +296,8 @@ class ModelAssisted:
         size = population.size
         # Workers get half of the population at once, however many they are, so that their
         # number does not affect the result.
-        target = math.ceil(size / 2) if self._in_batches else 1
+        num_known = size - int(population.is_missing.sum())
+        target = min(size, num_known + (math.ceil(size / 2) if self._in_batches else 1))
         while True:
             self._evaluate_up_to(population, target)
             if self.evaluations >= self._budget or target >= size:
@@ -315,8 +333,9 @@ class ModelAssisted:
         # NaN marks a failed candidate in ``values``. In ``population.values`` infinity marks a
         # failed candidate, and NaN one that was not evaluated.
         population.values[chosen] = np.where(np.isnan(values), math.inf, values)
-        for point, value in zip(population.points[chosen], values, strict=True):
-            self._model.add(point, value)
+        rows = zip(candidates, population.points[chosen], values, strict=True)
+        for candidate, point, value in rows:
+            self._add(candidate, point, value)
 
     def _predict_others(self, population: Generation) -> None:
         """Set the values of candidates that were not evaluated to the model's predictions.

@@ -63,6 +63,27 @@ class TestQuadraticModel:
         model.fit(np.zeros(2), np.eye(2))
         np.testing.assert_allclose(model.minimum(2.0), [0.0, -2.0], atol=1e-6)
 
+    @pytest.mark.parametrize("seed", [1, 2, 3])
+    def test_changes_of_integers_find_the_best_of_a_quadratic_function(self, seed):
+        rng = np.random.default_rng(seed)
+        root = rng.normal(size=(3, 3))
+        curvature = root @ root.T + 0.1 * np.eye(3)
+        minimum = rng.uniform(-2, 2, 3)
+
+        def function(x):
+            return (x - minimum) @ curvature @ (x - minimum)
+
+        model = QuadraticModel(3)
+        for x in rng.normal(size=(30, 3)):
+            model.add(x, function(x))
+        model.fit(np.zeros(3), np.eye(3))
+        is_integer = np.array([True, True, False])
+        found = model.descend_integers(np.zeros(3), is_integer, -4.0, 4.0)
+        grid = np.stack(np.meshgrid(*2 * [np.arange(-3, 4)], np.linspace(-3, 3, 601)), -1)
+        best = min(function(x) for x in grid.reshape(-1, 3))
+        assert (found[:2] == found[:2].round()).all()
+        assert function(found) <= best + 1e-9
+
     @pytest.mark.parametrize(("count", "terms"), [(3, None), (4, 3), (6, 5), (7, 6)])
     def test_few_points_give_a_simpler_model(self, count, terms):
         model = self.fitted(count)
@@ -382,6 +403,36 @@ class TestMinimize:
             return sum(result.evaluations for result in results)
 
         assert 2 * evaluations("auto") < evaluations(None)
+
+    def test_a_hidden_constraint_is_followed_by_the_search(self):
+        def function(x):
+            weights = np.arange(1, 4)
+            is_defined = x[0] <= 0.5
+            return float(weights @ (x - [1, 1.3, 1.6]) ** 2) if is_defined else math.nan
+
+        result = minimize(function, np.zeros(3), 1.0, vectorize="loop", budget=180, seed=1)
+        assert 0.25 <= result.fun < 0.26
+
+    def test_a_kink_beside_a_constraint_does_not_narrow_the_search(self):
+        def function(x):
+            return float(max(x[0] ** 2 + x[1], x[1] ** 2 - x[0], x[2] ** 2))
+
+        above = {"type": "ineq", "fun": lambda x: x.sum() - 1}
+        options = {"constraints": above, "vectorize": "loop", "budget": 400, "seed": 1}
+        assert 0.25 <= minimize(function, np.zeros(3), 1.0, **options).fun < 0.27
+
+    def test_many_parameters_have_a_descent_but_no_model(self):
+        weights = np.logspace(0, 2, 41)
+        result = minimize(
+            lambda x: float(weights @ (x - 1) ** 2),
+            np.zeros(41),
+            0.5,
+            vectorize="loop",
+            budget=2_050,
+            seed=1,
+        )
+        assert result.fun < 1e-12
+        assert result.settings["model"] is None
 
     def test_what_does_not_go_with_a_model_is_named(self):
         with pytest.raises(ValueError, match="'auto', 'quadratic' or None for model, got 'gp'"):
