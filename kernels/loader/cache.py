@@ -82,7 +82,11 @@ def manifests(pattern: str) -> Iterator[tuple[Path, dict[str, Any]]]:
             library = folder / name
             with contextlib.suppress(OSError, ValueError):
                 text = library.with_suffix(".json").read_text(encoding="utf-8")
-                yield library, json.loads(text)
+                manifest = json.loads(text)
+                # A manifest of another shape is passed over, as one that cannot be read is.
+                is_manifest = isinstance(manifest, dict) and "processor" in manifest
+                if is_manifest and isinstance(manifest.get("architectures", []), list):
+                    yield library, manifest
 
 
 def objection(library: Path) -> str:

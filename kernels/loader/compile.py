@@ -188,7 +188,7 @@ def _run_with_ninja(commands: Mapping[str, Sequence[str]], work: Path) -> None:
         work: the working folder of the commands.
 
     Raises:
-        BuildError: a command failed, or the disk is full.
+        BuildError: a command failed or did not make its file, or the disk is full.
     """
     import ninja  # The import is slow, and only a build needs it.
 
@@ -210,6 +210,9 @@ def _run_with_ninja(commands: Mapping[str, Sequence[str]], work: Path) -> None:
             if os.strerror(number) in process.stdout:
                 raise unwritable_error(work.parent, OSError(number, os.strerror(number)))
         raise BuildError(f"the compiler failed:\n{_extract_error(process.stdout)}")
+    for output, words in commands.items():
+        if not (work / output).exists():
+            raise BuildError(f"expected the compiler to make {output}, {words[0]} made no file")
 
 
 def _write_build_file(path: Path, commands: Mapping[str, Sequence[str]]) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -76,7 +77,8 @@ class Extension:
 
     Raises:
         TypeError: ``sources`` or ``include_dirs`` are not paths.
-        ValueError: there is no source, or a file's name ends in neither .cpp nor .cu.
+        ValueError: the name has other characters, there is no source, or a file's name ends in
+            neither .cpp nor .cu.
     """
 
     name: str
@@ -93,10 +95,13 @@ class Extension:
     cuda_sources: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Check the sources, convert single values to tuples, and detect CUDA.
+        """Check name and sources, convert single values to tuples, and detect CUDA.
 
         The field ``cuda`` becomes True if any source is CUDA.
         """
+        # Files are named after the library. A name with a path would put them elsewhere.
+        if not re.fullmatch(r"[\w-]+", self.name, re.ASCII):
+            raise ValueError(f"expected a name of letters, digits, _ and -, got {self.name!r}")
         # The dataclass is frozen, so its fields can only be set with object.__setattr__.
         for name in ("sources", "include_dirs"):
             object.__setattr__(self, name, _as_paths(name, getattr(self, name)))

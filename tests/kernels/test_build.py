@@ -153,6 +153,9 @@ def test_sources_are_paths_or_code() -> None:
         TypeError, match="expected sources to be a path or a sequence of paths, got 3"
     ):
         Extension("one", 3)
+    for name in ("../one", ""):
+        with pytest.raises(ValueError, match=f"letters, digits, _ and -, got '{name}'"):
+            Extension(name, "a.cpp")
     with pytest.raises(ValueError, match="expected a source of one, got none"):
         Extension("one")
 
@@ -231,6 +234,14 @@ def test_a_failing_compile_shows_the_first_error(
         write_library(top=errors).build()
     assert "number 59" not in str(caught.value)
     assert leftovers(cache_folder) == set()
+
+
+def test_a_compiler_that_makes_nothing_is_named(
+    cache_folder: Path, write_library: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "true")
+    with pytest.raises(BuildError, match=r"expected .* to make 0\.o, .*true made no file"):
+        write_library().build()
 
 
 def test_an_error_at_the_end_is_shown_with_what_leads_to_it() -> None:

@@ -235,6 +235,17 @@ def test_a_library_for_another_processor_or_of_other_sources_is_refused_with_the
         write_library("return 2;", native=True).load()
 
 
+def test_a_library_with_a_broken_manifest_is_passed_over(
+    cache_folder: Path, write_library: Write, hide_compilers: Callable[[], None]
+) -> None:
+    manifest = write_library().build().with_suffix(".json")
+    hide_compilers()
+    assert write_library().find()
+    for text in ("{", "[]", "{}", '{"processor": null, "architectures": 8}'):
+        manifest.write_text(text)
+        assert write_library().find() is None
+
+
 def test_a_usual_folder_that_became_read_only_is_still_used(
     write_library: Write,
     tmp_path: Path,
