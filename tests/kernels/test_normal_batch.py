@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,3 +169,17 @@ def test_rows_of_a_packed_tensor_are_not_copied() -> None:
     assert not {"aten::contiguous", "aten::clone", "aten::copy_"} & {
         event.key for event in profile.events()
     }
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads and resets Linux's peak of memory")
+def test_many_small_problems_need_no_more_memory_than_their_samples() -> None:
+    def peak_mb() -> float:
+        status = Path("/proc/self/status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) / 1024
+
+    x, seeds = torch.ones(200_000, 1), torch.arange(200_000)
+    sample_normal(x, x, 1, seed=seeds)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = peak_mb()
+    sample_normal(x, x, 1, seed=seeds)
+    assert peak_mb() - before < 20

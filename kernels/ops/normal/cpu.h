@@ -16,39 +16,43 @@ constexpr int kLanes = 32;
 constexpr int kCells = kTile * kTile;
 constexpr int64_t kLaneDimensions = kTile * kLanes;
 
-// One number for each dimension of each problem (batch entry), such as the means, in the order
-// in which the lanes read them. Lane l works on tile l of kLanes. For kLanes tiles of kTile = 4
+// One number for each dimension of a problem (batch entry), such as the means, in the order in
+// which the lanes read them. Lane l works on tile l of kLanes. For kLanes tiles of kTile = 4
 // dimensions the order is
 //
 //   | dimension 0 of tiles 0..31 | dimension 1 of tiles 0..31 | dimension 2 | dimension 3 |
 //
 // Zeros fill up the last tiles. If the vector has no data, there are no numbers.
+//
+// Every thread has the numbers of one problem at a time. A copy of all problems could need far
+// more memory than the samples, because a problem of one dimension is filled up, too.
 template <typename Real>
 struct ByLane {
-  int64_t size = 0;  // how many numbers a problem has
+  Vector vector;
+  int64_t dimensions;
   std::vector<Real> values;
 
-  // Copies a vector, such as the means, to `values`, and converts it to Real, the type of
-  // computation. The vector has one number for each dimension of each problem (batch entry). A
-  // bound that does not exist has no data, and nothing is copied.
+  ByLane(Vector vector, int64_t dimensions) : vector(vector), dimensions(dimensions) {
+    // The dimensions, rounded up to 32 tiles.
+    int64_t size = divide_up(dimensions, kLaneDimensions) * kLaneDimensions;
+    if (vector.data) values.resize(size);
+  }
+
+  // Copies the numbers of a problem to `values`, and converts them to Real, the type of
+  // computation. A bound that does not exist has no data, and nothing is copied.
   //
   // The copy has the order in which vector registers of kLanes = 32 lanes read it. Lane l works
   // on tile l of 32 tiles, and a tile is kTile = 4 dimensions. Dimension 0 of these 32 tiles
-  // comes first, then their dimensions 1, 2 and 3. Then the next 32 tiles follow. Zeros fill up
-  // the last tiles.
-  ByLane(Vector vector, int64_t problems, int64_t dimensions) {
+  // comes first, then their dimensions 1, 2 and 3. Then the next 32 tiles follow. The zeros
+  // that fill up the last tiles stay.
+  void load(int64_t problem) {
     if (!vector.data) return;
-    // A problem has `size` numbers: its dimensions, rounded up to 32 tiles.
-    size = divide_up(dimensions, kLaneDimensions) * kLaneDimensions;
-    values.resize(problems * size);
     dispatch(vector.type, [&](auto zero) {
-      for (int64_t p = 0; p < problems; ++p) {
-        const auto* data = static_cast<const decltype(zero)*>(vector.data) + p * vector.stride;
-        for (int64_t i = 0; i < dimensions; ++i) {
-          // start() is the position of the tile's first dimension. The others are kLanes apart.
-          int64_t lane_position = start(i / kTile) + i % kTile * kLanes;
-          values[p * size + lane_position] = Real(data[i]);
-        }
+      const auto* data =
+          static_cast<const decltype(zero)*>(vector.data) + problem * vector.stride;
+      for (int64_t i = 0; i < dimensions; ++i) {
+        // start() is the position of the tile's first dimension. The others are kLanes apart.
+        values[start(i / kTile) + i % kTile * kLanes] = Real(data[i]);
       }
     });
   }
@@ -58,8 +62,8 @@ struct ByLane {
 
   // Returns a pointer to the number of a tile's first dimension, or null if there are no
   // numbers.
-  const Real* of(int64_t problem, int64_t tile) const {
-    return values.empty() ? nullptr : values.data() + problem * size + start(tile);
+  const Real* of(int64_t tile) const {
+    return values.empty() ? nullptr : values.data() + start(tile);
   }
 };
 
@@ -271,13 +275,6 @@ template <typename T>
 void draw_as(const Call& call, T* out) {
   using Real = compute_t<T>;
   const Noise& noise = call.noise;
-  auto order_by_lane = [&](Vector vector) {
-    return ByLane<Real>(vector, noise.problems, noise.dimensions);
-  };
-  ByLane<Real> means = order_by_lane(call.mean);
-  ByLane<Real> stds = order_by_lane(call.std);
-  ByLane<Real> lows = order_by_lane(call.low);
-  ByLane<Real> highs = order_by_lane(call.high);
   int64_t dimension_tiles = divide_up(noise.dimensions, kTile);
   int64_t sample_tiles = divide_up(noise.samples, kTile);
   int64_t fast_tiles = noise.dim_first ? sample_tiles : dimension_tiles;
@@ -297,18 +294,26 @@ void draw_as(const Call& call, T* out) {
   // block * kTile.
   parallel_for(0, noise.problems * rows * row_chunks, kGrain, [&](int64_t begin, int64_t end) {
     Chunk<T, Real> chunk{};
+    // Mean, standard deviation, lower and upper bound of the problem `loaded`.
+    ByLane<Real> parameters[] = {{call.mean, noise.dimensions}, {call.std, noise.dimensions},
+        {call.low, noise.dimensions}, {call.high, noise.dimensions}};
+    int64_t loaded = -1;
     for (int64_t i = begin; i < end; ++i) {
       int64_t problem = i / (rows * row_chunks);
+      if (problem != loaded) {
+        for (ByLane<Real>& parameter : parameters) parameter.load(problem);
+        loaded = problem;
+      }
       int64_t row = i / row_chunks % rows;
       int64_t column = i % row_chunks * kLanes;
       int64_t tile = lanes_span_dimensions ? column : row;
       int64_t block = lanes_span_dimensions ? row : column;
       chunk.noise = noise;
       chunk.noise.load_seed(problem);
-      chunk.mean = means.of(problem, tile);
-      chunk.std = stds.of(problem, tile);
-      chunk.low = lows.of(problem, tile);
-      chunk.high = highs.of(problem, tile);
+      chunk.mean = parameters[0].of(tile);
+      chunk.std = parameters[1].of(tile);
+      chunk.low = parameters[2].of(tile);
+      chunk.high = parameters[3].of(tile);
       chunk.out = out + problem * noise.dimensions * noise.samples;
       chunk.z.fill(chunk.noise, tile, block, lanes_span_dimensions);
       if (lanes_span_dimensions) {
