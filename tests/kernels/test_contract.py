@@ -417,6 +417,8 @@ def test_numbers_and_types_that_no_tensor_gives_away_are_refused() -> None:
         sample_categorical, r"V, K\) with 1 to 32767 values, got \(4, 0\)", p[:, :0], 8, **noise
     )
     wrong(sample_categorical, r"probabilities in \[0, 1\], got 2 to 2", p + 2, 8, **noise)
+    learned = torch.nn.Parameter(p + 2)
+    wrong(sample_categorical, r"probabilities in \[0, 1\], got 2 to 2", learned, 8, **noise)
     wrong(sample_permutation, r"probabilities in \[0, 1\], got nan", p / 0, 8, **noise)
     wrong(sample_permutation, r"n \+ 1, n\) with .*, got \(3, 3\)", p[:3], 8, **noise)
     wrong(cem_update, r"T >= 1, got \(0\)", *state, 2, maximize=False, extra_variance=empty)

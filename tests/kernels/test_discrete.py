@@ -142,3 +142,6 @@ def test_a_draw_depends_on_its_own_place_alone() -> None:
         assert_same(sample_categorical(table[b], 101, **alone), drawn[b])
         assert_same(sample_permutation(rows[b], 101, **alone), tours[b])
     assert not torch.equal(sample_categorical(table, 101, **noise((2,), 4)), drawn)
+    generation = given["generation"]
+    draw = lambda p, seed: sample_categorical(p, 101, seed=seed, generation=generation)  # noqa: E731
+    assert_same(torch.vmap(draw)(table, given["seed"]), drawn)

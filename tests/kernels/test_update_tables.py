@@ -118,3 +118,20 @@ def test_without_a_difference_nothing_moves_and_no_candidate_is_better_than_the_
         state = table, record, torch.tensor(0)
         moved, *_ = update_tables(*given, state, 3, [(1, 1, 2, None)], maximize=True)
         assert_same(moved, table)
+
+
+@pytest.mark.parametrize(
+    ("size", "family"),
+    # Values that select a row after the last one; too few candidates; no value.
+    [(4, (2, 3, 1000, None)), (1, (2, 2, 3, None)), (4, (2, 2, 0, None))],
+)
+def test_sizes_without_a_meaning_are_refused(size: int, family: Any) -> None:
+    columns, rows, values, _ = family
+    state = (
+        torch.full((rows * values + columns,), 0.5, dtype=torch.float64),
+        torch.full((5,), NAN, dtype=torch.float64),
+        torch.tensor(0),
+    )
+    x = torch.full((size, columns), values - 1.0)
+    with pytest.raises(ValueError, match=r"expected .* row"):
+        update_tables(torch.rand(size), x, state, 1, [family], maximize=False)

@@ -283,9 +283,11 @@ std::tuple<Tensor, Tensor, Tensor> update_tables(const Tensor& any_fitness,
   for (size_t i = 0; i < columns.size(); ++i) {
     families.push_back(
         {columns[i], rows.at(i), values.at(i), rates.at(i), floors.at(i), width, cells});
+    // A table of transitions has a row for each value, because the value before selects it.
+    bool has_transitions = rows[i] == columns[i] + 1 && values[i] == columns[i];
     STD_TORCH_CHECK(values[i] >= 1 && values[i] <= kMost && columns[i] >= 1 &&
-                        (rows[i] == columns[i] || rows[i] == columns[i] + 1),
-        "expected a row for each column, and at most one more");
+                        (rows[i] == columns[i] || has_transitions),
+        "expected a row for each column, or n + 1 rows and n values for n columns");
     width += columns[i];
     cells += rows[i] * values[i];
   }

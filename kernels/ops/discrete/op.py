@@ -13,7 +13,7 @@ discrete.h.
 import torch
 from torch import Tensor
 
-from kernels.ops.library import Library
+from kernels.ops.library import Library, needs_dispatch
 
 _ROUNDING = 1e-6  # the largest excess of a probability over 1 that is no error
 
@@ -92,15 +92,20 @@ def sample_permutation(
 def _check_probabilities(table: Tensor) -> None:
     """Raise ValueError if a number on the CPU is no probability, except for rounding.
 
-    Numbers on a GPU are not checked, because that would wait for it. A fake tensor, which is of
-    a class of its own, has none.
+    Numbers on a GPU are not checked, because that would wait for it. Those of a call that is
+    traced or transformed cannot be read.
     """
-    is_readable = type(table) is Tensor and not torch.compiler.is_compiling()
-    if not is_readable or table.is_cuda or table.is_meta or table.numel() == 0:
+    # A class with a dispatch of its own, such as that of fake tensors, may have no numbers.
+    has_numbers = type(table).__torch_dispatch__ is Tensor.__torch_dispatch__
+    if not has_numbers or needs_dispatch() or table.is_cuda or table.is_meta:
         return
-    low, high = torch.aminmax(table)
+    if table.numel() == 0:
+        return
+    low, high = torch.aminmax(table.detach())
     if not (low >= 0.0 and high <= 1.0 + _ROUNDING):
-        raise ValueError(f"expected probabilities in [0, 1], got {low:g} to {high:g}")
+        raise ValueError(
+            f"expected probabilities in [0, 1], got {float(low):g} to {float(high):g}"
+        )
 
 
 def _fake_samples(

@@ -376,6 +376,11 @@ def _choose_rate_and_floor(
     None, it is the rate.
     """
     population, rows, values = sizes
+    if population < 2 or rows < 1 or values < 1:
+        raise ValueError(
+            "expected at least 2 candidates, 1 row and 1 value, "
+            f"got {population}, {rows} and {values}"
+        )
     _, mu = _weigh_ranks(population, torch.device("cpu"))  # The effective number of elites.
     # If all rows are at the floor, the probability is 0.27 that a candidate has, in some row,
     # another value than the likeliest one (R. Hamano et al., CatCMA, GECCO 2024).
