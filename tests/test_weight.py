@@ -23,7 +23,7 @@ CEILINGS = {
     ("tetris", PYTHON): 50_090,
     ("tetris", NATIVE): 56_700,
     ("kernels", PYTHON): 19_707,
-    ("kernels", NATIVE): 46_560,
+    ("kernels", NATIVE): 46_614,
     ("scripts", PYTHON): 31_615,
     ("tests", PYTHON + NATIVE): 142_460,
 }

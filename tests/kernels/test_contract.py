@@ -405,6 +405,8 @@ def test_numbers_and_types_that_no_tensor_gives_away_are_refused() -> None:
     )
     wrong(cem_update, "num_elites from 1 to 8, got 9", *state, 9, maximize=False)
     wrong(cem_update, "got 'mean'", *state, 2, maximize=False, variance_about="mean")
+    for name, value in (("smoothing", 2.0), ("std_smoothing", 0.0), ("mean_averaging", -1.0)):
+        wrong(cem_update, f"{name}.* got", *state, 2, maximize=False, **{name: value})
     empty = torch.zeros(0, dtype=torch.float64)
     inputs, given = start((), 8, 65)
     wrong(cma_update, "at most 2048 candidates, got 65 and 8", *inputs, **given)

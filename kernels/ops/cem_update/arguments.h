@@ -72,6 +72,12 @@ Outputs with_job(const Tensor& any_fitness, const Tensor& any_candidates,
   ScalarType type = real_type(any_candidates, "candidates");
   STD_TORCH_CHECK(elites >= 1 && elites <= population, "expected num_elites from 1 to ",
       population, ", got ", elites);
+  // NaN compares false, so these checks reject it, too.
+  STD_TORCH_CHECK(smoothing > 0 && smoothing <= 1 && std_smoothing > 0 && std_smoothing <= 1,
+      "expected smoothing and std_smoothing in (0, 1], got ", smoothing, " and ",
+      std_smoothing);
+  STD_TORCH_CHECK(mean_averaging >= 0 && mean_averaging < INFINITY,
+      "expected mean_averaging in [0, inf), got ", mean_averaging);
   Tensor fitness = ranked_fitness(any_fitness);
   Tensor candidates =
       problems.check(any_candidates, "candidates", type, {population, dimensions});
