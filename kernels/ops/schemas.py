@@ -122,13 +122,17 @@ def _load_and_run(family: str, operator: Any, *arguments: Any) -> Any:
 
     The library registers a kernel, which torch calls from then on.
     """
-    tensor = next(argument for argument in arguments if isinstance(argument, Tensor))
-    if tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided:
-        raise NotImplementedError(
-            "expected dense tensors on the CPU or on CUDA, "
-            f"got {tensor.layout} on {tensor.device}"
-        )
-    _find_library(family).ensure(tensor)
+    # Any tensor may decide which kernel torch calls. If one had no kernel after the loop, torch
+    # would call this function again, without end.
+    for tensor in arguments:
+        if not isinstance(tensor, Tensor):
+            continue
+        if tensor.device.type not in ("cpu", "cuda") or tensor.layout is not torch.strided:
+            raise NotImplementedError(
+                "expected dense tensors on the CPU or on CUDA, "
+                f"got {tensor.layout} on {tensor.device}"
+            )
+        _find_library(family).ensure(tensor)
     return operator(*arguments)
 
 
@@ -175,14 +179,18 @@ def vmap_in_a_loop(operator: Any, info: Any, in_dims: tuple[Any, ...], *argument
         is_scalar = results[0].dim() == 0
         if is_scalar and not has_batched_scalar:
             return results[0], None
-        return torch.stack(results), 0
+        return torch.stack(results)[: info.batch_size], 0
 
     outputs = []  # The tensor, or the tuple of tensors, that the operator returns for a slice.
-    for index in range(info.batch_size):
+    # For an empty batch one call tells the shapes of the results.
+    for index in range(max(1, info.batch_size)):
         slice_arguments = []
         for x, dim in pairs:
+            if isinstance(dim, int):
+                # The sum over an empty batch is a slice of zeros.
+                x = x.select(dim, index) if info.batch_size else x.sum(dim, dtype=x.dtype)
             # An argument that is not batched is passed to every call.
-            slice_arguments.append(x.select(dim, index) if isinstance(dim, int) else x)
+            slice_arguments.append(x)
         outputs.append(operator(*slice_arguments))
     if isinstance(outputs[0], Tensor):
         return stack(outputs)

@@ -16,7 +16,7 @@ import torch
 
 import kernels.loader.cuda
 import kernels.loader.extension
-from kernels import CompilerMissingError, sigmoid
+from kernels import CompilerMissingError, sigmoid, vector_add
 from kernels.loader.toolchain import find_torch
 from kernels.ops import library
 from kernels.ops.library import Library
@@ -142,7 +142,10 @@ def test_saved_programs_load_where_no_operator_was_called(tmp_path: Path) -> Non
 
 
 def test_a_tensor_that_is_not_dense_is_refused() -> None:
-    with pytest.raises(
-        NotImplementedError, match=r"expected dense tensors .*, got torch\.sparse_coo on cpu"
-    ):
-        torch.ops.cem_tetris.sigmoid(torch.eye(2).to_sparse())
+    dense, sparse = torch.eye(2), torch.eye(2).to_sparse()
+    for pair in ((sparse, sparse), (dense, sparse), (sparse, dense)):
+        with pytest.raises(
+            NotImplementedError,
+            match=r"expected dense tensors .*, got torch\.sparse_coo on cpu",
+        ):
+            vector_add(*pair)
