@@ -58,17 +58,39 @@ def is_transformed() -> bool:
     return forward_ad._current_level >= 0 or _are_transforms_active()
 
 
-def needs_dispatch() -> bool:
-    """Return whether a call must go through PyTorch's dispatcher.
+def is_traced() -> bool:
+    """Return whether a call may be recorded in a program that gets other arguments later.
 
-    It must while Dynamo traces it, and if `is_transformed` returns True.
+    torch.export, torch.jit.trace and make_fx record such programs. The call must use an
+    operator with a derivative, because the later arguments may require gradients.
     """
-    # The code of `is_transformed` is repeated here, because this runs before every draw.
-    return _is_traced() or forward_ad._current_level >= 0 or _are_transforms_active()
+    # torch.compile compiles again if an argument begins to require gradients.
+    if _is_dynamo_tracing():
+        return _is_exporting()
+    # torch.export, unless it is strict, and make_fx record in a dispatch mode.
+    return _is_jit_tracing() or _count_dispatch_modes() > 0
 
 
-_is_compiling = torch.compiler.is_compiling
-_is_traced = torch.compiler.is_dynamo_compiling
+def needs_dispatch() -> bool:
+    """Return whether a call is traced or transformed.
+
+    Then it may neither use a shortcut nor read the values of a tensor.
+    """
+    # The code of `is_traced` and `is_transformed` is repeated, because this runs before every
+    # draw.
+    return (
+        _is_dynamo_tracing()
+        or forward_ad._current_level >= 0
+        or _are_transforms_active()
+        or _is_jit_tracing()
+        or _count_dispatch_modes() > 0
+    )
+
+
+_is_dynamo_tracing = torch.compiler.is_dynamo_compiling
+_is_exporting = torch.compiler.is_exporting
+_is_jit_tracing = torch._C._is_tracing
+_count_dispatch_modes = torch._C._len_torch_dispatch_stack
 _are_transforms_active = torch._C._are_functorch_transforms_active
 
 
@@ -118,19 +140,35 @@ class Library:
 
         Under torch.compile this happens while the caller is traced.
         """
-        # _is_compiling comes first: a trace must not depend on what is loaded already.
-        if _is_compiling() or tensor.is_cuda not in self.ready:
+        # This test comes first: a trace must not depend on what is loaded already.
+        if _is_dynamo_tracing() or tensor.is_cuda not in self.ready:
             _load(self.name, tensor.is_cuda)
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """Call an operator that has no derivative. Its results have no gradients."""
+        """Call an operator. The first call on a device builds and loads the library for it."""
         try:
-            if _is_traced() or arguments[0].is_cuda not in self.ready:
+            if _is_dynamo_tracing() or arguments[0].is_cuda not in self.ready:
                 self.ensure(arguments[0])
                 return getattr(torch.ops.cem_tetris, name).default(*arguments)
             return self.direct[name](*arguments)
         except (AttributeError, RuntimeError) as error:
             raise public_error(error) from None
+
+    def check(self, name: str, *arguments: Any) -> None:
+        """Raise the errors of an operator for some arguments, without computing anything.
+
+        A transformed call needs this, because it uses a reference, which checks nothing.
+        Devices are not compared; the reference fails if they differ.
+        """
+        # Autocast changes the types of arguments before an operator checks them.
+        if torch._C._is_any_autocast_enabled():
+            return
+        # The operator gets tensors without data, for which it only checks the arguments.
+        bare_arguments = [
+            torch.empty(x.shape, dtype=x.dtype, device="meta") if isinstance(x, Tensor) else x
+            for x in arguments
+        ]
+        getattr(torch.ops.cem_tetris, name).default(*bare_arguments)
 
     def fake(self, operator_name: str, *arguments: Any) -> Any:
         """Check an operator's arguments, and return uninitialised results of the right shapes.

@@ -285,14 +285,22 @@ def test_opcheck(device: str) -> None:
                     for x in each.inputs(device)
                 ]
                 contract.results_and_gradients(each.function, leaves)
-    calls = recorder.calls | {  # those that may be seen as what they call
-        **{f"{name}_forward": [tuple(OPERATORS[name].inputs(device))] for name in ELEMENTWISE},
-        "lltm": [tuple(x.requires_grad_() for x in cell_inputs((5, 6, 7), device))],
-        "sample_normal_seeded": [
-            (*parameters(device), 6, 2, 1),
-            (*parameters(device), 6, 2, 1, True, True),
-        ],
-    }
+    calls = (
+        recorder.calls
+        | {  # those that may be seen as what they call
+            **{
+                f"{name}_forward": [tuple(OPERATORS[name].inputs(device))]
+                for name in ELEMENTWISE
+            },
+            "lltm_forward": [tuple(cell_inputs((5, 6, 7), device))],
+            "sample_normal_rows": [(rows(device)[0], 6, *rows(device)[1:])],
+            "lltm": [tuple(x.requires_grad_() for x in cell_inputs((5, 6, 7), device))],
+            "sample_normal_seeded": [
+                (*parameters(device), 6, 2, 1),
+                (*parameters(device), 6, 2, 1, True, True),
+            ],
+        }
+    )
     known = {
         each.removeprefix("cem_tetris::") for each in torch._C._dispatch_get_all_op_names()
     }

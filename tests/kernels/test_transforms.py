@@ -10,14 +10,25 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, jacfwd, jvp, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
 
-from kernels import cem_update, elementwise_mult, lltm, sample_normal, sigmoid
+from kernels import (
+    cem_update,
+    elementwise_mult,
+    lltm,
+    sample_normal,
+    sample_normal_rows,
+    sigmoid,
+    vector_add,
+)
 
 OTHER = torch.linspace(-1, 1, 3, dtype=torch.float64)
 X, DIRECTION = (
     torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64),
     torch.ones(3, dtype=torch.float64),
 )
+ONE = torch.tensor(1)
 REST = [
     torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     for shape in [(6, 5), (6,), (1, 2), (1, 2)]
@@ -68,10 +79,66 @@ def test_they_are_under_torch_compile_too(f: Callable[[Tensor], Tensor]) -> None
         torch.testing.assert_close(forward_ad.unpack_dual(dual).tangent, expected.sum(-1))
 
 
+class Program(torch.nn.Module):
+    def __init__(self, f: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.forward = f
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize(
+    "f",
+    [
+        sigmoid,
+        lambda x: vector_add(x, x),
+        cell,
+        lambda x: sample_normal(x, x.exp(), 4, seed=1),
+        lambda x: sample_normal_rows(torch.stack([x, x]), 4, seed=ONE, generation=ONE),
+    ],
+)
+def test_a_program_that_was_recorded_without_gradients_has_them(
+    f: Callable[[Tensor], Tensor],
+) -> None:
+    expected = torch.autograd.functional.jacobian(f, X)
+    for program in (
+        torch.export.export(Program(f), (X,)).module(),
+        torch.export.export(Program(f), (X,), strict=True).module(),
+        torch.jit.trace(f, X),
+        make_fx(f)(X),
+    ):
+        torch.testing.assert_close(torch.autograd.functional.jacobian(program, X), expected)
+
+
+@each_operator
+def test_a_call_that_is_computed_again_for_its_gradient(f: Callable[[Tensor], Tensor]) -> None:
+    x = X.clone().requires_grad_()
+    result = checkpoint(f, x, use_reentrant=False).sum()
+    (gradient,) = torch.autograd.grad(result, x, create_graph=True)
+    torch.testing.assert_close(gradient.detach(), grad(lambda x: f(x).sum())(X))
+
+
+def test_transformed_calls_have_the_errors_of_others() -> None:
+    for f, message in (
+        (lambda x: vector_add(x, x.double()), "expected b of type Float, got Double"),
+        (lambda x: vector_add(x, x[:1]), r"expected b of shape \(3\), got \(1\)"),
+        (lambda x: sigmoid(x.long()), "expected tensors of type .*, got Long"),
+        (lambda x: lltm(x[None], *REST), "expected weights of type Float, got Double"),
+        (lambda x: sample_normal(x, x[:1], 4, seed=1), r"std of shape \(3\), got \(1\)"),
+        (lambda x: sample_normal(x, x, 4, seed=1, dtype=torch.int64), "type .*, got Long"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            vmap(f)(torch.ones(2, 3))
+
+
 @each_operator
 def test_vmap_is_a_loop(f: Callable[[Tensor], Tensor]) -> None:
     x = torch.linspace(-2, 2, 12, dtype=torch.float64).view(4, 3)
     torch.testing.assert_close(vmap(f)(x), torch.stack([f(row) for row in x]))
+
+
+def test_vmap_of_an_empty_batch_is_empty() -> None:
+    x = torch.ones(2, 0, 3, requires_grad=True)
+    assert vmap(torch.ops.cem_tetris.sigmoid, 1)(x).shape == (0, 2, 3)
 
 
 @pytest.mark.parametrize("in_dims", [(None, 0, None), (1, None, None), (1, 0, 0)])

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.ops.library import Gradient, Library, is_transformed, public_error
+from kernels.ops.library import Gradient, Library, is_traced, is_transformed, public_error
 
 
 def sigmoid(x: Tensor) -> Tensor:
@@ -116,17 +116,16 @@ def _apply(name: str, *tensors: Tensor) -> Tensor:
     The cheaper form is the operator ``NAME_forward``. It computes the same as ``NAME``, but has
     no derivative, so that torch runs less Python code per call.
     """
-    # Only the reference in plain PyTorch supports forward-mode AD and torch.func.
-    if is_transformed():
-        return REFERENCES[name](*tensors)
     try:
-        # The first call on a device builds and loads the operators for it.
-        _LIBRARY.ensure(tensors[0])
+        # Only the reference in plain PyTorch supports forward-mode AD and torch.func.
+        if is_transformed():
+            _LIBRARY.check(name, *tensors)
+            return REFERENCES[name](*tensors)
         # There are one or two tensors, so it is enough to look at the first and the last.
         wants_gradient = tensors[0].requires_grad or tensors[-1].requires_grad
-        if not (wants_gradient and torch.is_grad_enabled()):
+        if not ((wants_gradient and torch.is_grad_enabled()) or is_traced()):
             name = _FORWARD_NAMES[name]
-        result: Tensor = getattr(torch.ops.cem_tetris, name).default(*tensors)
+        result: Tensor = _LIBRARY.call(name, *tensors)
     except (AttributeError, RuntimeError) as error:
         raise _clarify(error, tensors[0]) from None
     return result

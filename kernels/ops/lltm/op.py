@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from kernels.ops.library import Gradient, Library, is_transformed, public_error
+from kernels.ops.library import Gradient, Library, is_traced, is_transformed, public_error
 
 
 def lltm(
@@ -55,11 +55,12 @@ def lltm(
         TypeError: an argument is not a tensor, or the types do not match.
         kernels.BuildError: the operator is not built yet, and cannot be built.
     """
-    # Only plain PyTorch supports forward-mode AD and torch.func.
-    if is_transformed():
-        with _without_autocast(input):
-            return lltm_reference(input, weights, bias, old_h, old_cell)
     try:
+        # Only plain PyTorch supports forward-mode AD and torch.func.
+        if is_transformed():
+            _LIBRARY.check("lltm_forward", input, weights, bias, old_h, old_cell)
+            with _without_autocast(input):
+                return lltm_reference(input, weights, bias, old_h, old_cell)
         _LIBRARY.ensure(input)
         wants_gradient = (
             weights.requires_grad
@@ -80,10 +81,12 @@ def lltm(
 def _choose_operator(is_recorded: bool) -> Any:
     """Return the operator for a call; ``is_recorded``: autograd makes a record of it."""
     operators = torch.ops.cem_tetris
-    # The rules for torch.compile and autocast are registered for the operator `lltm`.
-    if torch.compiler.is_compiling() or (is_recorded and torch._C._is_any_autocast_enabled()):
+    # The rules for tracing and autocast are registered for the operator `lltm`.
+    if is_traced():
         return operators.lltm.default
     if is_recorded:
+        if torch.compiler.is_compiling() or torch._C._is_any_autocast_enabled():
+            return operators.lltm.default
         # This autograd.Function has the same derivative as the operator `lltm`, but torch runs
         # much less Python code for it.
         return _run_with_autograd
@@ -197,10 +200,16 @@ def _backward(
         grad_cell: the gradient of new_cell; None means zeros.
         _grad_gates: unused, because the third output, the gates, is not differentiable.
     """
-    input, weights, old_h, new_cell, gates, _, _ = ctx.saved_tensors  # noqa: A001
+    # They are read once, because torch.utils.checkpoint allows no second time.
+    input, weights, old_h, new_cell, gates, bias, old_cell = ctx.saved_tensors  # noqa: A001
     if torch.is_grad_enabled():
         # create_graph=True: the gradients themselves must be differentiable.
-        gradients = _differentiate_reference(ctx, grad_h, grad_cell)
+        if grad_h is None:
+            grad_h = torch.zeros_like(new_cell)
+        if grad_cell is None:
+            grad_cell = torch.zeros_like(new_cell)
+        inputs = input, weights, bias, old_h, old_cell
+        gradients = _differentiate_reference(inputs, (grad_h, grad_cell))
     else:
         needs_input, needs_weights, needs_bias, needs_old_h, _ = ctx.needs_input_grad
         gradients = torch.ops.cem_tetris.lltm_backward.default(
@@ -221,20 +230,17 @@ def _backward(
     return tuple(gradient if is_needed else None for gradient, is_needed in pairs)
 
 
-def _differentiate_reference(ctx: Any, grad_h: Tensor | None, grad_cell: Tensor | None) -> Any:
+def _differentiate_reference(
+    inputs: tuple[Tensor, ...], output_gradients: tuple[Tensor, Tensor]
+) -> Any:
     """Return what `_backward` returns, computed in plain PyTorch, with all gradients.
 
     These gradients are differentiable. Those of the operator ``lltm_backward`` are not.
     """
-    input, weights, old_h, new_cell, _, bias, old_cell = ctx.saved_tensors  # noqa: A001
-    if grad_h is None:
-        grad_h = torch.zeros_like(new_cell)
-    if grad_cell is None:
-        grad_cell = torch.zeros_like(new_cell)
     vjp: Any = torch.func.vjp
-    with _without_autocast(input):
-        _, pull_back = vjp(lltm_reference, input, weights, bias, old_h, old_cell)
-        return pull_back((grad_h, grad_cell))
+    with _without_autocast(inputs[0]):
+        _, pull_back = vjp(lltm_reference, *inputs)
+        return pull_back(output_gradients)
 
 
 class _Cell(torch.autograd.Function):

@@ -30,7 +30,9 @@ Tensor sample(const Problems& problems, Vector mean, Vector std, Noise noise,
   STD_TORCH_CHECK(samples >= 0 && samples < int64_t{1} << 46 && dimensions < int64_t{1} << 44,
       "expected num_samples in 0..2^46 - 1 and less than 2^44 dimensions, got ", samples,
       " and ", dimensions);
-  dispatch(mean.type, [](auto) {});  // raises an error if the type is not supported
+  // Raise an error if a type is not supported.
+  dispatch(mean.type, [](auto) {});
+  dispatch(dtype, [](auto) {});
   STD_TORCH_CHECK(problems.sizes.empty() || seeds.has_value(),
       "expected a tensor of seeds of the batch shape");
   // Checks an optional tensor of integers: one per problem if has_batch, and otherwise a single

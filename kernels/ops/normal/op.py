@@ -16,7 +16,14 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from kernels.ops.library import Gradient, Library, is_transformed, needs_dispatch, public_error
+from kernels.ops.library import (
+    Gradient,
+    Library,
+    is_traced,
+    is_transformed,
+    needs_dispatch,
+    public_error,
+)
 from kernels.ops.philox import signed64
 
 Bound = float | Tensor
@@ -124,7 +131,9 @@ def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
         low, high = _make_bounds(bounds, mean, _compute_type(dtype))
         seeds = _resolve_seeds(seed, generation, mean, generator)
         noise = (*seeds, shared_noise, antithetic, dim_first)
+        arguments = (mean, std, num_samples, *noise, dtype, low, high)
         if is_transformed():
+            _LIBRARY.check("sample_normal_no_grad", *arguments)
             with forward_ad._set_fwd_grad_enabled(False), torch.no_grad():
                 z = _draw_noise(mean.shape, mean.device, num_samples, *noise, dtype)
             limits = None if low is None or high is None else (low, high)
@@ -132,9 +141,10 @@ def sample_normal(  # noqa: PLR0913 - an option for each property of the samples
                 dtype
             )
         operators = torch.ops.cem_tetris
-        is_recorded = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
-        sample = operators.sample_normal if is_recorded else operators.sample_normal_no_grad
-        result: Tensor = sample.default(mean, std, num_samples, *noise, dtype, low, high)
+        wants_gradient = (mean.requires_grad or std.requires_grad) and torch.is_grad_enabled()
+        has_derivative = wants_gradient or is_traced()
+        sample = operators.sample_normal if has_derivative else operators.sample_normal_no_grad
+        result: Tensor = sample.default(*arguments)
         return result
     except (AttributeError, RuntimeError) as error:
         better = public_error(error)
@@ -177,10 +187,12 @@ def sample_normal_rows(
             return _direct["sample_normal_rows"](rows, num_samples, seed, generation, *limits)
     except (AttributeError, KeyError, RuntimeError, TypeError):
         pass
-    if rows.dim() < 2 or rows.shape[-2] < 2:
-        raise ValueError(f"expected rows of shape (..., R, d), R >= 2, got {tuple(rows.shape)}")
-    mean = rows[..., 0, :]
-    std = rows[..., 1, :]
+    try:
+        mean = rows[..., 0, :]
+        std = rows[..., 1, :]
+    except IndexError:
+        shape = tuple(rows.shape)
+        raise ValueError(f"expected rows of shape (..., R, d), R >= 2, got {shape}") from None
     return sample_normal(
         mean, std, num_samples, seed=seed, generation=generation, bounds=bounds, dim_first=False
     )
@@ -197,14 +209,10 @@ def _sample_unseeded(
     """Draw samples with a seed from the generator, or return None if this is not possible.
 
     If ``generator`` is None, torch's default generator is used. If this function returns None,
-    the caller uses the general operator. This is the case for a batch of problems, during the
-    capture of a CUDA graph, and if a dispatch mode or ``torch.jit.trace`` must record how the
-    seed is drawn.
+    the caller uses the general operator. This is the case for a batch of problems, and during
+    the capture of a CUDA graph.
     """
-    has_dispatch_mode = torch._C._len_torch_dispatch_stack() > 0
-    is_traced = torch._C._get_tracing_state() is not None
-    is_batch = mean.dim() != 1
-    if has_dispatch_mode or is_traced or is_batch:
+    if mean.dim() != 1:
         return None
 
     # `_ready` contains the values of `is_cuda` for which the operators are loaded.
@@ -394,9 +402,10 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         grad: the gradient of the samples, shape (..., d, N), or (..., N, d) if not dim_first.
     """
     sample_dim = -1 if ctx.dim_first else -2
-    z = _draw_noise_again(ctx, grad)
+    # The saved tensors are read once, because torch.utils.checkpoint allows no second time.
+    mean, std, seed_tensor, generation_tensor, low, high = ctx.saved_tensors
+    z = _draw_noise_again(ctx, grad, seed_tensor, generation_tensor)
     grad = grad.to(z.dtype)
-    mean, std, _, _, low, high = ctx.saved_tensors
     # mean was saved only if there are bounds.
     if mean is not None:
         with torch.no_grad():
@@ -411,16 +420,17 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return (d_mean, d_std, *no_gradients)
 
 
-def _draw_noise_again(ctx: Any, grad: Tensor) -> Tensor:
+def _draw_noise_again(
+    ctx: Any, grad: Tensor, seed_tensor: Tensor | None, generation_tensor: Tensor | None
+) -> Tensor:
     """Return the noise of the forward pass, whose samples have the gradient ``grad``.
 
-    The gradient has the shape (..., d, N), or (..., N, d) if not ``ctx.dim_first``.
+    The gradient has the shape (..., d, N), or (..., N, d) if not ``ctx.dim_first``. The
+    operator uses the two tensors in place of the numbers in ``ctx``, unless they are None.
     """
     *batch, rows, columns = grad.shape
     dimensions = rows if ctx.dim_first else columns
     seed, generation = ctx.seed_and_generation
-    # The operator uses these tensors in place of the two numbers, unless they are None.
-    _, _, seed_tensor, generation_tensor, _, _ = ctx.saved_tensors
     z: Tensor = _draw_noise(
         (*batch, dimensions),
         grad.device,
